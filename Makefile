@@ -1,0 +1,45 @@
+# Two commands: `make serve` and `make test`. Both need only a package registry.
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/pip --disable-pip-version-check
+HOST ?= 127.0.0.1
+PORT ?= 8000
+# Pins torch to a CPU build; `make CONSTRAINTS= test` lifts it.
+CONSTRAINTS ?= constraints.txt
+PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
+
+.PHONY: serve test check format install install-dev clean
+
+serve: $(VENV)/.serving
+	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
+
+test: $(VENV)/.dev
+	$(VENV)/bin/pytest
+
+check: $(VENV)/.dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: $(VENV)/.dev
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+install: $(VENV)/.serving
+
+install-dev: $(VENV)/.dev
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.serving: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(PIP) install -q $(PIN) -e .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(PIP) install -q $(PIN) -e '.[dev]'
+	touch $@ $(VENV)/.serving
+
+clean:
+	rm -rf $(VENV) var

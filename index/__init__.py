@@ -1,0 +1,1 @@
+"""From source to hit: readers, passages, encoder, corpora and search. Imports neither torch nor fastapi."""

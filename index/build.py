@@ -1,0 +1,247 @@
+"""Sources -> a finished, active build. What the active build already has is taken over, not read or encoded again."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index import dense, generations
+from index.encoder import TextEncoder
+from index.errors import InvalidInput, PurlinError
+from index.fusion import DENSE_WEIGHT
+from index.generations import Manifest
+from index.lexical import LexicalBuilder
+from index.passages import DEFAULT_SPLITTERS, lexical_text, render, split
+from index.records import Document, Kind, Skipped, SourceFile, Splitter
+from index.store import Store, StoreWriter
+
+Progress = Callable[[str, int, int | None], None]
+_ENCODED_TOGETHER = 8192  # passages; bounds memory and the work between two lines of progress
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a corpus is built, besides from what. `dense_weight` None takes the weight tuned for the kind."""
+
+    splitter: Splitter | None = None
+    dense_weight: float | None = None
+    demote: bool = True
+
+
+def build(
+    home: Path,
+    name: str,
+    kind: Kind,
+    sources: Iterable[SourceFile | Skipped],
+    encoder: TextEncoder,
+    *,
+    options: Options | None = None,
+    origin: tuple[str, ...] = (),
+    progress: Progress | None = None,
+) -> Manifest:
+    """Build corpus `name` and make it the active one; the old one serves until the last moment.
+
+    `origin` is noted in the manifest. `progress(stage, done, total)` is called with stages read and encode.
+    Raises Busy, StorageFailed, and InvalidInput if the sources yield no document; nothing is left behind then.
+    """
+    with generations.locked(home, name) as directory, generations.staging(directory) as made:
+        with generations.storage_errors():
+            making = _Making(made, name, kind, encoder, options or Options(), origin, progress or _silent)
+            with _previous(home, name, kind) as previous:
+                manifest = making.run(sources, previous)
+            generations.switch(directory, generations.publish(made, manifest))
+    return manifest
+
+
+def _silent(stage: str, done: int, total: int | None) -> None:
+    pass
+
+
+class _Previous:
+    """The active build, as far as it can be taken over from; may be nothing."""
+
+    def __init__(
+        self, store: Store | None = None, vectors: NDArray[np.float16] | None = None, encoder: str = ""
+    ) -> None:
+        self.store = store
+        self.vectors = vectors
+        self.encoder = encoder
+
+    def __enter__(self) -> _Previous:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.store is not None:
+            self.store.close()
+
+    def documents(self, file: SourceFile) -> Iterator[Document | Skipped] | None:
+        """What reading `file` yielded then, if it is unchanged."""
+        number = self.store.file_number(file.path, file.digest) if self.store is not None else None
+        return self.store.read_file(number) if self.store is not None and number is not None else None
+
+
+def _previous(home: Path, name: str, kind: Kind) -> _Previous:
+    """Open what can be reused. A missing or damaged build only means that everything is made anew."""
+    try:
+        directory = generations.current(home, name)
+        manifest = generations.read_manifest(directory)
+        generations.verify(directory, manifest)
+    except PurlinError:
+        return _Previous()
+    if manifest.kind != kind:
+        return _Previous()
+    vectors = np.load(directory / "vectors.npy", mmap_mode="r")
+    return _Previous(Store(directory / "documents.sqlite", kind), vectors, manifest.encoder["fingerprint"])
+
+
+class _Making:
+    """One build in progress, in its staging directory."""
+
+    def __init__(
+        self,
+        made: Path,
+        name: str,
+        kind: Kind,
+        encoder: TextEncoder,
+        options: Options,
+        origin: tuple[str, ...],
+        progress: Progress,
+    ) -> None:
+        self._made, self._name, self._kind = made, name, kind
+        self._encoder, self._options, self._origin, self._progress = encoder, options, origin, progress
+        self._splitter: Splitter = options.splitter or DEFAULT_SPLITTERS[kind]
+        self._store = StoreWriter(made / "documents.sqlite")
+        self._lexical = LexicalBuilder()
+        self._digests: list[bytes] = []
+        self._ids: set[str] = set()
+        self._first_skipped: Skipped | None = None
+
+    def run(self, sources: Iterable[SourceFile | Skipped], previous: _Previous) -> Manifest:
+        started = time.monotonic()
+        try:
+            self._read(sources, previous)
+        except BaseException:
+            self._store.abandon()
+            raise
+        self._store.close()
+        self._lexical.save(self._made / "lexical")
+        reused = self._encode(previous)
+        dense.save(self._made)
+        return self._manifest(reused, time.monotonic() - started)
+
+    # ---- reading
+
+    def _read(self, sources: Iterable[SourceFile | Skipped], previous: _Previous) -> None:
+        for source in sources:
+            if isinstance(source, Skipped):
+                self._skip(source, None)
+                continue
+            number = self._store.add_file(source.path, source.digest)
+            for item in previous.documents(source) or source.read():
+                self._add(item, number)
+        self._progress("read", self._store.documents, self._store.documents)
+        if not self._store.documents:
+            first = self._first_skipped
+            why = f" {self._store.skipped} left out, the first: {first.path}: {first.reason}." if first else ""
+            raise InvalidInput(f"There is nothing to index for {self._name!r}.{why}", field="path")
+
+    def _skip(self, skipped: Skipped, file: int | None) -> None:
+        self._first_skipped = self._first_skipped or skipped
+        self._store.add_skipped(skipped, file)
+
+    def _add(self, item: Document | Skipped, file: int) -> None:
+        if isinstance(item, Skipped):
+            self._skip(item, file)
+        elif item.id in self._ids:
+            self._skip(Skipped(item.location.path or item.id, f"the id {item.id[:200]!r} is there already"), file)
+        else:
+            try:
+                self._add_document(item, file)
+            except UnicodeEncodeError:
+                self._skip(Skipped(item.location.path or ascii(item.id), "its text holds half a surrogate pair"), file)
+            else:
+                self._ids.add(item.id)
+
+    def _add_document(self, document: Document, file: int) -> None:
+        passages = split(document, self._splitter)
+        digests = [_digest(render(document, passage)) for passage in passages]
+        self._store.add(document, file, zip(passages, digests, strict=True))
+        self._digests.extend(digests)
+        for passage in passages:
+            self._lexical.add(lexical_text(document, passage))
+        if self._store.documents % 256 == 0:
+            self._progress("read", self._store.documents, None)
+
+    # ---- encoding
+
+    def _encode(self, previous: _Previous) -> int:
+        """Write `vectors.npy`; returns how many rows were taken over."""
+        shape = (len(self._digests), self._encoder.dim)
+        path = self._made / "vectors.npy"
+        vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=shape)
+        missing = self._take_over(vectors, previous)
+        store = Store(self._made / "documents.sqlite", self._kind)
+        try:
+            self._encode_missing(vectors, missing, store)
+        finally:
+            store.close()
+        vectors.flush()
+        return len(self._digests) - len(missing)
+
+    def _take_over(self, vectors: NDArray[np.float16], previous: _Previous) -> list[int]:
+        """Copy the vectors of passages that read the same before; returns the rows that are left."""
+        if previous.store is None or previous.vectors is None or previous.encoder != self._encoder.fingerprint:
+            return list(range(len(self._digests)))
+        known = previous.store.digests()
+        at = np.array([known.get(digest, -1) for digest in self._digests], dtype=np.int64)
+        for start in range(0, len(at), _ENCODED_TOGETHER):
+            old = at[start : start + _ENCODED_TOGETHER]
+            vectors[start : start + _ENCODED_TOGETHER][old >= 0] = previous.vectors[old[old >= 0]]
+        return [int(row) for row in np.flatnonzero(at < 0)]
+
+    def _encode_missing(self, vectors: NDArray[np.float16], missing: list[int], store: Store) -> None:
+        done = 0
+
+        def advance(more: int) -> None:
+            nonlocal done
+            done += more
+            self._progress("encode", done, len(missing))
+
+        rows = iter(missing)
+        while together := list(islice(rows, _ENCODED_TOGETHER)):
+            wanted = set(together)
+            stored = store.stored_in(together[0], together[-1] + 1)
+            pairs = zip(range(together[0], together[-1] + 1), stored, strict=True)
+            texts = [render(s.document, s.passage) for row, s in pairs if row in wanted]
+            vectors[together] = self._encoder.encode(texts, role="passage", progress=advance)
+
+    def _manifest(self, reused: int, took_s: float) -> Manifest:
+        weight = self._options.dense_weight
+        return Manifest(
+            name=self._name,
+            kind=self._kind,
+            created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            encoder={"name": self._encoder.name, "fingerprint": self._encoder.fingerprint, "dim": self._encoder.dim},
+            documents=self._store.documents,
+            passages=len(self._digests),
+            skipped=self._store.skipped,
+            splitter=self._splitter,
+            dense_weight=DENSE_WEIGHT[self._kind] if weight is None else weight,
+            demote=self._options.demote,
+            sources=self._origin,
+            reused=reused,
+            took_s=round(took_s, 3),
+            files=generations.checksums(self._made),
+        )
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()

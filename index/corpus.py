@@ -1,0 +1,291 @@
+"""A corpus as it is searched: dense, lexical and store of one build, and how their results become hits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index import generations
+from index.dense import Dense, Rows
+from index.encoder import TextEncoder, Vectors
+from index.errors import EncoderMismatch, InvalidInput
+from index.fusion import fuse
+from index.lexical import Lexical, Scores, matches, top
+from index.records import Document, Hit, Mode
+from index.store import Filter, Store
+
+MAX_QUERY_CHARS = 4096
+MAX_K = 1000
+MAX_DEPTH = 10_000  # offset + k
+MAX_HIGHLIGHTS = 100
+_FIRST_DEPTH = 200
+_CACHED_FILTERS = 64
+_SECONDARY_PRIOR = 0.9  # of the score of test, vendored, generated and minified code
+_SECONDARY = ("test", "vendored", "generated", "minified")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """One page of hits. `total` counts the documents that can be paged through.
+
+    `timings_ms` has encode, dense, lexical, fuse and fetch, in milliseconds.
+    """
+
+    hits: tuple[Hit, ...]
+    total: int
+    timings_ms: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """Passage rows, best first, one per document, with fused score, cosine and lexical score of each."""
+
+    rows: Rows
+    fused: Vectors
+    cosines: Vectors
+    lexical: Scores
+
+
+@dataclass(slots=True)
+class _Query:
+    """What one search carries from leg to leg."""
+
+    text: str
+    mode: Mode
+    allowed: NDArray[np.bool_] | None  # passages
+    vector: Vectors | None
+    weights: Mapping[str, float]
+    lexical: Scores | None
+
+
+class _Clock:
+    """Milliseconds since the last lap, by name."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = self.laps.get(name, 0.0) + (now - self._last) * 1000
+        self._last = now
+
+
+class Corpus:
+    """One build, open for searching; safe to share between threads."""
+
+    def __init__(
+        self, directory: Path, manifest: generations.Manifest, encoder: TextEncoder, dense: Dense, lexical: Lexical
+    ) -> None:
+        self.name = manifest.name
+        self.build = directory.name
+        self.manifest = manifest
+        self._encoder = encoder
+        self._dense = dense
+        self._lexical = lexical
+        self._store = Store(directory / "documents.sqlite", manifest.kind)
+        self._document_of = self._store.document_of
+        self._priors = self._role_priors()
+        self._filters: OrderedDict[str, NDArray[np.bool_]] = OrderedDict()
+        self._filters_lock = threading.Lock()
+
+    @classmethod
+    def load(cls, directory: Path, encoder: TextEncoder) -> Corpus:
+        """Open a build. Damaged names a file that is not as it was written; EncoderMismatch says what to do."""
+        manifest = generations.read_manifest(directory)
+        if manifest.encoder["fingerprint"] != encoder.fingerprint:
+            raise EncoderMismatch(
+                f"Corpus {manifest.name!r} was built with encoder {manifest.encoder['name']!r} "
+                f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
+                f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
+            )
+        generations.verify(directory, manifest)
+        return cls(directory, manifest, encoder, Dense.load(directory), Lexical.load(directory / "lexical"))
+
+    def close(self) -> None:
+        """Release the files; searches after this fail."""
+        self._store.close()
+
+    def document(self, document_id: str) -> Document:
+        """The document with this id, whole. NotFound if there is none."""
+        return self._store.document(document_id)
+
+    @property
+    def field_names(self) -> list[str]:
+        """Fields that a filter may name."""
+        return self._store.field_names
+
+    def search(
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        offset: int = 0,
+        mode: Mode = "hybrid",
+        filter: Filter | None = None,
+        explain: bool = False,
+    ) -> SearchResult:
+        """Hits offset+1 .. offset+k of the documents that pass `filter`, best first; each document once.
+
+        The ranking is exact: it is what scoring every passage would give, so pages fit together.
+        """
+        _check(query, k, offset, mode)
+        clock = _Clock()
+        asked = self._prepare(query, mode, filter, clock)
+        ranking = self._rank(asked, offset + k, clock)
+        page = slice(offset, offset + k)
+        hits = tuple(self._hit(asked, ranking, at, explain) for at in range(*page.indices(len(ranking.rows))))
+        total = self._total(asked)
+        clock.lap("fetch")
+        return SearchResult(hits, total, clock.laps)
+
+    # ---- legs
+
+    def _prepare(self, query: str, mode: Mode, filter: Filter | None, clock: _Clock) -> _Query:
+        allowed = self._allowed(filter) if filter else None
+        clock.lap("filter")
+        vector = self._encoder.encode([query], role="query")[0] if mode != "lexical" else None
+        clock.lap("encode")
+        weights = self._lexical.weights(query) if mode != "dense" else {}
+        scores = self._lexical.scores(weights) if mode != "dense" else None
+        if scores is not None and allowed is not None:
+            scores = np.where(allowed, scores, np.float32(0.0))
+        clock.lap("lexical")
+        return _Query(query, mode, allowed, vector, weights, scores)
+
+    def _allowed(self, filter: Filter) -> NDArray[np.bool_]:
+        key = repr(sorted(filter.items(), key=lambda item: item[0]))
+        with self._filters_lock:
+            if key in self._filters:
+                self._filters.move_to_end(key)
+                return self._filters[key]
+        mask = self._store.allowed(filter)[self._document_of]
+        with self._filters_lock:
+            self._filters[key] = mask
+            while len(self._filters) > _CACHED_FILTERS:
+                self._filters.popitem(last=False)
+        return mask
+
+    def _rank(self, asked: _Query, needed: int, clock: _Clock) -> _Ranking:
+        """The best `needed` documents. Looks deeper until nothing outside could still enter (threshold algorithm)."""
+        depth = max(_FIRST_DEPTH, 2 * needed)
+        while True:
+            rows, bound = self._candidates(asked, depth, clock)
+            ranking = self._score(asked, rows)
+            last = ranking.fused[needed - 1] if len(ranking.rows) >= needed else -1.0
+            clock.lap("fuse")
+            if bound is None or last > bound:
+                return ranking
+            depth *= 4
+
+    def _candidates(self, asked: _Query, depth: int, clock: _Clock) -> tuple[Rows, float | None]:
+        """Rows that either leg puts in its first `depth`, and the most any other row could score (None: no other)."""
+        rows: list[Rows] = []
+        cosine, share, more = 0.0, 0.0, False
+        if asked.vector is not None:
+            found, cosines = self._dense.search(asked.vector, depth, asked.allowed)
+            rows.append(found)
+            cosine, more = (float(cosines[-1]), True) if len(found) == depth else (0.0, False)
+            clock.lap("dense")
+        if asked.lexical is not None:
+            found = top(asked.lexical, depth)
+            rows.append(found)
+            share = float(asked.lexical[found[-1]]) if len(found) == depth else 0.0
+            more = more or (asked.mode == "lexical" and len(found) == depth)
+            clock.lap("lexical")
+        bound = (
+            float(self._fused(asked.mode, np.array([cosine], np.float32), np.array([share], np.float32))[0])
+            if more
+            else None
+        )
+        return np.unique(np.concatenate(rows)), bound
+
+    def _score(self, asked: _Query, rows: Rows) -> _Ranking:
+        zeros = np.zeros(len(rows), dtype=np.float32)
+        cosines = self._dense.scores(asked.vector, rows) if asked.vector is not None else zeros
+        shares = asked.lexical[rows] if asked.lexical is not None else zeros
+        fused = self._fused(asked.mode, cosines, shares)
+        if self._priors is not None:
+            fused = fused * self._priors[rows]
+        order = np.lexsort((rows, -cosines, -fused))
+        _, first = np.unique(self._document_of[rows[order]], return_index=True)
+        best = order[np.sort(first)]
+        return _Ranking(rows[best], fused[best], cosines[best], shares[best])
+
+    def _fused(self, mode: Mode, cosines: Vectors, shares: Scores) -> Vectors:
+        weight = {"dense": 1.0, "lexical": 0.0, "hybrid": self.manifest.dense_weight}[mode]
+        return fuse(cosines, shares, weight)
+
+    def _role_priors(self) -> Vectors | None:
+        if not self.manifest.demote or "role" not in self._store.field_names:
+            return None
+        secondary = self._store.allowed({"role": _SECONDARY})[self._document_of]
+        return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0)) if secondary.any() else None
+
+    def _total(self, asked: _Query) -> int:
+        if asked.mode == "lexical" and asked.lexical is not None:
+            return len(np.unique(self._document_of[asked.lexical > 0]))
+        if asked.allowed is None:
+            return self._store.documents
+        return len(np.unique(self._document_of[asked.allowed]))
+
+    # ---- hits
+
+    def _hit(self, asked: _Query, ranking: _Ranking, at: int, explain: bool) -> Hit:
+        row = int(ranking.rows[at])
+        stored = self._store.stored(row)
+        document, passage = stored.document, stored.passage
+        text = document.body[passage.start : passage.end]
+        wanted = frozenset(asked.weights or self._lexical.weights(asked.text))
+        return Hit(
+            id=passage.id,
+            document_id=document.id,
+            rank=at + 1,
+            score=float(ranking.fused[at]),
+            scores=self._leg_scores(asked, ranking, at),
+            title=document.title,
+            text=text,
+            highlights=tuple(span for span, _ in zip(matches(text, wanted), range(MAX_HIGHLIGHTS), strict=False)),
+            location=document.location,
+            fields=document.fields,
+            context=document.context,
+            explanation=self._explanation(asked, ranking, at) if explain else None,
+        )
+
+    def _leg_scores(self, asked: _Query, ranking: _Ranking, at: int) -> dict[str, float]:
+        scores = {}
+        if asked.vector is not None:
+            scores["dense"] = float(ranking.cosines[at])
+        if asked.lexical is not None:
+            scores["lexical"] = float(ranking.lexical[at])
+        return scores
+
+    def _explanation(self, asked: _Query, ranking: _Ranking, at: int) -> dict[str, Any]:
+        row = int(ranking.rows[at])
+        weight = {"dense": 1.0, "lexical": 0.0, "hybrid": self.manifest.dense_weight}[asked.mode]
+        return {
+            "dense_weight": weight,
+            "terms": self._lexical.explain(asked.weights, row) if asked.lexical is not None else {},
+            "prior": float(self._priors[row]) if self._priors is not None else 1.0,
+        }
+
+
+def _check(query: str, k: int, offset: int, mode: str) -> None:
+    if not query.strip():
+        raise InvalidInput("query is empty; give it at least one word.", field="query")
+    if len(query) > MAX_QUERY_CHARS:
+        raise InvalidInput(f"query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.", field="query")
+    if not 1 <= k <= MAX_K:
+        raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
+    if not 0 <= offset <= MAX_DEPTH - k:
+        raise InvalidInput(f"offset is {offset}; offset + k must be at most {MAX_DEPTH}.", field="offset")
+    if mode not in ("hybrid", "dense", "lexical"):
+        raise InvalidInput(f"mode is {mode[:40]!r}; it is hybrid, dense or lexical.", field="mode")

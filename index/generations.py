@@ -1,0 +1,276 @@
+"""Builds of corpora on disk: immutable, checksummed, switched in one rename.
+
+    HOME/corpora/NAME/CURRENT                      the active build's name
+    HOME/corpora/NAME/20261121T093000-1a2b3c4d5e6f/   a build: its files, and manifest.json with their checksums
+
+A build's name ends with the start of its manifest's SHA-256, so the name vouches for the manifest and the manifest for
+every other file. Work in progress is in `.making-*`, which no reader looks at; what a killed build left is removed when
+the next one starts. The lock is on the corpus directory itself and goes when its holder does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
+from index.records import Kind
+
+FORMAT = 1
+KEPT_BUILDS = 3
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_BUILD = re.compile(r"\d{8}T\d{6}-[0-9a-f]{12}")
+_MAKING = ".making-"
+_MAX_MANIFEST_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a build holds and what it was made from. `files` maps a relative path to its size and SHA-256."""
+
+    name: str
+    kind: Kind
+    created_at: str
+    encoder: Mapping[str, Any]
+    documents: int
+    passages: int
+    skipped: int
+    splitter: str
+    dense_weight: float
+    demote: bool = True
+    sources: tuple[str, ...] = ()
+    reused: int = 0
+    took_s: float = 0.0
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def to_json(self) -> str:
+        """One JSON object, keys in the order above."""
+        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
+
+
+def corpus_directory(home: Path, name: str) -> Path:
+    """Where the builds of a corpus are; the name is checked, so that no name leads elsewhere."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name[:80]!r} is no corpus name: 1 to 64 of a-z, 0-9, '-' and '_', beginning with a letter or digit.",
+            field="corpus",
+        )
+    return home / "corpora" / name
+
+
+def corpora(home: Path) -> list[str]:
+    """Names of the corpora that have an active build, sorted."""
+    found = (home / "corpora").glob("*/CURRENT")
+    return sorted(path.parent.name for path in found if _NAME.fullmatch(path.parent.name))
+
+
+def current(home: Path, name: str) -> Path:
+    """Directory of the active build. NotFound tells which corpora there are."""
+    directory = corpus_directory(home, name)
+    try:
+        build = (directory / "CURRENT").read_text(encoding="utf-8", errors="replace").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        known = ", ".join(corpora(home)[:20]) or "none yet; make one with `purlin index build`"
+        raise NotFound(f"There is no corpus {name!r}. Corpora: {known}.", field="corpus") from None
+    if not _BUILD.fullmatch(build) or not (directory / build).is_dir():
+        raise Damaged(
+            f"{name}/CURRENT names no build that exists ({build[:60]!r}). "
+            f"`purlin index show {name}` lists the builds, `purlin index activate {name} BUILD` sets it right."
+        )
+    return directory / build
+
+
+def builds(home: Path, name: str) -> list[str]:
+    """Names of the finished builds of a corpus, oldest first."""
+    directory = corpus_directory(home, name)
+    if not directory.is_dir():
+        return []
+    return sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a build, checked against the build's name."""
+    path = directory / "manifest.json"
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_MANIFEST_BYTES)
+    except OSError as error:
+        raise Damaged(_damaged(directory, "manifest.json", "cannot be read")) from error
+    if hashlib.sha256(content).hexdigest()[:12] != directory.name.rpartition("-")[2]:
+        raise Damaged(_damaged(directory, "manifest.json", "was altered"))
+    return _manifest(json.loads(content), directory)
+
+
+def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
+    if values.get("format") != FORMAT:
+        raise Damaged(
+            f"{directory.parent.name}/{directory.name} has format {values.get('format')!r}; this version reads "
+            f"{FORMAT}. Build the corpus again."
+        )
+    values["sources"] = tuple(values["sources"])
+    return Manifest(**values)
+
+
+def _damaged(directory: Path, file: str, what: str) -> str:
+    return (
+        f"{directory.parent.name}/{directory.name}/{file} {what}; this build is not used. Build the corpus again, or "
+        f"go back with `purlin index activate {directory.parent.name} BUILD`."
+    )
+
+
+def verify(directory: Path, manifest: Manifest) -> None:
+    """Compare every file of a build with its checksum. Damaged names the first that differs."""
+    for name, expected in manifest.files.items():
+        path = directory / name
+        if not path.is_file():
+            raise Damaged(_damaged(directory, name, "is missing"))
+        if path.stat().st_size != expected["bytes"]:
+            raise Damaged(_damaged(directory, name, f"has {path.stat().st_size} bytes, not {expected['bytes']}"))
+        if _sha256(path) != expected["sha256"]:
+            raise Damaged(_damaged(directory, name, "was altered"))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checksums(directory: Path) -> dict[str, dict[str, Any]]:
+    """Relative path -> {bytes, sha256} of every file below a directory."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {
+        path.relative_to(directory).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        for path in files
+    }
+
+
+# ---- changing what is there
+
+
+@contextlib.contextmanager
+def storage_errors() -> Iterator[None]:
+    """Turn what a full, read-only or failing disk raises into one sentence."""
+    try:
+        yield
+    except PurlinError:
+        raise
+    except (OSError, sqlite3.OperationalError, RuntimeError) as error:
+        raise StorageFailed(_storage_message(error)) from error
+
+
+def _storage_message(error: Exception) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "full" in str(error) or "No space" in str(error):
+        return f"The disk is full or a size limit was reached ({error}). Free some space or set PURLIN_HOME elsewhere."
+    if number in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly" in str(error):
+        return f"PURLIN_HOME cannot be written to ({error}). Set PURLIN_HOME to a directory that can."
+    return f"Writing failed: {error}"
+
+
+@contextlib.contextmanager
+def locked(home: Path, name: str) -> Iterator[Path]:
+    """Hold the one write lock of a corpus; yields its directory, made if need be. Busy if another process has it."""
+    directory = corpus_directory(home, name)
+    with storage_errors():
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(f"Corpus {name!r} is being built or changed by another process; try again later.") from None
+        _sweep(directory)
+        yield directory
+    finally:
+        with contextlib.suppress(OSError):
+            directory.rmdir()  # succeeds only where nothing was ever finished
+        os.close(handle)
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what a killed process left."""
+    for left in directory.glob(f"{_MAKING}*"):
+        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def staging(directory: Path) -> Iterator[Path]:
+    """A fresh directory to make a build in; removed on the way out unless `publish` has renamed it."""
+    with storage_errors():
+        made = Path(tempfile.mkdtemp(prefix=_MAKING, dir=directory))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def publish(made: Path, manifest: Manifest) -> str:
+    """Write the manifest, flush everything to disk, give the build its name and return it."""
+    content = manifest.to_json().encode()
+    (made / "manifest.json").write_bytes(content)
+    for path in [*made.rglob("*"), made]:
+        _fsync(path)
+    build = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{hashlib.sha256(content).hexdigest()[:12]}"
+    made.chmod(0o755)
+    made.rename(made.parent / build)
+    _fsync(made.parent)
+    return build
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def switch(directory: Path, build: str) -> None:
+    """Make `build` the active one, in one rename, and forget the oldest builds beyond those kept."""
+    handle, temporary = tempfile.mkstemp(prefix=_MAKING, dir=directory)
+    with os.fdopen(handle, "w") as file:
+        file.write(build + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    Path(temporary).chmod(0o644)
+    Path(temporary).replace(directory / "CURRENT")
+    _fsync(directory)
+    kept = sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
+    for old in kept[:-KEPT_BUILDS]:
+        if old != build:
+            shutil.rmtree(directory / old, ignore_errors=True)
+
+
+def activate(home: Path, name: str, build: str) -> None:
+    """Make a finished build the active one, after comparing all its files with their checksums."""
+    if build not in builds(home, name):
+        known = ", ".join(builds(home, name)) or "none"
+        raise NotFound(f"Corpus {name!r} has no build {build[:60]!r}. Builds: {known}.", field="build")
+    with locked(home, name) as directory, storage_errors():
+        verify(directory / build, read_manifest(directory / build))
+        switch(directory, build)
+
+
+def delete(home: Path, name: str) -> None:
+    """Remove a corpus with all its builds; CURRENT goes first, so that no reader sees half of it."""
+    if not corpus_directory(home, name).is_dir():
+        current(home, name)  # raises NotFound with the names there are
+    with locked(home, name) as directory, storage_errors():
+        (directory / "CURRENT").unlink(missing_ok=True)
+        for build in builds(home, name):
+            shutil.rmtree(directory / build)

@@ -1,0 +1,172 @@
+"""BM25 over a tokenizer that knows identifiers and model numbers; scores are shares of the most a query can get."""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from array import array
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import Stemmer
+from numpy.typing import NDArray
+
+Scores = NDArray[np.float32]
+K1, B = 1.2, 0.75
+_MAX_TOKEN_CHARS = 64
+_MAX_CACHED_WORDS = 200_000
+
+# A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
+_WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
+_PIECE = re.compile(r"[^\W_]+")
+# Inside a piece: an acronym, a capitalised or lower-case run, a number; other scripts stay whole.
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_STOP = frozenset(
+    "a an and are as at be by can do does for from how i if in into is it its of on or so that the their then there "
+    "these this to was what when where which with you your".split()
+)
+
+
+def tokens(text: str) -> list[str]:
+    """Every word of `text` as its whole and its parts, lower case and stemmed, in order, without common English words.
+
+    `getHTTPResponses` -> gethttprespons, get, http, respons; `DDR4-3200` -> ddr43200, ddr4, 3200, ddr, 4.
+    """
+    return [token for match in _WORD.finditer(_fold(text)) for token in _split(match.group())]
+
+
+def matches(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, int]]:
+    """(start, end) character offsets in `text` of the words, or parts of words, that are among `wanted` tokens."""
+    folded = _fold(text)
+    if len(folded) != len(text):
+        folded = text
+    for word in _WORD.finditer(folded):
+        if wanted.isdisjoint(_split(word.group())):
+            continue
+        if _stem(_joined(word.group())) in wanted:
+            yield word.span()
+            continue
+        for part in _PART.finditer(word.group()):
+            if _stem(part.group().lower()) in wanted:
+                yield word.start() + part.start(), word.start() + part.end()
+
+
+def _fold(text: str) -> str:
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).replace("ß", "ss")
+
+
+def _joined(word: str) -> str:
+    return word.lower() if word[-1] in "+#" else "".join(_PIECE.findall(word)).lower()
+
+
+def _split(word: str) -> tuple[str, ...]:
+    """The distinct tokens of one word: joined whole, pieces between separators, parts of the pieces."""
+    pieces = _PIECE.findall(word)
+    names = [
+        _joined(word),
+        *(p.lower() for p in pieces),
+        *(p.lower() for piece in pieces for p in _PART.findall(piece)),
+    ]
+    return tuple(dict.fromkeys(_stem(n) for n in names if n not in _STOP and len(n) <= _MAX_TOKEN_CHARS))
+
+
+_local = threading.local()  # a stemmer belongs to one thread
+
+
+def _stem(token: str) -> str:
+    stemmer = getattr(_local, "stemmer", None)
+    if stemmer is None:
+        stemmer = _local.stemmer = Stemmer.Stemmer("english")
+    return str(stemmer.stemWord(token))
+
+
+class LexicalBuilder:
+    """Collects texts row by row, then writes the index."""
+
+    def __init__(self) -> None:
+        self._vocabulary: dict[str, int] = {"": 0}  # stands for a text without words: BM25 divides by the mean length
+        self._words: dict[str, tuple[int, ...]] = {}
+        self._rows: list[array[int]] = []
+
+    def add(self, text: str) -> None:
+        """Append one row."""
+        row = array("i")
+        for match in _WORD.finditer(_fold(text)):
+            row.extend(self._ids(match.group()))
+        self._rows.append(row or array("i", [0]))
+
+    def _ids(self, word: str) -> tuple[int, ...]:
+        ids = self._words.get(word)
+        if ids is None:
+            ids = tuple(self._vocabulary.setdefault(t, len(self._vocabulary)) for t in _split(word))
+            if len(self._words) < _MAX_CACHED_WORDS:
+                self._words[word] = ids
+        return ids
+
+    def save(self, directory: Path) -> None:
+        """Write the index of all rows into `directory`, which is created."""
+        bm25 = bm25s.BM25(method="lucene", k1=K1, b=B)
+        bm25.index((self._rows, self._vocabulary), create_empty_token=False, show_progress=False)
+        bm25.save(directory, show_progress=False)
+
+
+class Lexical:
+    """A loaded index of `rows` texts; arrays are memory-mapped."""
+
+    def __init__(self, bm25: bm25s.BM25) -> None:
+        self._bm25 = bm25
+        self._vocabulary: Mapping[str, int] = bm25.vocab_dict
+        self.rows = int(bm25.scores["num_docs"])
+
+    @classmethod
+    def load(cls, directory: Path) -> Lexical:
+        """Open an index written by `LexicalBuilder.save`."""
+        return cls(bm25s.BM25.load(directory, mmap=True))
+
+    def weights(self, query: str) -> dict[str, float]:
+        """Each distinct token of the query -> its idf: the most it can add to a BM25 score (Lucene's variant)."""
+        return {token: self._idf(token) for token in dict.fromkeys(tokens(query))}
+
+    def _idf(self, token: str) -> float:
+        found = self._vocabulary.get(token)
+        indptr = self._bm25.scores["indptr"]
+        df = int(indptr[found + 1] - indptr[found]) if found is not None else 0
+        return float(np.log1p((self.rows - df + 0.5) / (df + 0.5)))
+
+    def scores(self, weights: Mapping[str, float]) -> Scores:
+        """(rows,) BM25 of every row as a share of the sum of `weights`: 0 without a match, below 1 always."""
+        ids = [self._vocabulary[t] for t in weights if t in self._vocabulary]
+        if not ids:
+            return np.zeros(self.rows, dtype=np.float32)
+        raw: Scores = self._bm25.get_scores_from_ids(np.asarray(ids, dtype=np.int64))
+        return raw / np.float32(sum(weights.values()))
+
+    def explain(self, weights: Mapping[str, float], row: int) -> dict[str, float]:
+        """What each token of the query adds to the score of `row`; tokens that add nothing are left out."""
+        data, indices, indptr = (self._bm25.scores[name] for name in ("data", "indices", "indptr"))
+        total, parts = sum(weights.values()), {}
+        for token in weights:
+            column = self._vocabulary.get(token)
+            if column is None:
+                continue
+            start, end = int(indptr[column]), int(indptr[column + 1])
+            at = np.flatnonzero(indices[start:end] == row)
+            if at.size:
+                parts[token] = float(data[start + int(at[0])]) / total
+        return parts
+
+
+def top(scores: Scores, depth: int) -> NDArray[np.int64]:
+    """Rows of the `depth` best scores above 0, best first; ties in row order."""
+    candidates = np.flatnonzero(scores > 0)
+    if candidates.size > depth:
+        worst = np.partition(scores[candidates], candidates.size - depth)[candidates.size - depth]
+        candidates = candidates[scores[candidates] >= worst]
+    order = np.lexsort((candidates, -scores[candidates]))
+    return candidates[order][:depth]

@@ -1,0 +1,425 @@
+"""The front door: `purlin serve | index | search | train | evaluate`.
+
+A package is imported only when a command needs it, so that `purlin --help` and the light commands stay quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from index.records import Kind, Mode, Secondary, Splitter
+
+if TYPE_CHECKING:
+    from index.build import Progress
+    from index.encoder import Encoder
+    from index.generations import Manifest
+    from index.records import Hit
+    from index.store import Scalar
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+index_app = typer.Typer(no_args_is_help=True, help="Build, list, show, activate and delete corpora.")
+train_app = typer.Typer(no_args_is_help=True, help="Train and export encoders (needs the training extra).")
+evaluate_app = typer.Typer(no_args_is_help=True, help="Measure a corpus on judged queries.")
+app.add_typer(index_app, name="index")
+app.add_typer(train_app, name="train")
+app.add_typer(evaluate_app, name="evaluate")
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+Home = Annotated[Path, typer.Option(envvar="PURLIN_HOME", help="Where corpora are kept.")]
+EncoderDirectory = Annotated[
+    Path | None,
+    typer.Option("--encoder", envvar="PURLIN_ENCODER", help="Encoder directory [default: the released one]."),
+]
+Filters = Annotated[
+    list[str] | None, typer.Option("--filter", help="FIELD=VALUE; several for one field mean any of them.")
+]
+SearchMode = Annotated[Mode, typer.Option("--mode", help="Which legs score.")]
+HOME = Path("var")
+
+
+def main() -> None:
+    """Run the command line; an expected error is one line on stderr and exit status 1."""
+    from index.errors import PurlinError
+
+    signal.signal(signal.SIGTERM, _terminate)  # as Ctrl-C: what is under way is undone
+    try:
+        app()
+    except PurlinError as error:
+        err.print(Text.assemble(("error: ", "bold red"), error.message))
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        err.print("interrupted; nothing was changed")
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _encoder(directory: Path | None) -> Encoder:
+    from index.encoder import RELEASED, Encoder
+
+    return Encoder.load(directory or RELEASED)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """Bars on a terminal, a plain line now and then elsewhere."""
+    if not err.is_terminal:
+        yield _plain_progress()
+        return
+    from rich import progress as bars
+
+    columns = (bars.TextColumn("{task.description:>8}"), bars.BarColumn(), bars.MofNCompleteColumn(),
+               bars.TaskProgressColumn(show_speed=True), bars.TimeRemainingColumn())  # fmt: skip
+    with bars.Progress(*columns, console=err, transient=True) as shown:
+        tasks: dict[str, bars.TaskID] = {}
+
+        def update(stage: str, done: int, total: int | None) -> None:
+            if stage not in tasks:
+                tasks[stage] = shown.add_task(stage, total=None)
+            shown.update(tasks[stage], completed=done, total=total)
+
+        yield update
+
+
+def _plain_progress() -> Progress:
+    import time
+
+    last = time.monotonic()
+
+    def update(stage: str, done: int, total: int | None) -> None:
+        nonlocal last
+        if time.monotonic() - last >= 5 or done == total:
+            last = time.monotonic()
+            err.print(f"{stage} {done:,}" + (f" of {total:,}" if total is not None else ""))
+
+    return update
+
+
+def _filter(given: list[str] | None) -> dict[str, list[Scalar]] | None:
+    """`["language=python", "year=2020"]` -> a filter; a value that reads as a number means both text and number."""
+    from index.errors import InvalidInput
+
+    found: dict[str, list[Scalar]] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidInput(f"--filter takes FIELD=VALUE; {text[:80]!r} was given.", field="filter")
+        found.setdefault(name, []).append(value)
+        with contextlib.suppress(ValueError):
+            found[name].append(float(value))
+    return found or None
+
+
+# ---- index
+
+
+@index_app.command("build")
+def index_build(
+    kind: Annotated[Kind, typer.Argument(help="What the sources hold.")],
+    paths: Annotated[list[Path], typer.Argument(help="Directories, files, or a BEIR corpus.jsonl[.gz].")],
+    name: Annotated[str, typer.Option(help="The corpus's name.")],
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+    splitter: Annotated[Splitter | None, typer.Option(help="How bodies become passages [default: by kind].")] = None,
+    secondary: Annotated[Secondary, typer.Option(help="Test, vendored, generated and minified code.")] = "demote",
+    dense_weight: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of the dense leg in hybrid scores [default: by kind].")
+    ] = None,
+) -> None:
+    """Build a corpus and make it the active one; unchanged files are not read or encoded again.
+
+    Example: purlin index build code ~/src/project --name project
+    """
+    from index.build import Options, build
+    from index.sources import open_source
+
+    sources = open_source(kind, paths, secondary=secondary)
+    options = Options(splitter, dense_weight, secondary == "demote")
+    origin = tuple(str(path.absolute()) for path in paths)
+    with _progress() as progress:
+        manifest = build(
+            home, name, kind, sources, _encoder(encoder), options=options, origin=origin, progress=progress
+        )
+    _report(home, manifest)
+
+
+def _report(home: Path, manifest: Manifest) -> None:
+    rate = (manifest.passages - manifest.reused) / max(manifest.took_s, 0.001)
+    out.print(
+        f"[bold]{manifest.name}[/]: {manifest.documents:,} documents, {manifest.passages:,} passages "
+        f"({manifest.reused:,} unchanged) in {manifest.took_s:.1f} s"
+        + (f", {rate:,.0f} new passages/s" if manifest.passages > manifest.reused else "")
+    )
+    if manifest.skipped:
+        out.print(f"{manifest.skipped:,} left out; `purlin index show {manifest.name}` lists them")
+
+
+@index_app.command("list")
+def index_list(home: Home = HOME) -> None:
+    """List the corpora.
+
+    Example: purlin index list
+    """
+    from index import generations
+    from index.errors import Damaged
+
+    table = Table("corpus", "kind", "documents", "passages", "build", "encoder", box=None, header_style="bold")
+    for name in generations.corpora(home):
+        try:
+            directory = generations.current(home, name)
+            manifest = generations.read_manifest(directory)
+        except Damaged as error:
+            table.add_row(name, Text(error.message, "red"))
+            continue
+        counts = (f"{manifest.documents:,}", f"{manifest.passages:,}")
+        table.add_row(name, manifest.kind, *counts, directory.name, str(manifest.encoder["name"]))
+    if table.row_count:
+        out.print(table)
+    else:
+        out.print("no corpora yet; make one with `purlin index build`")
+
+
+@index_app.command("show")
+def index_show(
+    name: str,
+    home: Home = HOME,
+    skipped: Annotated[int, typer.Option(help="How many of the files left out to list.")] = 20,
+) -> None:
+    """Show a corpus: its builds, what it holds, and what was left out of it.
+
+    Example: purlin index show code --skipped 100
+    """
+    from index import generations
+    from index.store import Store
+
+    try:
+        directory = generations.current(home, name)
+    finally:
+        for build in generations.builds(home, name):
+            out.print(f"build {build}")
+    manifest = generations.read_manifest(directory)
+    generations.verify(directory, manifest)
+    shown = json.loads(manifest.to_json())
+    shown["files"] = {file: f"{details['bytes']:,} bytes" for file, details in manifest.files.items()}
+    out.print(f"active {directory.name}, all files as they were written")
+    out.print_json(json.dumps(shown))
+    store = Store(directory / "documents.sqlite", manifest.kind)
+    out.print(f"fields: {', '.join(store.field_names[:60])}" + (" ..." if len(store.field_names) > 60 else ""))
+    for left in store.skipped(skipped):
+        out.print(f"left out: {left.path}" + (f":{left.line}" if left.line else "") + f": {left.reason}", markup=False)
+    store.close()
+
+
+@index_app.command("activate")
+def index_activate(name: str, build: str, home: Home = HOME) -> None:
+    """Make an earlier build the active one; a running server follows.
+
+    Example: purlin index activate code 20261121T093000-1a2b3c4d5e6f
+    """
+    from index import generations
+
+    generations.activate(home, name, build)
+    out.print(f"{name}: {build} is active")
+
+
+@index_app.command("delete")
+def index_delete(name: str, home: Home = HOME) -> None:
+    """Delete a corpus with all its builds.
+
+    Example: purlin index delete old-project
+    """
+    from index import generations
+
+    generations.delete(home, name)
+    out.print(f"{name}: deleted")
+
+
+# ---- search
+
+
+@app.command("search")
+def search(
+    name: Annotated[str, typer.Argument(help="The corpus.")],
+    query: Annotated[str, typer.Argument(help="What to look for, in words or by name.")],
+    k: Annotated[int, typer.Option("-k", help="How many hits.")] = 5,
+    offset: Annotated[int, typer.Option(help="How many hits to pass over.")] = 0,
+    mode: SearchMode = "hybrid",
+    filter: Filters = None,
+    lines: Annotated[int, typer.Option(help="Lines of text per hit.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per hit.")] = False,
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Search a corpus.
+
+    Example: purlin search code "remove a directory tree" --filter role=source
+    """
+    from index import generations
+    from index.corpus import Corpus
+
+    corpus = Corpus.load(generations.current(home, name), _encoder(encoder))
+    found = corpus.search(query, k=k, offset=offset, mode=mode, filter=_filter(filter))
+    for hit in found.hits:
+        if as_json:
+            from dataclasses import asdict
+
+            print(json.dumps(asdict(hit), ensure_ascii=False))  # noqa: T201
+        else:
+            _print_hit(hit, lines)
+    if not found.hits:
+        err.print("no hits")
+    corpus.close()
+
+
+def _print_hit(hit: Hit, lines: int) -> None:
+    legs = "  ".join(f"{leg} {score:.2f}" for leg, score in hit.scores.items())
+    out.print(
+        Text.assemble((f"{hit.rank}. ", "bold"), (hit.title, "bold cyan"), f"  {hit.score:.2f}  ", (f"({legs})", "dim"))
+    )
+    place = hit.location.url or hit.location.path
+    if hit.location.path and hit.location.start_line:
+        place = f"{hit.location.path}:{hit.location.start_line}-{hit.location.end_line}"
+    if place:
+        out.print(Text(f"   {place}", "green"))
+    text = Text(hit.text)
+    for start, end in hit.highlights:
+        text.stylize("bold yellow", start, end)
+    shown = text.split("\n", allow_blank=True)[:lines]
+    for line in shown:
+        out.print(Text("   │ ", "dim") + line, no_wrap=True, overflow="ellipsis")
+    out.print()
+
+
+# ---- serve
+
+
+@app.command("serve")
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo/--no-demo", help="Build the demo corpora first if they are missing.")
+    ] = False,
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Serve the corpora over HTTP; newly activated builds are picked up while it runs.
+
+    Example: purlin serve --demo --port 8000
+    """
+    from app.main import serve as run
+    from app.settings import Settings
+
+    if demo:
+        _build_demo(home, encoder)
+    given = {"host": host, "port": port, "home": home, "encoder": encoder}
+    run(Settings(**{name: value for name, value in given.items() if value is not None}))
+
+
+def _build_demo(home: Path, encoder: Path | None) -> None:
+    from index import generations
+    from index.build import build
+    from index.demo import demos
+
+    missing = [demo for demo in demos() if demo.name not in generations.corpora(home)]
+    if not missing:
+        return
+    loaded = _encoder(encoder)
+    for demo in missing:
+        out.print(f"building demo corpus [bold]{demo.name}[/] ({demo.about}) ...")
+        with _progress() as progress:
+            manifest = build(
+                home, demo.name, demo.kind, demo.sources(), loaded, origin=(demo.about,), progress=progress
+            )
+        _report(home, manifest)
+
+
+# ---- train, evaluate
+
+
+@train_app.command("export")
+def train_export(
+    checkpoint: Annotated[Path, typer.Argument(help="A sentence-transformers checkpoint directory.")],
+    to: Annotated[Path, typer.Option(help="The encoder directory to write.")],
+    name: Annotated[str, typer.Option(help="The encoder's name.")],
+    quantization: Annotated[str, typer.Option(help="int8 or none.")] = "int8",
+) -> None:
+    """Export a checkpoint as an encoder directory, after comparing its vectors with the checkpoint's.
+
+    Example: purlin train export runs/santa/best --to models/santa --name santa
+    """
+    from training.export import export
+
+    export(checkpoint, to, name=name, quantization=quantization)
+    out.print(f"{to}: written")
+
+
+@evaluate_app.command("search")
+def evaluate_search(
+    corpus: Annotated[str, typer.Option(help="The corpus.")],
+    queries: Annotated[Path, typer.Option(help="BEIR queries.jsonl[.gz].")],
+    qrels: Annotated[Path, typer.Option(help="BEIR qrels .tsv or TREC qrels.")],
+    mode: SearchMode = "hybrid",
+    filter: Filters = None,
+    run: Annotated[Path | None, typer.Option(help="Write the ranking as a TREC run file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Measure a corpus on judged queries: MRR@100, nDCG@10 and recall@100, with 95 % intervals.
+
+    Example: purlin evaluate search --corpus cosqa --queries queries.jsonl --qrels qrels/dev.tsv --mode dense
+    """
+    from index import evaluate, generations
+    from index.corpus import Corpus
+
+    opened = Corpus.load(generations.current(home, corpus), _encoder(encoder))
+    asked, judged = evaluate.read_queries(queries), evaluate.read_qrels(qrels)
+    chosen = _filter(filter)
+    scored: dict[str, list[tuple[str, float]]] = {}
+    with _progress() as progress:
+        wanted = [query for query in judged if query in asked]
+        for done, query in enumerate(wanted, 1):
+            hits = opened.search(asked[query], k=100, mode=mode, filter=chosen).hits
+            scored[query] = [(hit.document_id, hit.score) for hit in hits]
+            progress("search", done, len(wanted))
+    if run is not None:
+        evaluate.write_run(run, scored)
+    measures = evaluate.evaluate({query: [document for document, _ in hits] for query, hits in scored.items()}, judged)
+    _print_measures(measures, as_json)
+    opened.close()
+
+
+def _print_measures(measures: list[Any], as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        print(json.dumps([asdict(measure) for measure in measures]))  # noqa: T201
+        return
+    table = Table("measure", "mean", "95 % interval", "queries", box=None, header_style="bold")
+    for m in measures:
+        table.add_row(m.name, f"{m.mean:.4f}", f"{m.low:.4f} - {m.high:.4f}", str(m.queries))
+    out.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Fixtures: a fake encoder at the one real seam, and small corpora built from real files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from index.encoder import Role, Vectors
+from index.records import Document, Skipped, SourceFile
+
+
+class HashEncoder:
+    """Hashed bag of lower-case words: a function of its input, so that equal texts meet and similar ones come near."""
+
+    name = "hash"
+    dim = 64
+    fingerprint = "hash-64"
+
+    def __init__(self) -> None:
+        self.encoded: list[str] = []
+
+    def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
+        self.encoded.extend(texts)
+        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word in re.findall(r"[a-z0-9]+", text.lower()):
+                digest = hashlib.blake2b(word.encode(), digest_size=4).digest()
+                vectors[row, int.from_bytes(digest, "big") % self.dim] += 1.0
+        vectors += 1e-6
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        if progress is not None:
+            progress(len(texts))
+        return vectors
+
+
+@pytest.fixture
+def encoder() -> HashEncoder:
+    return HashEncoder()
+
+
+def source(path: str, documents: Sequence[Document | Skipped], digest: str | None = None) -> SourceFile:
+    """A source file that yields these documents; its digest follows from them unless given."""
+    return SourceFile(path, digest or hashlib.sha256(repr(documents).encode()).hexdigest(), lambda: iter(documents))

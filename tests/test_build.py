@@ -1,0 +1,206 @@
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from index import generations
+from index.build import Options, build
+from index.corpus import Corpus
+from index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
+from index.records import Document, Skipped, SourceFile
+from tests.conftest import HashEncoder, source
+
+ROOT = Path(__file__).parent.parent
+
+
+def _document(number: int, text: str = "") -> Document:
+    return Document(f"d{number}", "product", f"thing {number}", text or f"body of thing {number}", fields={"n": number})
+
+
+def _sources(count: int = 5, changed: int | None = None) -> list[SourceFile | Skipped]:
+    return [source(f"f{n}", [_document(n, "quite another text" if n == changed else "")]) for n in range(count)]
+
+
+def _build(home: Path, encoder: HashEncoder, sources: list[SourceFile | Skipped] | None = None) -> generations.Manifest:
+    return build(home, "c", "product", sources or _sources(), encoder, origin=("here",))
+
+
+def test_a_build_is_active_and_searchable(tmp_path: Path, encoder: HashEncoder) -> None:
+    calls: list[tuple[str, int, int | None]] = []
+    manifest = build(tmp_path, "c", "product", _sources(), encoder, progress=lambda *call: calls.append(call))
+    assert (manifest.documents, manifest.passages, manifest.reused, manifest.skipped) == (5, 5, 0, 0)
+    assert calls == [("read", 5, 5), ("encode", 5, 5)]
+    corpus = Corpus.load(generations.current(tmp_path, "c"), encoder)
+    assert corpus.search("thing 3", k=1).hits[0].document_id == "d3"
+    assert corpus.manifest == generations.read_manifest(generations.current(tmp_path, "c"))
+
+
+def test_a_rebuild_reads_and_encodes_only_what_changed(tmp_path: Path, encoder: HashEncoder) -> None:
+    _build(tmp_path, encoder)
+    encoder.encoded.clear()
+
+    def never() -> Iterator[Document | Skipped]:
+        raise AssertionError("an unchanged file was read")
+
+    sources = [
+        s if n == 2 else SourceFile(s.path, s.digest, never)
+        for n, s in enumerate(_sources(changed=2))
+        if isinstance(s, SourceFile)
+    ]
+    manifest = _build(tmp_path, encoder, [*sources])
+    assert manifest.reused == 4
+    assert len(encoder.encoded) == 1
+    assert "quite another text" in encoder.encoded[0]
+    corpus = Corpus.load(generations.current(tmp_path, "c"), encoder)
+    fresh = build(tmp_path, "fresh", "product", _sources(changed=2), encoder)
+    other = Corpus.load(generations.current(tmp_path, "fresh"), encoder)
+    for query in ("quite another", "thing 4", "body"):
+        assert corpus.search(query).hits == other.search(query).hits
+    assert fresh.reused == 0
+
+
+def test_removed_files_are_gone_and_moved_ones_are_not_encoded_again(tmp_path: Path, encoder: HashEncoder) -> None:
+    _build(tmp_path, encoder)
+    encoder.encoded.clear()
+    manifest = _build(tmp_path, encoder, [source("moved", [_document(1)])])
+    assert (manifest.documents, manifest.reused, encoder.encoded) == (1, 1, [])
+
+
+def test_what_was_skipped_is_kept_over_rebuilds(tmp_path: Path, encoder: HashEncoder) -> None:
+    sources = [source("f", [_document(0), Skipped("f", "row broken", 7)]), Skipped("g", "binary")]
+    for _ in range(2):
+        manifest = _build(tmp_path, encoder, sources)
+        assert manifest.skipped == 2
+        corpus = Corpus.load(generations.current(tmp_path, "c"), encoder)
+        assert set(corpus._store.skipped(9)) == {Skipped("f", "row broken", 7), Skipped("g", "binary")}
+
+
+def test_repeated_ids_and_half_characters_are_left_out(tmp_path: Path, encoder: HashEncoder) -> None:
+    bad = Document("bad", "product", "bad", "half \ud800 pair")
+    manifest = _build(tmp_path, encoder, [source("f", [_document(0), _document(0), bad, _document(1)])])
+    assert (manifest.documents, manifest.passages, manifest.skipped) == (2, 2, 2)
+
+
+def test_nothing_to_index_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -> None:
+    with pytest.raises(InvalidInput, match=r"nothing to index for 'c'. 1 left out, the first: g: binary"):
+        build(tmp_path, "c", "product", [Skipped("g", "binary")], encoder)
+    assert not (tmp_path / "corpora" / "c").exists()
+
+
+def test_a_failing_source_leaves_the_old_build(tmp_path: Path, encoder: HashEncoder) -> None:
+    _build(tmp_path, encoder)
+    before = generations.current(tmp_path, "c")
+
+    def failing() -> Iterator[Document | Skipped]:
+        yield _document(7)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _build(tmp_path, encoder, [SourceFile("f", "new", failing)])
+    assert generations.current(tmp_path, "c") == before
+    assert sorted(p.name for p in before.parent.iterdir()) == sorted(["CURRENT", before.name])
+
+
+def test_another_encoder_encodes_all_anew(tmp_path: Path, encoder: HashEncoder) -> None:
+    _build(tmp_path, encoder)
+    other = HashEncoder()
+    other.fingerprint = "other"
+    with pytest.raises(EncoderMismatch, match="'c' was built with encoder 'hash'.*build the corpus again"):
+        Corpus.load(generations.current(tmp_path, "c"), other)
+    assert _build(tmp_path, other).reused == 0
+    Corpus.load(generations.current(tmp_path, "c"), other).close()
+
+
+def test_a_damaged_build_is_not_taken_over_from(tmp_path: Path, encoder: HashEncoder) -> None:
+    _build(tmp_path, encoder)
+    os.truncate(generations.current(tmp_path, "c") / "vectors.npy", 100)
+    assert _build(tmp_path, encoder).reused == 0
+
+
+def test_a_corpus_of_another_kind_is_made_anew(tmp_path: Path, encoder: HashEncoder) -> None:
+    _build(tmp_path, encoder)
+    document = Document("d0", "code", "f", "def f(): pass")
+    assert build(tmp_path, "c", "code", [source("f0", [document])], encoder).kind == "code"
+
+
+def test_two_builds_at_once(tmp_path: Path, encoder: HashEncoder) -> None:
+    def nested() -> Iterator[Document | Skipped]:
+        with pytest.raises(Busy, match="being built"):
+            _build(tmp_path, encoder)
+        yield _document(1)
+
+    assert _build(tmp_path, encoder, [SourceFile("f", "x", nested)]).documents == 1
+
+
+def test_options_are_noted_and_used(tmp_path: Path, encoder: HashEncoder) -> None:
+    options = Options(splitter="simple", dense_weight=0.0, demote=False)
+    manifest = build(tmp_path, "c", "product", _sources(), encoder, options=options)
+    assert (manifest.splitter, manifest.dense_weight, manifest.demote) == ("simple", 0.0, False)
+    hit = Corpus.load(generations.current(tmp_path, "c"), encoder).search("thing 3").hits[0]
+    assert hit.score == pytest.approx(hit.scores["lexical"])
+
+
+def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, encoder: HashEncoder) -> None:
+    home = tmp_path / "file"
+    home.write_text("in the way")
+    with pytest.raises(StorageFailed, match=r"file"):
+        _build(home, encoder)
+
+
+_CHILD = """
+import sys; from pathlib import Path; from index.build import build; from index.records import Document
+from tests.conftest import HashEncoder, source
+home, count, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+import time
+class Slow(HashEncoder):
+    def encode(self, texts, **kw):
+        print("encoding", flush=True); time.sleep(pause); return super().encode(texts, **kw)
+docs = [Document(f"d{n}", "product", f"thing {n}", "x" * 200) for n in range(count)]
+build(home, "c", "product", [source("f", docs)], Slow())
+"""
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -> None:
+    _build(tmp_path, encoder)
+    before = generations.current(tmp_path, "c")
+    failed = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(tmp_path), "2000", "0"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
+    )  # fmt: skip
+    assert "StorageFailed" in failed.stderr
+    assert generations.current(tmp_path, "c") == before
+    assert sorted(p.name for p in before.parent.iterdir()) == sorted(["CURRENT", before.name])
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.05, 0.2])
+def test_killed_at_any_moment_the_old_build_serves_on(tmp_path: Path, encoder: HashEncoder, pause_s: float) -> None:
+    _build(tmp_path, encoder)
+    before = generations.current(tmp_path, "c").name
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, str(tmp_path), "3000", "0.1"], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    time.sleep(pause_s)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    corpus = Corpus.load(generations.current(tmp_path, "c"), encoder)
+    assert corpus.build == before or corpus.manifest.documents == 3000
+    assert _build(tmp_path, encoder).documents == 5
+    left = {p.name for p in generations.current(tmp_path, "c").parent.iterdir()}
+    assert left == {"CURRENT", *generations.builds(tmp_path, "c")}
+
+
+def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder: HashEncoder) -> None:
+    _build(tmp_path, encoder)
+    kept = np.load(generations.current(tmp_path, "c") / "vectors.npy")
+    np.testing.assert_allclose(kept, encoder.encode([*encoder.encoded], role="passage"), atol=1e-3)

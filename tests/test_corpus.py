@@ -1,0 +1,144 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from index import generations
+from index.build import Options, build
+from index.corpus import MAX_DEPTH, MAX_K, Corpus
+from index.errors import InvalidInput
+from index.records import Document, Hit, Mode
+from tests.conftest import HashEncoder, source
+
+WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()
+
+
+def _documents(count: int, seed: int = 0) -> list[Document]:
+    random = np.random.default_rng(seed)
+    return [
+        Document(
+            id=f"m.py::f{n}",
+            kind="code",
+            title=f"f{n}",
+            body=" ".join(random.choice(WORDS, size=int(random.integers(3, 30)))),
+            fields={"language": "python" if n % 3 else "go", "n": n, "role": "test" if n % 5 == 0 else "source"},
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    home = tmp_path_factory.mktemp("home")
+    encoder = HashEncoder()
+    build(home, "c", "code", [source("m.py", _documents(900))], encoder)
+    return Corpus.load(generations.current(home, "c"), encoder)
+
+
+def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
+    """Brute force over every passage, from the definition."""
+    asked = corpus._encoder.encode([query], role="query")[0]
+    cosines = np.maximum(np.asarray(corpus._dense._vectors, dtype=np.float32) @ asked, 0)
+    shares = corpus._lexical.scores(corpus._lexical.weights(query))
+    weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
+    fused = weight * cosines + (1 - weight) * shares
+    roles = [corpus._store.stored(row).document.fields["role"] for row in range(len(fused))]
+    return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+@pytest.mark.parametrize("query", ["retry the upload", "getUser", "DDR4-3200 parse file name", "gamma"])
+def test_the_ranking_is_that_of_brute_force(corpus: Corpus, query: str, mode: Mode) -> None:
+    expected = np.sort(_all_scores(corpus, query, mode))[::-1]
+    found = corpus.search(query, k=150, mode=mode)
+    scores = [hit.score for hit in found.hits]
+    np.testing.assert_allclose(scores, expected[: len(scores)], atol=2e-3)
+    assert len(scores) == min(150, found.total)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 40), st.sampled_from(["upload retry", "open", "zzz unknown"]))
+def test_pages_fit_together(corpus: Corpus, k: int, query: str) -> None:
+    whole = corpus.search(query, k=120).hits
+    pages: list[Hit] = []
+    while len(pages) < 120:
+        pages.extend(corpus.search(query, k=k, offset=len(pages)).hits)
+    assert [hit.id for hit in pages[:120]] == [hit.id for hit in whole]
+    assert [hit.rank for hit in pages] == list(range(1, len(pages) + 1))
+
+
+def test_filters_restrict_hits_and_total(corpus: Corpus) -> None:
+    found = corpus.search("upload", k=1000, filter={"language": "go", "n": {"lte": 100}})
+    assert found.total == len(found.hits) == 34
+    assert all(hit.fields["language"] == "go" and hit.fields["n"] <= 100 for hit in found.hits)  # type: ignore[operator]
+    assert corpus.search("upload", filter={"language": "none"}).hits == ()
+
+
+def test_an_offset_beyond_the_end_is_an_empty_page(corpus: Corpus) -> None:
+    found = corpus.search("upload", k=10, offset=5000)
+    assert (found.hits, found.total) == ((), 900)
+
+
+def test_lexical_hits_hold_a_word_of_the_query(corpus: Corpus) -> None:
+    found = corpus.search("getUser", k=1000, mode="lexical")
+    assert found.total == len(found.hits)
+    assert all("getUser" in hit.text for hit in found.hits)
+    assert corpus.search("zebra", mode="lexical").hits == ()
+
+
+def test_highlights_and_explanation(corpus: Corpus) -> None:
+    hit = corpus.search("retries of uploads", k=1, explain=True).hits[0]
+    marked = {hit.text[start:end] for start, end in hit.highlights}
+    assert marked == {"retry", "upload"}
+    assert hit.explanation is not None
+    assert sum(hit.explanation["terms"].values()) == pytest.approx(hit.scores["lexical"], abs=1e-5)
+    weight = hit.explanation["dense_weight"]
+    expected = weight * hit.scores["dense"] + (1 - weight) * hit.scores["lexical"]
+    assert hit.score == pytest.approx(expected * hit.explanation["prior"], abs=1e-5)
+
+
+def test_a_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEncoder) -> None:
+    long = Document("long", "reference", "long", " ".join(f"word{n % 7} filler." for n in range(900)))
+    short = Document("short", "reference", "short", "word1 only.")
+    build(tmp_path, "r", "reference", [source("p", [long, short])], encoder, options=Options(splitter="simple"))
+    opened = Corpus.load(generations.current(tmp_path, "r"), encoder)
+    assert opened.manifest.passages > 10
+    found = opened.search("word1", k=10)
+    assert sorted(hit.document_id for hit in found.hits) == ["long", "short"]
+    assert found.total == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"query": ""}, "query"),
+        ({"query": " \n"}, "query"),
+        ({"query": "x" * 4097}, "query"),
+        ({"k": 0}, "k"),
+        ({"k": MAX_K + 1}, "k"),
+        ({"offset": -1}, "offset"),
+        ({"offset": MAX_DEPTH}, "offset"),
+        ({"mode": "magic"}, "mode"),
+        ({"filter": {"nope": 1}}, "filter.nope"),
+    ],
+)
+def test_wrong_arguments_are_named(corpus: Corpus, arguments: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        corpus.search(**{"query": "x", **arguments})  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path, encoder: HashEncoder) -> None:
+    same = [
+        Document(role, "code", "f", "def upload(): pass", fields={"role": role})
+        for role in ("test", "source", "vendored")
+    ]
+    build(tmp_path, "c", "code", [source("f", same)], encoder)
+    demoted = Corpus.load(generations.current(tmp_path, "c"), encoder).search("upload").hits
+    assert [hit.id for hit in demoted] == ["source", "test", "vendored"]
+    assert demoted[1].score == pytest.approx(0.9 * demoted[0].score)
+    build(tmp_path, "c", "code", [source("f", same)], encoder, options=Options(demote=False))
+    kept = Corpus.load(generations.current(tmp_path, "c"), encoder).search("upload").hits
+    assert [hit.id for hit in kept] == ["test", "source", "vendored"]

@@ -1,0 +1,148 @@
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from index import generations
+from index.errors import Busy, Damaged, InvalidInput, NotFound
+from index.generations import Manifest
+
+
+def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
+    with generations.locked(home, name) as directory, generations.staging(directory) as made:
+        (made / "lexical").mkdir()
+        (made / "lexical" / "data").write_text(content)
+        manifest = Manifest(
+            name=name, kind="code", created_at=content, encoder={}, documents=1, passages=1, skipped=0,
+            splitter="whole", dense_weight=0.5, files=generations.checksums(made),
+        )  # fmt: skip
+        build = generations.publish(made, manifest)
+        if activate:
+            generations.switch(directory, build)
+    return build
+
+
+def test_a_published_build_is_read_back_and_verified(tmp_path: Path) -> None:
+    build = _publish(tmp_path, "c", "one")
+    directory = generations.current(tmp_path, "c")
+    assert directory.name == build
+    manifest = generations.read_manifest(directory)
+    assert manifest.created_at == "one"
+    generations.verify(directory, manifest)
+    assert generations.corpora(tmp_path) == ["c"]
+
+
+def test_the_last_three_builds_stay_and_one_can_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(f"2026010{day}T000000" for day in range(1, 6))
+    monkeypatch.setattr(generations.time, "strftime", lambda *_: next(times))
+    made = [_publish(tmp_path, "c", str(i)) for i in range(5)]
+    assert generations.builds(tmp_path, "c") == made[-3:]
+    generations.activate(tmp_path, "c", made[-3])
+    assert generations.current(tmp_path, "c").name == made[-3]
+    with pytest.raises(NotFound, match="has no build"):
+        generations.activate(tmp_path, "c", made[0])
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "A", "a" * 65, "-a", "a\n", "."])
+def test_no_name_leads_elsewhere(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match="no corpus name"):
+        generations.current(tmp_path, name)
+
+
+def test_an_unknown_corpus_lists_the_known_ones(tmp_path: Path) -> None:
+    _publish(tmp_path, "known", "x")
+    with pytest.raises(NotFound, match="Corpora: known"):
+        generations.current(tmp_path, "other")
+    with pytest.raises(NotFound, match="Corpora: known"):
+        generations.delete(tmp_path, "other")
+
+
+def _truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def _alter(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "lexical/data"])
+@pytest.mark.parametrize("harm", [_truncate, _alter, Path.unlink])
+def test_every_damaged_file_is_named(tmp_path: Path, file: str, harm: Callable[[Path], None]) -> None:
+    good = _publish(tmp_path, "c", "good")
+    bad = _publish(tmp_path, "c", "bad", activate=False)
+    directory = tmp_path / "corpora" / "c" / bad
+    harm(directory / file)
+    with pytest.raises(Damaged, match=file):
+        generations.verify(directory, generations.read_manifest(directory))
+    with pytest.raises(Damaged, match=file):
+        generations.activate(tmp_path, "c", bad)
+    assert generations.current(tmp_path, "c").name == good
+
+
+@pytest.mark.parametrize("content", ["", "gone", "../../etc", "20260101T000000-000000000000", "\xff"])
+def test_a_current_that_names_nothing_is_damaged(tmp_path: Path, content: str) -> None:
+    _publish(tmp_path, "c", "x")
+    (tmp_path / "corpora/c/CURRENT").write_text(content, encoding="latin-1")
+    with pytest.raises(Damaged, match="c/CURRENT"):
+        generations.current(tmp_path, "c")
+
+
+def test_two_writers_at_once(tmp_path: Path) -> None:
+    with generations.locked(tmp_path, "c"):
+        with pytest.raises(Busy, match="'c' is being built"), generations.locked(tmp_path, "c"):
+            pass
+        with generations.locked(tmp_path, "d"):
+            pass
+    with generations.locked(tmp_path, "c"):
+        pass
+
+
+def test_the_lock_of_a_killed_process_is_gone_and_its_litter_is_swept(tmp_path: Path) -> None:
+    _publish(tmp_path, "c", "x")
+    script = (
+        "import os, signal, sys; from pathlib import Path; from index import generations as g\n"
+        f"with g.locked(Path({str(tmp_path)!r}), 'c') as d, g.staging(d) as m:\n"
+        "    (m / 'half').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parent.parent)
+    assert list((tmp_path / "corpora/c").glob(".making-*"))
+    with generations.locked(tmp_path, "c"):
+        assert not list((tmp_path / "corpora/c").glob(".making-*"))
+
+
+def test_deleting_leaves_nothing(tmp_path: Path) -> None:
+    _publish(tmp_path, "c", "x")
+    _publish(tmp_path, "c", "y")
+    generations.delete(tmp_path, "c")
+    assert not (tmp_path / "corpora/c").exists()
+    assert generations.corpora(tmp_path) == []
+
+
+def test_a_failure_while_making_leaves_nothing(tmp_path: Path) -> None:
+    def failing() -> None:
+        with generations.locked(tmp_path, "new") as directory, generations.staging(directory) as made:
+            (made / "half").write_text("x")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        failing()
+    assert not (tmp_path / "corpora/new").exists()
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    build = _publish(tmp_path, "c", "x")
+    directory = tmp_path / "corpora" / "c"
+    content = (directory / build / "manifest.json").read_text().replace('"format": 1', '"format": 9').encode()
+    import hashlib
+
+    other = directory / f"20260101T000000-{hashlib.sha256(content).hexdigest()[:12]}"
+    shutil.copytree(directory / build, other)
+    (other / "manifest.json").write_bytes(content)
+    with pytest.raises(Damaged, match="has format 9; this version reads 1"):
+        generations.read_manifest(other)

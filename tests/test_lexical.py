@@ -1,0 +1,107 @@
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.lexical import K1, B, Lexical, LexicalBuilder, matches, tokens, top
+
+
+def _index(texts: list[str], directory: Path) -> Lexical:
+    builder = LexicalBuilder()
+    for text in texts:
+        builder.add(text)
+    builder.save(directory)
+    return Lexical.load(directory)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("getHTTPResponse", ["gethttprespons", "get", "http", "respons"]),
+        ("read_csv", ["readcsv", "read", "csv"]),
+        ("os.path.join", ["ospathjoin", "os", "path", "join"]),
+        ("DDR4-3200", ["ddr43200", "ddr4", "3200", "ddr", "4"]),
+        ("006R90321", ["006r90321", "006", "r", "90321"]),
+        ("Foo::barBaz", ["foobarbaz", "foo", "barbaz", "bar", "baz"]),
+        ("C++ and C#", ["c++", "c", "c#", "c"]),
+        ("the uploads are retried", ["upload", "retri"]),
+        ("Größe", ["gross"]),
+        ("", []),
+        ("!? -- ...", []),
+    ],
+)
+def test_words_give_their_whole_and_their_parts(text: str, expected: list[str]) -> None:
+    assert tokens(text) == expected
+
+
+def test_spellings_of_one_name_meet() -> None:
+    wholes = {tokens(name)[0] for name in ("readCsv", "read_csv", "read-csv", "read.csv", "READ_CSV")}
+    assert wholes == {"readcsv"}
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_tokens_and_spans_within_it(text: str) -> None:
+    found = tokens(text)
+    assert all(token and len(token) <= 64 for token in found)
+    spans = list(matches(text, frozenset(found)))
+    assert all(0 <= start < end <= len(text) for start, end in spans)
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
+
+
+def test_a_word_of_a_megabyte_is_left_out() -> None:
+    assert tokens("a" * 1_000_000) == []
+
+
+def test_scores_are_bm25_over_the_most_the_query_can_get(tmp_path: Path) -> None:
+    texts = ["apple pear apple", "pear plum", "plum plum cherry fig", "grape"]
+    lexical = _index(texts, tmp_path / "lexical")
+    rows = [tokens(text) for text in texts]
+    mean_length = np.mean([len(row) for row in rows])
+
+    def bm25(query: list[str], row: list[str]) -> float:
+        score = 0.0
+        for token in query:
+            df = sum(token in other for other in rows)
+            idf = math.log(1 + (len(rows) - df + 0.5) / (df + 0.5))
+            tf = row.count(token)
+            score += idf * tf / (tf + K1 * (1 - B + B * len(row) / mean_length))
+        return score
+
+    query = ["appl", "plum", "absent"]
+    weights = lexical.weights("apples plum absent plum")
+    assert list(weights) == query
+    most = sum(weights.values())
+    assert most == pytest.approx(sum(math.log(1 + (4 - df + 0.5) / (df + 0.5)) for df in (1, 2, 0)))
+    expected = [bm25(query, row) / most for row in rows]
+    np.testing.assert_allclose(lexical.scores(weights), expected, rtol=1e-5)
+    assert sum(lexical.explain(weights, 2).values()) == pytest.approx(expected[2], rel=1e-5)
+    assert set(lexical.explain(weights, 0)) == {"appl"}
+
+
+def test_a_query_without_known_words_scores_nothing(tmp_path: Path) -> None:
+    lexical = _index(["one two"], tmp_path / "lexical")
+    assert not lexical.scores(lexical.weights("zebra")).any()
+    assert not lexical.scores(lexical.weights("the of")).any()
+
+
+def test_texts_without_any_word_can_be_indexed(tmp_path: Path) -> None:
+    lexical = _index(["", "!!"], tmp_path / "lexical")
+    assert lexical.rows == 2
+    assert not lexical.scores(lexical.weights("word")).any()
+
+
+@given(st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.9]), max_size=40), st.integers(1, 50))
+def test_top_is_a_sorted_prefix(values: list[float], depth: int) -> None:
+    scores = np.array(values, dtype=np.float32)
+    expected = sorted((i for i, v in enumerate(values) if v > 0), key=lambda i: (-values[i], i))[:depth]
+    assert top(scores, depth).tolist() == expected
+
+
+def test_highlights_are_words_or_the_parts_that_match() -> None:
+    text = "def retry_upload(fileName): uploads += 1"
+    spans = matches(text, frozenset(tokens("upload name")))
+    assert [text[a:b] for a, b in spans] == ["upload", "Name", "uploads"]

@@ -1,0 +1,114 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from index.errors import InvalidInput, NotFound
+from index.records import Document, Location, Passage, Skipped, Span
+from index.store import Filter, Store, StoreWriter
+
+DOCUMENTS = [
+    Document(
+        id="a.py::f",
+        kind="code",
+        title="f",
+        body="def f(): pass",
+        summary="Does é.",
+        context=("A",),
+        location=Location("a.py", 3, 9, "http://x/#f"),
+        fields={"language": "python", "price": 10, "tags": ("x", "y"), "hot": True, "long": "w" * 257, "huge": 2**70},
+        entities=(Span(4, 5),),
+        atoms=(Span(0, 8),),
+    ),
+    Document(
+        id="b/ü#2", kind="code", title="g", body="b", fields={"language": "go", "price": 2.5, "day": "2024-05-01"}
+    ),
+    Document(id="c", kind="code", title="h", body="c", fields={"language": "go", "price": 30, "note": "10"}),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    writer = StoreWriter(tmp_path / "documents.sqlite")
+    number = writer.add_file("a.py", "digest")
+    for document in DOCUMENTS:
+        passages = [Passage(document.id, n, 0, 1, "c") for n in range(2)]
+        writer.add(document, number, [(p, f"{p.id}".encode()) for p in passages])
+    writer.add_skipped(Skipped("a.py", "broken", 7), number)
+    writer.close()
+    return Store(tmp_path / "documents.sqlite", "code")
+
+
+def test_documents_come_back_as_they_were(store: Store) -> None:
+    assert [store.document(d.id) for d in DOCUMENTS] == DOCUMENTS
+    assert list(store.read_file(0)) == [*DOCUMENTS, Skipped("a.py", "broken", 7)]
+
+
+def test_passages_come_with_their_document(store: Store) -> None:
+    assert store.stored(3).document == DOCUMENTS[1]
+    assert store.stored(3).passage == Passage("b/ü#2", 1, 0, 1, "c")
+    assert store.stored(3).passage.id == "b/ü#2#1"
+    assert [s.passage.number for s in store.stored_in(1, 4)] == [1, 0, 1]
+    assert store.document_of.tolist() == [0, 0, 1, 1, 2, 2]
+    assert store.digests()[b"c#1"] == 5
+
+
+def test_a_document_that_is_not_there(store: Store) -> None:
+    with pytest.raises(NotFound, match="no document 'zzz'"):
+        store.document("zzz")
+
+
+def test_a_file_is_known_by_path_and_digest(store: Store) -> None:
+    assert store.file_number("a.py", "digest") == 0
+    assert store.file_number("a.py", "other") is None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "rows"),
+    [
+        ({"language": "go"}, [1, 2]),
+        ({"language": ["go", "python"]}, [0, 1, 2]),
+        ({"language": "rust"}, []),
+        ({"tags": "y"}, [0]),
+        ({"hot": True}, [0]),
+        ({"hot": False}, []),
+        ({"price": 10}, [0]),
+        ({"price": 10.0}, [0]),
+        ({"price": {"gte": 10}}, [0, 2]),
+        ({"price": {"gte": 2, "lte": 10}}, [0, 1]),
+        ({"day": {"gte": "2024-01-01", "lte": "2024-12-31"}}, [1]),
+        ({"language": "go", "price": {"lte": 5}}, [1]),
+        ({"note": "10"}, [2]),
+        ({}, [0, 1, 2]),
+    ],
+)
+def test_filters(store: Store, conditions: Filter, rows: list[int]) -> None:
+    assert np.flatnonzero(store.allowed(conditions)).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("conditions", "field", "words"),
+    [
+        ({"colour": "red"}, "filter.colour", "no filterable field 'colour'. It has: day, hot, huge, language"),
+        ({"long": "w"}, "filter.long", "256"),
+        ({"price": {"gt": 1}}, "filter.price", "gte and lte; 'gt' was given"),
+        ({"price": {}}, "filter.price", "nothing was given"),
+        ({"price": {"gte": True}}, "filter.price.gte", "number"),
+        ({"language": {"gte": 1}}, "filter.language.gte", "no numbers"),
+        ({"language": []}, "filter.language", "1 to 1000"),
+        ({"language": ["x"] * 1001}, "filter.language", "1001"),
+        ({"language": [["x"]]}, "filter.language", "text, a number"),
+        ({"price": 2**64}, "filter.price", "64 bits"),
+        ({f"f{i}": 1 for i in range(33)}, "filter", "at most 32"),
+    ],
+)
+def test_wrong_filters_are_refused_by_name(store: Store, conditions: Filter, field: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words) as caught:
+        store.allowed(conditions)
+    assert caught.value.field == field
+
+
+def test_hostile_field_names_are_only_names(store: Store) -> None:
+    with pytest.raises(InvalidInput):
+        store.allowed({"x' OR 1=1 --": "go"})
+    assert not store.allowed({"language": "' OR 1=1 --"}).any()

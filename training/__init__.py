@@ -1,0 +1,1 @@
+"""From documents to an exported encoder directory. The only package that imports torch."""
