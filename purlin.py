@@ -233,7 +233,7 @@ def index_show(
 def index_activate(name: str, build: str, home: Home = HOME) -> None:
     """Make an earlier build the active one; a running server follows.
 
-    Example: purlin index activate code 20261121T093000-1a2b3c4d5e6f
+    Example: purlin index activate code 20261121T093000123456-1a2b3c4d5e6f
     """
     from index import generations
 
@@ -315,7 +315,7 @@ def _print_hit(hit: Hit, lines: int) -> None:
 @app.command("serve")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
     demo: Annotated[
         bool, typer.Option("--demo/--no-demo", help="Build the demo corpora first if they are missing.")
     ] = False,
@@ -332,7 +332,8 @@ def serve(
     if demo:
         _build_demo(home, encoder)
     given = {"host": host, "port": port, "home": home, "encoder": encoder}
-    run(Settings(**{name: value for name, value in given.items() if value is not None}))
+    with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
+        run(Settings(**{name: value for name, value in given.items() if value is not None}))
 
 
 def _build_demo(home: Path, encoder: Path | None) -> None:
@@ -395,17 +396,16 @@ def evaluate_search(
     opened = Corpus.load(generations.current(home, corpus), _encoder(encoder))
     asked, judged = evaluate.read_queries(queries), evaluate.read_qrels(qrels)
     chosen = _filter(filter)
-    scored: dict[str, list[tuple[str, float]]] = {}
+    ranked: dict[str, list[str]] = {}
     with _progress() as progress:
         wanted = [query for query in judged if query in asked]
         for done, query in enumerate(wanted, 1):
             hits = opened.search(asked[query], k=100, mode=mode, filter=chosen).hits
-            scored[query] = [(hit.document_id, hit.score) for hit in hits]
+            ranked[query] = [hit.document_id for hit in hits]
             progress("search", done, len(wanted))
     if run is not None:
-        evaluate.write_run(run, scored)
-    measures = evaluate.evaluate({query: [document for document, _ in hits] for query, hits in scored.items()}, judged)
-    _print_measures(measures, as_json)
+        evaluate.write_run(run, ranked)
+    _print_measures(evaluate.evaluate(ranked, judged), as_json)
     opened.close()
 
 

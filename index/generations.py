@@ -1,7 +1,7 @@
 """Builds of corpora on disk: immutable, checksummed, switched in one rename.
 
     HOME/corpora/NAME/CURRENT                      the active build's name
-    HOME/corpora/NAME/20261121T093000-1a2b3c4d5e6f/   a build: its files, and manifest.json with their checksums
+    HOME/corpora/NAME/20261121T093000123456-1a2b3c4d5e6f/   a build: its files, and manifest.json with their checksums
 
 A build's name ends with the start of its manifest's SHA-256, so the name vouches for the manifest and the manifest for
 every other file. Work in progress is in `.making-*`, which no reader looks at; what a killed build left is removed when
@@ -20,9 +20,9 @@ import re
 import shutil
 import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from index.records import Kind
 FORMAT = 1
 KEPT_BUILDS = 3
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_BUILD = re.compile(r"\d{8}T\d{6}-[0-9a-f]{12}")
+_BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
 _MAKING = ".making-"
 _MAX_MANIFEST_BYTES = 16 * 2**20
 
@@ -225,7 +225,7 @@ def publish(made: Path, manifest: Manifest) -> str:
     (made / "manifest.json").write_bytes(content)
     for path in [*made.rglob("*"), made]:
         _fsync(path)
-    build = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{hashlib.sha256(content).hexdigest()[:12]}"
+    build = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{hashlib.sha256(content).hexdigest()[:12]}"
     made.chmod(0o755)
     made.rename(made.parent / build)
     _fsync(made.parent)

@@ -40,7 +40,8 @@ class Document:
     `title` is the qualified name, product title, or defined term (or section heading).
     `body` is what is shown and quoted, and the text that all offsets count in: source code as in its file, a
     product's description and bullets, a definition with its signature and examples.
-    `summary` is prose about the body in one place: docstring, doc comment; empty where the body is prose itself.
+    `summary` is the prose in or about the body: docstring, doc comment, a product's description and bullets without
+    its attributes; empty for references, whose body is prose.
     `context` are the enclosing names, outermost first: class, heading path, terms of enclosing definitions.
     `fields` can be filtered on; nested mappings are flattened with dots (`attrs.colour`).
     `entities` are what masked entity prediction masks: identifiers, or nouns that title and body share.

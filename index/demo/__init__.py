@@ -44,7 +44,9 @@ def _reference() -> Demo:
     """Python's HTML reference where a package has installed it, else the docstrings of the running Python."""
     found = python_reference()
     if found is not None:
-        return Demo("python", "reference", f"the Python reference in {found}", lambda: open_source("reference", [found]))
+        return Demo(
+            "python", "reference", f"the Python reference in {found}", lambda: open_source("reference", [found])
+        )
     from index.sources import reference
 
     return Demo("python", "reference", "the docstrings of the running Python", reference.docstrings)

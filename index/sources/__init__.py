@@ -1,0 +1,88 @@
+"""Sources: files and records in, documents out. `open_source` picks the reader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from index.errors import InvalidInput, NotFound
+from index.records import KINDS, Document, Kind, Skipped, SourceFile
+
+Secondary = Literal["demote", "leave-out", "keep"]
+
+
+def open_source(
+    kind: Kind, paths: Sequence[Path | str], *, secondary: Secondary = "demote"
+) -> Iterator[SourceFile | Skipped]:
+    """Everything to be read for a corpus of this kind, each file as a unit that is parsed only when asked for.
+
+    A BEIR corpus (`*.jsonl[.gz]` whose first record has an `_id`) is a source of every kind. With several paths,
+    names and document ids begin with the path's last part, so that they stay unique. `secondary` concerns tests,
+    vendored, generated and minified code: "leave-out" reads none of it. Raises NotFound for a path that is not
+    there and InvalidInput for an unknown kind or no path, before anything is read.
+    """
+    if kind not in KINDS:
+        raise InvalidInput(f"unknown kind {kind!r}; known are {', '.join(KINDS)}", field="kind")
+    roots = [Path(path) for path in paths]
+    if not roots:
+        raise InvalidInput("no path to read from; give at least one", field="path")
+    for root in roots:
+        if not root.exists():
+            raise NotFound(f"there is no file or directory {str(root)!r}", field="path")
+    if len(roots) == 1:
+        return _open(kind, roots[0], secondary)
+    return _open_all(kind, roots, secondary)
+
+
+def _open_all(kind: Kind, roots: Sequence[Path], secondary: Secondary) -> Iterator[SourceFile | Skipped]:
+    seen: Counter[str] = Counter()
+    for root in roots:
+        name = root.resolve().name or "root"
+        seen[name] += 1
+        prefix = f"{name}~{seen[name]}" if seen[name] > 1 else name
+        for found in _open(kind, root, secondary):
+            yield _prefixed(found, prefix)
+
+
+def _open(kind: Kind, root: Path, secondary: Secondary) -> Iterator[SourceFile | Skipped]:
+    from index.sources import beir
+
+    if beir.recognises(root):
+        return beir.files(root, kind)
+    if kind == "code":
+        from index.sources import code
+
+        return code.files(root, secondary=secondary)
+    if kind == "product":
+        from index.sources import product
+
+        return product.files(root)
+    from index.sources import reference
+
+    return reference.files(root)
+
+
+def _prefixed(found: SourceFile | Skipped, prefix: str) -> SourceFile | Skipped:
+    if isinstance(found, Skipped):
+        return replace(found, path=f"{prefix}/{found.path}")
+
+    def read() -> Iterator[Document | Skipped]:
+        for record in found.read():
+            if isinstance(record, Skipped):
+                yield replace(record, path=f"{prefix}/{record.path}")
+            else:
+                yield _moved(record, prefix)
+
+    digest = sha256(f"{prefix} {found.digest}".encode()).hexdigest()
+    return SourceFile(f"{prefix}/{found.path}", digest, read)
+
+
+def _moved(document: Document, prefix: str) -> Document:
+    location = document.location
+    if location.path is not None:
+        location = replace(location, path=f"{prefix}/{location.path}")
+    return replace(document, id=f"{prefix}/{document.id}", location=location)

@@ -1,0 +1,636 @@
+"""Product tables (JSON lines, JSON arrays, CSV, Parquet) -> one document per product.
+
+Columns are known by name, whatever the shop calls them (`COLUMNS`); all others become filterable fields. Rows are
+streamed: memory holds one block of rows and, to tell repeats, a digest for each product id.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import hashlib
+import html
+import io
+import json
+import math
+import re
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, time
+from decimal import Decimal
+from functools import lru_cache, partial
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import lxml.etree
+import lxml.html
+
+from index.errors import InvalidInput, NotFound
+from index.records import Document, Location, Skipped, SourceFile, Span, Value
+from index.sources import nouns
+
+VERSION = 1
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+MAX_ROW = 1 << 20  # characters
+MAX_FIELDS = 1_000
+MAX_DEPTH = 5
+MAX_FILTER_TEXT = 200  # characters; longer text is no filter value and stays out of the fields
+MAX_ID = 512
+MAX_TAGS = 2_000  # beyond, tags are cut out unread: libxml2 drops what is nested deeper than 2,047 levels
+MAX_OPENING = 80  # characters of the body that stand for a missing title
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "id": ("id", "_id", "product_id", "sku", "item_id", "asin", "parent_asin", "handle", "variant_sku", "gtin", "ean"),
+    "title": ("title", "name", "product_title", "product_name", "item_name", "display_name"),
+    "description": (
+        *("description", "product_description", "body_html", "long_description", "text", "body"),
+        *("short_description", "summary"),
+    ),
+    "bullets": ("bullets", "bullet_points", "product_bullet_point", "features", "product_features", "highlights"),
+    "brand": ("brand", "product_brand", "brand_name", "vendor", "manufacturer", "supplier"),
+    "colour": ("colour", "color", "product_colour", "product_color", "color_name"),
+    "category": (
+        *("category", "categories", "product_category", "category_name", "google_product_category", "product_type"),
+        *("product_class", "main_category"),
+    ),
+    "price": ("price", "product_price", "sale_price", "regular_price", "variant_price"),
+    "url": ("url", "link", "product_url", "permalink"),
+    "locale": ("locale", "product_locale", "lang"),
+    "attributes": ("attributes", "attrs", "product_attributes", "specifications", "specs", "details", "properties"),
+}
+"""Our columns and the names they go by, the preferred first; case, spaces and punctuation do not matter."""
+
+_ALIASES = {alias: (order, ours) for ours, known in COLUMNS.items() for order, alias in enumerate(known)}
+_TEXT = {"title", "description", "bullets", "attributes"}
+_JUDGEMENT = {
+    *("example_id", "query", "query_id", "esci_label", "small_version", "large_version", "split", "product_text"),
+}
+_BREAKS = {
+    *("br", "hr", "p", "div", "section", "article", "header", "footer", "h1", "h2", "h3", "h4", "h5", "h6"),
+    *("li", "ul", "ol", "dl", "dt", "dd", "table", "tr"),
+}
+_HTML = lxml.html.HTMLParser(encoding="utf-8", remove_pis=True, huge_tree=True)
+_COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,31});")
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+_CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
+_AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
+_ICECAT = re.compile(r"attr_([tnb])_(?=.)")
+_BLOCK = 1 << 16
+_SAMPLE = 50
+_TOO_LONG = f"is longer than {MAX_ROW:,} characters"
+
+
+class Row(NamedTuple):
+    """One record of a table. Rows count from 1 as the file has them, so that a CSV's header is row 1."""
+
+    number: int
+    record: Mapping[str, object]
+
+
+def files(
+    path: Path, *, columns: Mapping[str, str] | None = None, entities: bool = False
+) -> Iterator[SourceFile | Skipped]:
+    """The product tables at `path`, a file or a directory that is searched to any depth, sorted by path.
+
+    `columns` says what our columns (the keys of `COLUMNS`) are called in these files, where the known names do not
+    tell; `entities` asks for entity spans, which only training needs. Raises NotFound for a missing path, InvalidInput
+    for a file of another kind or an unknown column of ours and, while reading, for a column that a file does not have.
+    """
+    chosen = dict(columns or {})
+    if unknown := sorted(chosen.keys() - COLUMNS.keys()):
+        raise InvalidInput(f"Unknown column {unknown[0]!r}; known are {', '.join(COLUMNS)}.", field="columns")
+    if not path.exists():
+        raise NotFound(f"{path} does not exist.", field="path")
+    if path.is_file() and not _format(path):
+        raise InvalidInput(f"{path.name} is no product table: give one of {', '.join(SUFFIXES)}.", field="path")
+    return _files(path, chosen, entities)
+
+
+def from_record(
+    record: Mapping[str, object], *, columns: Mapping[str, str] | None = None, entities: bool = False
+) -> Document:
+    """One product record as a document of kind "product"; `columns` and `entities` as for `files`.
+
+    The body is the description, then a line for each bullet, then `Name: value` lines for brand, category, colour and
+    attributes; these lines are its atoms. The summary is the body without the `Name: value` lines. Raises InvalidInput
+    for a record without any text, with characters that no text has, or beyond the limits on length, depth and number
+    of fields.
+    """
+    names = _mapping([name for name, value in record.items() if value not in (None, "", [], {})], columns or {})
+    ours = {key: record.get(name) for key, name in names.items()}
+    attributes, prose = _attributes(record, ours.get("attributes"))
+    named = {key: _worded(ours.get(key)) for key in ("brand", "category", "colour")}
+    description, lines = _text(ours.get("description")), [*_bullets(ours.get("bullets")), *prose]
+    summary, _ = _compose(description, lines)
+    body, atoms = _compose(description, [*lines, *_named_lines(named), *_named_lines(attributes)])
+    title = _line(ours.get("title")) or _opening(body)
+    if not title:
+        raise InvalidInput("has no title and no other text", field="title")
+    if len(title) + len(body) > MAX_ROW:
+        raise InvalidInput(_TOO_LONG, field="description")
+    alone = {"locale": _worded(ours.get("locale")), "price": _price(ours.get("price"))}
+    return Document(
+        id=_identifier(ours.get("id")) or hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16],
+        kind="product",
+        title=title,
+        body=body,
+        summary=summary,
+        location=Location(url=_web_address(ours.get("url"))),
+        fields=_fields(_others(record, names), attributes, named | alone),
+        entities=nouns.shared_nouns(title, body) if entities else (),
+        atoms=atoms,
+    )
+
+
+# Files
+
+
+def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[SourceFile | Skipped]:
+    root = path if path.is_dir() else path.parent
+    found = sorted(path.rglob("*")) if path.is_dir() else [path]
+    for file in (file for file in found if file.is_file() and not file.name.startswith(".")):
+        name = file.relative_to(root).as_posix()
+        if not _format(file):
+            yield Skipped(name, f"is no product table ({', '.join(SUFFIXES)})")
+            continue
+        try:
+            digest = _digest(file, columns, entities)
+        except OSError as error:
+            yield Skipped(name, f"cannot be read: {error.strerror}")
+            continue
+        yield SourceFile(name, digest, partial(_read, file, name, columns, entities))
+
+
+def _format(path: Path) -> str:
+    """The suffix that tells how to read a file, without `.gz`; empty where there is no way."""
+    name = path.name.lower()
+    suffix = Path(name.removesuffix(".gz")).suffix
+    packed_parquet = suffix == ".parquet" and name.endswith(".gz")
+    return suffix if suffix in SUFFIXES and not packed_parquet else ""
+
+
+def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
+    options = [VERSION, _format(path), sorted(columns.items()), nouns.tagger() if entities else None]
+    with path.open("rb") as handle:
+        content = hashlib.file_digest(handle, "sha256")
+    content.update(json.dumps(options).encode())
+    return content.hexdigest()
+
+
+def _read(path: Path, name: str, columns: Mapping[str, str], entities: bool) -> Iterator[Document | Skipped]:
+    rows = _rows(path, name)
+    first = list(islice(rows, _SAMPLE))
+    if reason := _unfit([row.record for row in first if isinstance(row, Row)], columns, name):
+        yield Skipped(name, reason)
+        rows, first = iter(()), [row for row in first if isinstance(row, Skipped)]
+    is_text = _format(path) in (".csv", ".tsv")
+    seen: dict[str, bytes] = {}
+    for row in chain(first, rows):
+        if isinstance(row, Skipped):
+            yield row
+            continue
+        try:
+            record = _with_numbers(row.record, columns) if is_text else row.record
+            document = from_record(record, columns=columns, entities=entities)
+        except InvalidInput as error:
+            yield Skipped(name, error.message, row.number)
+            continue
+        yield from _unless_seen(document, seen, Skipped(name, "repeats an id with other content", row.number))
+
+
+def _unless_seen(document: Document, seen: dict[str, bytes], repeated: Skipped) -> Iterator[Document | Skipped]:
+    shown = json.dumps([document.title, document.body, document.location.url, dict(document.fields)], sort_keys=True)
+    content = hashlib.blake2b(shown.encode(), digest_size=16).digest()
+    if document.id not in seen:
+        seen[document.id] = content
+        yield document
+    elif seen[document.id] != content:
+        yield repeated
+
+
+def _unfit(sample: Sequence[Mapping[str, object]], columns: Mapping[str, str], name: str) -> str | None:
+    """Why a table is left out, judged by its first rows; a column that was asked for and is missing raises."""
+    if not sample:
+        return None
+    present = list(dict.fromkeys(chain.from_iterable(sample)))
+    shown = ", ".join(present[:30]) or "none"
+    for theirs in columns.values():
+        if theirs not in present:
+            raise InvalidInput(f"{name} has no column {theirs!r}; it has {shown}.", field="columns")
+    known = _mapping(present, columns).keys() & _TEXT or any(map(_ICECAT.match, present))
+    return None if known else f"none of its columns is known to hold text; it has {shown}"
+
+
+# Rows
+
+
+def _rows(path: Path, name: str) -> Iterator[Row | Skipped]:
+    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}.get(_format(path), _json_lines)
+    row: Row | Skipped | None = None
+    try:
+        for row in read(path, name):
+            yield row
+        if row is None:
+            yield Skipped(name, "holds no rows")
+    except (OSError, EOFError, ValueError, zlib.error, InvalidInput) as error:
+        number = row.number if isinstance(row, Row) else (row and row.line) or 0
+        yield Skipped(name, f"cannot be read from here on: {error}", number + 1)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """Text with its line ends. Bytes that are not UTF-8 come as lone surrogates, so that only their row is refused."""
+    with path.open("rb") as packed:
+        plain = gzip.GzipFile(fileobj=packed) if path.suffix.lower() == ".gz" else packed
+        wide = plain.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        with io.TextIOWrapper(plain, "utf-16" if wide else "utf-8-sig", "surrogateescape", newline="") as text:
+            yield text
+
+
+def _lines(handle: IO[str]) -> Iterator[str]:
+    """Lines with their ends; one that is too long comes cut, one character over the limit."""
+    while line := handle.readline(MAX_ROW + 1):
+        rest = line
+        while len(rest) > MAX_ROW and not rest.endswith(("\n", "\r")):
+            rest = handle.readline(MAX_ROW + 1)
+        yield line
+
+
+def _json_lines(path: Path, name: str) -> Iterator[Row | Skipped]:
+    with _opened(path) as handle:
+        for number, line in enumerate(_lines(handle), 1):
+            if len(line) > MAX_ROW:
+                yield Skipped(name, _TOO_LONG, number)
+            elif line.strip():
+                yield _json_row(line, name, number)
+
+
+def _json_row(line: str, name: str, number: int) -> Row | Skipped:
+    try:
+        record = json.loads(line, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        return Skipped(name, f"is not valid JSON: {error}", number)
+    return Row(number, record) if isinstance(record, dict) else Skipped(name, "is not a JSON object", number)
+
+
+def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
+    """A broken record ends the array, since nothing tells where the next one starts."""
+    decode = json.JSONDecoder(parse_constant=lambda _: None).raw_decode
+    with _opened(path) as handle:
+        buffer = handle.read(_BLOCK).lstrip()
+        if buffer[:1] != "[":
+            yield Skipped(name, "is not an array of records; a file with one record a line is called .jsonl")
+            return
+        number, buffer = 1, buffer[1:]
+        while (buffer := buffer.lstrip(" \t\r\n,"))[:1] != "]":
+            try:
+                record, end = decode(buffer)
+            except (ValueError, RecursionError) as error:
+                more = handle.read(_BLOCK) if len(buffer) <= MAX_ROW and isinstance(error, ValueError) else ""
+                if not more:
+                    reason = _TOO_LONG if len(buffer) > MAX_ROW else f"is not valid JSON: {error}"
+                    yield Skipped(name, f"{reason}; the rows after it are left out, too", number)
+                    return
+                buffer += more
+                continue
+            yield Row(number, record) if isinstance(record, dict) else Skipped(name, "is not a JSON object", number)
+            number, buffer = number + 1, buffer[end:]
+
+
+class _CsvLines:
+    """The lines of a CSV file, which can be read again from the second line of a broken row on.
+
+    An open quote swallows all lines up to the next quote or the limit; reading them again loses only its own row.
+    """
+
+    def __init__(self, handle: IO[str]) -> None:
+        self._source = _lines(handle)
+        self._again: deque[str] = deque()
+        self._taken: list[str] = []
+        self._left = MAX_ROW
+        self._budget = 16 * MAX_ROW
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.popleft() if self._again else next(self._source)
+        self._taken.append(line)
+        self._left -= len(line)
+        if self._left < 0:
+            raise InvalidInput(_TOO_LONG)
+        return line
+
+    def start_row(self) -> None:
+        self._taken.clear()
+        self._left = MAX_ROW
+
+    def give_back(self, start: int) -> None:
+        """Have the row's lines from `start` on read again, as long as the file as a whole was not read too often."""
+        lines = self._taken[start:]
+        self._budget -= sum(map(len, lines))
+        if self._budget >= 0:
+            self._again.extendleft(reversed(lines))
+
+
+def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
+    csv.field_size_limit(max(MAX_ROW, csv.field_size_limit()))
+    with _opened(path) as handle:
+        lines = _CsvLines(handle)
+        reader = csv.reader(lines, delimiter=_delimiter(lines, _format(path)), strict=True)
+        places: dict[str, int] = {}
+        width = 0
+        for number in count(1):
+            lines.start_row()
+            try:
+                cells = [cell.strip() for cell in next(reader)]
+            except StopIteration:
+                return
+            except (csv.Error, InvalidInput) as error:
+                lines.give_back(1)
+                yield Skipped(name, f"is not valid CSV: {error}", number)
+                continue
+            if not any(cells):
+                continue
+            if not places:
+                places, width = {column: cells.index(column) for column in cells}, len(cells)
+            elif len(cells) == width:
+                yield Row(number, {column: cells[place] for column, place in places.items()})
+            else:
+                lines.give_back(1)
+                yield Skipped(name, f"has {len(cells)} cells where the header has {width}", number)
+
+
+def _delimiter(lines: _CsvLines, suffix: str) -> str:
+    """The separator that splits the first line into most cells, or the one that Excel's `sep=;` line names."""
+    first = next(lines, "")
+    if first[:4].lower() == "sep=" and len(first.strip()) == 5:
+        return first[4]
+    lines.give_back(0)
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    best = max(",;\t|", key=unquoted.count)
+    return "\t" if suffix == ".tsv" and "\t" in first else best
+
+
+def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(path) as table:
+        number = 0
+        for group in range(table.num_row_groups):
+            end = number + table.metadata.row_group(group).num_rows
+            try:
+                for batch in table.iter_batches(batch_size=256, row_groups=[group]):
+                    for record in batch.to_pylist(maps_as_pydicts="lossy"):
+                        number += 1
+                        yield Row(number, record)
+            except (OSError, ValueError, pyarrow.ArrowException) as error:
+                yield Skipped(name, f"is damaged, as are the rows up to {end}: {error}", number + 1)
+            number = end
+
+
+# Records
+
+
+def _mapping(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Our columns -> theirs: what was asked for, then the preferred of the known names."""
+    taken = set(columns.values())
+    known = sorted((*_ALIASES[key], name) for name in names if name not in taken and (key := _key(name)) in _ALIASES)
+    return {ours: name for _, ours, name in reversed(known)} | dict(columns)
+
+
+@lru_cache(maxsize=4096)
+def _key(name: str) -> str:
+    return re.sub(r"\W+", "_", name.lower()).strip("_")
+
+
+def _others(record: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
+    """The columns that are none of ours. ESCI's rows judge a product for a query: what is not the product's is out."""
+    left_out = {"", *names.values(), *(_JUDGEMENT if "query_id" in record else ())}
+    return {name: value for name, value in record.items() if name not in left_out and not _ICECAT.match(name)}
+
+
+def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
+    """A CSV row whose cells are numbers where they read as such, but for the columns that are ours, which are text."""
+    ours = set(_mapping(list(record), columns).values())
+    return {name: cell if name in ours else _number(cell) for name, cell in record.items()}
+
+
+def _number(cell: object) -> object:
+    if not isinstance(cell, str) or not _NUMBER.fullmatch(cell):
+        return cell
+    return float(cell) if "." in cell else int(cell)
+
+
+def _fields(
+    others: Mapping[str, object], attributes: Mapping[str, Value], named: Mapping[str, Value | None]
+) -> dict[str, Value]:
+    fields: dict[str, Value | None] = dict(_flat(others))
+    fields |= {f"attrs.{name}": value for name, value in attributes.items()}
+    fields |= {name: value for name, value in named.items() if value is not None}
+    if len(fields) > MAX_FIELDS:
+        raise InvalidInput(f"has {len(fields):,} fields; the limit is {MAX_FIELDS:,}", field="attributes")
+    return {name: value for name, value in fields.items() if value is not None and _can_filter(value)}
+
+
+def _can_filter(value: Value) -> bool:
+    texts = value if isinstance(value, tuple) else (value,)
+    return all(not isinstance(text, str) or (len(text) <= MAX_FILTER_TEXT and "\n" not in text) for text in texts)
+
+
+def _attributes(record: Mapping[str, object], given: object) -> tuple[dict[str, Value], list[str]]:
+    """Attributes under the names the file has for them, and lines of prose where the column holds that instead."""
+    if isinstance(given, str) and given.startswith(("{", "[{")):
+        given = _json_cell(given)
+    if isinstance(given, list) and all(isinstance(pair, Mapping) for pair in given):
+        given = {str(pair.get("name", "")): pair.get("value") for pair in given}
+    loose = {name: value for name, value in record.items() if _ICECAT.match(name)}
+    if isinstance(given, Mapping):
+        return dict(_flat({**given, **loose})), []
+    return dict(_flat(loose)), _bullets(given)
+
+
+def _json_cell(cell: str) -> object:
+    try:
+        return json.loads(cell, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"has attributes that are not valid JSON: {error}", field="attributes") from error
+
+
+def _flat(values: Mapping[str, object], prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Value]]:
+    if depth > MAX_DEPTH:
+        raise InvalidInput(f"nests attributes deeper than {MAX_DEPTH} levels", field="attributes")
+    for key, value in values.items():
+        name = prefix + str(key)
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.", depth + 1)
+        elif name and (typed := _typed(name, _value(value))) is not None:
+            yield _checked(name), typed
+
+
+def _typed(name: str, value: Value | None) -> Value | None:
+    """Icecat's names tell the type, which a CSV's cells do not."""
+    icecat = _ICECAT.match(name)
+    if icecat and icecat[1] == "n" and isinstance(value, str):
+        return float(value) if _NUMBER.fullmatch(value) else value
+    if icecat and icecat[1] == "b" and str(value).lower() in ("true", "false", "1", "0"):
+        return str(value).lower() in ("true", "1")
+    return value
+
+
+def _bullets(raw: object) -> list[str]:
+    """A line for each item of a list, or of text that has them on lines or between bars or dots."""
+    items = raw if isinstance(raw, list | tuple) else _text_items(raw) if isinstance(raw, str) else [raw]
+    lines = (line for item in items for line in _text(item).split("\n"))
+    return [line for line in (re.sub(r"^[•*–-]\s+", "", line) for line in lines) if line]
+
+
+def _text_items(text: str) -> list[str]:
+    if text.startswith("["):
+        try:
+            return [item for item in json.loads(text) if isinstance(item, str)]
+        except (ValueError, RecursionError):
+            pass
+    return text.split("\n") if "\n" in text.strip() else re.split(r"[|•]", text)
+
+
+def _named_lines(values: Mapping[str, Value | None]) -> list[str]:
+    present = ((_readable(name), value) for name, value in values.items() if value is not None)
+    return [f"{name}: {' '.join(_shown(value).split())}" for name, value in present]
+
+
+def _readable(name: str) -> str:
+    words = " ".join(re.sub(r"[_.]+", " ", _ICECAT.sub("", name)).split())
+    return words[:1].upper() + words[1:]
+
+
+def _compose(description: str, lines: Iterable[str]) -> tuple[str, tuple[Span, ...]]:
+    body, atoms = description, []
+    parts = [description] if description else []
+    offset = len(description) + 1 if description else 0
+    for line in lines:
+        atoms.append(Span(offset, offset + len(line)))
+        parts.append(line)
+        offset += len(line) + 1
+    body = "\n".join(parts)
+    return body, tuple(atoms)
+
+
+def _opening(body: str) -> str:
+    line = body.partition("\n")[0]
+    return line if len(line) <= MAX_OPENING else f"{line[:MAX_OPENING].rstrip()}…"
+
+
+# Values
+
+
+def _value(raw: object) -> Value | None:
+    """A field's value; None where there is nothing to show or filter by."""
+    if isinstance(raw, str):
+        return _plain(raw) or None
+    if isinstance(raw, bool):
+        return raw
+    if isinstance(raw, int):
+        return raw if abs(raw) < 1 << 63 else str(raw)
+    if isinstance(raw, float | Decimal):
+        return float(raw) if math.isfinite(raw) else None
+    if isinstance(raw, date | time):
+        return raw.isoformat()
+    if isinstance(raw, list | tuple):
+        return tuple(text for item in raw if not isinstance(item, list | tuple) and (text := _text(item))) or None
+    return None
+
+
+def _worded(raw: object) -> Value | None:
+    """As `_value`, but a brand called 1883 is text."""
+    value = _value(raw)
+    return value if value is None or isinstance(value, tuple) else _shown(value)
+
+
+def _text(raw: object) -> str:
+    value = _value(raw)
+    return "" if value is None else "\n".join(value) if isinstance(value, tuple) else _shown(value)
+
+
+def _line(raw: object) -> str:
+    value = _value(raw)
+    return "" if value is None else " ".join(_shown(value).split())
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _identifier(raw: object) -> str:
+    """An id is kept as it is: it is what judgements and other systems name the product by."""
+    text = _checked(raw.strip()) if isinstance(raw, str) else _line(raw)
+    if len(text) > MAX_ID:
+        raise InvalidInput(f"has an id of {len(text):,} characters; the limit is {MAX_ID}", field="id")
+    return text
+
+
+def _price(raw: object) -> float | None:
+    """A price as a number, whatever the currency: 19.99, "$1,299.00", "1.299,00 EUR"; None for a range or words."""
+    value = _value(raw)
+    if isinstance(value, bool | tuple | None) or (isinstance(value, str) and len(value) > 40):
+        return None
+    if isinstance(value, int | float) or _NUMBER.fullmatch(value):
+        return float(value)
+    amount = _AMOUNT.fullmatch(value)
+    if amount is None:
+        return None
+    digits = re.sub(r"[' ]|[., ]+$", "", amount[1])
+    cents = re.search(r"[.,](\d{1,2})$", digits)
+    whole = re.sub(r"[.,]", "", digits[: cents.start()] if cents else digits)
+    return float(f"{whole}.{cents[1] if cents else 0}")
+
+
+def _web_address(raw: object) -> str | None:
+    text = raw.strip() if isinstance(raw, str) else ""
+    return _checked(text) if re.fullmatch(r"https?://\S{1,2000}", text) else None
+
+
+def _checked(text: str) -> str:
+    if _NOT_TEXT.search(text):
+        raise InvalidInput("holds bytes that are not text; save the file as UTF-8")
+    return text
+
+
+def _plain(text: str) -> str:
+    """Text without markup, which some feeds escape twice: runs of blanks become one space, empty lines go."""
+    _checked(text)
+    for _ in range(2):
+        if _TAG.search(text) or "<!--" in text:
+            text = _without_tags(text)
+        elif _ENTITY.search(text):
+            text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    lines = (" ".join(line.split()) for line in text.translate(_CONTROL).splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def _without_tags(text: str) -> str:
+    text = _COMMENT.sub(" ", text)
+    if len(_TAG.findall(text)) > MAX_TAGS:
+        return _TAG.sub(" ", text)
+    try:
+        root = lxml.html.document_fromstring(text.encode(), parser=_HTML)
+    except lxml.etree.LxmlError:
+        return ""
+    lxml.etree.strip_elements(root, "script", "style", with_tail=False)
+    pieces = []
+    for event, element in lxml.etree.iterwalk(root, events=("start", "end")):
+        near = element.text if event == "start" else element.tail
+        mark = "\n" if element.tag in _BREAKS else " " if element.tag in ("td", "th") else ""
+        pieces.append(mark + re.sub(r"\s+", " ", near or ""))
+    return "".join(pieces)

@@ -1,0 +1,183 @@
+"""Reference documentation -> documents: one per definition, one per section of prose.
+
+HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown and reStructuredText; and, where none of these
+is at hand, the docstrings of the running Python. Markup is turned into HTML first, so that one reader serves all.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+
+from index.errors import InvalidInput, NotFound
+from index.records import Document, Location, Skipped, SourceFile, Value
+from index.sources import markup
+from index.sources.docstrings import files as docstrings
+from index.sources.html import Entry, Page, read_page
+
+__all__ = ["SUFFIXES", "Unit", "docstrings", "files"]
+
+Unit = Literal["definition", "page"]
+
+VERSION = 1
+MAX_PAGE_BYTES = 64 << 20
+MAX_MARKUP_BYTES = 4 << 20
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".rst": "rst", ".txt": "rst"}
+
+_INDEX_PAGE = re.compile(r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents)\.html?")
+_BUILD_FOLDERS = frozenset(["_modules", "_sources", "_static", "_images", "_downloads", "node_modules", "__pycache__"])
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE)
+_TEXT_CODEC = re.compile(
+    r"ascii|utf-(8|16|16-le|16-be)|utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
+    r"euc[_-](jp|kr)|iso2022_jp|gb2312|gbk|gb18030|big5"
+)
+
+
+def files(root: Path, *, unit: Unit = "definition", max_bytes: int = MAX_PAGE_BYTES) -> Iterator[SourceFile | Skipped]:
+    """The pages below a directory, sorted by path, or the one page that `root` is.
+
+    `unit="page"` makes each page one document, with all its text in reading order. Plain `.txt` counts as
+    reStructuredText where the directory also holds `.rst`. Pages over `max_bytes` (markup: 4 MiB) are skipped.
+
+    Raises NotFound if `root` does not exist, InvalidInput if it is a file of another kind.
+    """
+    for path, name in _pages(root):
+        limit = max_bytes if SUFFIXES[path.suffix.lower()] == "html" else min(max_bytes, MAX_MARKUP_BYTES)
+        content = _content(path, name, limit)
+        if isinstance(content, Skipped):
+            yield content
+            continue
+        digest = blake2b(f"{VERSION}:{unit}:{name}\0".encode() + content, digest_size=16).hexdigest()
+        yield SourceFile(name, digest, partial(_read, path, name, unit, limit))
+
+
+def _pages(root: Path) -> Iterator[tuple[Path, str]]:
+    """Each page's path, and its name relative to the root."""
+    if not root.exists():
+        raise NotFound(f"There is no file or directory {root}; check the path.", field="path")
+    if root.is_file():
+        if root.suffix.lower() not in SUFFIXES:
+            raise InvalidInput(f"{root.name} is no reference page: it must end in {', '.join(SUFFIXES)}.", field="path")
+        yield root, root.name
+        return
+    paths = sorted(_walk(root), key=lambda path: path.relative_to(root).as_posix())
+    suffixes = set(SUFFIXES) if any(path.suffix == ".rst" for path in paths) else set(SUFFIXES) - {".txt"}
+    for path in paths:
+        if path.suffix.lower() in suffixes:
+            yield path, path.relative_to(root).as_posix()
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    inside = root.resolve()
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in _BUILD_FOLDERS and not name.startswith(".")]
+        for name in names:
+            path = Path(folder, name)
+            page = path.suffix.lower() in SUFFIXES and not _INDEX_PAGE.fullmatch(name)
+            if page and (not path.is_symlink() or path.resolve().is_relative_to(inside)) and path.is_file():
+                yield path
+
+
+def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        return Skipped(name, f"It cannot be read: {error.strerror}.")
+    if len(content) > limit:
+        return Skipped(name, f"It is larger than {limit:,} bytes, the most that is read of one page; split it.")
+    return content
+
+
+def _read(path: Path, name: str, unit: Unit, limit: int) -> Iterator[Document | Skipped]:
+    content = _content(path, name, limit)
+    text = content if isinstance(content, Skipped) else _decode(content, name)
+    if isinstance(text, Skipped):
+        yield text
+        return
+    try:
+        html = _MARKUP[SUFFIXES[path.suffix.lower()]](text)
+    except InvalidInput as error:
+        yield Skipped(name, error.message)
+        return
+    yield from documents(read_page(html, whole=unit == "page"), name)
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+_MARKUP: dict[str, Callable[[str], str]] = {"html": _as_it_is, "markdown": markup.markdown, "rst": markup.rst}
+
+
+def _decode(content: bytes, name: str) -> str | Skipped:
+    """By byte order mark, else by what the page declares, else as UTF-8."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    else:
+        if b"\0" in content[:8192]:
+            return Skipped(name, "It is binary, not text.")
+        declared = _CHARSET.search(content, 0, 4096)
+        encoding = _codec(declared[1].decode("ascii", "replace")) if declared else "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        return Skipped(name, f"It is not {encoding.removesuffix('-sig')} text (byte {error.start:,}); re-encode it.")
+
+
+def _codec(declared: str) -> str:
+    """A codec for the declared name; UTF-8 where the name is unknown or no plain character set."""
+    try:
+        name = codecs.lookup(declared).name
+    except LookupError:
+        return "utf-8-sig"
+    return name if _TEXT_CODEC.fullmatch(name) and name != "utf-8" else "utf-8-sig"
+
+
+def documents(page: Page, name: str) -> Iterator[Document]:
+    """The documents of one page; `name` is its path below the root. Ids are unique in the page."""
+    taken: set[str] = set()
+    counts: dict[str, int] = {}
+    for entry in page.entries:
+        body, atoms = entry.compose()
+        yield Document(
+            id=_unique(f"{name}#{entry.anchor}" if entry.anchor else name, taken, counts),
+            kind="reference",
+            title=entry.title or name,
+            body=body,
+            context=entry.context,
+            location=Location(path=name, url=f"{page.url or name}#{entry.anchor}".removesuffix("#")),
+            fields=_fields(entry, page, name),
+            atoms=atoms,
+        )
+
+
+def _unique(name: str, taken: set[str], counts: dict[str, int]) -> str:
+    count, unique = counts.get(name, 0), name
+    while not count or unique in taken:
+        count += 1
+        unique = name if count == 1 else f"{name}~{count}"
+    counts[name] = count
+    taken.add(unique)
+    return unique
+
+
+def _fields(entry: Entry, page: Page, name: str) -> dict[str, Value]:
+    """What can be filtered on: where the entry stands, and what it defines; empty ones are left out."""
+    fields: dict[str, Value] = {
+        "directive": entry.directive,
+        "page": name,
+        "page_title": page.title,
+        "module": entry.module,
+        "headings": entry.headings,
+        "signature": entry.signature,
+        "names": tuple(entry.names) if len(entry.names) > 1 else (),
+        "anchors": tuple(entry.anchors),
+    }
+    return {key: value for key, value in fields.items() if value}

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app import problems
+from app.schemas import MAX_RANKING_CHARS
+from index.errors import PurlinError
+from tests.conftest import HashEncoder
+from tests.serving import FUNCTIONS, make, problem, serving
+
+JSON = {"content-type": "application/json"}
+SEARCH = {"query": "sort", "corpus": "code"}
+CLASSIFY = {"texts": ["a text"], "labels": ["one", "two"]}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    home = tmp_path_factory.mktemp("home")
+    make(home, "code", FUNCTIONS, HashEncoder())
+    with serving(home, max_body_bytes=3 * 2**20) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"query": ""}, "query", "at least 1 character"),
+        ({"query": " \n\t"}, "query", "empty"),
+        ({"query": "word " * 200_000}, "query", "at most 4096 characters; it has 1000000"),
+        ({"query": None}, "query", "valid string"),
+        ({"query": 7}, "query", "it is 7"),
+        ({"k": 0}, "k", "greater than or equal to 1; it is 0"),
+        ({"k": 10**6}, "k", "less than or equal to 1000; it is 1000000"),
+        ({"k": 10**30}, "k", "less than or equal to 1000"),
+        ({"k": "10"}, "k", 'valid integer; it is "10"'),
+        ({"k": True}, "k", "it is true"),
+        ({"k": 2.5}, "k", "it is 2.5"),
+        ({"offset": -1}, "offset", "it is -1"),
+        ({"offset": 10_000}, "offset", "less than 10000"),
+        ({"k": 1000, "offset": 9_001}, "offset", "offset + k must be at most 10000"),
+        ({"mode": "fuzzy"}, "mode", "'hybrid', 'dense' or 'lexical'; it is \"fuzzy\""),
+        ({"rerank": True}, "rerank", "No reranker is installed"),
+        ({"filter": {"colour": "red"}}, "filter.colour", "It has: language, lines, tags"),
+        ({"filter": {"lines": {"gt": 3}}}, "filter.lines", "gte and lte; 'gt' was given"),
+        ({"filter": {"lines": {}}}, "filter.lines", "gte and lte"),
+        ({"filter": {"lines": {"gte": None}}}, "filter.lines", "an object with gte"),
+        ({"filter": {"lines": {"gte": True}}}, "filter.lines", "an object with gte"),
+        ({"filter": {"language": {"gte": 3}}}, "filter.language.gte", "no numbers"),
+        ({"filter": {"language": []}}, "filter.language", "this one holds 0"),
+        ({"filter": {"language": ["x"] * 1001}}, "filter.language", "this one holds 1001"),
+        ({"filter": {"language": [["x"]]}}, "filter.language", "it is a list of 1"),
+        ({"filter": {"language": None}}, "filter.language", "a value, a list of values, or an object"),
+        ({"filter": {"language": "x" * 1001}}, "filter.language", "(texts: 1000 characters)"),
+        ({"filter": {"lines": 10**40}}, "filter.lines", "64 bits"),
+        ({"filter": {f"f{n}": 1 for n in range(33)}}, "filter", "at most 32"),
+        ({"filter": ["language"]}, "filter", "it is a list of 1"),
+        ({"limit": 10}, "limit", "not a key that is known"),
+        ({"corpus": "../code"}, "corpus", "no corpus name"),
+        ({"corpus": "x" * 65}, "corpus", "at most 64 characters"),
+    ],
+)
+def test_search_names_the_field_and_the_limit(
+    client: TestClient, change: dict[str, Any], field: str, words: str
+) -> None:
+    found = problem(client.post("/search", json=SEARCH | change), 422)
+    (error,) = found["errors"]
+    assert error["field"] == field
+    assert words in error["message"]
+    assert error["message"] in found["detail"]
+    assert found["type"] == "urn:purlin:problem:invalid-input"
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"texts": []}, "texts", "no texts"),
+        ({"texts": ["a", "b", "c", ""]}, "texts[3]", "empty"),
+        ({"texts": ["a", 5]}, "texts[1]", "valid string; it is 5"),
+        ({"texts": ["a"] * 10_001}, "texts", "at most 10000 items; it has 10001"),
+        ({"texts": ["a", "x" * 1_000_001]}, "texts[1]", "at most 1000000 characters; it has 1000001"),
+        ({"texts": "a"}, "texts", "valid list"),
+        ({"labels": []}, "labels", "no labels"),
+        ({"labels": ["one"]}, "labels", "one label"),
+        ({"labels": ["one", "two", "one"]}, "labels[2]", "the same as labels[0]"),
+        ({"labels": [f"{n}" for n in range(10_001)]}, "labels", "at most 10000 items; it has 10001"),
+        ({"labels": ["one", "x" * 1001]}, "labels[1]", "at most 1000 characters"),
+        ({"labels": None}, "labels", "either `labels` or `classifier`"),
+        ({"classifier": "tickets"}, "labels", "either `labels` or `classifier`"),
+        ({"templates": []}, "templates", "no templates"),
+        ({"templates": ["{label}", "about"]}, "templates[1]", "no place for the label"),
+        ({"templates": ["{label} {0}"]}, "templates[0]", "other braces"),
+        ({"templates": ["{label}"] * 9}, "templates", "at most 8 items"),
+        ({"min_score": 1.5}, "min_score", "less than or equal to 1"),
+        ({"multi_label": "yes"}, "multi_label", 'it is "yes"'),
+        ({"texts": ["a"] * 10_000, "labels": [str(n).rjust(900) for n in range(100)]}, "texts", "at most 713 texts"),
+    ],
+)
+def test_classify_names_the_field_and_the_limit(
+    client: TestClient, change: dict[str, Any], field: str, words: str
+) -> None:
+    found = problem(client.post("/classify", json=CLASSIFY | change), 422)
+    assert found["errors"][0]["field"] == field
+    assert words in found["errors"][0]["message"]
+    assert MAX_RANKING_CHARS == 64 * 2**20
+
+
+def test_a_named_classifier_is_not_found_and_says_what_to_do(client: TestClient) -> None:
+    found = problem(client.post("/classify", json={"texts": ["a"], "classifier": "tickets"}), 404)
+    assert "'tickets'" in found["detail"]
+    assert "`labels`" in found["detail"]
+
+
+def test_an_unknown_corpus_lists_what_there_is(client: TestClient) -> None:
+    asking = client.post("/search", json=SEARCH | {"corpus": "cod"})
+    for response in (asking, client.get("/corpora/cod"), client.get("/corpora/cod/documents/x")):
+        found = problem(response, 404)
+        assert found["errors"] == [{"field": "corpus", "message": "There is no corpus 'cod'. Corpora: code."}]
+
+
+def test_an_unknown_document_is_named(client: TestClient) -> None:
+    assert "'no/such#1'" in problem(client.get("/corpora/code/documents/no/such%231"), 404)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "body is required"),
+        (b"{", "not JSON"),
+        (b'{"query": "a", }', "at character 15"),
+        (b"query=sort", "not JSON"),
+        (b'{"query": "\xff"}', "pars"),
+        (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "pars"),
+        (b'{"k": ' + b"9" * 5000 + b"}", "pars"),
+        (b"[1, 2]", "must be a JSON object"),
+        (b'"sort"', "must be a JSON object"),
+        (b"null", "must be a JSON object"),
+    ],
+)
+def test_a_body_that_is_no_json_object_is_refused(client: TestClient, body: bytes, words: str) -> None:
+    response = client.post("/search", content=body, headers=JSON)
+    assert words in problem(response, response.status_code)["detail"]
+    assert response.status_code == (400 if words in ("pars", "not JSON", "at character 15") else 422)
+
+
+@pytest.mark.parametrize("media_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
+def test_only_json_is_taken(client: TestClient, media_type: str | None) -> None:
+    headers = {"content-type": media_type} if media_type else {}
+    for path, body in (("/search", SEARCH), ("/classify", CLASSIFY)):
+        found = problem(client.post(path, content=json.dumps(body), headers=headers), 415)
+        assert "must be application/json" in found["detail"]
+
+
+def test_json_with_a_charset_is_taken(client: TestClient) -> None:
+    headers = {"content-type": "Application/JSON; charset=utf-8"}
+    assert client.post("/search", content=json.dumps(SEARCH), headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (rb'{"query": "a", "corpus": "code", "k": NaN}', "k"),
+        (rb'{"query": "a", "corpus": "code", "filter": {"lines": Infinity}}', "filter.lines"),
+        (rb'{"query": "a", "corpus": "code", "filter": {"lines": {"gte": NaN}}}', "filter.lines"),
+        (rb'{"query": "\ud800", "corpus": "code"}', "query"),
+        (rb'{"query": "a", "corpus": "\udfff"}', "corpus"),
+        (rb'{"query": "a", "corpus": "code", "filter": {"\ud800": 1}}', "filter"),
+        (rb'{"query": "a", "corpus": "code", "\ud800": 1}', "body"),
+        (rb'{"query": "a", "corpus": "code", "filter": {"tags": "\ud800"}}', "filter.tags"),
+    ],
+)
+def test_values_that_json_allows_and_text_does_not(client: TestClient, body: bytes, field: str) -> None:
+    found = problem(client.post("/search", content=body, headers=JSON), 422)
+    assert found["errors"][0]["field"].startswith(field)
+
+
+@pytest.mark.parametrize(
+    "query", ["\x00", "a\x00b", "'; DROP TABLE documents --", "\U0010ffff", "((((", "*", "." * 4096]
+)
+def test_odd_queries_are_answered(client: TestClient, query: str) -> None:
+    assert client.post("/search", json=SEARCH | {"query": query}).status_code == 200
+
+
+def test_many_errors_are_counted_and_only_the_first_shown(client: TestClient) -> None:
+    found = problem(client.post("/classify", json=CLASSIFY | {"texts": [None] * 5000}), 422)
+    assert len(found["errors"]) == problems.MAX_ERRORS
+    assert "and 4997 more" in found["detail"]
+
+
+def test_a_long_key_is_not_sent_back(client: TestClient) -> None:
+    found = problem(client.post("/search", json=SEARCH | {"x" * 1_000_000: 1, "filter": {"y" * 1_000_000: 1}}), 422)
+    assert found["errors"][0]["field"].startswith("xxx")
+
+
+@pytest.mark.parametrize("promised", [True, False])
+def test_a_body_beyond_the_limit_is_refused(client: TestClient, promised: bool) -> None:
+    body = json.dumps(SEARCH | {"query": "x" * (4 * 2**20)}).encode()
+    pieces = (body[start : start + 65536] for start in range(0, len(body), 65536))
+    found = problem(client.post("/search", content=body if promised else pieces, headers=JSON), 413)
+    assert "3,145,728 bytes" in found["detail"]
+
+
+def test_a_body_within_the_limit_may_come_in_pieces(client: TestClient) -> None:
+    body = json.dumps(SEARCH).encode()
+    assert client.post("/search", content=(bytes([byte]) for byte in body), headers=JSON).status_code == 200
+
+
+def test_unknown_routes_and_wrong_methods(client: TestClient) -> None:
+    assert "/openapi.json" in problem(client.get("/nothing/here"), 404)["detail"]
+    response = client.get("/search")
+    assert "GET" in problem(response, 405)["detail"]
+    assert response.headers["allow"] == "POST"
+    assert problem(client.get("/" + "x" * 5000), 404)["type"] == "about:blank"
+    assert problem(client.post("/corpora"), 405)
+
+
+class Failing(HashEncoder):
+    """Fails in a way that nobody foresaw."""
+
+    def encode(self, *_: object, **__: object) -> Any:
+        raise ZeroDivisionError("the secret is 42")
+
+
+def test_the_unexpected_is_a_problem_without_internals(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with serving(tmp_path, Failing()) as client:
+        response = client.post("/search", json=SEARCH)
+        assert "log" in problem(response, 500)["detail"]
+        assert "42" not in response.text
+        assert client.get("/livez").status_code == 200
+    (record,) = [record for record in caplog.records if record.name == "purlin.problems"]
+    assert record.message == "POST '/search' failed"
+    assert "the secret is 42" in caplog.text
+
+
+def test_every_expected_error_has_a_status_of_its_own_kind() -> None:
+    def below(kind: type[PurlinError]) -> set[type[PurlinError]]:
+        return {kind}.union(*(below(one) for one in kind.__subclasses__()))
+
+    assert below(PurlinError) - {PurlinError} == problems.PROBLEMS.keys()
+    assert all(400 <= status < 600 for status, _ in problems.PROBLEMS.values())
+    assert problems.expected(PurlinError("x"))[0] == 500
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
+keys = st.sampled_from([*"query corpus k offset mode filter explain texts labels templates min_score".split()])
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.sampled_from(["/search", "/classify"]), change=st.dictionaries(keys, values, max_size=4))
+def test_whatever_is_sent_the_server_is_never_at_fault(client: TestClient, path: str, change: dict[str, Any]) -> None:
+    body = json.dumps((SEARCH if path == "/search" else CLASSIFY) | change)
+    response = client.post(path, content=body, headers=JSON)
+    if response.status_code != 200:
+        assert problem(response, response.status_code)["status"] in (404, 422)

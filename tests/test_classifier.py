@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.classifier import (
+    DEFAULT_TEMPLATES,
+    RANKED,
+    Classifier,
+    independent_scores,
+    shared_scores,
+)
+from index.errors import InvalidInput
+from tests.conftest import HashEncoder
+
+LABELS = ["sports", "business", "world"]
+PLAIN = ("{label}",)
+names = st.lists(st.text(min_size=1).filter(lambda s: s.strip()), min_size=2, max_size=12, unique_by=str.strip)
+
+
+def test_the_label_whose_words_a_text_shares_wins(encoder: HashEncoder) -> None:
+    texts = ["sports sports results", "the business of banks", "world"]
+    results = Classifier(encoder).classify(texts, LABELS)
+    assert [result.label for result in results] == LABELS
+
+
+def test_score_is_the_mean_cosine_over_templates(encoder: HashEncoder) -> None:
+    templates = ("news about {label}", "{label} and more {label}")
+    text = "news of sports and world"
+    vector = encoder.encode([text], role="query")[0]
+    prompts = [[t.replace("{label}", label) for t in templates] for label in LABELS]
+    cosines = np.array([[np.mean([vector @ v for v in encoder.encode(p, role="query")]) for p in prompts]], np.float32)
+    (found,) = Classifier(encoder).classify([text], LABELS, templates=templates)
+    expected = dict(zip(LABELS, shared_scores(cosines)[0], strict=True))
+    assert {one.label: one.score for one in found.ranking} == pytest.approx(expected, abs=2e-6)
+
+
+@given(labels=names, multi_label=st.booleans(), text=st.text(min_size=1).filter(lambda s: s.strip()))
+def test_every_result_is_a_sound_ranking(labels: list[str], multi_label: bool, text: str) -> None:
+    (found,) = Classifier(HashEncoder()).classify([text], labels, multi_label=multi_label)
+    scores = [one.score for one in found.ranking]
+    assert sorted(one.label for one in found.ranking) == sorted(labels)
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+    assert found.label == found.ranking[0].label
+    assert found.margin == pytest.approx(scores[0] - scores[1], abs=1e-6)
+    if not multi_label:
+        assert sum(scores) == pytest.approx(1, abs=1e-6 * len(labels))
+
+
+def test_independent_scores_do_not_depend_on_the_other_labels(encoder: HashEncoder) -> None:
+    classifier = Classifier(encoder)
+    (few,) = classifier.classify(["sports today"], LABELS[:2], multi_label=True)
+    (more,) = classifier.classify(["sports today"], LABELS, multi_label=True)
+    by_label = {one.label: one.score for one in more.ranking}
+    assert all(by_label[one.label] == pytest.approx(one.score, abs=1e-6) for one in few.ranking)
+
+
+def test_independent_scores_rise_with_the_cosine() -> None:
+    scores = independent_scores(np.linspace(-1, 1, 21, dtype=np.float32).reshape(1, -1))[0]
+    assert (np.diff(scores) > 0).all()
+    assert scores[0] < 0.01
+    assert scores[-1] > 0.99
+
+
+def test_equal_scores_keep_the_order_of_the_labels(encoder: HashEncoder) -> None:
+    (found,) = Classifier(encoder).classify(["Sports"], ["SPORTS", "world", "sports", "Sports"], templates=PLAIN)
+    assert [one.label for one in found.ranking[:3]] == ["SPORTS", "sports", "Sports"]
+    assert found.margin == 0
+
+
+def test_below_min_score_the_label_is_none_and_the_ranking_stays(encoder: HashEncoder) -> None:
+    (found,) = Classifier(encoder).classify(["nothing of the kind"], LABELS, min_score=0.9)
+    assert found.label is None
+    assert len(found.ranking) == 3
+    assert found.score == found.ranking[0].score < 0.9
+
+
+def test_of_many_labels_the_best_are_ranked(encoder: HashEncoder) -> None:
+    labels = [f"label {number}" for number in range(RANKED + 50)]
+    cosines = encoder.encode(["label 149"], role="query") @ encoder.encode(labels, role="query").T
+    best = np.argsort(-shared_scores(cosines)[0], kind="stable")[:RANKED]
+    (found,) = Classifier(encoder).classify(["label 149"], labels, templates=PLAIN)
+    assert [one.label for one in found.ranking] == [labels[row] for row in best]
+
+
+def test_texts_of_several_blocks_keep_their_order(encoder: HashEncoder) -> None:
+    texts = [LABELS[number % 3] for number in range(700)]
+    results = Classifier(encoder).classify(texts, LABELS, templates=PLAIN)
+    assert [result.label for result in results] == texts
+
+
+def test_known_labels_are_not_encoded_again(encoder: HashEncoder) -> None:
+    classifier = Classifier(encoder)
+    (first,) = classifier.classify(["first"], LABELS)
+    encoder.encoded.clear()
+    assert classifier.classify(["first"], LABELS) == [first]
+    assert encoder.encoded == ["first"]
+    encoder.encoded.clear()
+    classifier.classify(["second"], ["world", "sports", "films"])
+    assert encoder.encoded == [template.replace("{label}", "films") for template in DEFAULT_TEMPLATES] + ["second"]
+    encoder.encoded.clear()
+    classifier.classify(["third"], LABELS, templates=PLAIN)
+    assert encoder.encoded == [*LABELS, "third"]
+    assert classifier.classify(["first"], LABELS) == [first]
+
+
+def test_templates_that_read_the_same_together_are_kept_apart(encoder: HashEncoder) -> None:
+    classifier = Classifier(encoder)
+    one = classifier.classify(["sports today"], LABELS, templates=["{label}', 'the {label}"])
+    two = classifier.classify(["sports today"], LABELS, templates=["{label}", "the {label}"])
+    assert two == Classifier(encoder).classify(["sports today"], LABELS, templates=["{label}", "the {label}"])
+    assert one != two
+
+
+def test_the_labels_not_used_for_longest_are_forgotten(encoder: HashEncoder) -> None:
+    classifier = Classifier(encoder, capacity=3)
+    classifier.classify(["x"], ["a", "b", "c"], templates=PLAIN)
+    classifier.classify(["x"], ["a", "d"], templates=PLAIN)
+    encoder.encoded.clear()
+    (found,) = classifier.classify(["x"], ["a", "b", "c", "d"], templates=PLAIN)
+    assert encoder.encoded == ["b", "x"]
+    assert len(found.ranking) == 4
+
+
+def test_threads_share_the_cache_without_mixing_labels(encoder: HashEncoder) -> None:
+    classifier = Classifier(encoder, capacity=20)
+    wrong: list[object] = []
+
+    def ask(first: int) -> None:
+        for number in range(first, first + 60):
+            labels = [f"word{number + offset}" for offset in range(8)]
+            (found,) = classifier.classify([labels[5]], labels, templates=PLAIN)
+            wrong.extend([found] if found.ranking[0].score < found.ranking[-1].score or not found.label else [])
+            expected = Classifier(HashEncoder()).classify([labels[5]], labels, templates=PLAIN)
+            wrong.extend([found] if found != expected[0] else [])
+
+    threads = [threading.Thread(target=ask, args=(first,)) for first in (0, 7, 14, 21)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "templates", "field", "words"),
+    [
+        ([], LABELS, PLAIN, "texts", "no texts"),
+        (["a", "b", "c", " \n"], LABELS, PLAIN, "texts[3]", "empty"),
+        (["a"], [], PLAIN, "labels", "no labels"),
+        (["a"], ["one"], PLAIN, "labels", "one label"),
+        (["a"], ["one", "\t"], PLAIN, "labels[1]", "empty"),
+        (["a"], ["one", "two", " one "], PLAIN, "labels[2]", "labels[0]"),
+        (["a"], LABELS, (), "templates", "no templates"),
+        (["a"], LABELS, ("{label}", "about"), "templates[1]", "no place"),
+        (["a"], LABELS, ("{label} {0}",), "templates[0]", "other braces"),
+        (["a"], LABELS, ("{{label}}",), "templates[0]", "other braces"),
+        (["a"], LABELS, ("{label!r}",), "templates[0]", "no place"),
+    ],
+)
+def test_what_cannot_be_classified_is_refused_by_name(
+    encoder: HashEncoder, texts: list[str], labels: list[str], templates: tuple[str, ...], field: str, words: str
+) -> None:
+    with pytest.raises(InvalidInput, match=words.replace("[", r"\[")) as error:
+        Classifier(encoder).classify(texts, labels, templates=templates)
+    assert error.value.field == field
+    assert encoder.encoded == []

@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from app import corpora as module
+from app.corpora import OpenCorpora
+from app.problems import Opening
+from index import generations
+from index.errors import Damaged, EncoderMismatch, InvalidInput, NotFound
+from index.records import Document
+from tests.conftest import HashEncoder
+from tests.serving import FUNCTIONS, make, numbered, problem, serving
+
+
+class OtherEncoder(HashEncoder):
+    name = "other"
+    fingerprint = "other-64"
+
+
+@pytest.fixture
+def served(tmp_path: Path, encoder: HashEncoder) -> Iterator[OpenCorpora]:
+    make(tmp_path, "code", FUNCTIONS, encoder)
+    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora.open_all()
+    yield corpora
+    corpora.close()
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def next_second() -> None:
+    """Builds are named by the second, and those of one second have no order."""
+    now = int(time.time())
+    until(lambda: int(time.time()) > now)
+
+
+def build_of(corpora: OpenCorpora, name: str = "code") -> str:
+    with corpora.lease(name) as corpus:
+        assert corpus.search("number sort").hits
+        return corpus.build
+
+
+def damage(build: Path) -> None:
+    path = build / "documents.sqlite"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_what_is_there_at_the_start_is_opened(served: OpenCorpora) -> None:
+    until(served.ready)
+    (status,) = served.statuses()
+    assert (status.name, status.state, status.problem) == ("code", "serving", None)
+    assert status.build == build_of(served)
+
+
+def test_a_new_build_is_noticed(served: OpenCorpora, tmp_path: Path, encoder: HashEncoder) -> None:
+    first = build_of(served)
+    second = make(tmp_path, "code", numbered(5), encoder).name
+    until(lambda: build_of(served) == second)
+    generations.activate(tmp_path, "code", first)
+    until(lambda: build_of(served) == first)
+
+
+def test_the_old_build_serves_until_the_new_one_is_open_and_closes_after_its_last_use(
+    served: OpenCorpora, tmp_path: Path, encoder: HashEncoder
+) -> None:
+    with served.lease("code") as old:
+        make(tmp_path, "code", numbered(5), encoder)
+        until(lambda: build_of(served) != old.build)
+        assert old.search("sort numbers").hits[0].document_id == FUNCTIONS[1].id
+    with pytest.raises(Exception, match="closed"):
+        old.document(FUNCTIONS[1].id)
+
+
+def test_a_new_corpus_is_noticed_and_a_deleted_one_is_gone(
+    served: OpenCorpora, tmp_path: Path, encoder: HashEncoder
+) -> None:
+    with pytest.raises(NotFound, match="Corpora: code"):
+        build_of(served, "more")
+    make(tmp_path, "more", numbered(5), encoder)
+    build_of(served, "more")
+    assert [status.name for status in served.statuses()] == ["code", "more"]
+    generations.delete(tmp_path, "code")
+    assert [status.name for status in served.statuses()] == ["more"]
+    with pytest.raises(NotFound, match="Corpora: more"):
+        build_of(served)
+    make(tmp_path, "code", numbered(3), encoder)
+    assert build_of(served)
+
+
+def test_a_deleted_corpus_serves_those_who_are_using_it(served: OpenCorpora, tmp_path: Path) -> None:
+    with served.lease("code") as corpus:
+        generations.delete(tmp_path, "code")
+        assert served.statuses() == []
+        assert corpus.document(FUNCTIONS[0].id) == corpus.document(FUNCTIONS[0].id)
+
+
+def test_a_name_leads_nowhere_else(served: OpenCorpora) -> None:
+    with pytest.raises(InvalidInput):
+        build_of(served, "../corpora/code")
+
+
+def test_a_damaged_build_is_refused_by_name_and_the_one_before_serves(
+    served: OpenCorpora, tmp_path: Path, encoder: HashEncoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = build_of(served)
+    damaged = make(tmp_path, "code", numbered(5), encoder)
+    damage(damaged)
+    until(lambda: build_of(served) == first and served.status("code").problem is not None)
+    status = served.status("code")
+    assert (status.state, status.build) == ("serving", first)
+    assert f"{damaged.name}/documents.sqlite was altered" in str(status.problem)
+    for _ in range(5):
+        assert build_of(served) == first
+    assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [status.problem]
+    third = make(tmp_path, "code", numbered(6), encoder).name
+    until(lambda: build_of(served) == third)
+    assert served.status("code").problem is None
+
+
+@pytest.mark.parametrize("spoil", ["truncate", "remove", "current"])
+def test_after_a_restart_the_sound_build_before_the_damaged_one_serves(
+    tmp_path: Path, encoder: HashEncoder, spoil: str
+) -> None:
+    first = make(tmp_path, "code", FUNCTIONS, encoder)
+    next_second()
+    second = make(tmp_path, "code", numbered(5), encoder)
+    if spoil == "truncate":
+        os.truncate(second / "vectors.npy", 100)
+    elif spoil == "remove":
+        shutil.rmtree(second / "lexical")
+    else:
+        (second.parent / "CURRENT").write_text("no such build\n")
+        damage(second)
+    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    assert build_of(corpora) == first.name
+    assert corpora.status("code").problem
+    corpora.close()
+
+
+def test_a_build_that_was_rolled_back_from_is_not_fallen_back_to(tmp_path: Path, encoder: HashEncoder) -> None:
+    first = make(tmp_path, "code", FUNCTIONS, encoder)
+    next_second()
+    make(tmp_path, "code", numbered(5), encoder)
+    generations.activate(tmp_path, "code", first.name)
+    damage(first)
+    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    with pytest.raises(Damaged, match=r"documents\.sqlite was altered"):
+        build_of(corpora)
+    assert corpora.status("code").state == "refused"
+    corpora.close()
+
+
+def test_a_repaired_build_is_tried_again(tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = make(tmp_path, "code", FUNCTIONS, encoder)
+    sound = (build / "documents.sqlite").read_bytes()
+    damage(build)
+    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    with pytest.raises(Damaged):
+        build_of(corpora)
+    (build / "documents.sqlite").write_bytes(sound)
+    with pytest.raises(Damaged):
+        build_of(corpora)
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    assert build_of(corpora) == build.name
+    corpora.close()
+
+
+def test_another_encoder_is_refused(tmp_path: Path, encoder: HashEncoder) -> None:
+    make(tmp_path, "code", FUNCTIONS, encoder)
+    corpora = OpenCorpora(tmp_path, OtherEncoder(), timeout_s=10)
+    with pytest.raises(EncoderMismatch, match="'hash'"):
+        build_of(corpora)
+    corpora.close()
+
+
+class Stuck(HashEncoder):
+    """Keeps whoever asks for its fingerprint waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    @property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        self.go_on.wait(10)
+        return "hash-64"
+
+
+def test_while_a_corpus_is_being_opened_it_is_said_so(tmp_path: Path, encoder: HashEncoder) -> None:
+    make(tmp_path, "code", FUNCTIONS, encoder)
+    stuck = Stuck()
+    with serving(tmp_path, stuck, open_timeout_s=0.05) as client:
+        assert client.get("/livez").status_code == 200
+        assert problem(client.get("/readyz"), 503)["type"] == "urn:purlin:problem:opening"
+        response = client.post("/search", json={"query": "sort", "corpus": "code"})
+        assert "'code' is still being opened" in problem(response, 503)["detail"]
+        assert response.headers["retry-after"] == "1"
+        assert client.get("/corpora/code").json() == {"name": "code", "state": "opening"}
+        stuck.go_on.set()
+        until(lambda: client.get("/readyz").status_code == 200)
+        assert client.post("/search", json={"query": "sort", "corpus": "code"}).status_code == 200
+
+
+def test_refused_corpora_do_not_keep_the_others_from_serving(tmp_path: Path, encoder: HashEncoder) -> None:
+    damage(make(tmp_path, "broken", FUNCTIONS, encoder))
+    make(tmp_path, "code", FUNCTIONS, encoder)
+    make(tmp_path, "foreign", FUNCTIONS, OtherEncoder())
+    with serving(tmp_path, encoder) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        states = {one["name"]: one["state"] for one in client.get("/corpora").json()["corpora"]}
+        assert states == {"broken": "refused", "code": "serving", "foreign": "refused"}
+        ask = {"query": "sort"}
+        assert client.post("/search", json=ask | {"corpus": "code"}).status_code == 200
+        broken = problem(client.post("/search", json=ask | {"corpus": "broken"}), 503)
+        assert broken["type"] == "urn:purlin:problem:damaged"
+        assert "documents.sqlite" in broken["detail"]
+        foreign = problem(client.post("/search", json=ask | {"corpus": "foreign"}), 503)
+        assert foreign["type"] == "urn:purlin:problem:encoder-mismatch"
+        assert client.get("/corpora/broken").json()["problem"] == broken["detail"]
+
+
+def test_no_query_fails_while_builds_are_activated(tmp_path: Path, encoder: HashEncoder) -> None:
+    def documents(version: int) -> list[Document]:
+        return numbered(20 + version)
+
+    make(tmp_path, "code", documents(0), encoder, "reference")
+    seen: set[str] = set()
+    stop = threading.Event()
+
+    def ask() -> int:
+        asked = 0
+        while not stop.is_set():
+            response = client.post("/search", json={"query": "number", "corpus": "code", "k": 1})
+            assert response.status_code == 200, response.text
+            assert len(response.json()["hits"]) == 1
+            seen.add(response.json()["build"])
+            asked += 1
+        return asked
+
+    with serving(tmp_path, encoder) as client, ThreadPoolExecutor(3) as clients:
+        asking = [clients.submit(ask) for _ in range(3)]
+        builds = [make(tmp_path, "code", documents(version), encoder, "reference").name for version in range(1, 13)]
+        until(lambda: builds[-1] in seen)
+        stop.set()
+        assert min(future.result() for future in asking) > 10
+    assert len(seen) > 2
+
+
+def test_swapping_leaves_no_files_open(served: OpenCorpora, tmp_path: Path, encoder: HashEncoder) -> None:
+    def open_files() -> int:
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    builds = [make(tmp_path, "code", numbered(5 + n), encoder).name for n in range(2)]
+    until(lambda: build_of(served) == builds[1])
+    before = open_files()
+    for turn in range(20):
+        generations.activate(tmp_path, "code", builds[turn % 2])
+        until(lambda: build_of(served) == builds[turn % 2])  # noqa: B023 - called at once
+    assert open_files() <= before + 1
+
+
+def test_what_nobody_foresaw_is_logged_and_refused(
+    tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("unforeseen")
+
+    make(tmp_path, "code", FUNCTIONS, encoder)
+    monkeypatch.setattr(generations, "verify", fail)
+    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    with pytest.raises(Damaged, match="ZeroDivisionError"):
+        build_of(corpora)
+    assert any(record.exc_info for record in caplog.records if record.levelno == logging.ERROR)
+    corpora.close()
+
+
+def test_nothing_is_opened_after_closing(served: OpenCorpora) -> None:
+    served.close()
+    with pytest.raises((Opening, RuntimeError)):
+        build_of(served)

@@ -1,0 +1,280 @@
+"""Measures against worked examples and ir_measures; files against their formats."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import ir_measures
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from ir_measures import RR, R, nDCG
+
+from index.errors import InvalidInput, NotFound, StorageFailed
+from index.evaluate import (
+    compare,
+    evaluate,
+    ndcg,
+    read_qrels,
+    read_queries,
+    read_run,
+    recall,
+    reciprocal_rank,
+    write_run,
+)
+
+DOCUMENTS = [f"d{number}" for number in range(130)]
+grades = st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(-1, 3), min_size=1, max_size=30)
+rankings = st.lists(st.sampled_from(DOCUMENTS), unique=True)
+judgements = st.dictionaries(st.sampled_from(["q1", "q2", "q3", "q4"]), grades, min_size=1)
+runs = st.dictionaries(st.sampled_from(["q1", "q2", "q3", "q4", "unjudged"]), rankings)
+
+
+def test_reciprocal_rank_is_of_the_first_relevant_document_within_the_depth() -> None:
+    assert reciprocal_rank(["a", "b", "c"], {"b", "c"}) == 0.5
+    assert reciprocal_rank(["a", "b", "c"], {"c"}, depth=2) == 0.0
+    assert reciprocal_rank([], {"c"}) == 0.0
+
+
+def test_ndcg_with_fractional_grades_by_hand() -> None:
+    gains = {"a": 0.5, "b": 2.5, "c": 0.0, "d": -1.0}
+    gained = 0.0 + 0.5 / math.log2(3) + 2.5 / math.log2(5)
+    assert ndcg(["c", "a", "d", "b"], gains) == pytest.approx(gained / (2.5 + 0.5 / math.log2(3)))
+    assert ndcg(["b", "a"], gains) == 1.0
+    assert ndcg(["c", "a"], gains, depth=1) == 0.0
+    assert ndcg(["c"], {"c": 0.0}) == 0.0
+
+
+def test_ndcg_is_the_same_whichever_of_two_equal_grades_comes_first() -> None:
+    gains = {"a": 2.0, "b": 2.0, "c": 1.0}
+    assert ndcg(["a", "b", "c"], gains) == ndcg(["b", "a", "c"], gains) == 1.0
+
+
+def test_recall_counts_within_the_depth_and_a_repeated_document_once() -> None:
+    assert recall(["a", "x", "b"], {"a", "b", "c", "d"}) == 0.5
+    assert recall(["a", "x", "b"], {"a", "b", "c", "d"}, depth=2) == 0.25
+    assert recall(["a", "a", "a", "b"], {"a", "b"}, depth=2) == 1.0
+
+
+def test_a_query_missing_from_the_run_counts_zero_and_one_without_a_relevant_document_is_left_out() -> None:
+    qrels = {"q1": {"a": 1.0}, "q2": {"b": 0.5}, "q3": {"c": 0.0}}
+    mrr, gain, share = evaluate({"q1": ["x", "a"], "q3": ["c"]}, qrels)
+    assert (mrr.name, mrr.mean, mrr.queries, mrr.left_out) == ("MRR@100", 0.25, 2, 1)
+    assert (gain.name, gain.mean, gain.queries) == ("nDCG@10", pytest.approx(0.5 / math.log2(3)), 2)
+    assert (share.name, share.mean, share.queries) == ("Recall@100", 0.5, 2)
+
+
+def test_min_grade_is_for_mrr_and_recall_and_leaves_out_the_queries_it_empties() -> None:
+    qrels = {"q1": {"a": 3.0, "b": 1.0}, "q2": {"c": 1.5}}
+    mrr, gain, share = evaluate({"q1": ["b", "a"], "q2": ["c"]}, qrels, min_grade=2)
+    assert (mrr.mean, mrr.queries, mrr.left_out) == (0.5, 1, 1)
+    assert (share.mean, share.queries) == (1.0, 1)
+    assert (gain.queries, gain.left_out) == (2, 0)
+
+
+def test_without_any_relevant_document_there_is_nothing_to_measure() -> None:
+    with pytest.raises(InvalidInput, match="None of the 1 judged queries"):
+        evaluate({"q": ["a"]}, {"q": {"a": 0.0}})
+
+
+def test_the_interval_is_that_of_the_binomial_where_values_are_zero_or_one() -> None:
+    qrels = {f"q{number}": {"a": 1.0} for number in range(400)}
+    run = {f"q{number}": ["a"] for number in range(100)}
+    mrr = evaluate(run, qrels)[0]
+    spread = 1.96 * math.sqrt(0.25 * 0.75 / 400)
+    assert (mrr.low, mrr.high) == pytest.approx((0.25 - spread, 0.25 + spread), abs=0.005)
+    assert evaluate(run, qrels)[0] == mrr
+
+
+def test_one_query_has_an_interval_without_width() -> None:
+    mrr = evaluate({"q": ["x", "a"]}, {"q": {"a": 1.0}})[0]
+    assert (mrr.low, mrr.mean, mrr.high) == (0.5, 0.5, 0.5)
+
+
+def _qrels(judged: dict[str, dict[str, int]]) -> list[ir_measures.Qrel]:
+    return [ir_measures.Qrel(query, document, found[document]) for query, found in judged.items() for document in found]
+
+
+def _scored(run: dict[str, list[str]]) -> Iterator[ir_measures.ScoredDoc]:
+    for query, ranking in run.items():
+        for rank, document in enumerate(ranking):
+            yield ir_measures.ScoredDoc(query, document, float(-rank))
+
+
+@settings(deadline=None)
+@given(judgements, runs)
+def test_measures_equal_those_of_ir_measures(qrels: dict[str, dict[str, int]], run: dict[str, list[str]]) -> None:
+    assume(all(any(grade > 0 for grade in judged.values()) for judged in qrels.values()))
+    theirs = ir_measures.calc_aggregate([RR @ 100, nDCG @ 10, R @ 100], _qrels(qrels), list(_scored(run)))
+    ours = [measure.mean for measure in evaluate(run, qrels)]
+    assert ours == pytest.approx([theirs[RR @ 100], theirs[nDCG @ 10], theirs[R @ 100]], abs=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(grades, st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from([0.0, 0.25, 1.5]), min_size=1))
+def test_tied_scores_in_a_run_file_are_ordered_as_trec_eval_does(
+    tmp_path_factory: pytest.TempPathFactory, judged: dict[str, int], scores: dict[str, float]
+) -> None:
+    assume(any(grade > 0 for grade in judged.values()))
+    path = tmp_path_factory.mktemp("ties") / "run.txt"
+    lines = (f"q Q0 {document} 1 {score} tied\n" for document, score in scores.items())
+    path.write_text("".join(lines), encoding="utf-8")
+    scored = [ir_measures.ScoredDoc("q", document, score) for document, score in scores.items()]
+    theirs = ir_measures.calc_aggregate([nDCG @ 10, nDCG @ 3], _qrels({"q": judged}), scored)
+    ranking = read_run(path)["q"]
+    ours = [ndcg(ranking, judged, depth) for depth in (10, 3)]
+    assert ours == pytest.approx([theirs[nDCG @ 10], theirs[nDCG @ 3]], abs=1e-9)
+
+
+def test_compare_is_paired_so_a_small_steady_gain_is_found() -> None:
+    ranks = itertools.cycle([1, 2, 3, 5, 8])
+    qrels = {f"q{number}": {"a": 1.0} for number in range(60)}
+    run_a = {query: [*map(str, range(next(ranks))), "a"] for query in qrels}
+    run_b = {query: ranking[1:] for query, ranking in run_a.items()}
+    mrr = compare(run_a, run_b, qrels)[0]
+    assert mrr.mean == pytest.approx(mrr.mean_b - mrr.mean_a)
+    assert 0 < mrr.low < mrr.mean < mrr.high
+    assert mrr.p == pytest.approx(1e-4, rel=0.01)
+    assert mrr.queries == 60
+
+
+def test_compare_finds_no_difference_between_a_run_and_itself_or_its_mirror() -> None:
+    qrels = {f"q{number}": {"a": 1.0} for number in range(40)}
+    run_a = {query: ["a"] if number % 2 else ["x", "a"] for number, query in enumerate(qrels)}
+    run_b = {query: ["x", "a"] if number % 2 else ["a"] for number, query in enumerate(qrels)}
+    same, mirrored = compare(run_a, run_a, qrels)[0], compare(run_a, run_b, qrels)[0]
+    assert (same.mean, same.low, same.high, same.p) == (0.0, 0.0, 0.0, 1.0)
+    assert (mirrored.mean, mirrored.p) == (0.0, 1.0)
+    assert mirrored.low < 0 < mirrored.high
+
+
+def test_the_sign_test_p_of_few_queries_is_exact_within_sampling() -> None:
+    qrels = {f"q{number}": {"a": 1.0} for number in range(4)}
+    better = compare({}, {query: ["a"] for query in qrels}, qrels)[0]
+    assert better.p == pytest.approx(2 / 2**4, abs=0.01)
+
+
+def test_drawing_in_blocks_changes_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    qrels = {f"q{number}": {"a": 1.0} for number in range(30)}
+    run = {query: ["a"] for query in list(qrels)[:10]}
+    whole = evaluate(run, qrels)[0]
+    monkeypatch.setattr("index.evaluate._BLOCK", 30 * 7)
+    assert evaluate(run, qrels)[0] == whole
+
+
+@pytest.mark.parametrize("name", ["queries.jsonl", "queries.jsonl.gz"])
+def test_read_queries_plain_and_packed(tmp_path: Path, name: str) -> None:
+    lines = '\ufeff{"_id": "q1", "text": "größe 42", "split": "dev"}\n\n{"_id": 2, "text": ""}\n'
+    content = lines.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert read_queries(tmp_path / name) == {"q1": "größe 42", "2": ""}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"_id": "q2", "text"', "line 2: not valid JSON"),
+        ('{"_id": "q2"}', "line 2: expected"),
+        ('["q2", "text"]', "line 2: expected"),
+        ('{"_id": "q1", "text": "again"}', "line 2: query 'q1' comes twice"),
+        ("[" * 100_000, "line 2: not valid JSON"),
+        (" " * (1 << 20) + "{}", "line 2: longer than 1,048,576"),
+    ],
+)
+def test_a_malformed_query_is_named_by_file_and_line(tmp_path: Path, line: str, problem: str) -> None:
+    path = tmp_path / "queries.jsonl"
+    path.write_text(f'{{"_id": "q1", "text": "one"}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(InvalidInput, match=problem) as raised:
+        read_queries(path)
+    assert str(path) in raised.value.message
+
+
+def test_files_that_are_missing_truncated_or_wrongly_encoded(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="does not exist"):
+        read_queries(tmp_path / "none.jsonl")
+    packed = tmp_path / "cut.jsonl.gz"
+    packed.write_bytes(gzip.compress(b'{"_id": "q1", "text": "one"}\n' * 100)[:-9])
+    with pytest.raises(InvalidInput, match=r"cut\.jsonl\.gz, line \d+: "):
+        read_queries(packed)
+    latin = tmp_path / "latin.jsonl"
+    latin.write_bytes('{"_id": "q1", "text": "größe"}\n'.encode("latin-1"))
+    with pytest.raises(InvalidInput, match="line 1: cannot be read"):
+        read_queries(latin)
+
+
+def test_read_qrels_of_beir_with_and_without_header_and_of_trec(tmp_path: Path) -> None:
+    expected = {"q1": {"a b": 2.5, "c": 0.0}, "q2": {"a b": -1.0}}
+    rows = "q1\ta b\t2.5\nq1\tc\t0\n\nq2\ta b\t-1\n"
+    for text in (f"query-id\tcorpus-id\tscore\n{rows}", rows, rows.replace("\n", "\r\n")):
+        (tmp_path / "qrels.tsv").write_text(text, encoding="utf-8", newline="")
+        assert read_qrels(tmp_path / "qrels.tsv") == expected
+    (tmp_path / "qrels.txt").write_text("q1 0 a 3\nq1\t0\tb\t0\n", encoding="utf-8")
+    assert read_qrels(tmp_path / "qrels.txt") == {"q1": {"a": 3.0, "b": 0.0}}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("q1\ta\thigh", "line 2: grade 'high' is not a number"),
+        ("q1\ta\tnan", "line 2: grade 'nan'"),
+        ("q1\ta", "line 2: expected 3 tab-separated columns"),
+        ("q1\t\t1", "line 2: expected 3 tab-separated columns"),
+        ("q1\td\t2", "line 2: document 'd' has another grade"),
+    ],
+)
+def test_a_malformed_judgement_is_named_by_line(tmp_path: Path, line: str, problem: str) -> None:
+    path = tmp_path / "qrels.tsv"
+    path.write_text(f"q1\td\t1\n{line}\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match=problem):
+        read_qrels(path)
+
+
+identifiers = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1).filter(str.strip)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.dictionaries(identifiers, st.lists(identifiers, unique=True, min_size=1), max_size=4))
+def test_a_run_comes_back_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, run: dict[str, list[str]]
+) -> None:
+    path = tmp_path_factory.mktemp("run") / "run.txt"
+    write_run(path, run)
+    assert read_run(path) == run
+
+
+def test_a_written_run_is_one_that_ir_measures_reads(tmp_path: Path) -> None:
+    path = tmp_path / "run.txt"
+    write_run(path, {"q1": ["b", "a"]}, name="hybrid")
+    assert path.read_text(encoding="utf-8").splitlines()[1].split() == ["q1", "Q0", "a", "2", "0.5", "hybrid"]
+    read = [(row.query_id, row.doc_id, row.score) for row in ir_measures.read_trec_run(str(path))]
+    assert read == [("q1", "b", 1.0), ("q1", "a", 0.5)]
+
+
+def test_an_unwritable_run_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "run.txt"
+    write_run(path, {"q": ["old"]})
+    with pytest.raises(InvalidInput, match="tab or line break"):
+        write_run(path, {"q": ["a\tb"]})
+    with pytest.raises(StorageFailed, match="No such file"):
+        write_run(tmp_path / "missing" / "run.txt", {"q": ["a"]})
+    assert read_run(path) == {"q": ["old"]}
+    assert [found.name for found in tmp_path.iterdir()] == ["run.txt"]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("q Q0 b 2 0.4", "line 2: expected 6 columns .* got 5"),
+        ("q Q0 b 2 best run", "line 2: score 'best' is not a number"),
+        ("q Q0 a 2 0.4 run", "line 2: document 'a' is ranked twice"),
+    ],
+)
+def test_a_malformed_run_is_named_by_line(tmp_path: Path, line: str, problem: str) -> None:
+    path = tmp_path / "run.txt"
+    path.write_text(f"q Q0 a 1 0.5 run\n{line}\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match=problem):
+        read_run(path)

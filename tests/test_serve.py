@@ -1,0 +1,146 @@
+"""A real server in a process of its own, on a free port of the loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.main import serve
+from app.settings import Settings
+from index.errors import NotFound
+from tests.conftest import HashEncoder
+from tests.serving import FUNCTIONS, make, problem
+
+_PROGRAM = """
+import sys, time
+import uvicorn
+from pathlib import Path
+import app.main as main
+from app.settings import Settings
+from tests.conftest import HashEncoder
+
+class SlowEncoder(HashEncoder):
+    def encode(self, texts, **rest):
+        if "slow" in texts:
+            print("encoding", flush=True)
+            time.sleep(1)
+        if "fail" in texts:
+            raise ZeroDivisionError("unforeseen")
+        return super().encode(texts, **rest)
+
+    @classmethod
+    def load(cls, directory):
+        return cls()
+
+main.Encoder = SlowEncoder
+main.serve(Settings(home=Path(sys.argv[1]), port=int(sys.argv[2]), max_body_bytes=2**20, body_timeout_s=1))
+"""
+
+
+class Server:
+    """The process, a client for it, and what it wrote."""
+
+    def __init__(self, process: subprocess.Popen[str], client: httpx.Client) -> None:
+        self.process = process
+        self.client = client
+        self.log = ""
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None
+            try:
+                if self.client.get("/readyz").status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError("not ready")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        _, self.log = self.process.communicate(timeout=20)
+        return self.process.returncode
+
+
+@contextmanager
+def running(home: Path) -> Iterator[Server]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    root = Path(__file__).parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, str(home), str(port)],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        try:
+            server = Server(process, client)
+            server.wait_until_ready()
+            yield server
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    return tmp_path
+
+
+def test_a_server_serves_and_finishes_running_requests_before_it_stops(home: Path) -> None:
+    with running(home) as server:
+        replies: list[httpx.Response] = []
+        body = {"query": "slow", "corpus": "code"}
+        asking = threading.Thread(target=lambda: replies.append(server.client.post("/search", json=body)))
+        asking.start()
+        assert server.process.stdout is not None
+        assert server.process.stdout.readline() == "encoding\n"
+        stopping = time.monotonic()
+        assert server.stop() in (0, -signal.SIGTERM)
+        asking.join()
+        assert time.monotonic() - stopping > 0.3
+        assert replies[0].status_code == 200
+        assert len(replies[0].json()["hits"]) == 3
+        assert "Traceback" not in server.log
+
+
+def test_what_a_socket_can_send_that_a_client_library_would_not(home: Path) -> None:
+    with running(home) as server:
+        pieces = (b"x" * 65536 for _ in range(64))
+        too_long = server.client.post("/search", content=pieces, headers={"content-type": "application/json"})
+        assert "1,048,576 bytes" in problem(too_long, 413)["detail"]
+
+        with socket.create_connection((server.client.base_url.host, server.client.base_url.port or 0)) as slow:
+            slow.sendall(b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            slow.sendall(b'Content-Length: 50\r\n\r\n{"query": ')
+            slow.settimeout(10)
+            answer = b"".join(iter(lambda: slow.recv(65536), b""))
+        head, _, content = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 408 ")
+        assert json.loads(content)["detail"] == "The body took too long to arrive."
+
+        found = problem(server.client.post("/search", json={"query": "fail", "corpus": "code"}), 500)
+        assert "unforeseen" not in found["detail"]
+        assert server.client.get("/livez").status_code == 200
+        server.stop()
+        assert "ZeroDivisionError: unforeseen" in server.log
+
+
+def test_without_an_encoder_nothing_starts(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="encoder"):
+        serve(Settings(home=tmp_path, encoder=tmp_path / "none"))

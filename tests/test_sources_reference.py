@@ -1,0 +1,477 @@
+"""Reference pages of several makes, well-formed and not, become documents with terms, anchors and offsets."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from index.errors import InvalidInput, NotFound
+from index.records import Document, Skipped, SourceFile
+from index.sources import docstrings, reference
+from index.sources.html import MAX_NESTED, MAX_TITLE, read_page
+
+DATA = Path(__file__).parent / "data" / "reference"
+
+
+def read(root: Path, **options: object) -> tuple[list[Document], list[Skipped]]:
+    documents: list[Document] = []
+    skipped: list[Skipped] = []
+    for file in reference.files(root, **options):  # type: ignore[arg-type]
+        for item in [file] if isinstance(file, Skipped) else file.read():
+            (skipped if isinstance(item, Skipped) else documents).append(item)  # type: ignore[arg-type]
+    return documents, skipped
+
+
+def by_id(root: Path) -> dict[str, Document]:
+    documents, skipped = read(root)
+    assert skipped == []
+    found = {document.id: document for document in documents}
+    assert len(found) == len(documents)
+    return found
+
+
+def page(markup: str) -> list[tuple[str, str]]:
+    return [(entry.title, entry.compose()[0]) for entry in read_page(markup).entries]
+
+
+def only_skipped(root: Path, **options: object) -> str:
+    documents, skipped = read(root, **options)
+    assert documents == []
+    return skipped[0].reason
+
+
+# -- Sphinx ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sphinx() -> dict[str, Document]:
+    return by_id(DATA / "sphinx")
+
+
+def test_only_content_pages_are_read(sphinx: dict[str, Document]) -> None:
+    assert {document.location.path for document in sphinx.values()} == {"library/loom.html"}
+    assert [document.title for document in sphinx.values()] == [
+        "loom — Weaving threads",
+        "loom.weave",
+        "loom.Shuttle",
+        "loom.Shuttle.length",
+        "unit",
+        "Patterns",
+        "-e, --exclude",
+        "loom.MAX",
+    ]
+
+
+def test_a_definition_with_two_signatures_is_one_document(sphinx: dict[str, Document]) -> None:
+    weave = sphinx["library/loom.html#loom.weave"]
+    assert weave.title == "loom.weave"
+    assert weave.location.url == "https://loom.example/docs/library/loom.html#loom.weave"
+    assert weave.fields["signature"] == "loom.weave(warp)\nloom.weave(warp, weft[, tension])"
+    assert weave.fields["directive"] == "function"
+    assert weave.fields["module"] == "loom"
+    assert weave.fields["headings"] == ("loom — Weaving threads",)
+    assert weave.body == (
+        "loom.weave(warp)\nloom.weave(warp, weft[, tension])\n\n"
+        "Return a cloth woven from warp and weft. If tension is omitted, it defaults to 3.\n\n"
+        "Parameters:\n\n- warp – the threads that run lengthwise\n- weft – the threads that cross them\n"
+        "Raises: TangleError – if the threads are tangled\n\n"
+        ">>> cloth = weave('ab')\n>>> for row in cloth:\n...     print(row)\n\nab\n\n"
+        "New in version 1.4: The tension parameter."
+    )
+    atoms = [weave.body[atom.start : atom.end] for atom in weave.atoms]
+    assert atoms[0] == weave.fields["signature"]
+    assert atoms[1].startswith(">>> cloth")
+    assert atoms[1].endswith("ab")
+
+
+def test_nested_definitions_leave_their_parent_and_name_it(sphinx: dict[str, Document]) -> None:
+    shuttle = sphinx["library/loom.html#loom.Shuttle"]
+    length = sphinx["library/loom.html#loom.Shuttle.length"]
+    unit = next(document for document in sphinx.values() if document.title == "unit")
+    assert shuttle.body == "class loom.Shuttle(thread=None)\n\nCarries the thread.\n\nShuttles are cheap."
+    assert length.context == ("loom.Shuttle",)
+    assert length.body == "length\n\nThe value of the length parameter (or 1 if not supplied)."
+    assert unit.context == ("loom.Shuttle", "loom.Shuttle.length")
+    assert unit.id == "library/loom.html#loom.Shuttle.length~2"
+    assert unit.location.url == length.location.url
+    assert unit.fields["directive"] == "term"
+
+
+def test_prose_loses_furniture_and_definitions(sphinx: dict[str, Document]) -> None:
+    top = sphinx["library/loom.html#module-loom"]
+    assert top.body == "Source code: Lib/loom.py\n\nThe loom module weaves threads into cloth."
+    assert top.fields["directive"] == "section"
+    assert top.fields["anchors"] == ("weaving",)
+    assert "headings" not in top.fields
+
+
+def test_tables_and_lists_keep_their_lines(sphinx: dict[str, Document]) -> None:
+    patterns = sphinx["library/loom.html#patterns"]
+    assert patterns.title == "Patterns"
+    assert patterns.body == (
+        "A pattern is one of:\n\nKnown patterns\n\n"
+        "Name | Threads\nplain | one over, one under\ntwill | two over, one under\n\n"
+        "1. Thread the heddles.\n  - All of them.\n2. Beat."
+    )
+    rows = [patterns.body[atom.start : atom.end] for atom in patterns.atoms]
+    assert rows == ["Name | Threads", "plain | one over, one under", "twill | two over, one under"]
+
+
+def test_an_option_is_named_by_its_flags(sphinx: dict[str, Document]) -> None:
+    option = sphinx["library/loom.html#cmdoption-loom-e"]
+    assert option.title == "-e, --exclude"
+    assert option.fields["names"] == ("-e", "--exclude")
+    assert option.fields["directive"] == "option"
+    assert option.body == "-e <pattern>, --exclude=<pattern>\n\nLeave a pattern out."
+
+
+def test_a_bare_signature_is_described_by_the_prose_after_it(sphinx: dict[str, Document]) -> None:
+    assert sphinx["library/loom.html#loom.MAX"].body == "MAX\n\nThe most threads that fit: 4096."
+
+
+def test_unit_page_is_all_the_text_in_reading_order() -> None:
+    documents, _ = read(DATA / "sphinx", unit="page")
+    [whole] = documents
+    assert whole.title == "loom — Weaving threads"
+    assert whole.id == "library/loom.html"
+    assert whole.fields["directive"] == "page"
+    for earlier, later in [
+        ("loom — Weaving threads", "Source code"),
+        ("Source code", "loom.weave(warp)"),
+        ("Carries the thread.", "The value of the length"),
+        ("Always metres.", "Shuttles are cheap."),
+        ("Shuttles are cheap.", "Patterns"),
+        ("twill |", "-e <pattern>"),
+    ]:
+        assert whole.body.index(earlier) < whole.body.index(later)
+
+
+# -- DocBook, broken HTML ----------------------------------------------------------------------------------------------
+
+
+def test_docbook_variable_lists_are_definitions() -> None:
+    found = by_id(DATA / "docbook")
+    looms = found["settings.html#GUC-MAX-LOOMS"]
+    assert looms.title == "max_looms"
+    assert looms.body == (
+        "max_looms (integer)\n\nSets how many looms may run at once. The default is 100.\n\nNote\n\nOnly at start."
+    )
+    assert looms.fields["headings"] == ("Server Settings", "Limits")
+    assert looms.location.url == "settings.html#GUC-MAX-LOOMS"
+    file = found["settings.html#SETTINGS-LIMITS"]
+    assert file.title == "-f, --file"
+    assert file.body == "-f file\n--file=file\n\nReads settings from a file."
+    assert file.fields["directive"] == "option"
+    assert len(found) == 2
+
+
+def test_unclosed_tags_still_make_definitions_and_sections() -> None:
+    documents, skipped = read(DATA / "broken.html")
+    assert skipped == []
+    assert [(document.id, document.title, document.body) for document in documents] == [
+        ("broken.html", "Broken page", "First paragraph bold, never closed\n\nSecond paragraph"),
+        ("broken.html~2", "alpha", "alpha\n\nThe first letter\n\n- a vowel\n- of Greek"),
+        ("broken.html~3", "beta, bet", "beta\nbet\n\nThe second letter\n\nNo term here"),
+        ("broken.html~4", "gamma", "gamma"),
+        ("broken.html#twice", "Twice", "one"),
+        ("broken.html#twice~2", "Twice", "two\n\nx | y\nz\n\n  kept   as\n    it is"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("", []),
+        ("  \n", []),
+        ("<html><body></body></html>", []),
+        ("just text", [("", "just text")]),
+        ("<p>no heading, <br>no definition", [("", "no heading,\nno definition")]),
+        ("<dl><dt>term</dl>", [("term", "term")]),
+        ("<dl><dd>no term</dl>", [("", "no term")]),
+        ("<dt>stray</dt><dd>both</dd>", [("", "stray\n\nboth")]),
+        ("<dl><dt></dt><dd>nameless</dd></dl>", [("", "nameless")]),
+        ("<dl><div><dt>a</dt><dd>b</dd></div></dl>", [("a", "a\n\nb")]),
+        ("<h1></h1><p>x", [("", "x")]),
+        ("<h1>only a heading</h1>", []),
+        ("<p>a&#0;b &bogus; &#xD800;&lt;</p>", [("", "a\ufffdb &bogus; \ufffd<")]),
+        ("<ul><li><dl><dt>a<dd>b</dl></ul>", [("a", "a\n\nb")]),
+        ("<table><tr><td><p>x<dl><dt>a<dd>b</dl><td>y</table>z", [("", "x\n\ny\n\nz"), ("a", "a\n\nb")]),
+        ("<nav>no</nav><div id=toc>no</div><p>yes</p><form>also</form><footer>no", [("", "yes\n\nalso")]),
+        ("<p>no<div role=main><p>yes</div><p>no", [("", "yes")]),
+        ("<dl><dt>no<dd><ul><li><main><p>yes</main>no</ul><dt>no<dd>no</dl>", [("", "yes")]),
+        ("<pre>\n\n  a\n\n b  \n</pre>", [("", "  a\n\n b")]),
+        ("<h4>Deep</h4>a<h2>Up</h2>b", [("Deep", "a"), ("Up", "b")]),
+    ],
+)
+def test_odd_markup(markup: str, expected: list[tuple[str, str]]) -> None:
+    assert page(markup) == expected
+
+
+def test_headings_form_a_path() -> None:
+    entries = read_page("<h1>A</h1>a<h2>B</h2>b<h3>C</h3>c<h2>D</h2>d").entries
+    assert [(entry.title, entry.headings) for entry in entries] == [
+        ("A", ()),
+        ("B", ("A",)),
+        ("C", ("A", "B")),
+        ("D", ("A",)),
+    ]
+
+
+def test_without_a_first_heading_the_page_title_leads_the_path() -> None:
+    entries = read_page("<title>The page</title><h2>B</h2>b").entries
+    assert [(entry.title, entry.headings) for entry in entries] == [("B", ("The page",))]
+
+
+def test_depth_costs_no_stack_and_terms_are_bounded() -> None:
+    assert page("<div>a" * 100_000) == [("", "\n\n".join("a" * 100_000))]
+    assert len(page("<b>" * 100_000 + "x")) == 1
+    nested = read_page("<dl><dt>t<dd>d" * 5_000).entries
+    assert max(len(entry.context) for entry in nested) == MAX_NESTED - 1
+    assert sum(len(entry.blocks) for entry in nested) >= 5_000
+    [long] = read_page(f"<dl><dt id=x>{'long term ' * 1000}<dd>d</dl>").entries
+    assert len(long.title) <= MAX_TITLE
+    assert long.compose()[0].split() == [*(["long", "term"] * 1000), "d"]
+
+
+TAGS = "p div span b ul ol li dl dt dd table tr td th caption pre br section blockquote main".split()
+
+
+@st.composite
+def soup(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """Opening and closing tags in any order, with numbered words between."""
+    parts: list[str] = []
+    words: list[str] = []
+    for number, (tag, closing) in enumerate(draw(st.lists(st.tuples(st.sampled_from(TAGS[:-1]), st.booleans())))):
+        words.append(f"w{number}")
+        parts += f"</{tag}>" if closing else f"<{tag}>", f" {words[-1]} "
+    return "".join(parts), words
+
+
+@settings(deadline=None)
+@given(soup())
+def test_no_word_is_lost_or_doubled(markup_and_words: tuple[str, list[str]]) -> None:
+    markup, words = markup_and_words
+    bodies = [entry.compose()[0] for entry in read_page(markup).entries]
+    found = " ".join(bodies).replace("|", " ").replace("-", " ").replace(":", " ").split()
+    assert sorted(word for word in found if word.startswith("w")) == sorted(words)
+    whole = " ".join(entry.compose()[0] for entry in read_page(markup, whole=True).entries)
+    assert set(words) <= set(whole.split())
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from([*(f"<{t}>" for t in TAGS), *(f"</{t}>" for t in TAGS), "<h2 id=x>", "<h1>", "x", " "]))
+)
+def test_atoms_lie_in_the_body_and_ids_are_unique(parts: list[str]) -> None:
+    documents = list(reference.documents(read_page("".join(parts)), "page.html"))
+    assert len({document.id for document in documents}) == len(documents)
+    for document in documents:
+        assert document.body.strip()
+        ends = [0]
+        for atom in document.atoms:
+            assert ends[-1] <= atom.start < atom.end <= len(document.body)
+            ends.append(atom.end)
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_text_is_a_page(text: str) -> None:
+    for entry in read_page(text).entries:
+        assert entry.compose()[0]
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_markdown_sections_code_and_tables() -> None:
+    found = by_id(DATA / "markup" / "guide.md")
+    assert {name: document.body for name, document in found.items()} == {
+        "guide.md#weaving-guide": "Before you start, read this.",
+        "guide.md#set-up": "def loom():\n\n    return 1\n\nName | Use\nwarp | long",
+        "guide.md#set-up-1": "- first\n- second",
+    }
+    assert found["guide.md#set-up"].fields["headings"] == ("Weaving guide",)
+
+
+def test_rst_keeps_what_only_sphinx_knows() -> None:
+    found = by_id(DATA / "markup")
+    bodies = {name.partition("#")[2]: document.body for name, document in found.items() if name.startswith("api")}
+    assert bodies["shuttle.weave"] == (
+        "weave(warp, /, *, weft=None)\nweave(warp)\n\nReturn a cloth.\n\n"
+        "New in version 1.4: The weft parameter.\n\n>>> weave(\"ab\")\n  'ab'"
+    )
+    assert bodies["shuttle.Shuttle"] == "class Shuttle(thread)\n\nCarries the thread."
+    assert bodies["shuttle.Shuttle.throw"] == "throw(force=1)\n\nThrow it."
+    assert bodies["cmdoption-q"] == "-q, --quiet\n\nSay nothing."
+    assert bodies["shuttle-api"] == (
+        "See weave() and throw(), or the manual.\n\n.. wonder:: unknown directive\n   with text"
+    )
+    throw = found["api.rst#shuttle.Shuttle.throw"]
+    assert (throw.title, throw.context) == ("shuttle.Shuttle.throw", ("shuttle.Shuttle",))
+    assert (throw.fields["directive"], throw.fields["module"]) == ("method", "shuttle")
+    assert found["api.rst#shuttle.Shuttle.thread"].body == "Shuttle.thread\n\nThe thread."
+    titles = [document.title for document in found.values() if document.location.path == "api.rst"]
+    assert titles[-4:] == ["Terms", "heddle", "--dry-run", "-o"]
+
+
+def test_rst_neither_includes_nor_trusts() -> None:
+    hostname = Path("/etc/hostname").read_text().strip() if Path("/etc/hostname").exists() else ""
+    bodies = "\n".join(document.body for document in read(DATA / "markup")[0])
+    assert not hostname or hostname not in bodies
+    assert "<script>" not in bodies
+    assert "alert" not in bodies
+
+
+def test_text_counts_as_rst_only_beside_rst(tmp_path: Path) -> None:
+    assert "notes.txt#notes" in by_id(DATA / "markup")
+    shutil.copy(DATA / "markup" / "notes.txt", tmp_path)
+    assert read(tmp_path) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=====\nx",
+        "* " * 2000 + "x",
+        ".. note::\n\n" + "".join("  " * depth + ".. note::\n\n" for depth in range(1, 300)),
+        "+--+\n| broken table\n",
+        ":func:`unclosed\n\n.. function::\n\n.. option::\n\n.. versionadded::\n",
+        "|sub| `ref`_ [#note]_\n",
+        ".. deprecated-removed:: 1\n\n.. module::\n\n.. class:: A\n\n   .. class:: B\n\n      .. method:: A.B.c()\n",
+    ],
+)
+def test_odd_rst_is_read_or_skipped(tmp_path: Path, text: str) -> None:
+    (tmp_path / "odd.rst").write_text(text)
+    documents, skipped = read(tmp_path)
+    assert documents or skipped or not any(character.isalnum() for character in text.replace("=", ""))
+    assert all(reason.reason.endswith(".") for reason in skipped)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x89PNG\r\n\0\0\0", "binary"),
+        (b"<p>caf\xe9</p>", "not utf-8 text (byte 6)"),
+        (b"<meta charset=zlib><p>caf\xe9", "not utf-8 text"),
+        (b"\xff\xfea", "not utf-16 text"),
+    ],
+)
+def test_undecodable_pages_are_skipped_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "page.html").write_bytes(content)
+    assert reason in only_skipped(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"<meta charset='iso-8859-1'><p>caf\xe9", "café"),
+        (b'<meta http-equiv="Content-Type" content="text/html; charset=Shift_JIS"><p>\x83\x89', "ラ"),
+        ("<p>naïve".encode("utf-16"), "naïve"),
+        (b"\xef\xbb\xbf<p>bom", "bom"),
+    ],
+)
+def test_declared_encodings_are_honoured(tmp_path: Path, content: bytes, text: str) -> None:
+    (tmp_path / "page.html").write_bytes(content)
+    [document] = read(tmp_path)[0]
+    assert document.body == text
+
+
+def test_a_page_over_the_limit_is_skipped_by_name(tmp_path: Path) -> None:
+    (tmp_path / "big.html").write_text("<p>" + "x" * 1000)
+    (tmp_path / "small.html").write_text("<p>x")
+    documents, skipped = read(tmp_path, max_bytes=1000)
+    assert [document.id for document in documents] == ["small.html"]
+    assert [(skip.path, "1,000 bytes" in skip.reason) for skip in skipped] == [("big.html", True)]
+
+
+def test_text_across_feeding_borders_is_whole() -> None:
+    words = [f"größe{number}" for number in range(30_000)]
+    assert page(f"<p>{' '.join(words)}") == [("", " ".join(words))]
+
+
+def test_links_that_leave_the_root_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside.html").write_text("<p>secret")
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    (root / "sub" / "b.html").write_text("<p>b")
+    (root / "a.html").symlink_to(root / "sub" / "b.html")
+    (root / "out.html").symlink_to(tmp_path / "outside.html")
+    (root / "folder").symlink_to(tmp_path, target_is_directory=True)
+    assert [document.id for document in read(root)[0]] == ["a.html", "sub/b.html"]
+
+
+def test_wrong_roots_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        list(reference.files(tmp_path / "nowhere"))
+    (tmp_path / "page.pdf").write_bytes(b"%PDF")
+    with pytest.raises(InvalidInput, match=r"page\.pdf"):
+        list(reference.files(tmp_path / "page.pdf"))
+
+
+def test_the_digest_follows_content_and_unit(tmp_path: Path) -> None:
+    def digest(**options: str) -> str:
+        [file] = reference.files(tmp_path, **options)  # type: ignore[arg-type]
+        assert isinstance(file, SourceFile)
+        return file.digest
+
+    path = tmp_path / "page.html"
+    path.write_text("<p>one")
+    before = digest()
+    assert digest() == before
+    assert digest(unit="page") != before
+    path.write_text("<p>two")
+    assert digest() != before
+
+
+# -- docstrings --------------------------------------------------------------------------------------------------------
+
+
+def docstring_documents(module: str) -> dict[str, Document]:
+    file = next(file for file in docstrings.files() if file.path == module)
+    assert isinstance(file, SourceFile)
+    return {item.title: item for item in file.read() if isinstance(item, Document)}
+
+
+def test_docstrings_name_list_without_importing_the_noisy() -> None:
+    names = [file.path for file in reference.docstrings()]
+    assert len(names) > 250
+    assert {"builtins", "json", "os.path", "collections.abc", "xml.etree.ElementTree"} <= set(names)
+    assert not {"antigravity", "this", "test", "idlelib", "__main__", "_thread", "posixpath"} & set(names)
+
+
+def test_docstrings_of_builtins() -> None:
+    found = docstring_documents("builtins")
+    zfill = found["str.zfill"]
+    assert zfill.body.startswith("str.zfill(width, /)\n\nPad a numeric string with zeros on the left")
+    assert zfill.context == ("str",)
+    assert zfill.fields["directive"] == "method"
+    assert (zfill.location.url or "").endswith("/library/stdtypes.html#str.zfill")
+    assert (found["sorted"].location.url or "").endswith("/library/functions.html#sorted")
+    assert (found["ValueError"].location.url or "").endswith("/library/exceptions.html#ValueError")
+
+
+def test_docstrings_of_a_module_and_its_private_bases() -> None:
+    found = docstring_documents("io")
+    assert found["io"].fields["directive"] == "module"
+    assert found["io.RawIOBase.readall"].context == ("io.RawIOBase",)
+    fold = docstring_documents("bisect")["bisect.bisect_left"]
+    assert fold.body.startswith("bisect.bisect_left(a, x, lo=0, hi=None, *, key=None)\n\nReturn the index")
+    example = docstring_documents("collections")["collections.namedtuple"]
+    code = [example.body[atom.start : atom.end] for atom in example.atoms[1:]]
+    assert code
+    assert all(block.lstrip().startswith(">>>") for block in code)
+
+
+def test_docstrings_that_cannot_be_imported_are_skipped() -> None:
+    [skipped] = docstrings._read("asyncio.windows_events")
+    assert isinstance(skipped, Skipped)
+    assert "cannot be imported" in skipped.reason
+
+
+def test_docstrings_show_a_thing_where_it_is_documented() -> None:
+    assert "asyncio.gather" in docstring_documents("asyncio")
+    assert "asyncio.tasks.gather" not in docstring_documents("asyncio.tasks")
