@@ -36,7 +36,8 @@ app.add_typer(index_app, name="index")
 app.add_typer(train_app, name="train")
 app.add_typer(evaluate_app, name="evaluate")
 
-out = Console(highlight=False)
+_WIDTH = 160  # columns where the output is no terminal
+out = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
 err = Console(stderr=True, highlight=False)
 
 Home = Annotated[Path, typer.Option(envvar="PURLIN_HOME", help="Where corpora are kept.")]
@@ -61,9 +62,6 @@ def main() -> None:
     except PurlinError as error:
         err.print(Text.assemble(("error: ", "bold red"), error.message))
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        err.print("interrupted; nothing was changed")
-        raise SystemExit(130) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
@@ -98,6 +96,15 @@ def _progress() -> Iterator[Progress]:
             shown.update(tasks[stage], completed=done, total=total)
 
         yield update
+
+
+@contextlib.contextmanager
+def _undone_if_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("interrupted; nothing was changed")
+        raise typer.Exit(130) from None
 
 
 def _plain_progress() -> Progress:
@@ -155,7 +162,7 @@ def index_build(
     sources = open_source(kind, paths, secondary=secondary)
     options = Options(splitter, dense_weight, secondary == "demote")
     origin = tuple(str(path.absolute()) for path in paths)
-    with _progress() as progress:
+    with _undone_if_interrupted(), _progress() as progress:
         manifest = build(
             home, name, kind, sources, _encoder(encoder), options=options, origin=origin, progress=progress
         )
@@ -331,7 +338,7 @@ def serve(
 
     if demo:
         _build_demo(home, encoder)
-    given = {"host": host, "port": port, "home": home, "encoder": encoder}
+    given: dict[str, Any] = {"host": host, "port": port, "home": home, "encoder": encoder}
     with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
         run(Settings(**{name: value for name, value in given.items() if value is not None}))
 
@@ -347,7 +354,7 @@ def _build_demo(home: Path, encoder: Path | None) -> None:
     loaded = _encoder(encoder)
     for demo in missing:
         out.print(f"building demo corpus [bold]{demo.name}[/] ({demo.about}) ...")
-        with _progress() as progress:
+        with _undone_if_interrupted(), _progress() as progress:
             manifest = build(
                 home, demo.name, demo.kind, demo.sources(), loaded, origin=(demo.about,), progress=progress
             )

@@ -112,7 +112,7 @@ def test_another_encoder_encodes_all_anew(tmp_path: Path, encoder: HashEncoder) 
     _build(tmp_path, encoder)
     other = HashEncoder()
     other.fingerprint = "other"
-    with pytest.raises(EncoderMismatch, match="'c' was built with encoder 'hash'.*build the corpus again"):
+    with pytest.raises(EncoderMismatch, match=r"'c' was built with encoder 'hash'.*build the corpus again"):
         Corpus.load(generations.current(tmp_path, "c"), other)
     assert _build(tmp_path, other).reused == 0
     Corpus.load(generations.current(tmp_path, "c"), other).close()
@@ -144,7 +144,7 @@ def test_options_are_noted_and_used(tmp_path: Path, encoder: HashEncoder) -> Non
     manifest = build(tmp_path, "c", "product", _sources(), encoder, options=options)
     assert (manifest.splitter, manifest.dense_weight, manifest.demote) == ("simple", 0.0, False)
     hit = Corpus.load(generations.current(tmp_path, "c"), encoder).search("thing 3").hits[0]
-    assert hit.score == pytest.approx(hit.scores["lexical"])
+    assert hit.score == pytest.approx(hit.scores["lexical"] ** 2)
 
 
 def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, encoder: HashEncoder) -> None:

@@ -43,7 +43,7 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     cosines = np.maximum(np.asarray(corpus._dense._vectors, dtype=np.float32) @ asked, 0)
     shares = corpus._lexical.scores(corpus._lexical.weights(query))
     weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
-    fused = weight * cosines + (1 - weight) * shares
+    fused = weight * cosines + (1 - weight) * shares**2
     roles = [corpus._store.stored(row).document.fields["role"] for row in range(len(fused))]
     return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
 
@@ -95,7 +95,7 @@ def test_highlights_and_explanation(corpus: Corpus) -> None:
     assert hit.explanation is not None
     assert sum(hit.explanation["terms"].values()) == pytest.approx(hit.scores["lexical"], abs=1e-5)
     weight = hit.explanation["dense_weight"]
-    expected = weight * hit.scores["dense"] + (1 - weight) * hit.scores["lexical"]
+    expected = weight * hit.scores["dense"] + (1 - weight) * hit.scores["lexical"] ** 2
     assert hit.score == pytest.approx(expected * hit.explanation["prior"], abs=1e-5)
 
 

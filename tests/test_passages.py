@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.passages import lexical_text, LONG_WORD, Splitter, render, split
+from index.passages import LONG_WORD, Splitter, lexical_text, render, split
 from index.records import Document, Kind, Passage, Skipped, Span, Value
 from index.sources import reference
 
@@ -170,11 +170,13 @@ def test_whole_pages_can_be_cut_across_their_structure() -> None:
 # -- rendering ---------------------------------------------------------------------------------------------------------
 
 
-def test_code_is_rendered_with_the_words_of_its_name_and_its_summary_once() -> None:
-    inside = Document("d", "code", "http.HTTPClient.fetch_all2", 'def f():\n    "Fetch."', summary="Fetch.")
-    outside = Document("d", "code", "fetchAll", "function fetchAll() {}", summary="Fetch.")
-    assert render(inside) == 'http HTTP Client fetch all 2\ndef f():\n    "Fetch."'
-    assert render(outside) == "fetch All\nFetch.\nfunction fetchAll() {}"
+def test_code_is_encoded_after_the_first_sentence_of_a_comment_outside_it() -> None:
+    inside = Document("d", "code", "http.fetch_all", 'def f():\n    "Fetch."', summary="Fetch.")
+    outside = Document("d", "code", "fetchAll", "function fetchAll() {}", summary="Fetch all. Slowly.")
+    assert render(inside) == inside.body
+    assert render(outside) == "Fetch all.\nfunction fetchAll() {}"
+    [passage] = split(outside)
+    assert lexical_text(outside, passage) == "fetchAll\nfetchAll\nFetch all. Slowly.\nfunction fetchAll() {}"
 
 
 def test_products_are_encoded_without_attributes_and_matched_by_their_values() -> None:
@@ -185,7 +187,7 @@ def test_products_are_encoded_without_attributes_and_matched_by_their_values() -
     document = Document("d", "product", "Lamp", body, summary="Shines.", fields=fields)
     [passage] = split(document)
     assert render(document) == render(document, passage) == "Acme\nLamp\nShines."
-    assert lexical_text(document, passage) == "Lamp\nAcme\nLamp\nShines.\nred blue\n60"
+    assert lexical_text(document, passage) == "Lamp\nLamp\nAcme\nShines.\nred blue\n60"
 
 
 def test_references_are_rendered_with_their_terms_but_none_twice() -> None:

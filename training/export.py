@@ -167,7 +167,9 @@ def _quantize(path: Path) -> None:
 def _write_tokenizer(model: SentenceTransformer, path: Path) -> None:
     tokenizer = model.tokenizer
     if not tokenizer.is_fast:
-        raise InvalidInput(f"The tokenizer {type(tokenizer).__name__} has no tokenizer.json form. Use a fast tokenizer.")
+        raise InvalidInput(
+            f"The tokenizer {type(tokenizer).__name__} has no tokenizer.json form. Use a fast tokenizer."
+        )
     backend = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
     backend.no_padding()
     backend.no_truncation()

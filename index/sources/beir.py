@@ -8,11 +8,14 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
+from index.errors import InvalidInput
 from index.records import Document, Kind, Location, Skipped, SourceFile, Value
+from index.sources import product
 
 VERSION = 1
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -50,7 +53,7 @@ def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
     except OSError as error:
         yield Skipped(path.name, f"cannot be read: {error.strerror}")
         return
-    digest = hashlib.sha256(f"beir {VERSION} {kind} {path.name} {content}".encode()).hexdigest()
+    digest = hashlib.sha256(f"beir {VERSION} {product.VERSION} {kind} {path.name} {content}".encode()).hexdigest()
     yield SourceFile(path.name, digest, lambda: _read(path, kind))
 
 
@@ -115,6 +118,8 @@ def _record(line: bytes) -> dict[str, Any]:
         raise ValueError("half a surrogate pair in a string") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from error
+    except ValueError as error:
+        raise ValueError("not JSON: a number of too many digits") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(record, dict):
@@ -123,6 +128,19 @@ def _record(line: bytes) -> dict[str, Any]:
 
 
 def _document(record: dict[str, Any], kind: Kind) -> Document:
+    return _product(record) if kind == "product" else _text_document(record, kind)
+
+
+def _product(record: dict[str, Any]) -> Document:
+    """The same document as from a catalogue, so that brand and attributes count."""
+    id_ = _id(record)
+    try:
+        return replace(product.from_record(record), id=id_)
+    except InvalidInput as error:
+        raise ValueError(error.message) from error
+
+
+def _text_document(record: dict[str, Any], kind: Kind) -> Document:
     id_, title, body = _id(record), _text(record, "title"), _text(record, "text")
     if not title and not body:
         raise ValueError("neither a title nor a text")

@@ -25,7 +25,7 @@ from index.sources.files import read_bounded, role, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES, Language, grammar, keywords
 
 VERSION = 1
-PARSE_SECONDS = 5.0
+PARSE_SECONDS = 5.0  # looked at between the parser's steps; one step of error recovery may take longer
 MAX_TREE_DEPTH = 200
 MAX_NESTING = 16
 MAX_NAME = 200  # characters
@@ -43,7 +43,8 @@ _OWNER = re.compile(r"(\w+)(\[[^\]]*\])?\W*$")  # Go's `(c *Cache[K, V])`, Ruby'
 _STRING = re.compile(r"""[rRuU]?("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
 _LETTERS = re.compile(r"\w")
 _LICENCE = re.compile(
-    r"\bcopyright\b|\ball rights reserved\b|\blicen[cs]ed under\b|SPDX-|@licen[cs]e|@fileoverview|permission is hereby",
+    r"\bcopyright:? (\(c\)|©|\d{4}|by )|\ball rights reserved\b|\blicen[cs]ed under\b|SPDX-|@licen[cs]e|@fileoverview"
+    r"|permission is hereby granted",
     re.IGNORECASE,
 )
 _PRAGMA = re.compile(
@@ -446,7 +447,7 @@ def _docstring(inner: ts.Node) -> str:
         if node is None or node.type != kind:
             return ""
     match = _STRING.fullmatch((node.text or b"").decode()) if node is not None else None
-    return inspect.cleandoc(match[2].removeprefix("\\\n")) if match else ""
+    return inspect.cleandoc(match[2].removeprefix("\\\n")).strip() if match else ""
 
 
 def _prose(comment: str) -> str:

@@ -1,0 +1,150 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import purlin
+
+ROOT = Path(__file__).parent.parent
+SHOP = [
+    {"_id": "k1", "title": "Electric kettle 1.7 l", "text": "Boils water fast.", "brand": "Aquila", "watt": 2200},
+    {"_id": "k2", "title": "Stove kettle", "text": "Whistles when the water boils.", "brand": "Brava", "watt": 0},
+    {"_id": "m1", "title": "DDR4-3200 memory 16 GB", "text": "For laptops.", "brand": "Corvid", "watt": 3},
+]
+
+
+def _run(*arguments: object, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "purlin", *map(str, arguments)],
+        cwd=ROOT,
+        env=os.environ | {"PURLIN_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    corpus = home / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in SHOP))
+    done = _run("index", "build", "product", corpus, "--name", "shop", home=home)
+    assert done.returncode == 0, done.stderr
+    assert "shop: 3 documents, 3 passages (0 unchanged)" in done.stdout
+    return home
+
+
+def test_list_and_show(shop: Path) -> None:
+    listed = _run("index", "list", home=shop).stdout
+    assert "shop" in listed
+    assert "all-MiniLM" in listed
+    shown = _run("index", "show", "shop", home=shop).stdout
+    assert '"documents": 3' in shown
+    assert "fields: brand" in shown
+
+
+def test_search_prints_hits_and_json(shop: Path) -> None:
+    printed = _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
+    assert printed.startswith("1. DDR4-3200 memory 16 GB")
+    found = _run("search", "shop", "boil water", "--json", "--filter", "brand=Brava", home=shop).stdout
+    assert [json.loads(line)["document_id"] for line in found.splitlines()] == ["k2"]
+    found = _run("search", "shop", "boil water", "--json", "--filter", "watt=2200", home=shop).stdout
+    assert [json.loads(line)["document_id"] for line in found.splitlines()] == ["k1"]
+
+
+def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
+    (shop / "queries.jsonl").write_text(
+        '{"_id": "q1", "text": "laptop memory"}\n{"_id": "q2", "text": "whistling kettle"}\n'
+    )
+    (shop / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tm1\t2\nq2\tk2\t1\nq3\tk1\t1\n")
+    arguments = ["evaluate", "search", "--corpus", "shop", "--queries", shop / "queries.jsonl", "--qrels"]
+    done = _run(*arguments, shop / "qrels.tsv", "--run", shop / "run.trec", "--json", home=shop)
+    measures = {m["name"]: m for m in json.loads(done.stdout)}
+    assert measures["MRR@100"]["mean"] == pytest.approx(2 / 3)  # q3 is judged and not among the queries: it counts 0
+    assert measures["MRR@100"]["queries"] == 3
+    assert len((shop / "run.trec").read_text().splitlines()) == 6
+
+
+def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
+    corpus = shop / "corpus.jsonl"
+    for name in ("one", "two"):
+        assert _run("index", "build", "product", corpus, "--name", "c", home=tmp_path).returncode == 0, name
+    first, second = sorted(p.name for p in (tmp_path / "corpora/c").iterdir() if p.is_dir())
+    assert (tmp_path / "corpora/c/CURRENT").read_text().strip() == second
+    assert _run("index", "activate", "c", first, home=tmp_path).returncode == 0
+    assert (tmp_path / "corpora/c/CURRENT").read_text().strip() == first
+    assert _run("index", "delete", "c", home=tmp_path).returncode == 0
+    assert not (tmp_path / "corpora/c").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["search", "nope", "x"], "no corpus 'nope'. Corpora: shop"),
+        (["search", "../shop", "x"], "is no corpus name"),
+        (["search", "shop", " "], "query is empty"),
+        (["search", "shop", "x", "--filter", "brand"], "FIELD=VALUE"),
+        (["search", "shop", "x", "--filter", "nope=1"], "no filterable field 'nope'"),
+        (["search", "shop", "x", "-k", "0"], "k is 0; it must be 1 to 1000"),
+        (["search", "shop", "x", "--mode", "magic"], "magic"),
+        (["search", "shop", "x", "--encoder", "/nonexistent"], "/nonexistent"),
+        (["index", "build", "code", "/nonexistent", "--name", "x"], "/nonexistent"),
+        (["index", "build", "music", ".", "--name", "x"], "music"),
+        (["index", "build", "code", "tests/data/code", "--name", "Bad Name"], "is no corpus name"),
+        (["index", "activate", "shop", "nope"], "has no build 'nope'"),
+        (["index", "delete", "nope"], "no corpus 'nope'"),
+        (["evaluate", "search", "--corpus", "shop", "--queries", "/nope", "--qrels", "/nope"], "/nope"),
+    ],
+)
+def test_what_goes_wrong_is_one_clear_line(shop: Path, arguments: list[str], words: str) -> None:
+    done = _run(*arguments, home=shop)
+    assert done.returncode != 0
+    assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_a_build_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"_id": str(n), "text": f"thing {n} " * 60}) + "\n" for n in range(20_000)))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "purlin", "index", "build", "product", str(corpus), "--name", "big"],
+        cwd=ROOT,
+        env=os.environ | {"PURLIN_HOME": str(tmp_path / "home")},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    directory = tmp_path / "home/corpora/big"
+    while not list(directory.glob(".making-*")):
+        time.sleep(0.05)
+    child.send_signal(number)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "interrupted; nothing was changed" in errors
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["index", "build"], ["index", "list"], ["index", "show"], ["index", "activate"], ["index", "delete"], ["search"],
+     ["serve"], ["evaluate", "search"], ["train", "export"]],
+)  # fmt: skip
+def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+    from typer.testing import CliRunner
+
+    shown = CliRunner().invoke(purlin.app, [*command, "--help"])
+    assert shown.exit_code == 0
+    assert f"Example: purlin {' '.join(command)}" in " ".join(shown.output.split())
+
+
+def test_the_front_door_imports_nothing_heavy() -> None:
+    script = "import sys, purlin; print([m for m in ('faiss', 'fastapi', 'numpy', 'torch') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

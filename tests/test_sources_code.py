@@ -1,0 +1,680 @@
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from index.errors import InvalidInput, NotFound
+from index.records import Document, Skipped, SourceFile
+from index.sources import open_source
+from index.sources.code import MAX_NESTING, files, identifiers
+from index.sources.files import MAX_BYTES, role, walk
+from index.sources.languages import BY_SUFFIX, LANGUAGES
+
+DATA = Path(__file__).parent / "data" / "code"
+
+# title, kind, first line, last line, first line of the summary
+EXPECTED = {
+    "shelf.py": [
+        ("widest", "function", 10, 19, "Width of the widest parcel."),
+        ("deliver", "function", 23, 29, ""),
+        ("Shelf", "class", 32, 64, "Keeps parcels in order of width."),
+        ("Shelf.__init__", "method", 38, 40, ""),
+        ("Shelf.size", "method", 42, 45, "How many there are."),
+        ("Shelf.size", "method", 47, 49, ""),
+        ("Shelf.total", "method", 51, 53, ""),
+        ("Shelf.Slot", "class", 55, 59, "One place."),
+        ("Shelf.Slot.free", "method", 58, 59, ""),
+        ("Shelf.pop", "method", 63, 64, ""),
+    ],
+    "router.js": [
+        ("join", "function", 10, 12, "Joins the parts of a route,"),
+        ("matches", "function", 20, 20, "Matches a route against a pattern."),
+        ("twice", "function", 23, 23, ""),
+        ("Router", "class", 26, 45, "Routes requests."),
+        ("Router.constructor", "method", 30, 33, ""),
+        ("Router.add", "method", 36, 38, "Adds a route."),
+        ("Router.handle", "method", 40, 42, ""),
+        ("Router.size2", "method", 44, 44, ""),
+        ("Router.clear", "method", 47, 49, ""),
+        ("start", "function", 51, 54, ""),
+        ("api.list", "method", 57, 59, ""),
+        ("api.remove", "method", 60, 60, ""),
+        ("hidden", "function", 64, 64, ""),
+    ],
+    "queue.ts": [
+        ("Job", "interface", 4, 8, "What a job must tell."),
+        ("State", "enum", 10, 10, ""),
+        ("Queue", "class", 13, 27, "A queue of jobs, oldest first."),
+        ("Queue.constructor", "method", 17, 17, ""),
+        ("Queue.push", "method", 20, 22, "Adds a job at the end."),
+        ("Queue.[Symbol.iterator]", "method", 24, 26, ""),
+        ("Worker", "class", 29, 31, ""),
+        ("Worker.stop", "method", 30, 30, ""),
+        ("sleep", "function", 34, 35, "Waits."),
+        ("Retry.Policy.backoff", "function", 38, 40, ""),
+        ("default", "function", 43, 45, ""),
+    ],
+    "badge.tsx": [("Badge", "function", 2, 4, "Shows how many messages wait.")],
+    "ring.go": [
+        ("Ring", "struct", 13, 16, "Ring holds values of one type."),
+        ("Sizer", "interface", 20, 22, "Sizer tells a size."),
+        ("pair", "struct", 24, 24, ""),
+        ("New", "function", 30, 32, "New makes a ring of n places."),
+        ("Ring.Push", "method", 36, 43, "Push puts a value in place of the oldest;"),
+        ("pair.sum", "method", 45, 45, ""),
+    ],
+    "Ledger.java": [
+        ("Ledger", "class", 10, 50, "A ledger of entries."),
+        ("Ledger.Ledger", "method", 15, 17, ""),
+        ("Ledger.sum", "method", 20, 28, "The sum of all entries."),
+        ("Ledger.sum", "method", 30, 32, ""),
+        ("Ledger.Place", "enum", 35, 39, "Says where it is kept."),
+        ("Ledger.Place.durable", "method", 38, 38, ""),
+        ("Ledger.Entry", "record", 41, 45, ""),
+        ("Ledger.Entry.Entry", "method", 42, 44, ""),
+        ("Ledger.Visitor", "interface", 47, 49, ""),
+        ("Ledger.Visitor.visit", "method", 48, 48, ""),
+    ],
+    "mailer.php": [
+        ("Mailer", "class", 10, 34, "Sends letters."),
+        ("Mailer.__construct", "method", 20, 22, "@param Transport $transport where letters go"),
+        ("Mailer.sign", "method", 24, 24, ""),
+        ("Mailer.send", "method", 27, 33, "Sends one letter."),
+        ("Sender", "interface", 36, 39, ""),
+        ("Sender.send", "method", 38, 38, ""),
+        ("Logs", "trait", 41, 44, ""),
+        ("Logs.log", "method", 43, 43, ""),
+        ("Level", "enum", 46, 49, ""),
+        ("greet", "function", 53, 56, "Greets by name."),
+    ],
+    "garden.rb": [
+        ("Garden", "module", 4, 43, "Plants and their beds."),
+        ("Garden.Bed", "class", 8, 40, "A bed of plants."),
+        ("Garden.Bed.plant", "method", 16, 19, "Plants one more."),
+        ("Garden.Bed.empty?", "method", 21, 21, ""),
+        ("Garden.Bed.wide", "method", 23, 25, ""),
+        ("Garden.Bed.narrow", "method", 28, 30, ""),
+        ("Garden.Bed.==", "method", 33, 35, ""),
+        ("Garden.Bed.count=", "method", 37, 39, ""),
+        ("Garden.Errors.Empty", "class", 42, 42, ""),
+        ("water", "function", 48, 50, "Waters everything."),
+    ],
+}
+LANGUAGE_OF = {name: BY_SUFFIX[Path(name).suffix].name for name in EXPECTED}
+
+
+def read(path: Path, **options: object) -> list[Document | Skipped]:
+    found: list[Document | Skipped] = []
+    for file in files(path, **options):  # type: ignore[arg-type]
+        found += [file] if isinstance(file, Skipped) else file.read()
+    return found
+
+
+def documents(path: Path, **options: object) -> list[Document]:
+    found = read(path, **options)
+    assert not [item for item in found if isinstance(item, Skipped)]
+    return [item for item in found if isinstance(item, Document)]
+
+
+def write(root: Path, contents: dict[str, str]) -> Path:
+    for name, text in contents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def paths(root: Path) -> list[str]:
+    return [path for path in walk(root) if isinstance(path, str)]
+
+
+def one(tmp_path: Path, suffix: str, source: str | bytes, **options: object) -> list[Document | Skipped]:
+    path = tmp_path / f"one{suffix}"
+    path.write_bytes(source if isinstance(source, bytes) else source.encode())
+    return read(path, **options)
+
+
+def named(found: list[Document], title: str) -> Document:
+    return next(document for document in found if document.title == title)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_definitions_of_each_language(name: str) -> None:
+    found = documents(DATA / name)
+    rows = [
+        (d.title, d.fields["kind"], d.location.start_line, d.location.end_line, d.summary.split("\n")[0]) for d in found
+    ]
+    assert rows == EXPECTED[name]
+    for document in found:
+        assert document.kind == "code"
+        assert document.location.path == document.fields["path"] == name
+        assert document.fields["language"] == LANGUAGE_OF[name]
+        assert document.fields["role"] == "source"
+        assert (*document.context, document.fields["name"]) == tuple(_parts(document.title))
+        assert document.entities == ()
+
+
+def _parts(title: str) -> list[str]:
+    return [title[:-17].rstrip("."), "[Symbol.iterator]"] if title.endswith("]") else title.split(".")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_bodies_are_the_lines_of_the_file(name: str) -> None:
+    lines = (DATA / name).read_text().split("\n")
+    for document in documents(DATA / name):
+        first, last = document.location.start_line, document.location.end_line
+        assert first is not None
+        assert last is not None
+        source = "\n".join(lines[first - 1 : last])
+        if document.fields["kind"] in {"function", "method"}:
+            assert document.body in source
+            assert document.body.count("\n") == last - first
+        else:
+            head, *rest = document.body.split("\n")
+            assert head in lines[first - 1]
+            assert set(rest) <= set(lines[first:last])
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_signature_is_an_atom(name: str) -> None:
+    for document in documents(DATA / name):
+        (atom,) = document.atoms
+        text = " ".join(document.body[atom.start : atom.end].split())
+        assert text.removesuffix(":").removesuffix("=>").rstrip() == document.fields["signature"]
+        assert str(document.fields["name"]).split(".")[-1] in text or document.title == "default"
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "signature"),
+    [
+        ("shelf.py", "widest", "def widest( parcels: list[int], *, least: int = 0, ) -> int"),
+        ("shelf.py", "Shelf.total", "def total(self) -> int"),
+        ("router.js", "matches", "const matches = (route, pattern)"),
+        ("queue.ts", "Queue", "export class Queue<T> implements Iterable<Job<T>>"),
+        ("ring.go", "Ring.Push", "func (r *Ring[T]) Push(größe T) (int, error)"),
+        ("ring.go", "Ring", "type Ring[T any] struct"),
+        ("Ledger.java", "Ledger.sum", "public double sum(int digits) throws ArithmeticException"),
+        ("mailer.php", "Mailer", "abstract class Mailer implements Sender"),
+        ("garden.rb", "Garden.Bed.empty?", "def empty?"),
+        ("garden.rb", "Garden.Bed", "class Bed < Base"),
+    ],
+)
+def test_signatures_leave_out_decorators_and_bodies(name: str, title: str, signature: str) -> None:
+    assert named(documents(DATA / name), title).fields["signature"] == signature
+
+
+def test_summaries_are_cleaned() -> None:
+    widest = named(documents(DATA / "shelf.py"), "widest")
+    assert widest.summary == "Width of the widest parcel.\n\nParcels under `least` do not count."
+    matches = named(documents(DATA / "router.js"), "matches")
+    assert matches.summary.splitlines()[2:] == ["@param {string} route what was asked for", "@returns {boolean}"]
+    push = named(documents(DATA / "ring.go"), "Ring.Push")
+    assert push.summary == "Push puts a value in place of the oldest;\ngröße is not checked."
+
+
+def test_outline_of_a_class_in_python() -> None:
+    assert named(documents(DATA / "shelf.py"), "Shelf").body == (
+        'class Shelf:\n    """Keeps parcels in order of width."""\n\n    rows: int = 4\n    naïveté = "ünïcödé"\n\n'
+        "    def __init__(self, parcels: list[int]) -> None:\n    @property\n    def size(self) -> int:\n"
+        "    @size.setter\n    def size(self, value: int) -> None:\n    @cached_property\n    def total(self) -> int:\n"
+        "    class Slot:\n    if LIMIT > 2:\n\n        def pop(self) -> Iterator[int]:"
+    )
+
+
+def test_outline_of_a_class_in_java() -> None:
+    assert named(documents(DATA / "Ledger.java"), "Ledger").body == (
+        "@Deprecated\npublic final class Ledger<T extends Number> implements Iterable<T> {\n"
+        '    private final List<T> entries;\n    static final String TITLE = "Bücher";\n\n'
+        '    public Ledger(List<T> entries) {\n    @Override\n    @SuppressWarnings("unchecked")\n'
+        "    public double sum(int digits)\n            throws ArithmeticException {\n    public double sum() {\n"
+        "    enum Place {\n    record Entry(String name, long cents) {\n    interface Visitor {\n}"
+    )
+
+
+def test_ids_are_unique_and_the_same_again() -> None:
+    ids = [document.id for document in documents(DATA)]
+    assert len(set(ids)) == len(ids)
+    assert ids == [document.id for document in documents(DATA)]
+    assert {"shelf.py::Shelf.size", "shelf.py::Shelf.size~2", "Ledger.java::Ledger.sum~2"} <= set(ids)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source", "summary"),
+    [
+        (".js", "/* Copyright 2020 A. Body */\nfunction f() {}", ""),
+        (".js", "/* Checks a copyright. */\nconst x = 1;\n\n\n\n/* Finds the copyright. */\nfunction f() {}",
+         "Finds the copyright."),
+        (".js", "const x = 1; // of x\nfunction f() {}", ""),
+        (".js", "// far away\n\nfunction f() {}", ""),
+        (".js", "// one\n\n// two\nfunction f() {}", "two"),
+        (".js", "/** block */\n// line\nfunction f() {}", "line"),
+        (".js", "// line\n/** block */\nfunction f() {}", "block"),
+        (".js", "// @ts-ignore\n// says it\nfunction f() {}", "says it"),
+        (".js", "// ---------\nfunction f() {}", ""),
+        (".ts", "/** Exported. */\nexport async function f() {}", "Exported."),
+        (".go", "package p\n\n//go:noinline\nfunc f() {}", ""),
+        (".rb", "# frozen_string_literal: true\ndef f; end", ""),
+        (".php", "<?php\n/**\n * Says it.\n *\n *   indented\n */\nfunction f() {}", "Says it.\n\n  indented"),
+        (".py", "def f():\n    r'''Raw \\d.'''\n", "Raw \\d."),
+        (".py", 'def f():\n    """\\\n    Continued.\n    """\n', "Continued."),
+        (".py", "def f():\n    # first\n    'Plain.'\n", "Plain."),
+        (".py", "def f():\n    b'bytes'\n", ""),
+        (".py", "def f():\n    x = 'no'\n", ""),
+    ],
+)  # fmt: skip
+def test_what_counts_as_a_doc_comment(tmp_path: Path, suffix: str, source: str, summary: str) -> None:
+    (document,) = [item for item in one(tmp_path, suffix, source) if isinstance(item, Document)]
+    assert document.summary == summary
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source", "titles"),
+    [
+        (".js", "module.exports = { a() {}, b: { c: () => 1 } };", ["a", "b.c"]),
+        (".js", "module.exports = function () {};", ["exports"]),
+        (".js", "export default class { m() {} }", ["default", "default.m"]),
+        (".js", "const A = class { static #p() {} };", ["A", "A.#p"]),
+        (".js", "define(['x'], function (x) { return { go: function () {} }; });", ["go"]),
+        (".js", "a['two words'] = function () {}; const o = { 'x y': function () {}, 'z': function () {} };", ["o.z"]),
+        (".js", "function* g() {} export const h = async () => {}", ["g", "h"]),
+        (".ts", "declare module 'lib' { function f(): void; class C { m(): void } }", ["lib.C"]),
+        (".tsx", "class V extends C<P> { render() { return <b>{this.x}</b>; } }", ["V", "V.render"]),
+        (".go", "package p\nfunc (*T) M() {}\nfunc (t pkg) N() {}\ntype F func()", ["T.M", "pkg.N"]),
+        (".rb", "class A\n included do\n  def b; end\n end\n def A.c; end\n def A2.d; end\nend",
+         ["A", "A.b", "A.c", "A.A2.d"]),
+        (".php", "<?php namespace A { class B {} } namespace C { function d() {} }", ["A.B", "C.d"]),
+        (".py", "if x:\n  def f(): pass\nelse:\n  def f(): pass\ntry:\n  pass\nexcept E:\n  class G: pass",
+         ["f", "f", "G"]),
+        (".py", "def f():\n  class Inner:\n    def m(self): pass\n", ["f"]),
+    ],
+)  # fmt: skip
+def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: list[str]) -> None:
+    found = one(tmp_path, suffix, source)
+    assert [item.title for item in found if isinstance(item, Document)] == titles
+
+
+def test_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
+    (document,) = one(tmp_path, ".py", b'\xef\xbb\xbfdef f():\r\n    """D\xc3\xb6c."""\r\n    return 1\r\n')
+    assert isinstance(document, Document)
+    assert document.body == 'def f():\r\n    """Döc."""\r\n    return 1'
+    assert (document.summary, document.location.start_line, document.location.end_line) == ("Döc.", 1, 3)
+
+
+# --- the walk -------------------------------------------------------------------------------------------------------
+
+
+def test_walk_is_sorted_and_leaves_out_what_is_not_the_projects_own(tmp_path: Path) -> None:
+    own = ["a.py", "a/c.py", "a/d/e.py", "b.py", "lib/l.py"]
+    others = ["node_modules/m.js", "a/__pycache__/p.py", "a/.tox/t.py", ".git/g.py", "venv/v.py"]
+    others += ["lib/site-packages/s.py", "env/pyvenv.cfg", "env/bin/e.py"]
+    write(tmp_path, dict.fromkeys([*own, *others], ""))
+    assert sorted(paths(tmp_path)) == own
+    assert paths(tmp_path) == ["a/c.py", "a/d/e.py", "a.py", "b.py", "lib/l.py"]
+
+
+def test_a_root_inside_site_packages_is_what_the_user_wants(tmp_path: Path) -> None:
+    root = write(tmp_path, {"venv/pyvenv.cfg": "", "venv/site-packages/p.py": ""}) / "venv" / "site-packages"
+    assert paths(root) == ["p.py"]
+
+
+def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
+    root = write(tmp_path, {"outside/o.py": "", "root/r.py": ""}) / "root"
+    (root / "loop").symlink_to(root, target_is_directory=True)
+    (root / "out").symlink_to(tmp_path / "outside", target_is_directory=True)
+    (root / "o.py").symlink_to(tmp_path / "outside" / "o.py")
+    (root / "dangling.py").symlink_to(root / "nowhere.py")
+    assert paths(root) == ["r.py"]
+    (tmp_path / "link").symlink_to(root, target_is_directory=True)
+    assert paths(tmp_path / "link") == ["r.py"]
+
+
+def test_special_files_are_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    assert read(tmp_path) == []
+
+
+def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            ".gitignore": "# comment\n/build/*\n!/build/top.py\nlogs/\ntmp[0-9].py\n\\#hash.py\n",
+            "a/.gitignore": "gen/*\n!gen/kept.py\nb/**/k.py\n",
+            "z/.gitignore": "!tmp2.py\n",
+        },
+    )
+    kept = ["a/gen/kept.py", "a/x.py", "a/build/y.py", "build/top.py", "z/tmp2.py", "z/k.py"]
+    ignored = ["a/gen/g.py", "a/b/c/k.py", "build/o.py", "build/x/o.py", "logs/l.py", "a/logs/l.py", "tmp1.py"]
+    write(tmp_path, dict.fromkeys([*kept, *ignored, "#hash.py"], ""))
+    (tmp_path / "logs" / ".gitignore").write_text("!*\n")
+    assert sorted(path for path in paths(tmp_path) if path.endswith(".py")) == sorted(kept)
+
+
+def test_gitignore_patterns_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+    write(tmp_path, {".gitignore": f"!\n*a*a*a*a*a*\n{'x' * 600}\nno.py\n", "no.py": "", "a" * 200 + ".py": ""})
+    found = list(walk(tmp_path))
+    assert [(item.path, item.line) for item in found if isinstance(item, Skipped)] == [
+        (".gitignore", 1),
+        (".gitignore", 2),
+        (".gitignore", 3),
+    ]
+    assert "no.py" not in found
+    assert len([item for item in found if str(item).endswith(".py")]) == 1
+
+
+def test_a_name_that_is_not_utf8_is_told(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9.py")).write_text("")
+    (item,) = read(tmp_path)
+    assert item == Skipped("caf\ufffd.py", "the file name is not UTF-8")
+
+
+def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    write(tmp_path, {"a/x.py": "", "b.py": ""})
+    found = walk(tmp_path)
+    assert next(found) == "a/x.py"
+    (tmp_path / "b.py").unlink()
+    assert next(found) == "b.py"
+    (item,) = list(walk(tmp_path / "nowhere"))
+    assert isinstance(item, Skipped)
+    assert "cannot be read" in item.reason
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("src/app.py", "source"),
+        ("src/contest.py", "source"),
+        ("src/latest.go", "source"),
+        ("unittest/case.py", "source"),
+        ("distutils/core.py", "source"),
+        ("src/Attest.java", "source"),
+        ("tests/app.py", "test"),
+        ("lib/idle_test/x.py", "test"),
+        ("src/test_app.py", "test"),
+        ("src/app_test.py", "test"),
+        ("conftest.py", "test"),
+        ("pkg/x_test.go", "test"),
+        ("src/x.spec.ts", "test"),
+        ("src/x.test.jsx", "test"),
+        ("src/__tests__/x.js", "test"),
+        ("a/FooTest.java", "test"),
+        ("a/TestFoo.java", "test"),
+        ("a/FooTest.php", "test"),
+        ("spec/models.rb", "test"),
+        ("lib/foo_spec.rb", "test"),
+        ("pkg/testdata/x.go", "test"),
+        ("vendor/github.com/x/x_test.go", "vendored"),
+        ("a/third_party/x.py", "vendored"),
+        ("bower_components/x.js", "vendored"),
+        ("pip/_vendor/x.py", "vendored"),
+        ("dist/app.js", "vendored"),
+        ("js/app.bundle.js", "vendored"),
+        ("dist/setup.py", "source"),
+        ("a/x_pb2.py", "generated"),
+        ("a/x.pb.go", "generated"),
+        ("a/x.g.ts", "generated"),
+        ("a/zz_generated.deepcopy.go", "generated"),
+        ("js/jquery.min.js", "minified"),
+    ],
+)
+def test_roles_by_path(path: str, expected: str) -> None:
+    assert role(path, b"x = 1\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("// Code generated by stringer. DO NOT EDIT.\npackage p\n", "generated"),
+        ("/**\n * @generated\n */\n", "generated"),
+        ("# -*- coding: utf-8 -*-\n# This file was automatically generated by X\n", "generated"),
+        ("# Autogenerated by tools/x.py\n", "generated"),
+        ("\n" * 30 + "# Code generated by x. DO NOT EDIT.\n", "source"),
+        ("def f():\n    return 'Code generated, DO NOT EDIT'\n", "source"),
+        ("x=1;" * 2000, "minified"),
+        ("x = 1\n" * 2000, "source"),
+    ],
+)
+def test_roles_by_content(content: str, expected: str) -> None:
+    assert role("src/a.js", content.encode()) == expected
+
+
+def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
+    code = "def f():\n    pass\n"
+    write(tmp_path, {"a.py": code, "tests/t.py": code, "vendor/v.py": code, "x_pb2.py": code})
+    assert {d.fields["path"]: d.fields["role"] for d in documents(tmp_path)} == {
+        "a.py": "source",
+        "tests/t.py": "test",
+        "vendor/v.py": "vendored",
+        "x_pb2.py": "generated",
+    }
+    assert len(documents(tmp_path, secondary="keep")) == 4
+    found = read(tmp_path, secondary="leave-out")
+    assert [item.id for item in found if isinstance(item, Document)] == ["a.py::f"]
+    assert [item for item in found if isinstance(item, Skipped)] == [
+        Skipped("tests/t.py", "left out as test code"),
+        Skipped("vendor/v.py", "left out as vendored code"),
+        Skipped("x_pb2.py", "left out as generated code"),
+    ]
+
+
+# --- what cannot be read --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "line"),
+    [
+        (b"x = 1\ny = '\xff'\n", "not UTF-8", 2),
+        (b"x = 1\n\0\n", "binary", None),
+        (b"#" * (MAX_BYTES + 1), "larger than 2 MiB", None),
+    ],
+)
+def test_a_file_that_is_not_text_is_skipped(tmp_path: Path, content: bytes, reason: str, line: int | None) -> None:
+    (item,) = one(tmp_path, ".py", content)
+    assert isinstance(item, Skipped)
+    assert (item.path, item.line) == ("one.py", line)
+    assert reason in item.reason
+
+
+def test_a_file_that_goes_or_changes_after_it_was_listed_is_skipped(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
+    gone, changed = files(tmp_path)
+    assert isinstance(gone, SourceFile)
+    assert isinstance(changed, SourceFile)
+    (tmp_path / "a.py").unlink()
+    (tmp_path / "b.py").write_text("def h(): pass")
+    assert "cannot be read" in next(item.reason for item in gone.read() if isinstance(item, Skipped))
+    assert "changed while" in next(item.reason for item in changed.read() if isinstance(item, Skipped))
+
+
+def test_the_digest_covers_content_name_and_options(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "def f(): pass", "b.py": "def f(): pass", "c/a.py": "def g(): pass"})
+
+    def digests(root: Path, entities: bool = False) -> list[str]:
+        return [file.digest for file in files(root, entities=entities) if isinstance(file, SourceFile)]
+
+    assert digests(tmp_path) == digests(tmp_path)
+    every = digests(tmp_path) + digests(tmp_path / "c") + digests(tmp_path, entities=True)
+    assert len(set(every)) == len(every) == 7
+
+
+def test_a_syntax_error_costs_only_the_definition_that_holds_it(tmp_path: Path) -> None:
+    found = one(tmp_path, ".js", "function a() {}\n\nfunction b() {\n  return 1 +* ;\n}\n\nfunction c() {}\n")
+    assert [item.title for item in found if isinstance(item, Document)] == ["a", "c"]
+    assert found[-1] == Skipped("one.js", "does not parse here; the 2 sound definitions of the file were read", 4)
+
+
+def test_a_class_survives_an_error_in_one_of_its_methods_only(tmp_path: Path) -> None:
+    inside = one(tmp_path, ".java", "class A {\n  int a() { return 1 +* ; }\n  int b() { return 2; }\n}\n")
+    assert [item.title for item in inside if isinstance(item, Document)] == ["A", "A.b"]
+    beside = one(tmp_path, ".java", "class A {\n  int x = 1 +* ;\n  int b() { return 2; }\n}\n")
+    assert [item.title for item in beside if isinstance(item, Document)] == ["A.b"]
+
+
+def test_nothing_but_errors(tmp_path: Path) -> None:
+    (item,) = one(tmp_path, ".py", "x = = 1\n")
+    assert item == Skipped("one.py", "does not parse here; nothing was read", 1)
+
+
+@pytest.mark.parametrize("suffix", sorted(BY_SUFFIX))
+def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> None:
+    start = time.monotonic()
+    for bracket in "([{":
+        one(tmp_path, suffix, bracket * 100_000)
+    assert time.monotonic() - start < 60
+
+
+def test_a_parse_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("index.sources.code.PARSE_SECONDS", 0)
+    (item,) = one(tmp_path, ".py", "def f(): pass\n" * 5000)
+    assert item == Skipped("one.py", "takes more than 0 s to parse")
+
+
+def test_definitions_nested_too_deeply_are_left_out(tmp_path: Path) -> None:
+    source = "".join(f"{' ' * depth}class C{depth}:\n" for depth in range(60)) + " " * 60 + "x = 1\n"
+    found = one(tmp_path, ".py", source)
+    assert len(found) == MAX_NESTING
+    assert max(len(item.context) for item in found if isinstance(item, Document)) == MAX_NESTING - 1
+
+
+def test_endless_names_and_signatures_are_bounded(tmp_path: Path) -> None:
+    assert one(tmp_path, ".py", f"def {'f' * 1000}(): pass\n") == []
+    parameters = ", ".join(f"p{number}" for number in range(500))
+    (document,) = one(tmp_path, ".py", f"def f({parameters}): pass\n")
+    assert isinstance(document, Document)
+    assert len(str(document.fields["signature"])) == 300
+
+
+def test_an_unknown_kind_of_file_is_told_only_if_it_was_named(tmp_path: Path) -> None:
+    write(tmp_path, {"notes.txt": "hello"})
+    assert read(tmp_path) == []
+    (item,) = read(tmp_path / "notes.txt")
+    assert isinstance(item, Skipped)
+    assert ".py" in item.reason
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=400), suffix=st.sampled_from(sorted(BY_SUFFIX)))
+def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes, suffix: str) -> None:
+    for item in one(tmp_path, suffix, content, entities=True):
+        assert isinstance(item, Document | Skipped)
+
+
+_FRAGMENTS = [
+    "def f(a):\n", "    ", "class A:\n", "class A {", "}", "function f(", ") {", "é = 1;\n", "/** d */\n", "# c\n",
+    "// c\n", "@x\n", "end\n", "module M\n", "<?php ", "func (t T) M() {", "const a = () => ", "export ", '"""', "\n",
+]  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(st.sampled_from(_FRAGMENTS), max_size=25), suffix=st.sampled_from(sorted(BY_SUFFIX)))
+def test_almost_code_gives_documents_that_hold_together(tmp_path: Path, parts: list[str], suffix: str) -> None:
+    source = "".join(parts)
+    found = [item for item in one(tmp_path, suffix, source, entities=True) if isinstance(item, Document)]
+    assert len({document.id for document in found}) == len(found)
+    for document in found:
+        for span in (*document.atoms, *document.entities):
+            assert 0 <= span.start < span.end <= len(document.body)
+        if document.fields["kind"] in {"function", "method"}:
+            assert document.body in source
+
+
+# --- identifiers ----------------------------------------------------------------------------------------------------
+
+
+def words(body: str, language: str) -> list[str]:
+    return [body[span.start : span.end] for span in identifiers(body, language)]
+
+
+@pytest.mark.parametrize(
+    ("language", "body", "expected"),
+    [
+        ("python", "def f(é, *b):\n    # c\n    import os\n    return os.sep + 'x' + é", "f é b os os sep é"),
+        ("python", "@property\n    def size(self):\n        return self.n", "property size self self n"),
+        ("python", "@a.b(\n        1)\n    async def size(self):\n        pass", "a b size self"),
+        ("javascript", "add(a, b) {\n  return this.x[a] + 'ü' + b;\n}", "add a b x a b"),
+        ("javascript", "function (ö) { return ö; }", "ö ö"),
+        ("javascript", "async get() { await go(); }", "get go"),
+        ("typescript", "private async load(id: Id): Promise<T> { return <b>{id}</b>; }", "load id Id Promise T b id b"),
+        ("go", 'func (r *Ring) Push(v T) error { return fmt.Errorf("v") }', "r Ring Push v T error fmt Errorf"),
+        ("java", "@Override\npublic Box(int n) { this.n = n; }", "Override Box n n n"),
+        ("php", "public function add($größe) { return $this->n + $größe; }", "add größe this n größe"),
+        ("ruby", "def add(a)\n  @n += a # c\n  Foo::Bar.new(:a)\nend", "add a @n a Foo Bar new"),
+    ],
+)
+def test_identifiers_are_names_only(language: str, body: str, expected: str) -> None:
+    assert words(body, language) == expected.split()
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_entities_are_the_identifiers_of_the_body(name: str) -> None:
+    for document in documents(DATA / name, entities=True):
+        assert document.entities == identifiers(document.body, LANGUAGE_OF[name])
+        found = [document.body[span.start : span.end] for span in document.entities]
+        assert all(re.fullmatch(r"[@#]{0,2}[\w$]+[?!]?", word) for word in found)
+        assert not {"def", "class", "function", "return", "func", "public", "abstract", "end"} & set(found)
+        ends = [0, *(span.end for span in document.entities)]
+        assert all(end <= span.start for end, span in zip(ends, document.entities, strict=False))
+
+
+def test_identifiers_of_an_unknown_language() -> None:
+    with pytest.raises(InvalidInput, match="cobol") as caught:
+        identifiers("x", "cobol")
+    assert caught.value.field == "language"
+
+
+@settings(max_examples=150, deadline=None)
+@given(body=st.text(max_size=200), language=st.sampled_from(sorted({known.name for known in LANGUAGES})))
+def test_identifiers_of_arbitrary_text(body: str, language: str) -> None:
+    end = 0
+    for span in identifiers(body, language):
+        assert end <= span.start < span.end <= len(body)
+        end = span.end
+
+
+# --- open_source ----------------------------------------------------------------------------------------------------
+
+
+def test_a_path_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="nowhere") as caught:
+        open_source("code", [tmp_path, tmp_path / "nowhere"])
+    assert caught.value.field == "path"
+
+
+def test_no_path_and_an_unknown_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no path"):
+        open_source("code", [])
+    with pytest.raises(InvalidInput, match="music"):
+        open_source("music", [tmp_path])  # type: ignore[arg-type]
+
+
+def _opened(*roots: Path) -> list[Document]:
+    sources = [file for file in open_source("code", roots) if isinstance(file, SourceFile)]
+    return [item for file in sources for item in file.read() if isinstance(item, Document)]
+
+
+def test_several_roots_get_prefixes_and_one_does_not(tmp_path: Path) -> None:
+    write(tmp_path, {"x/app/a.py": "def f(): pass", "y/app/a.py": "def f(): pass", "y/lib/a.py": "def f(): pass"})
+    assert [d.id for d in _opened(tmp_path / "x" / "app")] == ["a.py::f"]
+    found = _opened(tmp_path / "x" / "app", tmp_path / "y" / "app", tmp_path / "y" / "lib")
+    assert [d.id for d in found] == ["app/a.py::f", "app~2/a.py::f", "lib/a.py::f"]
+    assert [d.location.path for d in found] == ["app/a.py", "app~2/a.py", "lib/a.py"]
+
+
+def test_several_roots_prefix_what_was_skipped_and_the_digests(tmp_path: Path) -> None:
+    write(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
+    (tmp_path / "y" / "b.py").write_bytes(b"\0")
+    found = list(open_source("code", [tmp_path / "x", tmp_path / "y"]))
+    assert [item.path for item in found] == ["x/a.py", "y/a.py", "y/b.py"]
+    digests = [item.digest for item in found if isinstance(item, SourceFile)]
+    assert len(set(digests)) == 2
+
+
+def test_secondary_reaches_the_reader(tmp_path: Path) -> None:
+    write(tmp_path, {"tests/a.py": "def f(): pass"})
+    (item,) = open_source("code", [tmp_path], secondary="leave-out")
+    assert item == Skipped("tests/a.py", "left out as test code")
