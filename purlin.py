@@ -148,6 +148,7 @@ def index_build(
     encoder: EncoderDirectory = None,
     splitter: Annotated[Splitter | None, typer.Option(help="How bodies become passages [default: by kind].")] = None,
     secondary: Annotated[Secondary, typer.Option(help="Test, vendored, generated and minified code.")] = "demote",
+    base_url: Annotated[str, typer.Option(help="Where the reference is on the web, for links.")] = "",
     dense_weight: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of the dense leg in hybrid scores [default: by kind].")
     ] = None,
@@ -159,7 +160,7 @@ def index_build(
     from index.build import Options, build
     from index.sources import open_source
 
-    sources = open_source(kind, paths, secondary=secondary)
+    sources = open_source(kind, paths, secondary=secondary, base_url=base_url)
     options = Options(splitter, dense_weight, secondary == "demote")
     origin = tuple(str(path.absolute()) for path in paths)
     with _undone_if_interrupted(), _progress() as progress:

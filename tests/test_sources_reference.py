@@ -475,3 +475,13 @@ def test_docstrings_that_cannot_be_imported_are_skipped() -> None:
 def test_docstrings_show_a_thing_where_it_is_documented() -> None:
     assert "asyncio.gather" in docstring_documents("asyncio")
     assert "asyncio.tasks.gather" not in docstring_documents("asyncio.tasks")
+
+
+def test_links_lead_to_the_reference_on_the_web(tmp_path: Path) -> None:
+    (tmp_path / "a b.html").write_text("<h1>T</h1><dl class='py function'><dt id='f'>f(x)</dt><dd>Return x.</dd></dl>")
+    [file] = reference.files(tmp_path, base_url="https://example.org/3.11/")
+    assert isinstance(file, SourceFile)
+    assert [d.location.url for d in file.read() if isinstance(d, Document)] == ["https://example.org/3.11/a%20b.html#f"]
+    [other] = reference.files(tmp_path)
+    assert isinstance(other, SourceFile)
+    assert other.digest != file.digest

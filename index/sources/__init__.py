@@ -7,23 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
 
 from index.errors import InvalidInput, NotFound
-from index.records import KINDS, Document, Kind, Skipped, SourceFile
-
-Secondary = Literal["demote", "leave-out", "keep"]
+from index.records import KINDS, Document, Kind, Secondary, Skipped, SourceFile
 
 
 def open_source(
-    kind: Kind, paths: Sequence[Path | str], *, secondary: Secondary = "demote"
+    kind: Kind, paths: Sequence[Path | str], *, secondary: Secondary = "demote", base_url: str = ""
 ) -> Iterator[SourceFile | Skipped]:
     """Everything to be read for a corpus of this kind, each file as a unit that is parsed only when asked for.
 
     A BEIR corpus (`*.jsonl[.gz]` whose first record has an `_id`) is a source of every kind. With several paths,
     names and document ids begin with the path's last part, so that they stay unique. `secondary` concerns tests,
-    vendored, generated and minified code: "leave-out" reads none of it. Raises NotFound for a path that is not
-    there and InvalidInput for an unknown kind or no path, before anything is read.
+    vendored, generated and minified code: "leave-out" reads none of it. `base_url` is where a reference is on the
+    web. Raises NotFound for a path that is not there and InvalidInput for an unknown kind or no path, before
+    anything is read.
     """
     if kind not in KINDS:
         raise InvalidInput(f"unknown kind {kind!r}; known are {', '.join(KINDS)}", field="kind")
@@ -34,21 +32,21 @@ def open_source(
         if not root.exists():
             raise NotFound(f"there is no file or directory {str(root)!r}", field="path")
     if len(roots) == 1:
-        return _open(kind, roots[0], secondary)
-    return _open_all(kind, roots, secondary)
+        return _open(kind, roots[0], secondary, base_url)
+    return _open_all(kind, roots, secondary, base_url)
 
 
-def _open_all(kind: Kind, roots: Sequence[Path], secondary: Secondary) -> Iterator[SourceFile | Skipped]:
+def _open_all(kind: Kind, roots: Sequence[Path], secondary: Secondary, base_url: str) -> Iterator[SourceFile | Skipped]:
     seen: Counter[str] = Counter()
     for root in roots:
         name = root.resolve().name or "root"
         seen[name] += 1
         prefix = f"{name}~{seen[name]}" if seen[name] > 1 else name
-        for found in _open(kind, root, secondary):
+        for found in _open(kind, root, secondary, base_url):
             yield _prefixed(found, prefix)
 
 
-def _open(kind: Kind, root: Path, secondary: Secondary) -> Iterator[SourceFile | Skipped]:
+def _open(kind: Kind, root: Path, secondary: Secondary, base_url: str) -> Iterator[SourceFile | Skipped]:
     from index.sources import beir
 
     if beir.recognises(root):
@@ -63,7 +61,7 @@ def _open(kind: Kind, root: Path, secondary: Secondary) -> Iterator[SourceFile |
         return product.files(root)
     from index.sources import reference
 
-    return reference.files(root)
+    return reference.files(root, base_url=base_url)
 
 
 def _prefixed(found: SourceFile | Skipped, prefix: str) -> SourceFile | Skipped:

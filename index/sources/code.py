@@ -15,12 +15,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import tree_sitter as ts
 
 from index.errors import InvalidInput
-from index.records import Document, Location, Skipped, SourceFile, Span
+from index.records import Document, Location, Secondary, Skipped, SourceFile, Span
 from index.sources.files import read_bounded, role, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES, Language, grammar, keywords
 
@@ -32,8 +31,6 @@ MAX_NAME = 200  # characters
 MAX_SIGNATURE = 300  # characters
 MAX_GAP = 400  # bytes of white space between a doc comment and its definition
 LICENCE_ROWS = 5  # a licence begins in one of the first lines
-
-Secondary = Literal["demote", "leave-out", "keep"]
 
 _FUNCTIONS = frozenset({"function", "method"})
 _NAMES_ONLY = frozenset({"scope", "namespace"})

@@ -14,6 +14,7 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Value
@@ -39,11 +40,15 @@ _TEXT_CODEC = re.compile(
 )
 
 
-def files(root: Path, *, unit: Unit = "definition", max_bytes: int = MAX_PAGE_BYTES) -> Iterator[SourceFile | Skipped]:
+def files(
+    root: Path, *, unit: Unit = "definition", base_url: str = "", max_bytes: int = MAX_PAGE_BYTES
+) -> Iterator[SourceFile | Skipped]:
     """The pages below a directory, sorted by path, or the one page that `root` is.
 
-    `unit="page"` makes each page one document, with all its text in reading order. Plain `.txt` counts as
-    reStructuredText where the directory also holds `.rst`. Pages over `max_bytes` (markup: 4 MiB) are skipped.
+    Links lead to where the page says it lives (`rel="canonical"`), else to its path below `base_url`, the address
+    of `root` on the web; without one they are paths. `unit="page"` makes each page one document, with all its text
+    in reading order. Plain `.txt` counts as reStructuredText where the directory also holds `.rst`. Pages over
+    `max_bytes` (markup: 4 MiB) are skipped.
 
     Raises NotFound if `root` does not exist, InvalidInput if it is a file of another kind.
     """
@@ -53,8 +58,9 @@ def files(root: Path, *, unit: Unit = "definition", max_bytes: int = MAX_PAGE_BY
         if isinstance(content, Skipped):
             yield content
             continue
-        digest = blake2b(f"{VERSION}:{unit}:{name}\0".encode() + content, digest_size=16).hexdigest()
-        yield SourceFile(name, digest, partial(_read, path, name, unit, limit))
+        digest = blake2b(f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16).hexdigest()
+        address = f"{base_url.rstrip('/')}/{quote(name)}" if base_url else name
+        yield SourceFile(name, digest, partial(_read, path, name, address, unit, limit))
 
 
 def _pages(root: Path) -> Iterator[tuple[Path, str]]:
@@ -95,7 +101,7 @@ def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
     return content
 
 
-def _read(path: Path, name: str, unit: Unit, limit: int) -> Iterator[Document | Skipped]:
+def _read(path: Path, name: str, address: str, unit: Unit, limit: int) -> Iterator[Document | Skipped]:
     content = _content(path, name, limit)
     text = content if isinstance(content, Skipped) else _decode(content, name)
     if isinstance(text, Skipped):
@@ -106,7 +112,7 @@ def _read(path: Path, name: str, unit: Unit, limit: int) -> Iterator[Document | 
     except InvalidInput as error:
         yield Skipped(name, error.message)
         return
-    yield from documents(read_page(html, whole=unit == "page"), name)
+    yield from documents(read_page(html, whole=unit == "page"), name, address)
 
 
 def _as_it_is(text: str) -> str:
@@ -140,8 +146,11 @@ def _codec(declared: str) -> str:
     return name if _TEXT_CODEC.fullmatch(name) and name != "utf-8" else "utf-8-sig"
 
 
-def documents(page: Page, name: str) -> Iterator[Document]:
-    """The documents of one page; `name` is its path below the root. Ids are unique in the page."""
+def documents(page: Page, name: str, address: str = "") -> Iterator[Document]:
+    """The documents of one page; `name` is its path below the root, `address` where it is unless the page says so.
+
+    Ids are unique in the page.
+    """
     taken: set[str] = set()
     counts: dict[str, int] = {}
     for entry in page.entries:
@@ -152,7 +161,7 @@ def documents(page: Page, name: str) -> Iterator[Document]:
             title=entry.title or name,
             body=body,
             context=entry.context,
-            location=Location(path=name, url=f"{page.url or name}#{entry.anchor}".removesuffix("#")),
+            location=Location(path=name, url=f"{page.url or address or name}#{entry.anchor}".removesuffix("#")),
             fields=_fields(entry, page, name),
             atoms=atoms,
         )
