@@ -77,8 +77,7 @@ def sample(home: Path, passages: int, count: int) -> list[str]:
     directory = generations.current(home, "bench")
     store = Store(directory / "documents.sqlite", generations.read_manifest(directory).kind)
     rows = random.Random(0).sample(range(passages), min(count, passages))
-    stored = [store.stored(row) for row in rows]
-    return [render(s.document, s.passage) for s in stored]
+    return [render(s.document, s.passage) for s in store.stored(rows)]
 
 
 if __name__ == "__main__":

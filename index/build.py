@@ -134,8 +134,8 @@ class _Making:
         self._store.close()
         self._lexical.save(self._made / "lexical")
         reused = self._encode(previous)
-        dense.save(self._made)
-        return self._manifest(reused, time.monotonic() - started)
+        measures = dense.save(self._made)
+        return self._manifest(reused, time.monotonic() - started, measures)
 
     # ---- reading
 
@@ -223,7 +223,7 @@ class _Making:
             texts = [render(s.document, s.passage) for row, s in pairs if row in wanted]
             vectors[together] = self._encoder.encode(texts, role="passage", progress=advance)
 
-    def _manifest(self, reused: int, took_s: float) -> Manifest:
+    def _manifest(self, reused: int, took_s: float, measures: dict[str, float]) -> Manifest:
         weight = self._options.dense_weight
         return Manifest(
             name=self._name,
@@ -239,6 +239,7 @@ class _Making:
             sources=self._origin,
             reused=reused,
             took_s=round(took_s, 3),
+            measures=measures,
             files=generations.checksums(self._made),
         )
 

@@ -20,7 +20,7 @@ from index.errors import EncoderMismatch, InvalidInput
 from index.fusion import fuse
 from index.lexical import Lexical, Scores, matches, top
 from index.records import Document, Hit, Mode
-from index.store import Filter, Store
+from index.store import Filter, Store, Stored
 
 MAX_QUERY_CHARS = 4096
 MAX_K = 1000
@@ -142,7 +142,8 @@ class Corpus:
         asked = self._prepare(query, mode, filter, clock)
         ranking = self._rank(asked, offset + k, clock)
         page = slice(offset, offset + k)
-        hits = tuple(self._hit(asked, ranking, at, explain) for at in range(*page.indices(len(ranking.rows))))
+        stored = self._store.stored(ranking.rows[page].tolist())
+        hits = tuple(self._hit(asked, ranking, at, found, explain) for at, found in enumerate(stored, offset))
         total = self._total(asked)
         clock.lap("fetch")
         return SearchResult(hits, total, clock.laps)
@@ -239,9 +240,7 @@ class Corpus:
 
     # ---- hits
 
-    def _hit(self, asked: _Query, ranking: _Ranking, at: int, explain: bool) -> Hit:
-        row = int(ranking.rows[at])
-        stored = self._store.stored(row)
+    def _hit(self, asked: _Query, ranking: _Ranking, at: int, stored: Stored, explain: bool) -> Hit:
         document, passage = stored.document, stored.passage
         text = document.body[passage.start : passage.end]
         wanted = frozenset(asked.weights or self._lexical.weights(asked.text))

@@ -7,12 +7,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, get_origin, get_type_hints
 
 import numpy as np
-import onnxruntime
+import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -23,8 +24,9 @@ Role = Literal["query", "passage"]
 
 RELEASED = Path(__file__).resolve().parent.parent / "models" / "all-MiniLM-L6-v2-int8"
 MODEL, TOKENIZER, SETTINGS = "model.onnx", "tokenizer.json", "encoder.json"
-BATCH_TOKENS = 4096  # rows * longest row of one batch; larger batches were not faster, see docs/encoder.md
-WINDOW = 8192  # texts sorted by length together: bounds memory, and leaves next to no padding
+BATCH_TOKENS = 256  # of one batch: its activations then stay in a core's cache, see docs/encoder.md
+WINDOW = 8192  # texts that are tokenized and sorted by length together; bounds memory
+TOKENIZED_AT_ONCE = 256  # texts; the tokenizer's own records are many times larger than the ids kept of them
 CHARS_PER_TOKEN = 64  # a text is cut to this many characters per token of the limit before it is tokenized
 
 
@@ -83,10 +85,13 @@ class Encoder:
     """An encoder directory at work. Safe to share between threads.
 
     Vectors are of unit length, so that their inner product is the cosine. Texts longer than `max_tokens` are cut
-    at the end; `count_tokens` tells which.
+    at the end; `count_tokens` tells which. One batch runs on one thread, and holds texts of one length only: there
+    is no padding, and calls from several threads run side by side without waiting for each other.
     """
 
-    def __init__(self, settings: Settings, tokenizer: Tokenizer, session: onnxruntime.InferenceSession) -> None:
+    def __init__(
+        self, settings: Settings, tokenizer: Tokenizer, session: onnxruntime.InferenceSession, threads: int
+    ) -> None:
         self.name = settings.name
         self.dim = settings.dim
         self.max_tokens = settings.max_tokens
@@ -94,6 +99,7 @@ class Encoder:
         self._prefixes: dict[Role, str] = {"query": settings.query_prefix, "passage": settings.passage_prefix}
         self._tokenizer = tokenizer
         self._session = session
+        self._threads = threads
 
     @classmethod
     def load(cls, directory: Path, *, threads: int | None = None) -> Self:
@@ -105,48 +111,64 @@ class Encoder:
             raise NotFound(f"There is no encoder directory {directory}. Give one made by `purlin train export`.")
         settings = _read_settings(directory / SETTINGS)
         model, tokenizer = (_read_verified(directory / name, settings.files[name]) for name in (MODEL, TOKENIZER))
-        session = _open_session(model, threads or available_cpus())
-        return cls(settings, _open_tokenizer(tokenizer, settings.max_tokens), session)
+        try:
+            session = open_session(model)
+            opened = open_tokenizer(tokenizer, settings.max_tokens)
+        except Exception as error:  # noqa: BLE001 - both libraries raise bare Exceptions of their own
+            raise _damaged(directory, str(error)) from error
+        found = session.get_outputs()[0].shape[-1]
+        if found != settings.dim:
+            raise _damaged(directory / SETTINGS, f"dim is {settings.dim}, the model's vectors have {found}")
+        return cls(settings, opened, session, threads or available_cpus())
 
     def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
         """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
         vectors: Vectors = np.empty((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), WINDOW):
-            ids = self._tokenize(texts[start : start + WINDOW], role)
-            for rows in _batches([len(row) for row in ids]):
-                vectors[start + rows] = self._run([ids[row] for row in rows])
+            for rows, found in self._run(self.tokenize(texts[start : start + WINDOW], role=role)):
+                vectors[start + rows] = found
                 if progress is not None:
                     progress(len(rows))
         return vectors
 
+    def tokenize(self, texts: Sequence[str], *, role: Role) -> list[NDArray[np.int64]]:
+        """What the model sees of each text with its prefix: at most `max_tokens` token ids."""
+        return [np.array(encoding.ids, dtype=np.int64) for encoding in self._encodings(texts, role)]
+
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Tokens of each text with its prefix (len(texts),), uncut: those above `max_tokens` are cut by `encode`.
 
-        A text of far more characters than any `max_tokens` tokens have is counted up to there.
+        Of a text longer than `max_tokens * CHARS_PER_TOKEN` characters only that many are counted.
         """
-        counts: NDArray[np.int64] = np.empty(len(texts), dtype=np.int64)
         special = self._tokenizer.num_special_tokens_to_add(is_pair=False)
-        for start in range(0, len(texts), WINDOW):
-            for row, encoding in enumerate(self._encodings(texts[start : start + WINDOW], role), start):
-                counts[row] = len(encoding.ids) + sum(len(cut.ids) - special for cut in encoding.overflowing)
-        return counts
-
-    def _tokenize(self, texts: Sequence[str], role: Role) -> list[NDArray[np.int64]]:
-        return [np.array(encoding.ids, dtype=np.int64) for encoding in self._encodings(texts, role)]
+        counts = (
+            len(encoding.ids) + sum(len(cut.ids) - special for cut in encoding.overflowing)
+            for encoding in self._encodings(texts, role)
+        )
+        return np.fromiter(counts, dtype=np.int64, count=len(texts))
 
     def _encodings(self, texts: Sequence[str], role: Role) -> Iterator[Any]:
         prefix, limit = self._prefixes[role], self.max_tokens * CHARS_PER_TOKEN
-        cut = [(prefix + text)[:limit] for text in texts]
-        for start in range(0, len(cut), 256):
-            yield from self._tokenizer.encode_batch_fast(cut[start : start + 256])
+        for start in range(0, len(texts), TOKENIZED_AT_ONCE):
+            cut = [(prefix + text)[:limit] for text in texts[start : start + TOKENIZED_AT_ONCE]]
+            # A lone surrogate, which JSON can carry, is no text that a tokenizer takes.
+            valid = [text.encode(errors="replace").decode() for text in cut]
+            yield from self._tokenizer.encode_batch_fast(valid)
 
-    def _run(self, ids: list[NDArray[np.int64]]) -> Vectors:
-        shape = len(ids), max(len(row) for row in ids)
-        input_ids, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        for number, row in enumerate(ids):
-            input_ids[number, : len(row)] = row
-            mask[number, : len(row)] = 1
-        vectors: Vectors = self._session.run(None, {"input_ids": input_ids, "attention_mask": mask})[0]
+    def _run(self, ids: Sequence[NDArray[np.int64]]) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
+        """(row numbers, their vectors) of batch after batch, `threads` batches at a time."""
+        batches = list(_batches([len(row) for row in ids]))
+        if len(batches) == 1 or self._threads == 1:
+            yield from ((rows, self._run_batch(ids, rows)) for rows in batches)
+            return
+        pool = ThreadPoolExecutor(self._threads)
+        try:
+            yield from zip(batches, pool.map(lambda rows: self._run_batch(ids, rows), batches), strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _run_batch(self, ids: Sequence[NDArray[np.int64]], rows: NDArray[np.int64]) -> Vectors:
+        vectors: Vectors = self._session.run(None, {"input_ids": np.stack([ids[row] for row in rows])})[0]
         return vectors
 
 
@@ -162,10 +184,10 @@ def available_cpus(root: Path = Path("/")) -> int:
 def _quotas(root: Path) -> Iterator[float]:
     """CPU quotas, in CPUs, of this process's cgroups and their parents; groups without a quota yield nothing."""
     for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, group = line.split(":", 2)
-        mount = root / "sys/fs/cgroup" / ("" if not controllers else "cpu")
+        _, controllers, group = [*line.split(":", 2), "", ""][:3]
         if controllers and "cpu" not in controllers.split(","):
             continue
+        mount = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
         parts = [part for part in group.split("/") if part and part != ".."]
         for depth in range(len(parts) + 1):
             yield from _quota(mount.joinpath(*parts[:depth]))
@@ -187,25 +209,31 @@ def _lines(path: Path) -> list[str]:
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[NDArray[np.int64]]:
-    """Row numbers, longest first, in batches of at most BATCH_TOKENS tokens with padding (or one row)."""
-    order = np.argsort(np.negative(lengths), kind="stable")
-    start = 0
-    while start < len(order):
-        rows = max(1, BATCH_TOKENS // max(1, lengths[order[start]]))
-        yield order[start : start + rows]
-        start += rows
+    """Row numbers in batches of one length and at most BATCH_TOKENS tokens (or one row), the longest rows first."""
+    each = np.asarray(lengths, dtype=np.int64)
+    for length in np.unique(each)[::-1].tolist():
+        rows = np.flatnonzero(each == length)
+        step = max(1, BATCH_TOKENS // max(1, length))
+        yield from (rows[start : start + step] for start in range(0, len(rows), step))
 
 
-def _open_session(model: bytes, threads: int) -> onnxruntime.InferenceSession:
+def open_session(model: bytes) -> onnxruntime.InferenceSession:
+    """One thread per run and no arena, so that no thread spins and no memory is kept between runs.
+
+    SkipLayerNormalization is several times slower on CPUs than the Add and LayerNormalization it would replace.
+    """
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+    )
 
 
-def _open_tokenizer(content: bytes, max_tokens: int) -> Tokenizer:
+def open_tokenizer(content: bytes, max_tokens: int) -> Tokenizer:
+    """The tokenizer of a `tokenizer.json`, cutting at `max_tokens` and never padding, whatever the file says."""
     tokenizer = Tokenizer.from_str(content.decode())
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)

@@ -7,6 +7,7 @@ import threading
 import unicodedata
 from array import array
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import bm25s
@@ -65,6 +66,7 @@ def _joined(word: str) -> str:
     return word.lower() if word[-1] in "+#" else "".join(_PIECE.findall(word)).lower()
 
 
+@lru_cache(maxsize=65_536)
 def _split(word: str) -> tuple[str, ...]:
     """The distinct tokens of one word: joined whole, pieces between separators, parts of the pieces."""
     pieces = _PIECE.findall(word)

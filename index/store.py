@@ -123,21 +123,21 @@ class Store:
             raise NotFound(f"There is no document {document_id[:200]!r} in this corpus.", field="id")
         return self._document(rows[0])
 
-    def stored(self, passage_row: int) -> Stored:
-        """The passage of one row, with its document."""
-        sql = f"""SELECT {_COLUMNS}, p.number, p.start, p."end", p.context FROM passages p
-                  JOIN documents ON documents.row = p.document WHERE p.row = ?"""
-        row = self._all(sql, (passage_row,))[0]
-        document = self._document(row[:5])
-        return Stored(document, Passage(document.id, *row[5:]))
+    def stored(self, rows: Sequence[int]) -> list[Stored]:
+        """The passages of these rows with their documents, in the order given."""
+        found = dict(self._stored(f"p.row IN ({','.join('?' * len(rows))})", rows))
+        return [found[row] for row in rows]
 
-    def stored_in(self, start: int, end: int) -> Iterator[Stored]:
+    def stored_in(self, start: int, end: int) -> list[Stored]:
         """Passages of the rows start..end-1, in order."""
-        sql = f"""SELECT {_COLUMNS}, p.number, p.start, p."end", p.context FROM passages p
-                  JOIN documents ON documents.row = p.document WHERE p.row >= ? AND p.row < ? ORDER BY p.row"""
-        for row in self._all(sql, (start, end)):
+        return [stored for _, stored in self._stored("p.row >= ? AND p.row < ? ORDER BY p.row", (start, end))]
+
+    def _stored(self, condition: str, values: Sequence[int]) -> Iterator[tuple[int, Stored]]:
+        sql = f"""SELECT p.row, {_COLUMNS}, p.number, p.start, p."end", p.context FROM passages p
+                  JOIN documents ON documents.row = p.document WHERE {condition}"""
+        for number, *row in self._all(sql, values):
             document = self._document(row[:5])
-            yield Stored(document, Passage(document.id, *row[5:]))
+            yield number, Stored(document, Passage(document.id, *row[5:]))
 
     def file_number(self, path: str, digest: str) -> int | None:
         """The number of the file of that path and digest, if this build has read it."""

@@ -44,7 +44,7 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     shares = corpus._lexical.scores(corpus._lexical.weights(query))
     weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
     fused = weight * cosines + (1 - weight) * shares**2
-    roles = [corpus._store.stored(row).document.fields["role"] for row in range(len(fused))]
+    roles = [s.document.fields["role"] for s in corpus._store.stored(range(len(fused)))]
     return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
 
 

@@ -1,0 +1,278 @@
+"""The encoder at work, on the released model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from index.encoder import (
+    BATCH_TOKENS,
+    CHARS_PER_TOKEN,
+    MODEL,
+    RELEASED,
+    SETTINGS,
+    TOKENIZED_AT_ONCE,
+    TOKENIZER,
+    Encoder,
+    _batches,
+    available_cpus,
+)
+from index.errors import Damaged, NotFound
+
+UNEVEN = [
+    "open a file",
+    "def read(path):\n    with open(path) as lines:\n        return [line.strip() for line in lines]",
+    "",
+    "Größe des Fensters ändern 🙂",
+    "SELECT name FROM users " * 20,
+    "x",
+    "数据库查询优化",
+    "close a socket",
+]
+
+
+@pytest.fixture(scope="module")
+def released() -> Encoder:
+    return Encoder.load(RELEASED, threads=2)
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    return shutil.copytree(RELEASED, tmp_path / "encoder")
+
+
+def test_vectors_have_unit_length(released: Encoder) -> None:
+    vectors = released.encode(UNEVEN, role="passage")
+    assert vectors.shape == (len(UNEVEN), 384)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_meaning_decides(released: Encoder) -> None:
+    texts = ["def load(path): return json.load(open(path))", "def area(radius): return pi * radius ** 2"]
+    queries = released.encode(["parse a JSON file", "size of a circle"], role="query")
+    assert (queries @ released.encode(texts, role="passage").T).argmax(axis=1).tolist() == [0, 1]
+
+
+def test_a_vector_does_not_depend_on_its_batch_or_place(released: Encoder) -> None:
+    texts = [f"{text} {number}" for number in range(6) for text in UNEVEN]
+    together = released.encode(texts, role="passage")
+    alone = np.concatenate([released.encode([text], role="passage") for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+    np.testing.assert_allclose(released.encode(texts[::-1], role="passage")[::-1], together, atol=1e-6)
+
+
+def test_one_thread_gives_what_two_give(released: Encoder) -> None:
+    single = Encoder.load(RELEASED, threads=1)
+    np.testing.assert_array_equal(single.encode(UNEVEN, role="passage"), released.encode(UNEVEN, role="passage"))
+
+
+def test_concurrent_callers_get_their_own_vectors(released: Encoder) -> None:
+    texts = [f"{text} {number}" for number in range(5) for text in UNEVEN]
+    expected = released.encode(texts, role="query")
+    with ThreadPoolExecutor(6) as pool:
+        calls = [pool.submit(released.encode, texts[row : row + 3], role="query") for row in range(len(texts) - 3)]
+        for row, call in enumerate(calls):
+            np.testing.assert_allclose(call.result(), expected[row : row + 3], atol=1e-6)
+
+
+def test_no_texts_give_no_vectors(released: Encoder) -> None:
+    assert released.encode([], role="passage").shape == (0, 384)
+    assert released.count_tokens([]).tolist() == []
+
+
+def test_progress_adds_up_to_the_number_of_texts(released: Encoder) -> None:
+    steps: list[int] = []
+    released.encode(UNEVEN * 5, role="passage", progress=steps.append)
+    assert sum(steps) == len(UNEVEN) * 5
+    assert len(steps) > 1
+
+
+def test_an_error_in_progress_stops_the_work(released: Encoder) -> None:
+    calls: list[int] = []
+
+    def stop(count: int) -> None:
+        calls.append(count)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        released.encode(UNEVEN * 20, role="passage", progress=stop)
+    assert len(calls) == 1
+
+
+def test_a_long_text_is_cut_and_counted(released: Encoder) -> None:
+    words = [f"word{number % 7}" for number in range(10_000)]
+    long, cut = " ".join(words), " ".join(words[:400])
+    np.testing.assert_allclose(
+        released.encode([long], role="passage"), released.encode([cut], role="passage"), atol=1e-6
+    )
+    counts = released.count_tokens(["open a file", cut, long])
+    assert counts[0] == 5
+    assert counts[1] == 802
+    assert released.max_tokens < counts[2] <= released.max_tokens * CHARS_PER_TOKEN
+    assert len(released.tokenize([long], role="passage")[0]) == released.max_tokens
+
+
+def test_a_megabyte_of_blanks_is_no_trouble(released: Encoder) -> None:
+    assert np.isfinite(released.encode([" " * 1_000_000, "\n" * 1_000_000 + "end"], role="passage")).all()
+
+
+def test_prefixes_belong_to_their_role(copied: Path) -> None:
+    content = json.loads((copied / SETTINGS).read_text())
+    before = Encoder.load(copied)
+    content |= {"query_prefix": "query: ", "passage_prefix": "passage: "}
+    (copied / SETTINGS).write_text(json.dumps(content))
+    with pytest.raises(Damaged, match=r"encoder\.json"):
+        Encoder.load(copied)
+    content["fingerprint"] = _fingerprint_of(content)
+    (copied / SETTINGS).write_text(json.dumps(content))
+    after = Encoder.load(copied)
+    assert after.fingerprint != before.fingerprint
+    np.testing.assert_allclose(
+        after.encode(["x"], role="query"), before.encode(["query: x"], role="passage"), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        after.encode(["x"], role="passage"), before.encode(["passage: x"], role="query"), atol=1e-6
+    )
+
+
+def _fingerprint_of(content: dict[str, object]) -> str:
+    from dataclasses import fields
+
+    from index.encoder import Settings
+
+    return Settings(**{field.name: content[field.name] for field in fields(Settings)}).fingerprint  # type: ignore[arg-type]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.text(st.characters(), max_size=60), max_size=6))
+def test_any_text_gets_a_finite_unit_vector(released: Encoder, texts: list[str]) -> None:
+    vectors = released.encode(texts, role="query")
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), np.ones(len(texts)), atol=1e-5)
+    assert (released.count_tokens(texts, role="query") >= 2).all()
+
+
+@given(lengths=st.lists(st.integers(1, 600), max_size=2 * TOKENIZED_AT_ONCE))
+def test_batches_hold_every_row_once_and_one_length_each(lengths: list[int]) -> None:
+    batches = list(_batches(lengths))
+    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len({lengths[row] for row in batch}) == 1
+        assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= BATCH_TOKENS
+
+
+def test_a_missing_directory_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="purlin train export"):
+        Encoder.load(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("name", [MODEL, TOKENIZER, SETTINGS])
+def test_a_missing_file_is_named(copied: Path, name: str) -> None:
+    (copied / name).unlink()
+    with pytest.raises(Damaged, match=name.replace(".", r"\.")):
+        Encoder.load(copied)
+
+
+@pytest.mark.parametrize("name", [MODEL, TOKENIZER, SETTINGS])
+def test_a_truncated_file_is_named(copied: Path, name: str) -> None:
+    content = (copied / name).read_bytes()
+    (copied / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(Damaged, match=rf"/{name}".replace(".", r"\.")):
+        Encoder.load(copied)
+
+
+@pytest.mark.parametrize("name", [MODEL, TOKENIZER])
+def test_one_altered_byte_is_named(copied: Path, name: str) -> None:
+    content = bytearray((copied / name).read_bytes())
+    content[len(content) // 3] ^= 1
+    (copied / name).write_bytes(content)
+    with pytest.raises(Damaged, match=rf"/{name}".replace(".", r"\.")):
+        Encoder.load(copied)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_tokens": 0},
+        {"max_tokens": "256"},
+        {"max_tokens": True},
+        {"max_tokens": 10**9},
+        {"dim": None},
+        {"files": []},
+        {"files": {MODEL: "a"}},
+        {"name": 5},
+    ],
+)
+def test_wrong_settings_are_refused(copied: Path, change: dict[str, object]) -> None:
+    content = json.loads((copied / SETTINGS).read_text()) | change
+    (copied / SETTINGS).write_text(json.dumps(content))
+    with pytest.raises(Damaged, match=r"encoder\.json"):
+        Encoder.load(copied)
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", '"files"'])
+def test_settings_that_are_no_object_are_refused(copied: Path, text: str) -> None:
+    (copied / SETTINGS).write_text(text)
+    with pytest.raises(Damaged, match=r"encoder\.json"):
+        Encoder.load(copied)
+
+
+def test_the_dimension_must_be_the_models(copied: Path) -> None:
+    content = json.loads((copied / SETTINGS).read_text()) | {"dim": 12}
+    content["fingerprint"] = _fingerprint_of(content)
+    (copied / SETTINGS).write_text(json.dumps(content))
+    with pytest.raises(Damaged, match="384"):
+        Encoder.load(copied)
+
+
+def _cgroup(root: Path, membership: str, files: dict[str, str]) -> Path:
+    for name, content in {"proc/self/cgroup": membership, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return root
+
+
+ALL = available_cpus(Path("/nonexistent"))
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "expected"),
+    [
+        ("0::/\n", {"sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
+        ("0::/\n", {"sys/fs/cgroup/cpu.max": "max 100000\n"}, ALL),
+        ("0::/\n", {"sys/fs/cgroup/cpu.max": "900000000 100000\n"}, ALL),
+        ("0::/a/b\n", {"sys/fs/cgroup/a/cpu.max": "100000 100000\n", "sys/fs/cgroup/a/b/cpu.max": "max 100000\n"}, 1),
+        ("0::/a\n", {}, ALL),
+        ("0::/\n", {"sys/fs/cgroup/cpu.max": "junk\n"}, ALL),
+        ("0::/\n", {"sys/fs/cgroup/cpu.max": "100000 0\n"}, ALL),
+        ("0::/../x\n", {"sys/fs/cgroup/x/cpu.max": "100000 100000\n"}, 1),
+        (
+            "4:cpu,cpuacct:/g\n2:memory:/m\n",
+            {"sys/fs/cgroup/cpu/g/cpu.cfs_quota_us": "100000\n", "sys/fs/cgroup/cpu/g/cpu.cfs_period_us": "100000\n"},
+            1,
+        ),
+        (
+            "4:cpu,cpuacct:/\n",
+            {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"},
+            ALL,
+        ),
+        ("a line of another kind\n", {"sys/fs/cgroup/cpu.max": "100000 100000\n"}, 1),
+    ],
+)
+def test_available_cpus_follow_the_cgroup(
+    tmp_path: Path, membership: str, files: dict[str, str], expected: int
+) -> None:
+    assert available_cpus(_cgroup(tmp_path, membership, files)) == expected
+
+
+def test_a_quota_is_rounded_up(tmp_path: Path) -> None:
+    root = _cgroup(tmp_path, "0::/\n", {"sys/fs/cgroup/cpu.max": "110000 100000\n"})
+    assert available_cpus(root) == min(2, ALL)
