@@ -367,18 +367,21 @@ def _build_demo(home: Path, encoder: Path | None) -> None:
 
 @train_app.command("export")
 def train_export(
-    checkpoint: Annotated[Path, typer.Argument(help="A sentence-transformers checkpoint directory.")],
+    checkpoint: Annotated[Path, typer.Argument(help="A sentence-transformers or Hugging Face checkpoint directory.")],
     to: Annotated[Path, typer.Option(help="The encoder directory to write.")],
     name: Annotated[str, typer.Option(help="The encoder's name.")],
-    quantization: Annotated[str, typer.Option(help="int8 or none.")] = "int8",
+    base_model: Annotated[str, typer.Option(help="For the model card: what was trained from.")] = "unknown",
+    base_licence: Annotated[str, typer.Option(help="For the model card: the base's licence.")] = "unknown",
+    fp32: Annotated[bool, typer.Option("--fp32", help="Keep 32-bit weights instead of 8-bit ones.")] = False,
 ) -> None:
     """Export a checkpoint as an encoder directory, after comparing its vectors with the checkpoint's.
 
     Example: purlin train export runs/santa/best --to models/santa --name santa
     """
-    from training.export import export
+    from training.export import Card, export
 
-    export(checkpoint, to, name=name, quantization=quantization)
+    card = Card(name, base_model=base_model, base_licence=base_licence)
+    export(checkpoint, to, card, quantization="none" if fp32 else "int8")
     out.print(f"{to}: written")
 
 
