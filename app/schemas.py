@@ -159,6 +159,7 @@ class CorpusReply(CorpusStatus):
     skipped: int | None = None
     splitter: str | None = None
     dense_weight: float | None = None
+    lexical_power: float | None = None
     sources: tuple[str, ...] | None = None
     reused: int | None = None
     took_s: float | None = None

@@ -25,6 +25,7 @@ def main() -> None:
     options.add_argument("--encoder", type=Path, default=RELEASED)
     options.add_argument("--filter", default=None)
     options.add_argument("--steps", type=int, default=10)
+    options.add_argument("--power", type=float, default=2.0)
     given = options.parse_args()
     corpus = Corpus.load(generations.current(given.home, given.corpus), Encoder.load(given.encoder))
     queries, qrels = evaluate.read_queries(given.queries), evaluate.read_qrels(given.qrels)
@@ -32,7 +33,7 @@ def main() -> None:
     asked = [query for query in qrels if query in queries]
     print(f"{given.corpus}, {len(asked)} queries")
     for step in range(given.steps + 1):
-        corpus.manifest = replace(corpus.manifest, dense_weight=step / given.steps)
+        corpus.manifest = replace(corpus.manifest, dense_weight=step / given.steps, lexical_power=given.power)
         run = {}
         for query in asked:
             mode = {0: "lexical", given.steps: "dense"}.get(step, "hybrid")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from index import dense, generations
 from index.encoder import TextEncoder
 from index.errors import InvalidInput, PurlinError
-from index.fusion import DENSE_WEIGHT
+from index.fusion import HYBRID
 from index.generations import Manifest
 from index.lexical import LexicalBuilder
 from index.passages import DEFAULT_SPLITTERS, lexical_text, render, split
@@ -234,7 +234,8 @@ class _Making:
             passages=len(self._digests),
             skipped=self._store.skipped,
             splitter=self._splitter,
-            dense_weight=DENSE_WEIGHT[self._kind] if weight is None else weight,
+            dense_weight=HYBRID[self._kind].dense_weight if weight is None else weight,
+            lexical_power=HYBRID[self._kind].lexical_power,
             demote=self._options.demote,
             sources=self._origin,
             reused=reused,

@@ -17,7 +17,7 @@ from index import generations
 from index.dense import Dense, Rows
 from index.encoder import TextEncoder, Vectors
 from index.errors import EncoderMismatch, InvalidInput
-from index.fusion import fuse
+from index.fusion import DENSE, LEXICAL, Fusion
 from index.lexical import Lexical, Scores, matches, top
 from index.records import Document, Hit, Mode
 from index.store import Filter, Store, Stored
@@ -203,7 +203,7 @@ class Corpus:
             more = more or (asked.mode == "lexical" and len(found) == depth)
             clock.lap("lexical")
         bound = (
-            float(self._fused(asked.mode, np.array([cosine], np.float32), np.array([share], np.float32))[0])
+            float(self._fusion(asked.mode).fuse(np.array([cosine], np.float32), np.array([share], np.float32))[0])
             if more
             else None
         )
@@ -213,7 +213,7 @@ class Corpus:
         zeros = np.zeros(len(rows), dtype=np.float32)
         cosines = self._dense.scores(asked.vector, rows) if asked.vector is not None else zeros
         shares = asked.lexical[rows] if asked.lexical is not None else zeros
-        fused = self._fused(asked.mode, cosines, shares)
+        fused = self._fusion(asked.mode).fuse(cosines, shares)
         if self._priors is not None:
             fused = fused * self._priors[rows]
         order = np.lexsort((rows, -cosines, -fused))
@@ -221,9 +221,9 @@ class Corpus:
         best = order[np.sort(first)]
         return _Ranking(rows[best], fused[best], cosines[best], shares[best])
 
-    def _fused(self, mode: Mode, cosines: Vectors, shares: Scores) -> Vectors:
-        weight = {"dense": 1.0, "lexical": 0.0, "hybrid": self.manifest.dense_weight}[mode]
-        return fuse(cosines, shares, weight)
+    def _fusion(self, mode: Mode) -> Fusion:
+        hybrid = Fusion(self.manifest.dense_weight, self.manifest.lexical_power)
+        return {"dense": DENSE, "lexical": LEXICAL, "hybrid": hybrid}[mode]
 
     def _role_priors(self) -> Vectors | None:
         if not self.manifest.demote or "role" not in self._store.field_names:
@@ -269,9 +269,10 @@ class Corpus:
 
     def _explanation(self, asked: _Query, ranking: _Ranking, at: int) -> dict[str, Any]:
         row = int(ranking.rows[at])
-        weight = {"dense": 1.0, "lexical": 0.0, "hybrid": self.manifest.dense_weight}[asked.mode]
+        fusion = self._fusion(asked.mode)
         return {
-            "dense_weight": weight,
+            "dense_weight": fusion.dense_weight,
+            "lexical_power": fusion.lexical_power,
             "terms": self._lexical.explain(asked.weights, row) if asked.lexical is not None else {},
             "prior": float(self._priors[row]) if self._priors is not None else 1.0,
         }

@@ -114,7 +114,7 @@ class Encoder:
         try:
             session = open_session(model)
             opened = open_tokenizer(tokenizer, settings.max_tokens)
-        except Exception as error:  # noqa: BLE001 - both libraries raise bare Exceptions of their own
+        except Exception as error:  # both libraries raise bare Exceptions of their own
             raise _damaged(directory, str(error)) from error
         found = session.get_outputs()[0].shape[-1]
         if found != settings.dim:

@@ -50,6 +50,7 @@ class Manifest:
     skipped: int
     splitter: str
     dense_weight: float
+    lexical_power: float
     demote: bool = True
     sources: tuple[str, ...] = ()
     reused: int = 0

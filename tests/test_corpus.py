@@ -43,7 +43,8 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     cosines = np.maximum(np.asarray(corpus._dense._vectors, dtype=np.float32) @ asked, 0)
     shares = corpus._lexical.scores(corpus._lexical.weights(query))
     weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
-    fused = weight * cosines + (1 - weight) * shares**2
+    power = corpus.manifest.lexical_power if mode == "hybrid" else 1
+    fused = weight * cosines + (1 - weight) * shares**power
     roles = [s.document.fields["role"] for s in corpus._store.stored(range(len(fused)))]
     return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
 
@@ -95,7 +96,8 @@ def test_highlights_and_explanation(corpus: Corpus) -> None:
     assert hit.explanation is not None
     assert sum(hit.explanation["terms"].values()) == pytest.approx(hit.scores["lexical"], abs=1e-5)
     weight = hit.explanation["dense_weight"]
-    expected = weight * hit.scores["dense"] + (1 - weight) * hit.scores["lexical"] ** 2
+    power = hit.explanation["lexical_power"]
+    expected = weight * hit.scores["dense"] + (1 - weight) * hit.scores["lexical"] ** power
     assert hit.score == pytest.approx(expected * hit.explanation["prior"], abs=1e-5)
 
 

@@ -18,7 +18,7 @@ def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
         (made / "lexical" / "data").write_text(content)
         manifest = Manifest(
             name=name, kind="code", created_at=content, encoder={}, documents=1, passages=1, skipped=0,
-            splitter="whole", dense_weight=0.5, files=generations.checksums(made),
+            splitter="whole", dense_weight=0.5, lexical_power=2.0, files=generations.checksums(made),
         )  # fmt: skip
         build = generations.publish(made, manifest)
         if activate:

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,6 +52,13 @@ class Card:
     limits: Sequence[str] = ()
     query_prefix: str = ""
     passage_prefix: str = ""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,99}", self.name):
+            raise InvalidInput(
+                f"The name {self.name[:120]!r} is not one word of at most 100 letters, digits, dots and dashes.",
+                field="name",
+            )
 
 
 BASE_CARD = Card(
@@ -99,8 +107,8 @@ def export(
         encoder = Encoder.load(new)
         _compare(model, encoder, card.passage_prefix, "none")
         if quantization == "int8":
-            ids = [ids[None] for ids in encoder.tokenize(samples or library_texts(), role="passage")]
-            quantize(new / MODEL, new / MODEL, ids)
+            texts = encoder.tokenize(samples or library_texts(), role="passage") + encoder.tokenize([""], role="query")
+            quantize(new / MODEL, new / MODEL, [ids[None] for ids in texts])
             _write_settings(new, card, quantization, model, limit)
             _compare(model, Encoder.load(new), card.passage_prefix, quantization)
         (new / CARD).write_text(_card_text(card, quantization, limit))

@@ -1,0 +1,247 @@
+"""Checkpoint to encoder directory, on tiny random models of the classes that are trained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import AutoModel, BertConfig, BertModel, PreTrainedTokenizerFast, T5Config, T5EncoderModel
+
+from index.encoder import MODEL, RELEASED, SETTINGS, TOKENIZER, Encoder
+from index.errors import InvalidInput, NotFound
+from training import export as exporting
+from training.export import BASE_CARD, Card, ExportRefused, base_checkpoint, export, library_texts, probes
+from training.quantize import Recipe, quantize
+
+WORDS = (
+    "[PAD] [UNK] [CLS] [SEP] def return open close read write file line path mode in of the a to = ( ) : . ,".split()
+)
+TEXTS = [
+    "",
+    "open",
+    "def read ( path ) : return open ( path )",
+    "the line in the file " * 60,
+    "write a file to path",
+    "x",
+]
+
+
+def save_tokenizer(directory: Path) -> None:
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+    fast.model_max_length = 128
+    fast.save_pretrained(directory)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(1)
+    directory = tmp_path_factory.mktemp("bert")
+    config = BertConfig(
+        vocab_size=len(WORDS),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=128,
+        initializer_range=0.2,  # large, so that every layer changes the result
+    )
+    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
+    save_tokenizer(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def fp32(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("encoders") / "fp32"
+    export(bert, out, Card("tiny"), quantization="none")
+    return out
+
+
+@pytest.fixture(scope="module")
+def exported(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("encoders") / "tiny"
+    export(bert, out, Card("tiny", base_model="random", limits=("Knows nothing.",), passage_prefix="the "))
+    return out
+
+
+def mean_pooled(checkpoint: Path, encoder: Encoder, texts: list[str]) -> np.ndarray:
+    """Unit vectors by transformers alone, one text at a time: neither padding nor mask can go wrong."""
+    model = AutoModel.from_pretrained(checkpoint).eval()
+    rows = []
+    for ids in encoder.tokenize(texts, role="query"):
+        with torch.inference_mode():
+            states = model(input_ids=torch.tensor(ids)[None]).last_hidden_state[0]
+        rows.append(torch.nn.functional.normalize(states.mean(0), dim=0).numpy())
+    return np.stack(rows)
+
+
+def test_the_fp32_graph_gives_the_checkpoints_vectors(bert: Path, fp32: Path) -> None:
+    encoder, texts = Encoder.load(fp32), TEXTS + probes()
+    found = encoder.encode(texts, role="query")
+    assert np.abs(found - mean_pooled(bert, encoder, texts)).max() < 1e-5
+    assert np.linalg.matrix_rank(found) > 5  # not one vector for all
+    assert json.loads((fp32 / SETTINGS).read_text())["quantization"] == "none"
+
+
+def test_the_int8_graph_comes_near_and_does_not_depend_on_the_batch(bert: Path, exported: Path) -> None:
+    encoder = Encoder.load(exported)
+    found = encoder.encode(TEXTS * 3, role="query")
+    expected = mean_pooled(bert, encoder, TEXTS)
+    assert (found[: len(TEXTS)] * expected).sum(axis=1).min() > 0.995
+    for row, text in enumerate(TEXTS):
+        np.testing.assert_allclose(encoder.encode([text], role="query")[0], found[row], atol=1e-6)
+
+
+def test_int8_leaves_no_product_with_floats(exported: Path) -> None:
+    graph = onnx.load(exported / MODEL).graph
+    kinds = [node.op_type for node in graph.node]
+    assert kinds.count("MatMulIntegerToFloat") == 12
+    assert "MatMul" not in kinds
+    assert kinds.count("MultiHeadAttention") == 2
+
+
+def test_settings_and_card_say_what_was_given(exported: Path) -> None:
+    content = json.loads((exported / SETTINGS).read_text())
+    assert (content["name"], content["dim"], content["max_tokens"], content["passage_prefix"]) == (
+        "tiny",
+        32,
+        128,
+        "the ",
+    )
+    assert (content["quantization"], content["base_model"]) == ("int8", "random")
+    card = (exported / "README.md").read_text()
+    assert "# tiny" in card
+    assert "Knows nothing." in card
+
+
+def test_no_file_tells_where_it_was_made(exported: Path) -> None:
+    here = [str(Path(exporting.__file__).parents[1]).encode(), b"site-packages", b"stack_trace"]
+    for path in [*exported.iterdir(), *RELEASED.iterdir()]:
+        content = path.read_bytes()
+        assert not [place for place in here if place in content], path
+
+
+def test_the_tokenizer_neither_cuts_nor_pads_by_itself(exported: Path) -> None:
+    content = json.loads((exported / TOKENIZER).read_text())
+    assert content["truncation"] is None
+    assert content["padding"] is None
+
+
+def test_an_export_replaces_the_last_one(
+    bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "encoder"
+    out.mkdir()
+    (out / "old").write_text("old")
+    monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
+    assert export(bert, out, Card("tiny"), quantization="none").fingerprint == Encoder.load(fp32).fingerprint
+    assert sorted(path.name for path in out.iterdir()) == ["README.md", SETTINGS, MODEL, TOKENIZER]
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
+
+
+def test_pooling_is_the_checkpoints_own(bert: Path, tmp_path: Path) -> None:
+    transformer = Transformer(str(bert))
+    checkpoint = tmp_path / "first"
+    SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="cls")], device="cpu").save(str(checkpoint))
+    encoder = export(checkpoint, tmp_path / "out", Card("first"), quantization="none")
+    model = AutoModel.from_pretrained(bert).eval()
+    for ids, found in zip(encoder.tokenize(TEXTS, role="query"), encoder.encode(TEXTS, role="query"), strict=True):
+        with torch.inference_mode():
+            first = model(input_ids=torch.tensor(ids)[None]).last_hidden_state[0, 0]
+        np.testing.assert_allclose(found, torch.nn.functional.normalize(first, dim=0), atol=1e-5)
+
+
+def test_a_t5_encoder_can_be_exported(tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    checkpoint = tmp_path / "t5"
+    config = T5Config(vocab_size=len(WORDS), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
+    T5EncoderModel(config).save_pretrained(checkpoint)
+    save_tokenizer(checkpoint)
+    encoder = export(checkpoint, tmp_path / "out", Card("t5"), quantization="none", max_tokens=100)
+    model = T5EncoderModel.from_pretrained(checkpoint).eval()
+    for ids, found in zip(encoder.tokenize(TEXTS, role="query"), encoder.encode(TEXTS, role="query"), strict=True):
+        with torch.inference_mode():
+            mean = model(input_ids=torch.tensor(ids)[None]).last_hidden_state[0].mean(0)
+        np.testing.assert_allclose(found, torch.nn.functional.normalize(mean, dim=0), atol=1e-5)
+
+
+def test_a_graph_that_differs_is_refused_and_leaves_nothing(
+    bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One weight of the graph is changed on its way to the disk."""
+
+    def write_other(_: Path, path: Path) -> None:
+        model = onnx.load(fp32 / MODEL)
+        norm = next(tensor for tensor in model.graph.initializer if tensor.name.endswith("LayerNorm.bias"))
+        norm.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(norm) + np.float32([0.1] + [0] * 31), norm.name))
+        onnx.save(model, path)
+
+    _assert_refused(bert, tmp_path, monkeypatch, "none", write_other)
+
+
+def test_int8_too_coarse_is_refused_and_leaves_nothing(
+    bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "quantize", partial(quantize, recipe=Recipe(weight_limit=1)))
+    _assert_refused(bert, tmp_path, monkeypatch, "int8", lambda _, path: shutil.copy(fp32 / MODEL, path))
+
+
+def _assert_refused(
+    bert: Path, home: Path, monkeypatch: pytest.MonkeyPatch, kind: str, write: Callable[[Path, Path], object]
+) -> None:
+    out = home / "encoder"
+    out.mkdir()
+    (out / "old").write_text("old")
+    monkeypatch.setattr(exporting, "write_graph", write)
+    with pytest.raises(ExportRefused, match=f"The {kind} graph"):
+        export(bert, out, Card("tiny"))
+    assert [path.name for path in home.iterdir()] == ["encoder"]
+    assert [path.name for path in out.iterdir()] == ["old"]
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"config\.json"):
+        export(tmp_path, tmp_path / "out", Card("none"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "../up", "x" * 200])
+def test_a_name_is_one_short_word(name: str) -> None:
+    with pytest.raises(InvalidInput, match="name"):
+        Card(name)
+
+
+def test_probes_and_samples_are_uneven() -> None:
+    lengths = [len(text.split()) for text in probes()]
+    assert lengths == sorted(set(lengths))
+    assert lengths[0] == 0
+    assert lengths[-1] == 300
+    assert 200 < len(library_texts()) < 600
+
+
+def test_the_released_encoder_is_the_base_checkpoint() -> None:
+    model = SentenceTransformer(str(base_checkpoint()), device="cpu")
+    encoder = Encoder.load(RELEASED)
+    expected = model.encode(probes(), normalize_embeddings=True, show_progress_bar=False)
+    cosines = (encoder.encode(probes(), role="passage") * expected).sum(axis=1)
+    assert cosines.min() > 0.99
+    assert encoder.name == BASE_CARD.name == RELEASED.name
