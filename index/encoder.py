@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, get_origin, get_type_hints
@@ -125,10 +126,11 @@ class Encoder:
         """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
         vectors: Vectors = np.empty((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), WINDOW):
-            for rows, found in self._run(self.tokenize(texts[start : start + WINDOW], role=role)):
-                vectors[start + rows] = found
-                if progress is not None:
-                    progress(len(rows))
+            with closing(self._run(self.tokenize(texts[start : start + WINDOW], role=role))) as batches:
+                for rows, found in batches:
+                    vectors[start + rows] = found
+                    if progress is not None:
+                        progress(len(rows))
         return vectors
 
     def tokenize(self, texts: Sequence[str], *, role: Role) -> list[NDArray[np.int64]]:
@@ -155,7 +157,7 @@ class Encoder:
             valid = [text.encode(errors="replace").decode() for text in cut]
             yield from self._tokenizer.encode_batch_fast(valid)
 
-    def _run(self, ids: Sequence[NDArray[np.int64]]) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
+    def _run(self, ids: Sequence[NDArray[np.int64]]) -> Generator[tuple[NDArray[np.int64], Vectors]]:
         """(row numbers, their vectors) of batch after batch, `threads` batches at a time."""
         batches = list(_batches([len(row) for row in ids]))
         if len(batches) == 1 or self._threads == 1:

@@ -185,7 +185,8 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     """Query id -> document id -> grade, which may be fractional; gzip by suffix.
 
     Reads tab-separated `query-id corpus-id score` with or without a header (BEIR), and TREC's four columns
-    `query 0 document grade`. Malformed lines, and two different grades for one document, raise InvalidInput.
+    `query 0 document grade`. Of several grades for one document the last counts, as in BEIR's own reader. Malformed
+    lines raise InvalidInput.
     """
     qrels: dict[str, dict[str, float]] = {}
     for number, line in _lines(path):
@@ -193,8 +194,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
         if number == 1 and _is_header(score):
             continue
         grade = _finite(score, "grade", path, number)
-        if qrels.setdefault(query, {}).setdefault(document, grade) != grade:
-            raise _malformed(path, number, f"document {document!r} has another grade for query {query!r} before")
+        qrels.setdefault(query, {})[document] = grade
     return qrels
 
 

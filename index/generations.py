@@ -21,7 +21,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -118,13 +118,13 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
-    if values.get("format") != FORMAT:
+    names = {known.name for known in fields(Manifest)}
+    if values.get("format") != FORMAT or values.keys() != names:
         raise Damaged(
-            f"{directory.parent.name}/{directory.name} has format {values.get('format')!r}; this version reads "
-            f"{FORMAT}. Build the corpus again."
+            f"{directory.parent.name}/{directory.name} was written by another version (format "
+            f"{values.get('format')!r}, this one reads {FORMAT}); build the corpus again."
         )
-    values["sources"] = tuple(values["sources"])
-    return Manifest(**values)
+    return Manifest(**values | {"sources": tuple(values["sources"])})
 
 
 def _damaged(directory: Path, file: str, what: str) -> str:

@@ -223,7 +223,6 @@ def test_read_qrels_of_beir_with_and_without_header_and_of_trec(tmp_path: Path) 
         ("q1\ta\tnan", "line 2: grade 'nan'"),
         ("q1\ta", "line 2: expected 3 tab-separated columns"),
         ("q1\t\t1", "line 2: expected 3 tab-separated columns"),
-        ("q1\td\t2", "line 2: document 'd' has another grade"),
     ],
 )
 def test_a_malformed_judgement_is_named_by_line(tmp_path: Path, line: str, problem: str) -> None:
@@ -278,3 +277,9 @@ def test_a_malformed_run_is_named_by_line(tmp_path: Path, line: str, problem: st
     path.write_text(f"q Q0 a 1 0.5 run\n{line}\n", encoding="utf-8")
     with pytest.raises(InvalidInput, match=problem):
         read_run(path)
+
+
+def test_of_several_grades_the_last_counts(tmp_path: Path) -> None:
+    path = tmp_path / "qrels.tsv"
+    path.write_text("query-id\tcorpus-id\tscore\nq\td\t1\nq\te\t2\nq\td\t3\n")
+    assert read_qrels(path) == {"q": {"d": 3.0, "e": 2.0}}

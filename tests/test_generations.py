@@ -1,3 +1,4 @@
+import hashlib
 import os
 import shutil
 import subprocess
@@ -133,14 +134,13 @@ def test_a_failure_while_making_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "corpora/new").exists()
 
 
-def test_another_format_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("old", "new"), [('"format": 1', '"format": 9'), ('"demote": true,', "")])
+def test_what_another_version_wrote_is_refused(tmp_path: Path, old: str, new: str) -> None:
     build = _publish(tmp_path, "c", "x")
     directory = tmp_path / "corpora" / "c"
-    content = (directory / build / "manifest.json").read_text().replace('"format": 1', '"format": 9').encode()
-    import hashlib
-
+    content = (directory / build / "manifest.json").read_text().replace(old, new).encode()
     other = directory / f"20260101T000000000000-{hashlib.sha256(content).hexdigest()[:12]}"
     shutil.copytree(directory / build, other)
     (other / "manifest.json").write_bytes(content)
-    with pytest.raises(Damaged, match="has format 9; this version reads 1"):
+    with pytest.raises(Damaged, match="another version.*build the corpus again"):
         generations.read_manifest(other)
