@@ -248,7 +248,7 @@ class Corpus:
             id=passage.id,
             document_id=document.id,
             rank=at + 1,
-            score=float(ranking.fused[at]),
+            score=_rounded(ranking.fused[at]),
             scores=self._leg_scores(asked, ranking, at),
             title=document.title,
             text=text,
@@ -262,9 +262,9 @@ class Corpus:
     def _leg_scores(self, asked: _Query, ranking: _Ranking, at: int) -> dict[str, float]:
         scores = {}
         if asked.vector is not None:
-            scores["dense"] = float(ranking.cosines[at])
+            scores["dense"] = _rounded(ranking.cosines[at])
         if asked.lexical is not None:
-            scores["lexical"] = float(ranking.lexical[at])
+            scores["lexical"] = _rounded(ranking.lexical[at])
         return scores
 
     def _explanation(self, asked: _Query, ranking: _Ranking, at: int) -> dict[str, Any]:
@@ -276,6 +276,11 @@ class Corpus:
             "terms": self._lexical.explain(asked.weights, row) if asked.lexical is not None else {},
             "prior": float(self._priors[row]) if self._priors is not None else 1.0,
         }
+
+
+def _rounded(score: np.float32) -> float:
+    """What can be told apart: more digits differ between processors."""
+    return round(float(score), 4)
 
 
 def _check(query: str, k: int, offset: int, mode: str) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -196,12 +197,17 @@ class Store:
         return mask
 
     def _unknown_field(self, name: str) -> str:
-        known = ", ".join(list(self._numeric)[:30]) or "none"
-        more = f" and {len(self._numeric) - 30} more" if len(self._numeric) > 30 else ""
+        near = ", ".join(map(repr, get_close_matches(name[:80], self._numeric, 3)))
+        known = f"Did you mean {near}?" if near else f"It has: {self._some_fields()}."
         return (
-            f"This corpus has no filterable field {name[:80]!r}. It has: {known}{more}. "
+            f"This corpus has no filterable field {name[:80]!r}. {known} "
             f"(Texts over {MAX_FILTERABLE_CHARS} characters cannot be filtered on.)"
         )
+
+    def _some_fields(self) -> str:
+        names = list(self._numeric)
+        more = f" and {len(names) - 30} more" if len(names) > 30 else ""
+        return (", ".join(names[:30]) or "none") + more
 
     def _holds(self, name: str, condition: Condition) -> NDArray[np.bool_]:
         if isinstance(condition, Mapping):

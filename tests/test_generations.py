@@ -142,5 +142,5 @@ def test_what_another_version_wrote_is_refused(tmp_path: Path, old: str, new: st
     other = directory / f"20260101T000000000000-{hashlib.sha256(content).hexdigest()[:12]}"
     shutil.copytree(directory / build, other)
     (other / "manifest.json").write_bytes(content)
-    with pytest.raises(Damaged, match="another version.*build the corpus again"):
+    with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
         generations.read_manifest(other)

@@ -187,7 +187,7 @@ def test_products_are_encoded_without_attributes_and_matched_by_their_values() -
     document = Document("d", "product", "Lamp", body, summary="Shines.", fields=fields)
     [passage] = split(document)
     assert render(document) == render(document, passage) == "Acme\nLamp\nShines."
-    assert lexical_text(document, passage) == "Lamp\nLamp\nAcme\nShines.\nred blue\n60"
+    assert lexical_text(document, passage) == "Lamp\nLamp\nd\nAcme\nShines.\nred blue\n60"
 
 
 def test_references_are_rendered_with_their_terms_but_none_twice() -> None:

@@ -1,0 +1,50 @@
+"""The README's examples on the demo catalogue print what it says; scores may differ a little between processors."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.main import create_app
+from app.settings import Settings
+from index.build import build
+from index.demo import demos
+from index.encoder import RELEASED, Encoder
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+EXAMPLE = re.compile(r"\$ curl -s localhost:8000(/\S+) -H '[^']+' -d '([^']+)'\n(\{.*?\})\n```", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    home, encoder = tmp_path_factory.mktemp("home"), Encoder.load(RELEASED)
+    [demo] = [demo for demo in demos() if demo.name == "products"]
+    build(home, demo.name, demo.kind, demo.sources(), encoder)
+    with TestClient(create_app(Settings(home=home), encoder)) as client:
+        yield client
+
+
+def _comparable(value: Any) -> Any:
+    """The answer without what differs from run to run, and with scores that may differ in the second digit."""
+    if isinstance(value, dict):
+        return {k: _comparable(v) for k, v in value.items() if k not in ("took_ms", "build")}
+    if isinstance(value, list):
+        return [_comparable(item) for item in value]
+    return pytest.approx(value, abs=0.03) if isinstance(value, float) else value
+
+
+EXAMPLES = EXAMPLE.findall(README)
+
+
+def test_there_are_examples() -> None:
+    assert {path for path, _, _ in EXAMPLES} == {"/search", "/classify"}
+
+
+@pytest.mark.parametrize(("path", "body", "printed"), EXAMPLES)
+def test_an_example_prints_what_readme_says(client: TestClient, path: str, body: str, printed: str) -> None:
+    answer = client.post(path, json=json.loads(body)).json()
+    assert answer == _comparable(json.loads(printed)) | {k: answer[k] for k in ("took_ms", "build") if k in answer}
