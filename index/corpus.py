@@ -64,6 +64,7 @@ class _Query:
     vector: Vectors | None
     weights: Mapping[str, float]
     lexical: Scores | None
+    named: Rows  # of what is called exactly as the query, by id or title: scores 1
 
 
 class _Clock:
@@ -157,10 +158,13 @@ class Corpus:
         clock.lap("encode")
         weights = self._lexical.weights(query) if mode != "dense" else {}
         scores = self._lexical.scores(weights) if mode != "dense" else None
+        named = self._store.named(query.strip()) if mode != "dense" else np.zeros(0, dtype=np.int64)
+        if scores is not None:
+            scores[named] = 1.0
         if scores is not None and allowed is not None:
             scores = np.where(allowed, scores, np.float32(0.0))
         clock.lap("lexical")
-        return _Query(query, mode, allowed, vector, weights, scores)
+        return _Query(query, mode, allowed, vector, weights, scores, named)
 
     def _allowed(self, filter: Filter) -> NDArray[np.bool_]:
         key = repr(sorted(filter.items(), key=lambda item: item[0]))
@@ -216,6 +220,7 @@ class Corpus:
         fused = self._fusion(asked.mode).fuse(cosines, shares)
         if self._priors is not None:
             fused = fused * self._priors[rows]
+        fused[np.isin(rows, asked.named)] = 1.0
         order = np.lexsort((rows, -cosines, -fused))
         _, first = np.unique(self._document_of[rows[order]], return_index=True)
         best = order[np.sort(first)]
@@ -274,6 +279,7 @@ class Corpus:
             "dense_weight": fusion.dense_weight,
             "lexical_power": fusion.lexical_power,
             "terms": self._lexical.explain(asked.weights, row) if asked.lexical is not None else {},
+            "named": row in asked.named,
             "prior": float(self._priors[row]) if self._priors is not None else 1.0,
         }
 

@@ -24,6 +24,7 @@ Filter = Mapping[str, Condition]
 MAX_FILTERABLE_CHARS = 256
 MAX_CONDITIONS = 32
 MAX_VALUES = 1000
+MAX_NAMED = 1000
 _OPERATORS = {"gte": ">=", "lte": "<="}
 
 _SCHEMA = """
@@ -31,11 +32,14 @@ CREATE TABLE files (number INTEGER PRIMARY KEY, path TEXT NOT NULL, digest TEXT 
 CREATE INDEX files_by_path ON files (path);
 CREATE TABLE skipped (file INTEGER, path TEXT NOT NULL, reason TEXT NOT NULL, line INTEGER);
 CREATE INDEX skipped_by_file ON skipped (file);
-CREATE TABLE documents (row INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, file INTEGER, title TEXT NOT NULL,
+CREATE TABLE documents (row INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, file INTEGER,
+                        title TEXT NOT NULL COLLATE NOCASE,
                         body TEXT NOT NULL, summary TEXT NOT NULL, record TEXT NOT NULL);
 CREATE INDEX documents_by_file ON documents (file);
+CREATE INDEX documents_by_title ON documents (title);
 CREATE TABLE passages (row INTEGER PRIMARY KEY, document INTEGER NOT NULL, number INTEGER NOT NULL,
                        start INTEGER NOT NULL, "end" INTEGER NOT NULL, context TEXT NOT NULL, digest BLOB NOT NULL);
+CREATE INDEX passages_by_document ON passages (document);
 CREATE TABLE fields (name TEXT, value, document INTEGER, PRIMARY KEY (name, value, document)) WITHOUT ROWID;
 """
 
@@ -123,6 +127,13 @@ class Store:
         if not rows:
             raise NotFound(f"There is no document {document_id[:200]!r} in this corpus.", field="id")
         return self._document(rows[0])
+
+    def named(self, name: str) -> NDArray[np.int64]:
+        """Passage rows of the documents whose id or title is exactly `name`; the case of a title does not matter."""
+        sql = """SELECT p.row FROM documents JOIN passages p ON p.document = documents.row
+                 WHERE documents.id = ? OR documents.title = ? LIMIT ?"""
+        rows = self._all(sql, (name, name, MAX_NAMED))
+        return np.array([row for (row,) in rows], dtype=np.int64)
 
     def stored(self, rows: Sequence[int]) -> list[Stored]:
         """The passages of these rows with their documents, in the order given."""

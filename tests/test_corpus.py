@@ -144,3 +144,19 @@ def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path, encoder: HashEnc
     build(tmp_path, "c", "code", [source("f", same)], encoder, options=Options(demote=False))
     kept = Corpus.load(generations.current(tmp_path, "c"), encoder).search("upload").hits
     assert [hit.id for hit in kept] == ["test", "source", "vendored"]
+
+
+def test_an_exact_id_or_title_comes_first(tmp_path: Path, encoder: HashEncoder) -> None:
+    documents = [
+        Document("AB-1", "product", "Battery", "fits XY-2 and XY-2 pro", fields={}),
+        Document("XY-2", "product", "Laptop with a long name", "thin and light with many ports and a bright screen"),
+        Document("Q-9", "product", "Reading lamp", "light for reading in bed"),
+    ]
+    build(tmp_path, "p", "product", [source("f", documents)], encoder)
+    opened = Corpus.load(generations.current(tmp_path, "p"), encoder)
+    for query, expected in (("XY-2", "XY-2"), (" reading LAMP ", "Q-9")):
+        for mode in ("lexical", "hybrid"):
+            hit = opened.search(query, mode=mode, explain=True).hits[0]
+            assert (hit.id, hit.score) == (expected, 1.0)
+            assert hit.explanation is not None
+            assert hit.explanation["named"]
