@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Scores = NDArray[np.float32]
 K1, B = 1.2, 0.75
 _MAX_TOKEN_CHARS = 64
-_MAX_CACHED_WORDS = 200_000
+_MAX_CACHED_WORDS = 1_000_000
 
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
 _WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
@@ -81,6 +81,7 @@ def _split(word: str) -> tuple[str, ...]:
 _local = threading.local()  # a stemmer belongs to one thread
 
 
+@lru_cache(maxsize=262_144)
 def _stem(token: str) -> str:
     stemmer = getattr(_local, "stemmer", None)
     if stemmer is None:
@@ -98,17 +99,15 @@ class LexicalBuilder:
 
     def add(self, text: str) -> None:
         """Append one row."""
-        row = array("i")
-        for match in _WORD.finditer(_fold(text)):
-            row.extend(self._ids(match.group()))
+        row, known = array("i"), self._words
+        for word in _WORD.findall(_fold(text)):
+            row.extend(known[word] if word in known else self._ids(word))
         self._rows.append(row or array("i", [0]))
 
     def _ids(self, word: str) -> tuple[int, ...]:
-        ids = self._words.get(word)
-        if ids is None:
-            ids = tuple(self._vocabulary.setdefault(t, len(self._vocabulary)) for t in _split(word))
-            if len(self._words) < _MAX_CACHED_WORDS:
-                self._words[word] = ids
+        ids = tuple(self._vocabulary.setdefault(t, len(self._vocabulary)) for t in _split(word))
+        if len(self._words) < _MAX_CACHED_WORDS:
+            self._words[word] = ids
         return ids
 
     def save(self, directory: Path) -> None:

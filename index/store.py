@@ -40,8 +40,11 @@ CREATE INDEX documents_by_title ON documents (title);
 CREATE TABLE passages (row INTEGER PRIMARY KEY, document INTEGER NOT NULL, number INTEGER NOT NULL,
                        start INTEGER NOT NULL, "end" INTEGER NOT NULL, context TEXT NOT NULL, digest BLOB NOT NULL);
 CREATE INDEX passages_by_document ON passages (document);
-CREATE TABLE fields (name TEXT, value, document INTEGER, PRIMARY KEY (name, value, document)) WITHOUT ROWID;
+CREATE TABLE fields (name TEXT, value, document INTEGER);
 """
+_LAST = (
+    "CREATE INDEX fields_by_value ON fields (name, value, document)"  # one sort at the end beats a million insertions
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +89,12 @@ class StoreWriter:
             self._db.execute("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?)", values)
             self.passages += 1
         rows = [(name, value, row) for name, value in _filterable(document.fields)]
-        self._db.executemany("INSERT OR IGNORE INTO fields VALUES (?, ?, ?)", rows)
+        self._db.executemany("INSERT INTO fields VALUES (?, ?, ?)", rows)
         self.documents += 1
 
     def close(self) -> None:
         """Commit and close; the file is complete only then."""
+        self._db.execute(_LAST)
         self._db.execute("COMMIT")
         self._db.close()
 
@@ -179,7 +183,7 @@ class Store:
     # ---- filters
 
     def _field_types(self) -> dict[str, bool]:
-        """Field name -> whether any of its values is a number. A loose scan of the primary key: one step per name."""
+        """Field name -> whether any of its values is a number. A loose scan of the index: one step per name."""
         types: dict[str, bool] = {}
         row = self._all("SELECT min(name) FROM fields")[0]
         while row[0] is not None:
