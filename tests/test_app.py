@@ -141,7 +141,7 @@ def test_a_corpus_is_described(client: TestClient, home: Path) -> None:
     directory = home / "corpora" / "code" / corpus["build"]
     assert corpus["state"] == "serving"
     assert corpus["encoder"] == {"name": "hash", "fingerprint": "hash-64", "dim": 64}
-    assert corpus["measures"] == {}
+    assert corpus["measures"] == {"dense recall@100": 1.0}
     assert corpus["bytes"] == sum(
         file.stat().st_size for file in directory.rglob("*") if file.is_file() and file.name != "manifest.json"
     )

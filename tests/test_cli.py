@@ -120,6 +120,7 @@ def test_interrupting_a_build_leaves_nothing(tmp_path: Path, number: signal.Sign
         env=os.environ | {"PURLIN_HOME": str(tmp_path / "home")},
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     directory = tmp_path / "home/corpora/big"
     while not list(directory.glob(".making-*")):
