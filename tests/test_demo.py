@@ -1,6 +1,7 @@
 from pathlib import Path
 
-from index.demo import python_reference
+from index.demo import demos, python_reference
+from index.records import Document, Skipped, SourceFile
 
 
 def test_the_newest_installed_reference_is_taken(tmp_path: Path) -> None:
@@ -11,3 +12,16 @@ def test_the_newest_installed_reference_is_taken(tmp_path: Path) -> None:
         page.touch()
     (tmp_path / "python3").symlink_to(tmp_path / "python3.9")
     assert python_reference(tmp_path) == (tmp_path / "python3.11" / "html").resolve()
+
+
+def test_the_demo_corpora_and_their_sources() -> None:
+    found = {demo.name: demo for demo in demos()}
+    assert list(found) == ["products", "python", "code"]
+    [catalogue] = found["products"].sources()
+    assert isinstance(catalogue, SourceFile)
+    documents = list(catalogue.read())
+    assert len(documents) >= 200
+    assert not [record for record in documents if isinstance(record, Skipped)]
+    first = next(file for file in found["python"].sources() if isinstance(file, SourceFile))
+    document = next(record for record in first.read() if isinstance(record, Document))
+    assert str(document.location.url).startswith("https://docs.python.org/3")

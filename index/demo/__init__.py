@@ -44,9 +44,10 @@ def _reference() -> Demo:
     """Python's HTML reference where a package has installed it, else the docstrings of the running Python."""
     found = python_reference()
     if found is not None:
-        return Demo(
-            "python", "reference", f"the Python reference in {found}", lambda: open_source("reference", [found])
-        )
+        version = re.search(r"3\.\d+", str(found))
+        url = f"https://docs.python.org/{version.group() if version else 3}"
+        about = f"the Python reference in {found}"
+        return Demo("python", "reference", about, lambda: open_source("reference", [found], base_url=url))
     from index.sources import reference
 
     return Demo("python", "reference", "the docstrings of the running Python", reference.docstrings)
