@@ -15,6 +15,7 @@ import importlib.util
 import json
 import logging
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -345,6 +346,7 @@ def main() -> None:
                 continue
             if not given.speed_only:
                 judge(rows[-1], cosqa)
+                print(f"{name}: MRR@100 {rows[-1].reciprocal_ranks.mean():.4f}", file=sys.stderr, flush=True)
         race(rows, sample)
     print("| variant | MB | query ms, least / median | passages/s | x first | MRR@100 | change | cosine to fp32 |")
     print("|---|---|---|---|---|---|---|---|")
