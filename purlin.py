@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -99,11 +99,11 @@ def _progress() -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def _undone_if_interrupted() -> Iterator[None]:
+def _undone_if_interrupted(line: str = "interrupted; nothing was changed") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        err.print("interrupted; nothing was changed")
+        err.print(line)
         raise typer.Exit(130) from None
 
 
@@ -376,13 +376,70 @@ def train_export(
 ) -> None:
     """Export a checkpoint as an encoder directory, after comparing its vectors with the checkpoint's.
 
-    Example: purlin train export runs/santa/best --to models/santa --name santa
+    Example: purlin train export var/training/santa/finetune/step-000400 --to models/santa --name santa
     """
+    _need_training()
     from training.export import Card, export
 
     card = Card(name, base_model=base_model, base_licence=base_licence)
     export(checkpoint, to, card, quantization="none" if fp32 else "int8")
     out.print(f"{to}: written")
+
+
+@train_app.command("santa")
+def train_santa(
+    config: Annotated[Path, typer.Option(help="The recipe, such as those in configs/.")],
+    data: Annotated[
+        Path | None, typer.Option(help="What the recipe's paths are relative to [default: its own directory].")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="Where checkpoints and encoder go [default: var/training/NAME].")
+    ] = None,
+    cpu: Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")] = False,
+) -> None:
+    """Train a retrieval encoder on pairs of text and structured data (SANTA), and export it.
+
+    A run that was interrupted goes on from its last checkpoint when it is started again. Several GPUs or machines:
+    accelerate launch -m purlin train santa ...
+
+    Example: purlin train santa --config configs/santa-minilm.toml --data DATA
+    """
+    _need_training()
+    from training import config as recipes
+    from training import santa
+
+    recipe = recipes.read(config, santa.Recipe, data=data)
+    with _undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"), _progress() as tell:
+        directory = santa.run(
+            recipe, to or HOME / "training" / recipe.name, progress=_steps(tell), say=err.print, cpu=cpu
+        )
+    out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
+
+
+def _steps(tell: Progress) -> Callable[[str], Callable[[int, int, Mapping[str, float]], None]]:
+    """For each stage its progress, and a line whenever the dev sets were measured."""
+
+    def of_stage(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def step(number: int, total: int, values: Mapping[str, float]) -> None:
+            tell(name, number, total)
+            if measured := [f"{key} {value:.4f}" for key, value in values.items() if key.startswith("dev ")]:
+                shown = [f"loss {values['loss']:.4f}", *measured, f"{values['pairs_per_s']:.1f} pairs/s"]
+                err.print(f"{name} {number:,}: {', '.join(shown)}")
+
+        return step
+
+    return of_stage
+
+
+def _need_training() -> None:
+    from importlib.util import find_spec
+
+    from index.errors import NotFound
+
+    if missing := [name for name in ("torch", "transformers", "accelerate") if find_spec(name) is None]:
+        raise NotFound(
+            f"Training needs {', '.join(missing)}. Run `make install-dev`, or pip install 'purlin[training]'."
+        )
 
 
 @evaluate_app.command("search")

@@ -1,0 +1,129 @@
+"""Dev sets: judged queries, or pairs, that a model in training is measured on by exhaustive search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from index import evaluate
+from index.encoder import Vectors
+from index.passages import render
+from index.records import Document, Kind, SourceFile
+from index.sources import beir
+from training.config import in_range
+from training.model import TextModel, pad_texts
+from training.pairs import Pair, PairSource, read
+
+DEPTH = 100
+_BATCH_TOKENS = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevSet:
+    """A directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), or a file of pairs.
+
+    For pairs, each query's own passage is relevant, and those of the same query; `limit` takes the first so many.
+    `measure` is one of index.evaluate's names, such as MRR@100 or nDCG@10.
+    """
+
+    name: str
+    path: Path
+    format: Literal["beir", "pairs"] = "beir"
+    kind: Kind = "code"
+    split: str = "dev"
+    limit: int | None = None
+    measure: str = "MRR@100"
+
+    def __post_init__(self) -> None:
+        in_range("limit", self.limit or 1, 1, 1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Texts and judgements of one dev set, ready to be encoded."""
+
+    queries: dict[str, str]
+    passages: dict[str, str]
+    qrels: dict[str, dict[str, float]]
+
+
+class Dev:
+    """Measures a model on dev sets; the mean over the sets comes first."""
+
+    def __init__(self, sets: Sequence[DevSet], text_model: TextModel, accelerator: Accelerator) -> None:
+        self.sets = [(known, read_judged(known)) for known in sets]
+        self.model, self.accelerator = text_model, accelerator
+
+    def measure(self) -> dict[str, float]:
+        """`dev mean` and `dev NAME MEASURE` for each set; empty without sets."""
+        found = {f"dev {known.name} {known.measure}": self._value(known, judged) for known, judged in self.sets}
+        return {"dev mean": float(np.mean(list(found.values()))), **found} if found else {}
+
+    def _value(self, known: DevSet, judged: Judged) -> float:
+        run = ranking(self.model, judged, self.accelerator)
+        return next(measure.mean for measure in evaluate.evaluate(run, judged.qrels) if measure.name == known.measure)
+
+
+def read_judged(known: DevSet) -> Judged:
+    """Read a dev set. Raises NotFound and InvalidInput as the readers of `index` do."""
+    if known.format == "pairs":
+        pairs = read(PairSource(format="pairs", path=known.path, kind=known.kind, limit=known.limit))
+        return _judged_pairs([pair for pair in pairs if isinstance(pair, Pair)])
+    qrels = evaluate.read_qrels(known.path / "qrels" / f"{known.split}.tsv")
+    queries = evaluate.read_queries(known.path / "queries.jsonl")
+    asked = {number: queries[number] for number in islice(qrels, known.limit) if number in queries}
+    corpus = next(path for name in ("corpus.jsonl", "corpus.jsonl.gz") if (path := known.path / name).is_file())
+    documents = (
+        each for file in beir.files(corpus, known.kind) if isinstance(file, SourceFile) for each in file.read()
+    )
+    passages = {each.id: render(each) for each in documents if isinstance(each, Document)}
+    return Judged(asked, passages, {number: qrels[number] for number in asked})
+
+
+def _judged_pairs(pairs: Sequence[Pair]) -> Judged:
+    numbers: dict[str, list[str]] = {}
+    for number, pair in enumerate(pairs):
+        numbers.setdefault(pair.queries[0], []).append(str(number))
+    return Judged(
+        {str(number): pair.queries[0] for number, pair in enumerate(pairs)},
+        {str(number): pair.passage for number, pair in enumerate(pairs)},
+        {str(number): dict.fromkeys(numbers[pair.queries[0]], 1.0) for number, pair in enumerate(pairs)},
+    )
+
+
+def ranking(text_model: TextModel, judged: Judged, accelerator: Accelerator) -> dict[str, list[str]]:
+    """The best `DEPTH` passages of every query by exhaustive search."""
+    settings = text_model.settings
+    queries = encode(text_model, list(judged.queries.values()), settings.max_query_tokens, accelerator)
+    passages = encode(text_model, list(judged.passages.values()), settings.max_passage_tokens, accelerator)
+    ids = list(judged.passages)
+    best = np.argsort(-(queries @ passages.T), axis=1, kind="stable")[:, :DEPTH]
+    return {number: [ids[row] for row in rows] for number, rows in zip(judged.queries, best, strict=True)}
+
+
+def encode(text_model: TextModel, texts: Sequence[str], max_tokens: int, accelerator: Accelerator) -> Vectors:
+    """Vectors (len(texts), D) in the order given, in batches of similar length; the model is left in its mode."""
+    training, tokenizer = text_model.training, text_model.tokenizer
+    text_model.eval()
+    rows = [tokenizer(text, truncation=True, max_length=max_tokens)["input_ids"] for text in texts]
+    order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+    found = np.empty((len(rows), 0), dtype=np.float32)
+    with torch.no_grad(), accelerator.autocast():
+        while order:
+            batch = [order.pop()]
+            while order and (len(batch) + 1) * len(rows[batch[0]]) <= _BATCH_TOKENS:
+                batch.append(order.pop())
+            ids, mask = pad_texts([rows[number] for number in batch], tokenizer.pad_token_id)
+            vectors = text_model.vectors(ids.to(accelerator.device), mask.to(accelerator.device)).cpu().numpy()
+            if not found.shape[1]:
+                found = np.empty((len(rows), vectors.shape[1]), dtype=np.float32)
+            found[batch] = vectors
+    text_model.train(training)
+    return found

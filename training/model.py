@@ -1,0 +1,320 @@
+"""The models that are trained: a text encoder, and what predicts masked entities from it.
+
+Two architectures, chosen by the base model's config. T5 and CodeT5, as in SANTA: a text's vector is the first
+position of the decoder, and the whole T5 predicts. BERT-class encoders: a text's vector is the mean over its tokens,
+and a decoder of one layer predicts, which sees nothing but that vector and the masked text's words; it is not part of
+what is exported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from index.errors import InvalidInput, NotFound
+from training.config import in_range
+from training.export import base_checkpoint
+from training.losses import IGNORED
+
+BASE = "sentence-transformers/all-MiniLM-L6-v2"
+DECODER = "decoder.safetensors"
+Similarity = Literal["cosine", "dot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scratch:
+    """A T5 with random weights instead of a base model's; its words are the base model's tokenizer's."""
+
+    dim: int = 256
+    layers: int = 4
+    heads: int = 4
+    feed_forward: int = 1024
+
+    def __post_init__(self) -> None:
+        in_range("layers", self.layers, 1, 48)
+        in_range("heads", self.heads, 1, 64)
+        in_range("dim", self.dim, 8, 8192)
+        if self.dim % self.heads:
+            raise InvalidInput(f"dim {self.dim} must be a multiple of heads {self.heads}.", field="dim")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """Which model, and how texts are put before it. `max_*_tokens` count special tokens.
+
+    `dropout` None keeps the base model's; 0 lets attention run fused, which more than doubles the speed on a CPU.
+    `similarity` "cosine" makes vectors of length 1, "dot" leaves them, as the paper does.
+    """
+
+    base: str = BASE
+    scratch: Scratch | None = None
+    similarity: Similarity = "cosine"
+    max_query_tokens: int = 64
+    max_passage_tokens: int = 128
+    max_target_tokens: int = 64
+    decoder_layers: int = 1
+    dropout: float | None = None
+    gradient_checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
+            in_range(name, getattr(self, name), 4, 8192)
+        in_range("decoder_layers", self.decoder_layers, 1, 12)
+        in_range("dropout", self.dropout or 0.0, 0.0, 0.9)
+
+
+class TextModel(nn.Module):
+    """Token ids -> vectors, and vectors and masked texts -> the loss of predicting what was masked."""
+
+    tokenizer: PreTrainedTokenizerFast
+
+    def __init__(self, settings: ModelSettings, tokenizer: Any) -> None:
+        super().__init__()
+        self.settings, self.tokenizer = settings, tokenizer
+
+    def vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """`ids`, `mask` (B, T) -> (B, D) float32, of length 1 if similarity is "cosine"."""
+        found = self._vectors(ids, mask).float()
+        return F.normalize(found, dim=-1) if self.settings.similarity == "cosine" else found
+
+    def predict(self, vectors: Tensor, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+        """Logits (N, V) for the N of `targets` (B, K) that are not IGNORED, in order; each sees the targets before it.
+
+        `vectors` (B, D) are those of the unmasked texts, `ids` and `mask` (B, T) the masked ones.
+        """
+        raise NotImplementedError
+
+    def save(self, directory: Path) -> None:
+        """Write weights, tokenizer and configuration in a layout that other tools load; never pickled."""
+        raise NotImplementedError
+
+    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class MeanPooled(TextModel):
+    """A BERT-class encoder; the decoder's words are the encoder's."""
+
+    def __init__(self, settings: ModelSettings, tokenizer: Any, transformer: Any) -> None:
+        super().__init__(settings, tokenizer)
+        self.transformer = transformer
+        config = transformer.config
+        layer = nn.TransformerDecoderLayer(
+            config.hidden_size,
+            config.num_attention_heads,
+            config.intermediate_size,
+            dropout=0.0,
+            activation="gelu",
+            batch_first=True,
+        )
+        self.decoder = nn.TransformerDecoder(layer, settings.decoder_layers)
+
+    def predict(self, vectors: Tensor, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+        """By the light decoder, from the vector and the masked text's words."""
+        length = self.transformer.config.hidden_size**0.5  # of a layer-normalized state, such as a word's
+        memory = torch.cat([F.normalize(vectors, dim=-1)[:, None] * length, self._words(ids)], dim=1)
+        hidden_memory = F.pad(mask == 0, (1, 0))  # the vector is always seen
+        previous = F.pad(targets[:, :-1].clamp(min=0), (1, 0), value=self.tokenizer.cls_token_id or 0)
+        k = previous.shape[1]
+        causal = torch.ones(k, k, dtype=torch.bool, device=ids.device).triu(1)
+        states = self.decoder(self._words(previous), memory, tgt_mask=causal, memory_key_padding_mask=hidden_memory)
+        scale = states.shape[-1] ** -0.5  # as T5 does where input and output share their words
+        return F.linear(states[targets != IGNORED] * scale, self.transformer.get_input_embeddings().weight)
+
+    def _words(self, ids: Tensor) -> Tensor:
+        states: Tensor = self.transformer.embeddings(input_ids=ids)
+        return states
+
+    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        states: Tensor = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+        weight = mask.unsqueeze(-1).to(states.dtype)
+        return (states * weight).sum(1) / weight.sum(1)
+
+    def save(self, directory: Path) -> None:
+        """Write what `load` and other tools read."""
+        self.transformer.save_pretrained(directory)
+        self.tokenizer.save_pretrained(directory)
+        save_file(
+            {name: weight.contiguous() for name, weight in self.decoder.state_dict().items()}, directory / DECODER
+        )
+        _write_modules(directory, self.transformer.config.hidden_size, self.settings)
+
+
+class FirstDecoderPosition(TextModel):
+    """T5 and CodeT5, as SANTA takes them (eq. 1)."""
+
+    def __init__(self, settings: ModelSettings, tokenizer: Any, t5: Any) -> None:
+        super().__init__(settings, tokenizer)
+        self.t5 = t5
+
+    def predict(self, vectors: Tensor, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+        """By the whole T5, from the masked text; `vectors` are not looked at."""
+        seen = self.t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        previous = self.t5.prepare_decoder_input_ids_from_labels(targets)
+        states = self.t5.decoder(
+            input_ids=previous, encoder_hidden_states=seen, encoder_attention_mask=mask, use_cache=False
+        ).last_hidden_state[targets != IGNORED]
+        scale = self.t5.model_dim**-0.5 if self.t5.config.scale_decoder_outputs else 1.0
+        logits: Tensor = self.t5.lm_head(states * scale)
+        return logits
+
+    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        states = self.t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        start = torch.full((len(ids), 1), self.t5.config.decoder_start_token_id, device=ids.device)
+        first = self.t5.decoder(
+            input_ids=start, encoder_hidden_states=states, encoder_attention_mask=mask, use_cache=False
+        )
+        vectors: Tensor = first.last_hidden_state[:, 0]
+        return vectors
+
+    def save(self, directory: Path) -> None:
+        """Write what `load` and other tools read."""
+        self.t5.save_pretrained(directory)
+        self.tokenizer.save_pretrained(directory)
+
+
+def load(settings: ModelSettings, directory: Path | None = None) -> TextModel:
+    """The base model, or the one that `save` left in `directory`.
+
+    Raises NotFound or InvalidInput for a directory without config, tokenizer or safetensors weights, and for a class
+    of models that is neither T5 nor BERT-like.
+    """
+    place = str(directory or _place(settings.base))
+    if Path(place).is_dir():
+        _refuse_incomplete(Path(place), weights=settings.scratch is None or directory is not None)
+    try:
+        config = AutoConfig.from_pretrained(place)
+        tokenizer = AutoTokenizer.from_pretrained(place)
+    except (OSError, ValueError) as error:
+        raise NotFound(f"The base model {settings.base} cannot be loaded: {_first_line(error)}", field="base") from None
+    if not tokenizer.is_fast:
+        raise InvalidInput(f"{settings.base} has no fast tokenizer (tokenizer.json).", field="base")
+    if settings.scratch and directory is None:
+        return FirstDecoderPosition(
+            settings, tokenizer, T5ForConditionalGeneration(_scratch_config(settings.scratch, tokenizer))
+        )
+    if config.model_type == "t5":
+        t5 = _pretrained(T5ForConditionalGeneration, place, _dropout(settings, "dropout_rate"))
+        return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    transformer = _pretrained(AutoModel, place, _dropout(settings, *names))
+    if not hasattr(transformer, "embeddings") or getattr(config, "is_encoder_decoder", False):
+        raise InvalidInput(f"{settings.base} is a {config.model_type}: give a T5 or a BERT-like encoder.", field="base")
+    model = MeanPooled(settings, tokenizer, transformer)
+    if (Path(place) / DECODER).is_file():
+        model.decoder.load_state_dict(load_file(Path(place) / DECODER))
+    return _prepared(model, transformer)
+
+
+def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+    """Rows of ids -> (n, longest), filled up with `value`."""
+    longest = max(map(len, rows), default=0)
+    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows], dtype=torch.long)
+
+
+def pad_texts(rows: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Tensor]:
+    """Ids and mask, both (n, longest)."""
+    return pad(rows, filler), pad([[1] * len(row) for row in rows], 0)
+
+
+def pad_targets(rows: Sequence[Sequence[int]]) -> Tensor:
+    """(n, longest), IGNORED where a row has ended."""
+    return pad(rows, IGNORED)
+
+
+def _place(base: str) -> str | Path:
+    """The hub's name, but for the base encoder, which a package brings."""
+    if base != BASE:
+        return base
+    try:
+        return base_checkpoint()
+    except NotFound:
+        return base
+
+
+def _refuse_incomplete(directory: Path, *, weights: bool) -> None:
+    if not (directory / "config.json").is_file():
+        raise NotFound(f"{directory} has no config.json: that is no model's directory.", field="base")
+    if not any((directory / name).is_file() for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")):
+        raise InvalidInput(f"{directory} has no tokenizer (tokenizer.json). Save it there as well.", field="base")
+    if weights and not any(directory.glob("*.safetensors")):
+        raise InvalidInput(
+            f"{directory} has no *.safetensors weights. Pickled weights (.bin, .pt) are refused, as loading them can "
+            "run any code; save the model again with save_pretrained(..., safe_serialization=True).",
+            field="base",
+        )
+
+
+def _pretrained(kind: Any, place: str, changes: dict[str, float]) -> Any:
+    try:
+        return kind.from_pretrained(place, use_safetensors=True, dtype=torch.float32, **changes)
+    except (OSError, ValueError) as error:
+        raise NotFound(f"The weights of {place} cannot be loaded: {_first_line(error)}", field="base") from None
+
+
+def _prepared(model: TextModel, inner: Any) -> TextModel:
+    if model.settings.gradient_checkpointing:
+        inner.gradient_checkpointing_enable()
+    return model
+
+
+def _dropout(settings: ModelSettings, *names: str) -> dict[str, float]:
+    return {} if settings.dropout is None else dict.fromkeys(names, settings.dropout)
+
+
+def _scratch_config(scratch: Scratch, tokenizer: Any) -> T5Config:
+    config = T5Config(
+        vocab_size=len(tokenizer),
+        d_model=scratch.dim,
+        d_kv=scratch.dim // scratch.heads,
+        d_ff=scratch.feed_forward,
+        num_layers=scratch.layers,
+        num_heads=scratch.heads,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id or tokenizer.sep_token_id,
+        dropout_rate=0.0,
+    )
+    config.decoder_start_token_id = tokenizer.pad_token_id
+    return config
+
+
+def _write_modules(directory: Path, dim: int, settings: ModelSettings) -> None:
+    """What sentence-transformers reads: the order of modules, and how each is set."""
+    names = {"": "Transformer", "1_Pooling": "Pooling"}
+    if settings.similarity == "cosine":
+        names["2_Normalize"] = "Normalize"
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for number, (path, name) in enumerate(names.items())
+    ]
+    for path in names:
+        (directory / path).mkdir(exist_ok=True)
+    _write_json(directory / "modules.json", modules)
+    _write_json(directory / "sentence_bert_config.json", {"max_seq_length": 256, "do_lower_case": False})
+    _write_json(
+        directory / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, "pooling_mode_mean_tokens": True}
+    )
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:300]
