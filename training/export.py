@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import logging
 import re
 import tempfile
 import warnings
@@ -20,7 +21,8 @@ import numpy as np
 import onnx
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AttentionInterface, AttentionMaskInterface
+from sentence_transformers.base.modules import InputModule
+from transformers import AttentionInterface, AttentionMaskInterface, AutoTokenizer, T5ForConditionalGeneration
 
 from index.encoder import MODEL, SETTINGS, TOKENIZER, Encoder, Settings, Vectors
 from index.errors import InvalidInput, NotFound
@@ -34,6 +36,7 @@ MAX_DIFFERENCE = 1e-4  # fp32 graph against torch, of any component of any probe
 MIN_COSINE = 0.99  # int8 graph against torch, of the worst probe
 SAMPLE_MODULES = ("argparse", "calendar", "csv", "datetime", "logging", "pathlib", "statistics", "textwrap", "zipfile")
 SAMPLE_CHARS = 600
+T5_TOKENS = 512  # what a T5 was pretrained on, where nothing else says how long a text may be
 
 
 class ExportRefused(InvalidInput):
@@ -93,6 +96,9 @@ def export(
 ) -> Encoder:
     """Write the encoder directory `out` from a Hugging Face or sentence-transformers checkpoint, replacing it.
 
+    A whole T5 (architecture T5ForConditionalGeneration, no modules.json) gives the first position of its decoder, as
+    SANTA takes it; other models what sentence-transformers makes of them. Vectors have length 1 even if the model was
+    trained on dot products of whatever length.
     `max_tokens` defaults to the checkpoint's own limit. `samples` are a few hundred texts like those to be encoded;
     int8 takes its scales from them, by default from code and prose of Python's library.
     Raises NotFound without a checkpoint, and ExportRefused where the graph's vectors of `probes()` are not the
@@ -122,7 +128,7 @@ def write_graph(checkpoint: Path, path: Path) -> None:
     model = _load(checkpoint)
     transformer: Any = model[0].auto_model
     transformer.set_attn_implementation(FUSED if transformer._supports_attention_backend else "eager")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _without_torchvision():
         warnings.simplefilter("ignore")  # torch's exporter uses what torch itself has deprecated
         torch.onnx.export(
             _Graph(model).eval(),
@@ -166,10 +172,75 @@ class _Graph(torch.nn.Module):
         return torch.nn.functional.normalize(features["sentence_embedding"], dim=-1)
 
 
+class _FirstPosition(InputModule):
+    """A T5 as sentence-transformers takes models: texts -> the first position of its decoder."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        super().__init__()
+        self.tokenizer = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
+        self.auto_model = T5ForConditionalGeneration.from_pretrained(
+            checkpoint, local_files_only=True, use_safetensors=True
+        )
+        known = self.tokenizer.model_max_length  # 10**30 where the tokenizer has no limit; T5 itself has none
+        self.max_seq_length = known if known <= T5_TOKENS else T5_TOKENS
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
+        """Ids and mask (n, longest)."""
+        texts = [(prompt or "") + text for text in inputs]
+        options = {"padding": True, "truncation": True, "max_length": self.max_seq_length, "return_tensors": "pt"}
+        return dict(self.tokenizer(texts, **options))
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Add the vectors."""
+        found = first_position(self.auto_model, features["input_ids"], features["attention_mask"])
+        return {**features, "sentence_embedding": found}
+
+    def get_embedding_dimension(self) -> int:
+        """Length of a vector."""
+        return int(self.auto_model.config.d_model)
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Asked for by the base class; only read here."""
+        raise NotImplementedError
+
+
+def first_position(t5: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """SANTA's eq. 1: `ids`, `mask` (B, T) -> the state (B, D) of a T5's decoder at its start token."""
+    states = t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+    start = ids.new_full((ids.shape[0], 1), t5.config.decoder_start_token_id)
+    decoded = t5.decoder(input_ids=start, encoder_hidden_states=states, encoder_attention_mask=mask, use_cache=False)
+    first: torch.Tensor = decoded.last_hidden_state[:, 0]
+    return first
+
+
 def _load(checkpoint: Path) -> SentenceTransformer:
     if not (checkpoint / "config.json").is_file():
         raise NotFound(f"{checkpoint} has no config.json. Give the directory of a saved checkpoint.")
+    if _is_whole_t5(checkpoint):
+        return SentenceTransformer(modules=[_FirstPosition(checkpoint)], device="cpu").eval()
     return SentenceTransformer(str(checkpoint), device="cpu", local_files_only=True).eval()
+
+
+def _is_whole_t5(checkpoint: Path) -> bool:
+    if (checkpoint / "modules.json").exists():
+        return False
+    architectures = json.loads((checkpoint / "config.json").read_bytes()).get("architectures") or []
+    return "T5ForConditionalGeneration" in architectures
+
+
+@contextmanager
+def _without_torchvision() -> Iterator[None]:
+    """Silence the exporter's warnings that torchvision is missing: no text model needs it."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+
+    def other(record: logging.LogRecord) -> bool:
+        return "torchvision is not installed" not in record.getMessage()
+
+    logger.addFilter(other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(other)
 
 
 def _fused_attention(

@@ -27,8 +27,7 @@ from index.errors import InvalidInput
 from index.records import Kind, Span
 from index.sources.code import identifiers
 from index.sources.languages import LANGUAGES
-from index.sources.nouns import _singular as singular
-from index.sources.nouns import shared_nouns
+from index.sources.nouns import shared_nouns, singular
 from training.config import in_range
 
 if TYPE_CHECKING:

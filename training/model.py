@@ -29,7 +29,7 @@ from transformers import (
 
 from index.errors import InvalidInput, NotFound
 from training.config import in_range
-from training.export import base_checkpoint
+from training.export import base_checkpoint, first_position
 from training.losses import IGNORED
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
@@ -175,13 +175,7 @@ class FirstDecoderPosition(TextModel):
         return logits
 
     def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
-        states = self.t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
-        start = torch.full((len(ids), 1), self.t5.config.decoder_start_token_id, device=ids.device)
-        first = self.t5.decoder(
-            input_ids=start, encoder_hidden_states=states, encoder_attention_mask=mask, use_cache=False
-        )
-        vectors: Tensor = first.last_hidden_state[:, 0]
-        return vectors
+        return first_position(self.t5, ids, mask)
 
     def save(self, directory: Path) -> None:
         """Write what `load` and other tools read."""

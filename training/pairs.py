@@ -249,7 +249,7 @@ def _rows(path: Path) -> Iterator[_Row | Skipped]:
     """The rows of a table, or of all tables below a directory: JSON lines or array, CSV, Parquet, maybe gzipped."""
     for file in _tables(path):
         name = file.name if file == path else file.relative_to(path).as_posix()
-        for row in product._rows(file, name):
+        for row in product.read_rows(file, name):
             if isinstance(row, Skipped):
                 yield row
             elif any(isinstance(value, str) and _UNDECODED.search(value) for value in row.record.values()):
@@ -261,7 +261,7 @@ def _rows(path: Path) -> Iterator[_Row | Skipped]:
 def _tables(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.is_file() and product._format(file))
+    return sorted(file for file in path.rglob("*") if file.is_file() and product.format_of(file))
 
 
 def _in_rows(source: PairSource, pair_of: Callable[[Mapping[str, object], PairSource], Pair]) -> _Drafts:
@@ -646,9 +646,9 @@ def _package(stanza: _Stanza, path: str, shared: Counter[bytes], seen: set[bytes
 def _stanzas(path: Path) -> Iterator[_Stanza | Skipped]:
     number = 0
     try:
-        with product._opened(path) as handle:
+        with product.open_text(path) as handle:
             stanza: list[tuple[int, str]] = []
-            for number, line in enumerate(chain(product._lines(handle), ["\n"]), 1):
+            for number, line in enumerate(chain(product.text_lines(handle), ["\n"]), 1):
                 if line.strip():
                     stanza.append((number, line.rstrip()))
                     del stanza[MAX_STANZA:]

@@ -52,8 +52,8 @@ _NO_NOUNS = frozenset(_OTHER_WORDS.split())
 
 def shared_nouns(title: str, body: str) -> tuple[Span, ...]:
     """Where in the body the nouns of its title stand, in order; a plural in -s counts as its singular."""
-    titled = {_singular(word) for word in _nouns(title)}
-    return tuple(Span(*match.span()) for match in _WORD.finditer(body) if _singular(match[0]) in titled)
+    titled = {singular(word) for word in _nouns(title)}
+    return tuple(Span(*match.span()) for match in _WORD.finditer(body) if singular(match[0]) in titled)
 
 
 def tagger() -> Tagger:
@@ -85,6 +85,7 @@ def _is_noun(word: str) -> bool:
     return lower in _NOUN_ANYWAY or not _OTHER_ENDING.fullmatch(lower)
 
 
-def _singular(word: str) -> str:
+def singular(word: str) -> str:
+    """Lower case, without a plural's -s: by this two nouns count as one."""
     lower = word.lower()
     return lower[:-1] if len(lower) > 3 and lower.endswith("s") and not lower.endswith(("ss", "us", "is")) else lower

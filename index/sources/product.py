@@ -108,7 +108,7 @@ def files(
         raise InvalidInput(f"Unknown column {unknown[0]!r}; known are {', '.join(COLUMNS)}.", field="columns")
     if not path.exists():
         raise NotFound(f"{path} does not exist.", field="path")
-    if path.is_file() and not _format(path):
+    if path.is_file() and not format_of(path):
         raise InvalidInput(f"{path.name} is no product table: give one of {', '.join(SUFFIXES)}.", field="path")
     return _files(path, chosen, entities)
 
@@ -157,7 +157,7 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
     found = sorted(path.rglob("*")) if path.is_dir() else [path]
     for file in (file for file in found if file.is_file() and not file.name.startswith(".")):
         name = file.relative_to(root).as_posix()
-        if not _format(file):
+        if not format_of(file):
             yield Skipped(name, f"is no product table ({', '.join(SUFFIXES)})")
             continue
         try:
@@ -168,7 +168,7 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
         yield SourceFile(name, digest, partial(_read, file, name, columns, entities))
 
 
-def _format(path: Path) -> str:
+def format_of(path: Path) -> str:
     """The suffix that tells how to read a file, without `.gz`; empty where there is no way."""
     name = path.name.lower()
     suffix = Path(name.removesuffix(".gz")).suffix
@@ -177,7 +177,7 @@ def _format(path: Path) -> str:
 
 
 def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
-    options = [VERSION, _format(path), sorted(columns.items()), nouns.tagger() if entities else None]
+    options = [VERSION, format_of(path), sorted(columns.items()), nouns.tagger() if entities else None]
     with path.open("rb") as handle:
         content = hashlib.file_digest(handle, "sha256")
     content.update(json.dumps(options).encode())
@@ -185,12 +185,12 @@ def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
 
 
 def _read(path: Path, name: str, columns: Mapping[str, str], entities: bool) -> Iterator[Document | Skipped]:
-    rows = _rows(path, name)
+    rows = read_rows(path, name)
     first = list(islice(rows, _SAMPLE))
     if reason := _unfit([row.record for row in first if isinstance(row, Row)], columns, name):
         yield Skipped(name, reason)
         rows, first = iter(()), [row for row in first if isinstance(row, Skipped)]
-    is_text = _format(path) in (".csv", ".tsv")
+    is_text = format_of(path) in (".csv", ".tsv")
     seen: dict[str, bytes] = {}
     for row in chain(first, rows):
         if isinstance(row, Skipped):
@@ -231,8 +231,9 @@ def _unfit(sample: Sequence[Mapping[str, object]], columns: Mapping[str, str], n
 # Rows
 
 
-def _rows(path: Path, name: str) -> Iterator[Row | Skipped]:
-    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}.get(_format(path), _json_lines)
+def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
+    """The records of one table of any known format; what is broken is a `Skipped` that says where (`name` and row)."""
+    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}.get(format_of(path), _json_lines)
     row: Row | Skipped | None = None
     try:
         for row in read(path, name):
@@ -245,7 +246,7 @@ def _rows(path: Path, name: str) -> Iterator[Row | Skipped]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
+def open_text(path: Path) -> Iterator[IO[str]]:
     """Text with its line ends. Bytes that are not UTF-8 come as lone surrogates, so that only their row is refused."""
     with path.open("rb") as packed:
         plain = gzip.GzipFile(fileobj=packed) if path.suffix.lower() == ".gz" else packed
@@ -254,7 +255,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
             yield text
 
 
-def _lines(handle: IO[str]) -> Iterator[str]:
+def text_lines(handle: IO[str]) -> Iterator[str]:
     """Lines with their ends; one that is too long comes cut, one character over the limit."""
     while line := handle.readline(MAX_ROW + 1):
         rest = line
@@ -264,8 +265,8 @@ def _lines(handle: IO[str]) -> Iterator[str]:
 
 
 def _json_lines(path: Path, name: str) -> Iterator[Row | Skipped]:
-    with _opened(path) as handle:
-        for number, line in enumerate(_lines(handle), 1):
+    with open_text(path) as handle:
+        for number, line in enumerate(text_lines(handle), 1):
             if len(line) > MAX_ROW:
                 yield Skipped(name, _TOO_LONG, number)
             elif line.strip():
@@ -283,7 +284,7 @@ def _json_row(line: str, name: str, number: int) -> Row | Skipped:
 def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
     """A broken record ends the array, since nothing tells where the next one starts."""
     decode = json.JSONDecoder(parse_constant=lambda _: None).raw_decode
-    with _opened(path) as handle:
+    with open_text(path) as handle:
         buffer = handle.read(_BLOCK).lstrip()
         if buffer[:1] != "[":
             yield Skipped(name, "is not an array of records; a file with one record a line is called .jsonl")
@@ -311,7 +312,7 @@ class _CsvLines:
     """
 
     def __init__(self, handle: IO[str]) -> None:
-        self._source = _lines(handle)
+        self._source = text_lines(handle)
         self._again: deque[str] = deque()
         self._taken: list[str] = []
         self._left = MAX_ROW
@@ -342,9 +343,9 @@ class _CsvLines:
 
 def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
     csv.field_size_limit(max(MAX_ROW, csv.field_size_limit()))
-    with _opened(path) as handle:
+    with open_text(path) as handle:
         lines = _CsvLines(handle)
-        reader = csv.reader(lines, delimiter=_delimiter(lines, _format(path)), strict=True)
+        reader = csv.reader(lines, delimiter=_delimiter(lines, format_of(path)), strict=True)
         places: dict[str, int] = {}
         width = 0
         for number in count(1):
