@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +15,19 @@ import onnx
 import pytest
 import torch
 from onnx import numpy_helper
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import AutoModel, BertConfig, BertModel, PreTrainedTokenizerFast, T5Config, T5EncoderModel
+from transformers import (
+    AutoModel,
+    BertConfig,
+    BertModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5EncoderModel,
+    T5ForConditionalGeneration,
+)
 
 from index.encoder import MODEL, RELEASED, SETTINGS, TOKENIZER, Encoder
 from index.errors import InvalidInput, NotFound
@@ -184,6 +195,113 @@ def test_a_t5_encoder_can_be_exported(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, torch.nn.functional.normalize(mean, dim=0), atol=1e-5)
 
 
+@pytest.fixture(scope="module")
+def whole_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(2)
+    checkpoint = tmp_path_factory.mktemp("whole") / "t5"
+    config = T5Config(
+        vocab_size=1200,  # enough rows that int8 takes the words' table too
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+        pad_token_id=0,
+        decoder_start_token_id=0,
+    )
+    T5ForConditionalGeneration(config).save_pretrained(checkpoint)
+    save_tokenizer(checkpoint)
+    return checkpoint
+
+
+@pytest.fixture(scope="module")
+def whole_t5_fp32(whole_t5: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("encoders") / "t5"
+    export(whole_t5, out, Card("t5"), quantization="none")
+    return out
+
+
+def first_positions(checkpoint: Path, encoder: Encoder, texts: list[str]) -> np.ndarray:
+    """Unit vectors by transformers alone, one text at a time: the decoder's state where it starts."""
+    model = T5ForConditionalGeneration.from_pretrained(checkpoint).eval()
+    rows = []
+    for ids in encoder.tokenize(texts, role="query"):
+        with torch.inference_mode():
+            found = model(
+                input_ids=torch.tensor(ids)[None],
+                decoder_input_ids=torch.tensor([[model.config.decoder_start_token_id]]),
+                output_hidden_states=True,
+            )
+        rows.append(torch.nn.functional.normalize(found.decoder_hidden_states[-1][0, 0], dim=0).numpy())
+    return np.stack(rows)
+
+
+def test_a_whole_t5_gives_its_decoders_first_position(whole_t5: Path, whole_t5_fp32: Path) -> None:
+    encoder, texts = Encoder.load(whole_t5_fp32), TEXTS + probes()
+    found = encoder.encode(texts, role="query")
+    assert np.abs(found - first_positions(whole_t5, encoder, texts)).max() < 1e-5
+    assert np.linalg.matrix_rank(found) > 5  # not one vector for all
+    assert (encoder.dim, encoder.max_tokens) == (32, 128)
+    graph = onnx.load(whole_t5_fp32 / MODEL).graph
+    assert [entry.name for entry in graph.input] == ["input_ids"]
+
+
+def test_a_whole_t5_as_int8(
+    whole_t5: Path, whole_t5_fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path))
+    encoder = export(whole_t5, tmp_path / "out", Card("t5"), samples=TEXTS + probes())
+    found = encoder.encode(TEXTS * 3, role="query")
+    assert (found[: len(TEXTS)] * first_positions(whole_t5, encoder, TEXTS)).sum(axis=1).min() > 0.999
+    np.testing.assert_allclose(encoder.encode(TEXTS[1:2], role="query")[0], found[1], atol=1e-6)
+    kinds = [node.op_type for node in onnx.load(tmp_path / "out" / MODEL).graph.node]
+    assert kinds.count("MatMulIntegerToFloat") == 32  # 6 of each encoder layer, 10 of each decoder layer
+    assert (tmp_path / "out" / MODEL).stat().st_size < 0.6 * (whole_t5_fp32 / MODEL).stat().st_size
+
+
+def test_a_whole_t5_with_modules_is_what_they_say(whole_t5: Path, tmp_path: Path) -> None:
+    """A modules.json says how its author takes the T5: as sentence-transformers does."""
+    checkpoint = tmp_path / "modules"
+    transformer = Transformer(str(whole_t5))
+    SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="mean")], device="cpu").save(str(checkpoint))
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps(config | {"architectures": ["T5ForConditionalGeneration"]}))
+    loaded = exporting._load(checkpoint)
+    assert [type(module).__name__ for module in loaded] == ["Transformer", "Pooling"]
+    assert type(exporting._load(whole_t5)[0]).__name__ == "_FirstPosition"
+
+
+def test_more_tokens_than_positions_are_refused(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="max_tokens is 129, but the model has 128 positions"):
+        export(bert, tmp_path / "out", Card("long"), max_tokens=129)
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_altered_between_are_refused(
+    whole_t5: Path, whole_t5_fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    altered = tmp_path / "altered"
+    shutil.copytree(whole_t5, altered)
+    model = T5ForConditionalGeneration.from_pretrained(whole_t5)
+    with torch.no_grad():
+        model.decoder.block[1].layer[1].EncDecAttention.o.weight[0] += 0.1
+    model.save_pretrained(altered)
+    monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path))
+    with pytest.raises(ExportRefused, match="The none graph's vectors differ"):
+        export(altered, tmp_path / "out", Card("t5"), quantization="none")
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_the_warnings_about_torchvision_are_silent(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    for inside in (True, False):
+        caplog.clear()
+        with exporting._without_torchvision() if inside else nullcontext():
+            logger.warning("torchvision is not installed. Skipping %s", "torchvision::nms")
+            logger.warning("something else")
+        assert [record.getMessage()[:9] for record in caplog.records] == ["torchvisi"] * (not inside) + ["something"]
+
+
 def test_a_graph_that_differs_is_refused_and_leaves_nothing(
     bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,8 +330,9 @@ def _assert_refused(
     out.mkdir()
     (out / "old").write_text("old")
     monkeypatch.setattr(exporting, "write_graph", write)
-    with pytest.raises(ExportRefused, match=f"The {kind} graph"):
+    with pytest.raises(ExportRefused, match=f"The {kind} graph") as caught:
         export(bert, out, Card("tiny"))
+    assert ("--fp32" in caught.value.message) == (kind == "int8")
     assert [path.name for path in home.iterdir()] == ["encoder"]
     assert [path.name for path in out.iterdir()] == ["old"]
 
@@ -222,6 +341,18 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"config\.json"):
         export(tmp_path, tmp_path / "out", Card("none"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["bert", "whole_t5"])
+def test_pickled_weights_are_refused(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "pickled"
+    shutil.copytree(request.getfixturevalue(kind), checkpoint)
+    weights = load_file(checkpoint / "model.safetensors")
+    torch.save(weights, checkpoint / "pytorch_model.bin")
+    (checkpoint / "model.safetensors").unlink()
+    with pytest.raises(InvalidInput, match=r"cannot be loaded: .* Give a checkpoint with safetensors"):
+        export(checkpoint, tmp_path / "out", Card("none"))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "../up", "x" * 200])

@@ -26,6 +26,7 @@ from training.pairs import (
     Pair,
     PairSource,
     clean,
+    first_sentence,
     load,
     read,
     remove_held_out,
@@ -60,17 +61,11 @@ def test_plain_rows_become_pairs_without_short_or_repeated_queries() -> None:
         ),
         "def mean(numbers):\n    return sum(numbers) / len(numbers)",
         language="python",
+        comment=mean.queries[1],
     )
     assert close.queries == ("Close stops the ring and wakes its readers.",)
     assert (reverse.language, reverse.negatives) == ("python", ("def first(items):\n    return items[0]",))
     assert mug == Pair(("enamel mug for camping",), "Harrow enamel mug, 12 oz", "product", title="Harrow enamel mug")
-
-
-def test_the_rest_of_a_comment_stays_with_the_code_if_asked_for() -> None:
-    (mean, close, *_), _ = read_all(PairSource("pairs", DATA / "plain.jsonl", comment="rest"))
-    assert mean.queries == ("Return the arithmetic mean of some numbers",)
-    assert mean.passage == "Empty input raises.\ndef mean(numbers):\n    return sum(numbers) / len(numbers)"
-    assert close.passage == "func (r *Ring) Close() {\n\tclose(r.done)\n}"
 
 
 def test_bad_rows_are_left_out_one_by_one_with_line_and_reason() -> None:
@@ -140,7 +135,6 @@ def test_gzip_damage_and_limits(tmp_path: Path) -> None:
         ("weight", 101.0),
         ("weight", float("nan")),
         ("limit", 0),
-        ("comment", "all"),
         ("size", "medium"),
         ("split", "../train"),
         ("split", ""),
@@ -219,17 +213,17 @@ def test_codesearchnet_files_of_a_directory_by_split_and_without_docstrings() ->
         "Wind the clock by some turns. Never overwinds.\n\n:param turns: how many",
     )
     assert wind.passage == "def wind(self, turns=3):\n    self.spring = min(self.limit, self.spring + turns)"
-    assert stop == Pair(("Stop the clock at once",), "def stop(self):\n    self.spring = 0", language="python")
+    said = "Stop the clock at once"
+    assert stop == Pair((said,), "def stop(self):\n    self.spring = 0", language="python", comment=said)
     assert skipped == [Skipped("python_train_0.jsonl", "is not of the split train", 3)]
     (tick,), _ = read_all(PairSource("codesearchnet", DATA / "codesearchnet", split="test"))
     assert tick.queries == ("Move the hands by a second.",)
-    (_, with_rest, _), _ = read_all(PairSource("codesearchnet", DATA / "codesearchnet", comment="rest"))
-    assert with_rest.passage == f"Never overwinds.\n{wind.passage}"
 
 
 def test_advtest_asks_with_the_tokens_and_takes_code_in_any_column() -> None:
     (count, moor), _ = read_all(PairSource("advtest", DATA / "advtest.jsonl"))
-    assert count == Pair(("Count the boats in harbour",), "def Func(arg_0):\n    print(len(arg_0))", language="python")
+    said = "Count the boats in harbour"
+    assert count == Pair((said,), "def Func(arg_0):\n    print(len(arg_0))", language="python", comment=said)
     assert moor.passage == "def moor ( boat ) : pier . append ( boat )"
 
 
@@ -417,8 +411,7 @@ def test_functions_of_source_files_with_their_comments(tmp_path: Path) -> None:
     assert python.passage == "def height(base, span):\n    return base + span"
     assert (go.queries, go.language) == (("Height is that of the tide.",), "go")
     assert [(found.line, found.reason) for found in skipped] == [(9, "has no comment")]
-    (_, kept), _ = read_all(PairSource("code", tmp_path, comment="rest"))
-    assert kept.passage.startswith("In metres.\ndef height")
+    assert python.comment == "Height of the tide. In metres.\n\nAbove datum."
 
 
 def test_bullets_of_a_product_ask_and_do_not_stay_in_its_passage(tmp_path: Path) -> None:
@@ -553,8 +546,8 @@ def test_no_text_takes_more_than_linear_time(piece: str, held_out: HeldOut) -> N
     assert matched(held_out, f"x {text}") is None
     row = {"summary": "Fill a deck with water", "docstring": f"Fill a deck {text[:90_000]}", "code": "x = 1"}
     with tempfile.TemporaryDirectory() as directory:
-        (pair,), _ = read_all(PairSource("pairs", written(Path(directory) / "a.jsonl", [row]), comment="rest"))
-    assert pair.queries == ("Fill a deck with water",)
+        (pair,), _ = read_all(PairSource("pairs", written(Path(directory) / "a.jsonl", [row])))
+    assert first_sentence(pair.comment, pair.queries[0])[0] == "Fill a deck with water"
 
 
 # Everything at once

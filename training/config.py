@@ -14,6 +14,7 @@ from index.errors import InvalidInput, NotFound
 
 T = TypeVar("T")
 MAX_BYTES = 1 << 20
+INTEGERS = range(-(1 << 63), 1 << 63)  # those of TOML
 
 
 def read(path: Path, kind: type[T], *, data: Path | None = None) -> T:
@@ -29,7 +30,10 @@ def read(path: Path, kind: type[T], *, data: Path | None = None) -> T:
         raise InvalidInput(f"{path.name} is larger than {MAX_BYTES:,} bytes: that is no recipe.", field="config")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # of its syntax, its encoding, numbers of thousands of digits, nesting
         raise InvalidInput(f"{path.name} is not valid TOML: {error}", field="config") from None
     return build(kind, content, root=data or path.parent)
 
@@ -42,7 +46,7 @@ def build(kind: type[T], content: Mapping[str, Any], *, root: Path, key: str = "
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
-            raise InvalidInput(f"Unknown key {_join(key, name)!r}; {hint}", field=_join(key, name))
+            raise InvalidInput(f"Unknown key {_join(key, name)!r:.200}; {hint}", field=_join(key, name))
     types = get_type_hints(kind)
     values = {name: _value(types[name], value, root, _join(key, name)) for name, value in content.items()}
     for name, field in known.items():
@@ -51,7 +55,8 @@ def build(kind: type[T], content: Mapping[str, Any], *, root: Path, key: str = "
     try:
         return kind(**values)
     except InvalidInput as error:
-        raise InvalidInput(error.message, field=_join(key, error.field or "")) from None
+        where = f"{key}: " if key else ""
+        raise InvalidInput(where + error.message, field=_join(key, error.field or "")) from None
 
 
 def _value(kind: Any, value: Any, root: Path, key: str) -> Any:
@@ -70,21 +75,38 @@ def _value(kind: Any, value: Any, root: Path, key: str) -> Any:
 
 def _plain(kind: type, value: Any, root: Path, key: str) -> Any:
     if kind is Path:
-        _checked(value, isinstance(value, str), "a path in quotes", key)
-        path = root / Path(value).expanduser()
-        if not path.exists():
-            raise NotFound(f"{key}: {path} does not exist. Paths are relative to --data.", field=key)
-        return path
+        return _existing(root, _checked(value, isinstance(value, str) and value != "", "a path in quotes", key), key)
+    if type(value) is int:
+        _checked(value, value in INTEGERS, "a number of at most 64 bits", key)
     if kind is float:
-        return float(_checked(value, isinstance(value, int | float) and not isinstance(value, bool), "a number", key))
+        return float(_checked(value, type(value) in (int, float), "a number", key))
     what = {int: "a whole number", str: "a text in quotes", bool: "true or false"}[kind]
     return _checked(value, type(value) is kind, what, key)
 
 
+def _existing(root: Path, name: str, key: str) -> Path:
+    try:
+        path = root / Path(name).expanduser()
+        found = path.exists()
+    except (OSError, RuntimeError, ValueError):  # too long a name, a closed directory, an unknown ~user
+        path, found = Path(name), False
+    if not found:
+        raise NotFound(f"{key}: {str(path)[:300]} does not exist. Paths are relative to --data.", field=key)
+    return path
+
+
 def _checked(value: T, right: bool, expected: str, key: str) -> T:
     if not right:
-        raise InvalidInput(f"{key} must be {expected}, not {value!r:.80}.", field=key)
+        raise InvalidInput(f"{key} must be {expected}, not {_shown(value)}.", field=key)
     return value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a table"
+    if type(value) is int and value not in INTEGERS:
+        return "so large a number"
+    return f"{value!r:.80}"
 
 
 def _join(key: str, name: str) -> str:

@@ -14,6 +14,7 @@ from accelerate import Accelerator
 
 from index import evaluate
 from index.encoder import Vectors
+from index.errors import InvalidInput, NotFound
 from index.passages import render
 from index.records import Document, Kind, SourceFile
 from index.sources import beir
@@ -30,7 +31,7 @@ class DevSet:
     """A directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), or a file of pairs.
 
     For pairs, each query's own passage is relevant, and those of the same query; `limit` takes the first so many.
-    `measure` is one of index.evaluate's names, such as MRR@100 or nDCG@10.
+    `measure` is one of index.evaluate's names.
     """
 
     name: str
@@ -39,7 +40,7 @@ class DevSet:
     kind: Kind = "code"
     split: str = "dev"
     limit: int | None = None
-    measure: str = "MRR@100"
+    measure: Literal["MRR@100", "nDCG@10", "Recall@100"] = "MRR@100"
 
     def __post_init__(self) -> None:
         in_range("limit", self.limit or 1, 1, 1 << 30)
@@ -72,29 +73,39 @@ class Dev:
 
 
 def read_judged(known: DevSet) -> Judged:
-    """Read a dev set. Raises NotFound and InvalidInput as the readers of `index` do."""
+    """Read a dev set. Raises NotFound and InvalidInput as the readers of `index` do, or if nothing is judged."""
+    judged = _read(known)
+    if not judged.queries or not judged.passages:
+        raise InvalidInput(f"The dev set {known.name} has no judged query or no passage.", field="dev")
+    return judged
+
+
+def _read(known: DevSet) -> Judged:
     if known.format == "pairs":
         pairs = read(PairSource(format="pairs", path=known.path, kind=known.kind, limit=known.limit))
         return _judged_pairs([pair for pair in pairs if isinstance(pair, Pair)])
     qrels = evaluate.read_qrels(known.path / "qrels" / f"{known.split}.tsv")
     queries = evaluate.read_queries(known.path / "queries.jsonl")
     asked = {number: queries[number] for number in islice(qrels, known.limit) if number in queries}
-    corpus = next(path for name in ("corpus.jsonl", "corpus.jsonl.gz") if (path := known.path / name).is_file())
+    corpora = [path for name in ("corpus.jsonl", "corpus.jsonl.gz") if (path := known.path / name).is_file()]
+    if not corpora:
+        raise NotFound(f"{known.path} has no corpus.jsonl or corpus.jsonl.gz.", field="dev")
     documents = (
-        each for file in beir.files(corpus, known.kind) if isinstance(file, SourceFile) for each in file.read()
+        each for file in beir.files(corpora[0], known.kind) if isinstance(file, SourceFile) for each in file.read()
     )
     passages = {each.id: render(each) for each in documents if isinstance(each, Document)}
     return Judged(asked, passages, {number: qrels[number] for number in asked})
 
 
 def _judged_pairs(pairs: Sequence[Pair]) -> Judged:
-    numbers: dict[str, list[str]] = {}
-    for number, pair in enumerate(pairs):
-        numbers.setdefault(pair.queries[0], []).append(str(number))
+    ids = {passage: str(number) for number, passage in enumerate(dict.fromkeys(pair.passage for pair in pairs))}
+    relevant: dict[str, dict[str, float]] = {}
+    for pair in pairs:
+        relevant.setdefault(pair.queries[0], {})[ids[pair.passage]] = 1.0
     return Judged(
         {str(number): pair.queries[0] for number, pair in enumerate(pairs)},
-        {str(number): pair.passage for number, pair in enumerate(pairs)},
-        {str(number): dict.fromkeys(numbers[pair.queries[0]], 1.0) for number, pair in enumerate(pairs)},
+        {number: passage for passage, number in ids.items()},
+        {str(number): relevant[pair.queries[0]] for number, pair in enumerate(pairs)},
     )
 
 

@@ -106,6 +106,7 @@ def export(
     """
     model = _load(checkpoint)
     limit = max_tokens or model.max_seq_length or 512
+    _refuse_longer(limit, model)
     with _replacing(out) as new:
         _write_tokenizer(model, new / TOKENIZER)
         write_graph(checkpoint, new / MODEL)
@@ -176,8 +177,8 @@ class _FirstPosition(InputModule):
     """A T5 as sentence-transformers takes models: texts -> the first position of its decoder."""
 
     def __init__(self, checkpoint: Path) -> None:
-        super().__init__()
-        self.tokenizer = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
         self.auto_model = T5ForConditionalGeneration.from_pretrained(
             checkpoint, local_files_only=True, use_safetensors=True
         )
@@ -216,9 +217,28 @@ def first_position(t5: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tens
 def _load(checkpoint: Path) -> SentenceTransformer:
     if not (checkpoint / "config.json").is_file():
         raise NotFound(f"{checkpoint} has no config.json. Give the directory of a saved checkpoint.")
-    if _is_whole_t5(checkpoint):
-        return SentenceTransformer(modules=[_FirstPosition(checkpoint)], device="cpu").eval()
-    return SentenceTransformer(str(checkpoint), device="cpu", local_files_only=True).eval()
+    try:
+        if _is_whole_t5(checkpoint):
+            return SentenceTransformer(modules=[_FirstPosition(checkpoint)], device="cpu").eval()
+        safe = {"use_safetensors": True}  # never pickled weights, as loading them can run any code
+        return SentenceTransformer(str(checkpoint), device="cpu", local_files_only=True, model_kwargs=safe).eval()
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0][:300]
+        raise InvalidInput(f"{checkpoint} cannot be loaded: {reason} Give a checkpoint with safetensors.") from None
+
+
+def positions(transformer: Any) -> int | None:
+    """Tokens of the longest text, where a table of positions limits it; RoBERTa's begins after its padding's number."""
+    table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
+    if not isinstance(table, torch.nn.Embedding):
+        return None
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+
+
+def _refuse_longer(max_tokens: int, model: SentenceTransformer) -> None:
+    known = positions(model[0].auto_model)
+    if known is not None and max_tokens > known:
+        raise InvalidInput(f"max_tokens is {max_tokens}, but the model has {known} positions.", field="max_tokens")
 
 
 def _is_whole_t5(checkpoint: Path) -> bool:
@@ -307,10 +327,11 @@ def _compare(model: SentenceTransformer, encoder: Encoder, prefix: str, quantiza
     cosine = float((expected * found).sum(axis=1).min())
     difference = float(np.abs(expected - found).max())
     if not (difference < MAX_DIFFERENCE if quantization == "none" else cosine >= MIN_COSINE):
+        remedy = "" if quantization == "none" else ' Keep 32-bit weights: --fp32, or quantization = "none" in a recipe.'
         raise ExportRefused(
             f"The {quantization} graph's vectors differ from the checkpoint's by up to {difference:.2g} (worst cosine "
             f"{cosine:.4f}); allowed are {MAX_DIFFERENCE} without quantization, a cosine of {MIN_COSINE} with int8. "
-            "Nothing was written."
+            f"Nothing was written.{remedy}"
         )
 
 

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from index.errors import InvalidInput, StorageFailed
+from index.errors import Damaged, InvalidInput, StorageFailed
 from training.config import in_range
 
 B = TypeVar("B")
@@ -162,8 +162,13 @@ def train(
 
     `directory` gets step-NNNNNN/ (the last and the best checkpoint), metrics.jsonl and curves.png. Raises Diverged
     when the loss is not finite, StorageFailed when a checkpoint cannot be written, and InvalidInput where `directory`
-    holds a run of another recipe; checkpoints written before stay.
+    holds a run of another recipe or the processes cannot share a batch evenly; checkpoints written before stay.
     """
+    if settings.batch_size % accelerator.num_processes:
+        raise InvalidInput(
+            f"batch_size {settings.batch_size} must be a multiple of the {accelerator.num_processes} processes.",
+            field="batch_size",
+        )
     loop = _Loop(task, settings, directory, accelerator, seed, dict(recipe))
     loop.resume()
     if not loop.state.finished:
@@ -174,9 +179,21 @@ def train(
 
 def best_measures(checkpoint: Path) -> dict[str, float]:
     """The dev measures of a checkpoint that `train` returned."""
-    state = json.loads((checkpoint / STATE).read_text())["state"]
+    state = _read_state(checkpoint)["state"]
     measures: dict[str, float] = state["measures"].get(str(state["best_step"]), {})
     return measures
+
+
+def _read_state(checkpoint: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads((checkpoint / STATE).read_text())
+    except (OSError, ValueError) as error:
+        raise _damaged(checkpoint, error) from error
+    return content
+
+
+def _damaged(checkpoint: Path, error: Exception) -> Damaged:
+    return Damaged(f"The checkpoint {checkpoint} is damaged: {error}. Remove it to go on from the one before.")
 
 
 class _Loop(Generic[B]):
@@ -205,7 +222,7 @@ class _Loop(Generic[B]):
                 for _ in range(per_step):
                     batch = reader.next()
                     self._add(values, self.task.backward(batch), batch)
-                values["gradient_norm"] = self._update()
+                values["gradient_norm"] = self._update(values, batch)
                 self.state.step, self.state.seconds = self.state.step + 1, time.monotonic() - started
                 self._note(values, progress)
 
@@ -224,15 +241,23 @@ class _Loop(Generic[B]):
         for name, value in found.items():
             values[name] = values.get(name, 0.0) + value / self.settings.accumulation
 
-    def _update(self) -> float:
-        """Average gradients over accumulated batches and processes, clip them, and take the step; their norm."""
+    def _update(self, values: dict[str, float], last: B) -> float:
+        """Average gradients over accumulated batches and processes, clip them, and take the step; their norm.
+
+        Losses in `values` become those of all processes.
+        """
         gradients = [weight.grad for weight in self.parameters if weight.grad is not None]
         torch._foreach_div_(gradients, self.settings.accumulation)
         if self.accelerator.num_processes > 1:
-            _average(gradients, self.accelerator)
+            losses = torch.tensor(list(values.values()), device=gradients[0].device)
+            _average([*gradients, losses], self.accelerator)
+            values.update(zip(values, losses.tolist(), strict=True))
         norm = float(nn.utils.clip_grad_norm_(self.parameters, self.settings.max_norm))
         if not math.isfinite(norm):
-            raise Diverged(f"The gradient is {norm} at step {self.state.step + 1}. The checkpoint before it is kept.")
+            raise Diverged(
+                f"The gradient is {norm} at step {self.state.step + 1}, last batch: {self.task.describe(last)}. "
+                "The checkpoint before it is kept."
+            )
         self.optimizer.step()
         self.optimizer.zero_grad()
         return norm
@@ -268,7 +293,7 @@ class _Loop(Generic[B]):
             self.state.finished = True
 
     def _write_metrics(self, values: Mapping[str, float]) -> None:
-        with _storing(self.directory), (self.directory / METRICS).open("a") as stream:
+        with storing(self.directory), (self.directory / METRICS).open("a") as stream:
             stream.write(json.dumps({"step": self.state.step, **values}) + "\n")
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
@@ -279,7 +304,7 @@ class _Loop(Generic[B]):
     def _checkpoint(self) -> None:
         """Written aside, then renamed: at any moment the last complete one is there."""
         new = self.directory / f".step-{self.state.step}"
-        with _storing(self.directory, new):
+        with storing(self.directory, new):
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir(parents=True)
             self.task.save(new)
@@ -288,27 +313,29 @@ class _Loop(Generic[B]):
                 json.dumps({"state": asdict(self.state), "recipe": self.recipe}, indent=2, default=str)
             )
             _flush(new)
-            shutil.rmtree(self.place(self.state.step), ignore_errors=True)
             new.rename(self.place(self.state.step))
             plot(self.directory)
-        for old in self.directory.glob("step-*"):
+        for old in self._checkpoints():
             if old not in (self.place(self.state.step), self.place(self.state.best_step)):
                 shutil.rmtree(old)
 
+    def _checkpoints(self) -> list[Path]:
+        return sorted(self.directory.glob("step-[0-9]*"), key=lambda place: int(place.name.removeprefix("step-")))
+
     def resume(self) -> None:
         if self.accelerator.is_main_process:
-            with _storing(self.directory):
+            with storing(self.directory):
                 self.directory.mkdir(parents=True, exist_ok=True)
         self.accelerator.wait_for_everyone()
-        last = max(self.directory.glob("step-*"), default=None)
-        if last is not None:
-            self._restore(last)
+        if known := self._checkpoints():
+            self._restore(known[-1])
         if self.accelerator.is_main_process:
-            _cut_metrics(self.directory / METRICS, self.state.step)
+            with storing(self.directory):
+                _cut_metrics(self.directory / METRICS, self.state.step)
         self.accelerator.wait_for_everyone()
 
     def _restore(self, last: Path) -> None:
-        content = json.loads((last / STATE).read_text())
+        content = _read_state(last)
         if content["recipe"] != json.loads(json.dumps(self.recipe, default=str)):
             raise InvalidInput(
                 f"{self.directory} holds a run of another recipe. Give another --out, or remove it.", field="out"
@@ -317,7 +344,10 @@ class _Loop(Generic[B]):
         known["measures"] = {int(step): measures for step, measures in known["measures"].items()}
         self.state = State(**known)
         self.task.restore(last)
-        _unflatten(self.optimizer, load_file(last / OPTIMIZER))
+        try:
+            _unflatten(self.optimizer, load_file(last / OPTIMIZER))
+        except (OSError, SafetensorError) as error:
+            raise _damaged(last, error) from error
 
 
 class _Reader(Generic[B]):
@@ -374,17 +404,21 @@ def _cut_metrics(path: Path, step: int) -> None:
     """Forget what was logged after the checkpoint that is gone on from."""
     if path.is_file():
         lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
-        kept = [line + "\n" for line in lines if json.loads(line)["step"] <= step]
-        path.write_text("".join(kept))
+        new = path.with_name(f".{path.name}")
+        new.write_text("".join(line + "\n" for line in lines if json.loads(line)["step"] <= step))
+        new.replace(path)
 
 
 @contextmanager
-def _storing(directory: Path, partial: Path | None = None) -> Iterator[None]:
+def storing(directory: Path, partial: Path | None = None) -> Iterator[None]:
+    """What cannot be written in this block becomes StorageFailed, and `partial` is removed."""
     try:
         yield
-    except (OSError, SafetensorError) as error:
+    except Exception as error:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
+        if not isinstance(error, OSError | SafetensorError) and type(error) is not Exception:  # as tokenizers raises
+            raise
         raise StorageFailed(
             f"{directory} cannot be written: {error}. The checkpoint before is kept: make room and start again with "
             "the same command to go on from it."
@@ -419,4 +453,6 @@ def plot(directory: Path) -> None:
             axes.legend(fontsize="small")
     above.set_ylabel("loss")
     below.set(xlabel="step", ylabel="dev measure")
-    figure.savefig(directory / CURVES, dpi=120)
+    new = directory / f".{CURVES}"
+    figure.savefig(new, dpi=120)
+    new.replace(directory / CURVES)

@@ -75,8 +75,10 @@ def _random_state() -> RandomState:
 def _replayed(state: RandomState) -> Iterator[None]:
     now = _random_state()
     _set_random_state(state)
-    yield
-    _set_random_state(now)
+    try:
+        yield
+    finally:
+        _set_random_state(now)
 
 
 def _set_random_state(state: RandomState) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from accelerate import Accelerator
 
 from index import dense
 from training.dev import encode
+from training.loop import storing
 from training.model import TextModel
 from training.pairs import Pair
 
@@ -19,7 +21,8 @@ def mine(text_model: TextModel, pairs: Sequence[Pair], path: Path, *, depth: int
     """Write to `path` rows (len(pairs), depth) int32: for each pair, others whose passages its query finds best.
 
     Searched through `index.dense`, as the server does. A pair's own passage, a copy of it, and passages of an equal
-    query are no negatives. Where fewer than `depth` remain they are repeated.
+    query are no negatives. Where fewer than `depth` remain they are repeated; where none does, the pair stands for
+    itself, which the loss leaves out. Raises StorageFailed.
     """
     settings = text_model.settings
     first: dict[str, int] = {}
@@ -33,18 +36,14 @@ def mine(text_model: TextModel, pairs: Sequence[Pair], path: Path, *, depth: int
         dense.save(Path(work))
         nearest = dense.Dense.load(Path(work))
         found = [rows[nearest.search(query, depth + 10)[0]].tolist() for query in queries]
-    mined = [_others(pairs, pair, candidates, depth) for pair, candidates in zip(pairs, found, strict=True)]
+    mined = [_others(pairs, row, candidates, depth) for row, candidates in enumerate(found)]
     new = path.with_name(f".{path.name}")
-    with new.open("wb") as stream:
-        np.save(stream, np.array(mined, dtype=np.int32))
-    new.rename(path)
+    with storing(path.parent):
+        np.save(new, np.array(mined, dtype=np.int32))
+        new.rename(path)
 
 
-def _others(pairs: Sequence[Pair], pair: Pair, candidates: Sequence[int], depth: int) -> list[int]:
-    kept = [
-        int(row)
-        for row in candidates
-        if pairs[row].passage != pair.passage and not {*pair.queries} & {*pairs[row].queries}
-    ]
-    kept = kept or [candidates[-1]]
-    return [kept[number % len(kept)] for number in range(depth)]
+def _others(pairs: Sequence[Pair], own: int, candidates: Sequence[int], depth: int) -> list[int]:
+    passage, queries = pairs[own].passage, {*pairs[own].queries}
+    kept = [row for row in candidates if pairs[row].passage != passage and queries.isdisjoint(pairs[row].queries)]
+    return list(islice(cycle(kept or [own]), depth))

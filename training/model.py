@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -29,11 +30,22 @@ from transformers import (
 
 from index.errors import InvalidInput, NotFound
 from training.config import in_range
-from training.export import base_checkpoint, first_position
+from training.export import base_checkpoint, first_position, positions
 from training.losses import IGNORED
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 DECODER = "decoder.safetensors"
+SHARDS = "model.safetensors.index.json"
+MAX_TOKENS = 8192
+EXPORT_TOKENS = 256  # where an export of the checkpoint is not told otherwise
+DROPOUTS = (  # what BERT, DistilBERT, ModernBERT and their like call it
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
 Similarity = Literal["cosine", "dot"]
 
 
@@ -50,6 +62,7 @@ class Scratch:
         in_range("layers", self.layers, 1, 48)
         in_range("heads", self.heads, 1, 64)
         in_range("dim", self.dim, 8, 8192)
+        in_range("feed_forward", self.feed_forward, 8, 65_536)
         if self.dim % self.heads:
             raise InvalidInput(f"dim {self.dim} must be a multiple of heads {self.heads}.", field="dim")
 
@@ -58,8 +71,8 @@ class Scratch:
 class ModelSettings:
     """Which model, and how texts are put before it. `max_*_tokens` count special tokens.
 
-    `dropout` None keeps the base model's; 0 lets attention run fused, which more than doubles the speed on a CPU.
-    `similarity` "cosine" makes vectors of length 1, "dot" leaves them, as the paper does.
+    `dropout` None keeps the base model's (0 of one from scratch); 0 lets attention run fused, which more than doubles
+    the speed on a CPU. `similarity` "cosine" makes vectors of length 1, "dot" leaves them, as the paper does.
     """
 
     base: str = BASE
@@ -74,7 +87,7 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
-            in_range(name, getattr(self, name), 4, 8192)
+            in_range(name, getattr(self, name), 4, MAX_TOKENS)
         in_range("decoder_layers", self.decoder_layers, 1, 12)
         in_range("dropout", self.dropout or 0.0, 0.0, 0.9)
 
@@ -118,7 +131,7 @@ class MeanPooled(TextModel):
         layer = nn.TransformerDecoderLayer(
             config.hidden_size,
             config.num_attention_heads,
-            config.intermediate_size,
+            getattr(config, "intermediate_size", 4 * config.hidden_size),
             dropout=0.0,
             activation="gelu",
             batch_first=True,
@@ -144,7 +157,7 @@ class MeanPooled(TextModel):
     def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
         states: Tensor = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
         weight = mask.unsqueeze(-1).to(states.dtype)
-        return (states * weight).sum(1) / weight.sum(1)
+        return (states * weight).sum(1) / weight.sum(1).clamp(min=1)
 
     def save(self, directory: Path) -> None:
         """Write what `load` and other tools read."""
@@ -153,7 +166,7 @@ class MeanPooled(TextModel):
         save_file(
             {name: weight.contiguous() for name, weight in self.decoder.state_dict().items()}, directory / DECODER
         )
-        _write_modules(directory, self.transformer.config.hidden_size, self.settings)
+        _write_modules(directory, self.transformer, self.settings)
 
 
 class FirstDecoderPosition(TextModel):
@@ -190,36 +203,25 @@ def load(settings: ModelSettings, directory: Path | None = None) -> TextModel:
     of models that is neither T5 nor BERT-like.
     """
     place = str(directory or _place(settings.base))
+    scratch = settings.scratch if directory is None else None
     if Path(place).is_dir():
-        _refuse_incomplete(Path(place), weights=settings.scratch is None or directory is not None)
-    try:
-        config = AutoConfig.from_pretrained(place)
-        tokenizer = AutoTokenizer.from_pretrained(place)
-    except (OSError, ValueError) as error:
-        raise NotFound(f"The base model {settings.base} cannot be loaded: {_first_line(error)}", field="base") from None
-    if not tokenizer.is_fast:
-        raise InvalidInput(f"{settings.base} has no fast tokenizer (tokenizer.json).", field="base")
-    if settings.scratch and directory is None:
-        return FirstDecoderPosition(
-            settings, tokenizer, T5ForConditionalGeneration(_scratch_config(settings.scratch, tokenizer))
-        )
-    if config.model_type == "t5":
-        t5 = _pretrained(T5ForConditionalGeneration, place, _dropout(settings, "dropout_rate"))
+        _refuse_incomplete(Path(place), weights=scratch is None)
+    config, tokenizer = _config_and_tokenizer(settings.base, place)
+    if scratch or config.model_type == "t5":
+        t5 = _scratch(scratch, settings, tokenizer) if scratch else _pretrained_t5(settings, place, config)
         return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
-    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    transformer = _pretrained(AutoModel, place, _dropout(settings, *names))
-    if not hasattr(transformer, "embeddings") or getattr(config, "is_encoder_decoder", False):
-        raise InvalidInput(f"{settings.base} is a {config.model_type}: give a T5 or a BERT-like encoder.", field="base")
+    transformer = _pretrained_bert(settings, place, config)
     model = MeanPooled(settings, tokenizer, transformer)
     if (Path(place) / DECODER).is_file():
-        model.decoder.load_state_dict(load_file(Path(place) / DECODER))
+        _read_decoder(model.decoder, Path(place) / DECODER)
     return _prepared(model, transformer)
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
-    """Rows of ids -> (n, longest), filled up with `value`."""
-    longest = max(map(len, rows), default=0)
-    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows], dtype=torch.long)
+    """Rows of ids -> (n, longest), filled up with `value`; one wide where all rows are empty."""
+    longest = max([1, *map(len, rows)])
+    padded = [[*row, *[value] * (longest - len(row))] for row in rows]
+    return torch.tensor(padded, dtype=torch.long).reshape(len(rows), longest)
 
 
 def pad_texts(rows: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Tensor]:
@@ -247,32 +249,96 @@ def _refuse_incomplete(directory: Path, *, weights: bool) -> None:
         raise NotFound(f"{directory} has no config.json: that is no model's directory.", field="base")
     if not any((directory / name).is_file() for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")):
         raise InvalidInput(f"{directory} has no tokenizer (tokenizer.json). Save it there as well.", field="base")
-    if weights and not any(directory.glob("*.safetensors")):
+    if weights and (not any(directory.glob("*.safetensors")) or _names_pickles(directory / SHARDS)):
         raise InvalidInput(
-            f"{directory} has no *.safetensors weights. Pickled weights (.bin, .pt) are refused, as loading them can "
-            "run any code; save the model again with save_pretrained(..., safe_serialization=True).",
+            f"{directory} has no *.safetensors weights, or not all are. Pickled weights (.bin, .pt) are refused, as "
+            "loading them can run any code; save the model again with save_pretrained(..., safe_serialization=True).",
             field="base",
         )
 
 
-def _pretrained(kind: Any, place: str, changes: dict[str, float]) -> Any:
+def _names_pickles(shards: Path) -> bool:
+    """Whether a list of the files that weights are spread over has others than safetensors, which would be loaded."""
+    if not shards.is_file():
+        return False
     try:
-        return kind.from_pretrained(place, use_safetensors=True, dtype=torch.float32, **changes)
-    except (OSError, ValueError) as error:
+        names = json.loads(shards.read_bytes())["weight_map"].values()
+        return not all(name.endswith(".safetensors") for name in names)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return True
+
+
+def _config_and_tokenizer(base: str, place: str) -> tuple[Any, Any]:
+    try:
+        config = AutoConfig.from_pretrained(place, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+    except Exception as error:  # tokenizers raises bare Exceptions  # noqa: BLE001
+        remedy = "Give a model's directory, or its name on the hub where that can be reached."
+        raise NotFound(f"The base model {base} cannot be loaded: {_first_line(error)} {remedy}", field="base") from None
+    if not tokenizer.is_fast:
+        raise InvalidInput(f"{base} has no fast tokenizer (tokenizer.json).", field="base")
+    if tokenizer.pad_token_id is None:
+        raise InvalidInput(f"The tokenizer of {base} has no padding token; give it one.", field="base")
+    return config, tokenizer
+
+
+def _pretrained_t5(settings: ModelSettings, place: str, config: Any) -> Any:
+    _set_dropout(config, settings.dropout, ["dropout_rate"])
+    if config.decoder_start_token_id is None:
+        config.decoder_start_token_id = config.pad_token_id
+    return _pretrained(T5ForConditionalGeneration, place, config)
+
+
+def _pretrained_bert(settings: ModelSettings, place: str, config: Any) -> Any:
+    """Raises InvalidInput unless words and states have one length, and there are positions for the longest texts."""
+    _set_dropout(config, settings.dropout, DROPOUTS)
+    unfit = InvalidInput(f"{settings.base} is a {config.model_type}: give a T5 or a BERT-like encoder.", field="base")
+    if getattr(config, "is_encoder_decoder", False):
+        raise unfit
+    transformer = _pretrained(AutoModel, place, config)
+    if not hasattr(transformer, "embeddings"):
+        raise unfit
+    if transformer.get_input_embeddings().embedding_dim != config.hidden_size:
+        raise InvalidInput(f"{settings.base} has words shorter than its states, which cannot be shared.", field="base")
+    for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
+        in_range(name, getattr(settings, name), 4, positions(transformer) or MAX_TOKENS)
+    return transformer
+
+
+def _pretrained(kind: Any, place: str, config: Any) -> Any:
+    options = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
+    try:
+        model, found = kind.from_pretrained(place, config=config, dtype=torch.float32, **options)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise NotFound(f"The weights of {place} cannot be loaded: {_first_line(error)}", field="base") from None
-
-
-def _prepared(model: TextModel, inner: Any) -> TextModel:
-    if model.settings.gradient_checkpointing:
-        inner.gradient_checkpointing_enable()
+    missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        raise InvalidInput(f"{place} lacks {len(missing)} weights, the first is {missing[0]}.", field="base")
     return model
 
 
-def _dropout(settings: ModelSettings, *names: str) -> dict[str, float]:
-    return {} if settings.dropout is None else dict.fromkeys(names, settings.dropout)
+def _read_decoder(decoder: nn.Module, path: Path) -> None:
+    try:
+        decoder.load_state_dict(load_file(path))
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise InvalidInput(
+            f"{path} is not this model's decoder: {_first_line(error)} Is decoder_layers what it was?", field="base"
+        ) from None
 
 
-def _scratch_config(scratch: Scratch, tokenizer: Any) -> T5Config:
+def _prepared(model: TextModel, inner: Any) -> TextModel:
+    if model.settings.gradient_checkpointing:  # which transformers 5 has given a new name
+        getattr(inner, "activation_checkpointing_enable", inner.gradient_checkpointing_enable)()
+    return model
+
+
+def _set_dropout(config: Any, dropout: float | None, names: Sequence[str]) -> None:
+    for name in names:
+        if dropout is not None and hasattr(config, name):
+            setattr(config, name, dropout)
+
+
+def _scratch(scratch: Scratch, settings: ModelSettings, tokenizer: Any) -> Any:
     config = T5Config(
         vocab_size=len(tokenizer),
         d_model=scratch.dim,
@@ -282,13 +348,13 @@ def _scratch_config(scratch: Scratch, tokenizer: Any) -> T5Config:
         num_heads=scratch.heads,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id or tokenizer.sep_token_id,
-        dropout_rate=0.0,
+        dropout_rate=settings.dropout or 0.0,
     )
     config.decoder_start_token_id = tokenizer.pad_token_id
-    return config
+    return T5ForConditionalGeneration(config)
 
 
-def _write_modules(directory: Path, dim: int, settings: ModelSettings) -> None:
+def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -> None:
     """What sentence-transformers reads: the order of modules, and how each is set."""
     names = {"": "Transformer", "1_Pooling": "Pooling"}
     if settings.similarity == "cosine":
@@ -300,10 +366,10 @@ def _write_modules(directory: Path, dim: int, settings: ModelSettings) -> None:
     for path in names:
         (directory / path).mkdir(exist_ok=True)
     _write_json(directory / "modules.json", modules)
-    _write_json(directory / "sentence_bert_config.json", {"max_seq_length": 256, "do_lower_case": False})
-    _write_json(
-        directory / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, "pooling_mode_mean_tokens": True}
-    )
+    longest = min(EXPORT_TOKENS, positions(transformer) or MAX_TOKENS)
+    pooling = {"word_embedding_dimension": transformer.config.hidden_size, "pooling_mode_mean_tokens": True}
+    _write_json(directory / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
+    _write_json(directory / "1_Pooling" / "config.json", pooling)
 
 
 def _write_json(path: Path, content: object) -> None:

@@ -29,7 +29,6 @@ from training.config import in_range
 Format = Literal[
     "pairs", "codesearchnet", "advtest", "cosqa", "esci", "beir", "packages", "code", "product", "reference"
 ]
-Comment = Literal["leave-out", "rest"]
 Match = Literal["identical", "near", "query"]
 Progress = Callable[[int], None]
 
@@ -83,6 +82,7 @@ class Pair:
     `queries` all belong to the passage; training draws one of them each time. `passage` is what
     `index.passages.render` gives. `language` is that of code; `title` is a product's, whose nouns are masked where
     the passage has them too. `negatives` are passages that people judged irrelevant to the query.
+    `comment` is the prose about the passage that is not in it: the code's comment, the product's bullets.
     """
 
     queries: tuple[str, ...]
@@ -91,16 +91,16 @@ class Pair:
     language: str = ""
     title: str = ""
     negatives: tuple[str, ...] = ()
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PairSource:
     """Where pairs come from, as a recipe names it.
 
-    `limit` is the most pairs taken, `weight` how often they are drawn compared with other sources. `comment="rest"`
-    leaves in the code what its comment says after the first sentence, and then this sentence is the only query.
+    `limit` is the most pairs taken, `weight` how often they are drawn compared with other sources.
     `kind` counts for formats that do not tell; `split` for those that have several (BEIR: the file of judgements);
-    `locale` and `size` for ESCI. Raises InvalidInput naming the field.
+    `locale` and `size` for ESCI. By its `name` a stage of training chooses it. Raises InvalidInput naming the field.
     """
 
     format: Format
@@ -108,15 +108,14 @@ class PairSource:
     kind: Kind = "code"
     weight: float = 1.0
     limit: int | None = None
-    comment: Comment = "leave-out"
     locale: str = "us"
     size: Literal["large", "small"] = "large"
     split: str = "train"
+    name: str = ""
 
     def __post_init__(self) -> None:
         _one_of("format", self.format, get_args(Format))
         _one_of("kind", self.kind, KINDS)
-        _one_of("comment", self.comment, get_args(Comment))
         _one_of("size", self.size, ("large", "small"))
         if not 0 < self.weight <= 100:
             raise InvalidInput(f"weight must be above 0 and at most 100, not {self.weight:g}.", field="weight")
@@ -197,6 +196,7 @@ def clean(pair: Pair, *, typed: bool = False) -> Pair:
         passage=passage,
         language=_stripped(pair.language).lower(),
         title=_stripped(pair.title),
+        comment=_stripped(pair.comment),
         negatives=tuple(_distinct(pair.negatives, without=passage).values())[:MAX_TEXTS],
     )
 
@@ -282,7 +282,7 @@ def _plain(record: Mapping[str, object], source: PairSource) -> Pair:
     language, summary = _text(record, ("language",)), _text(record, ("summary",))
     asked, docstring = _texts(record, ASKED), _text(record, ("docstring",))
     if docstring and not asked:
-        pair = _documented(passage, docstring, source.comment, summary=summary, language=language)
+        pair = _documented(passage, docstring, summary=summary, language=language)
         return replace(pair, kind=kind)
     queries = asked or (_required(record, QUERIES, "query"),)
     negatives = _texts(record, ("negatives", "negative"))
@@ -301,7 +301,7 @@ def _corpus_row(record: Mapping[str, object], source: PairSource) -> Pair:
     code = _required(record, _CODES[source.format], "code")
     docstring = _required(record, _DOCSTRINGS[source.format], "docstring")
     language = _text(record, ("language",)) or ("python" if source.format == "advtest" else "")
-    return _documented(code, docstring, source.comment, language=language)
+    return _documented(code, docstring, language=language)
 
 
 def _cosqa(source: PairSource) -> _Drafts:
@@ -369,13 +369,9 @@ def _texts(record: Mapping[str, object], columns: Sequence[str]) -> tuple[str, .
 # Code and its comment
 
 
-def _documented(code: str, comment: str, keep: Comment, *, summary: str = "", language: str = "") -> Pair:
-    body = without_docstring(code, comment)
-    first, rest = _first_sentence(comment, summary)
-    if keep == "leave-out":
-        return Pair((first, comment), body, "code", language)
-    document = Document(id="", kind="code", title="", body=body, summary=rest)
-    return Pair((first,), render(document), "code", language)
+def _documented(code: str, comment: str, *, summary: str = "", language: str = "") -> Pair:
+    first, _ = first_sentence(comment, summary)
+    return Pair((first, comment), without_docstring(code, comment), "code", language, comment=comment)
 
 
 def without_docstring(code: str, docstring: str) -> str:
@@ -395,7 +391,7 @@ def without_docstring(code: str, docstring: str) -> str:
     return code
 
 
-def _first_sentence(text: str, summary: str = "") -> tuple[str, str]:
+def first_sentence(text: str, summary: str = "") -> tuple[str, str]:
     """The first sentence, or the summary that stands for it, and what comes after."""
     text = text.strip()
     words = r"\s+".join(map(re.escape, summary.split()[:200]))
@@ -560,7 +556,7 @@ def _code(document: Document, source: PairSource) -> Pair:
     comment = document.summary or str(document.fields.get("docstring", ""))
     if not comment:
         raise InvalidInput("has no comment")
-    return _documented(document.body, comment, source.comment, language=str(document.fields.get("language", "")))
+    return _documented(document.body, comment, language=str(document.fields.get("language", "")))
 
 
 def _product(document: Document, source: PairSource | None = None) -> Pair:
@@ -580,14 +576,15 @@ def _product(document: Document, source: PairSource | None = None) -> Pair:
         for bullet in telling:
             body = body.replace(bullet, "").strip()
     passage = render(replace(document, body=body, summary=""))
-    return Pair(telling or (description,), passage, "product", title=document.title)
+    left_out = "\n".join(telling) or description
+    return Pair(telling or (description,), passage, "product", title=document.title, comment=left_out)
 
 
 def _reference(document: Document, source: PairSource) -> Pair:
     """The term and the first sentence after its signature are queries; the passage is the text without it."""
     signature = str(document.fields.get("signature", ""))
     head = signature if document.body.startswith(signature) else ""
-    first, rest = _first_sentence(document.body[len(head) :])
+    first, rest = first_sentence(document.body[len(head) :])
     if not rest:
         raise InvalidInput("nothing remains after the first sentence")
     body = f"{head}\n{rest}" if head else rest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -19,10 +20,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from index.errors import InvalidInput
-from training import export, masking, mining, model
+from training import augment, export, masking, mining, model
 from training.config import in_range
 from training.dev import Dev, DevSet
-from training.loop import LoopSettings, Progress, best_measures, make_accelerator, train
+from training.loop import LoopSettings, Progress, best_measures, make_accelerator, storing, train
 from training.losses import IGNORED, cached_backward, contrastive, reconstruction
 from training.model import ModelSettings, TextModel, pad_targets, pad_texts
 from training.pairs import Pair, PairSource, Report
@@ -37,15 +38,19 @@ SPAN_SHARE = 0.15  # of the words, as T5 was pretrained
 class Stage:
     """One stretch of training, which starts from the best checkpoint of the one before.
 
+    `pairs` names the sources it takes, by default all.
+
     The loss is `sda` times the contrastive loss of eq. 5 (fine-tuning: eq. 3, the same) and `mep` times that of masked
     entity prediction, eq. 7. `hard_negatives` are drawn for each pair from the `depth` best passages of the model at
     hand, which are looked up again every `refresh` epochs. `part` computes the contrastive loss in parts of so many
     pairs, in the memory of one. `batches` "one-source" draws each batch from one source, whose passages are
     the harder negatives of each other. `mask_share` is the share of different entities that is masked, by default all,
-    or of words under the "span" mask, by default T5's 0.15.
+    or of words under the "span" mask, by default T5's 0.15. `forms` are those in which
+    pairs are drawn.
     """
 
     name: str
+    pairs: tuple[str, ...] = ()
     loop: LoopSettings = field(default_factory=LoopSettings)
     sda: float = 1.0
     mep: float = 0.0
@@ -56,6 +61,7 @@ class Stage:
     depth: int = 100
     refresh: int = 1
     part: int | None = None
+    forms: augment.Forms = field(default_factory=augment.Forms)
     batches: Literal["mixed", "one-source"] = "mixed"
 
     def __post_init__(self) -> None:
@@ -68,7 +74,7 @@ class Stage:
         in_range("mask_share", self.mask_share or 1.0, 0.01, 1.0)
         in_range("temperature", self.temperature, 1e-3, 100.0)
         in_range("hard_negatives", self.hard_negatives, 0, 32)
-        in_range("depth", self.depth, 1, 1000)
+        in_range("depth", self.depth, max(1, self.hard_negatives), 1000)
         in_range("refresh", self.refresh, 1, 1000)
         in_range("part", self.part or 1, 1, 1 << 20)
 
@@ -109,6 +115,17 @@ class Recipe:
         names = [stage.name for stage in self.stage]
         if len(set(names)) < len(names):
             raise InvalidInput(f"Stages need names of their own; given are {', '.join(names)}.", field="stage")
+        known = {source.name for source in self.pairs if source.name}
+        if unknown := [name for stage in self.stage for name in stage.pairs if name not in known]:
+            raise InvalidInput(
+                f"No [[pairs]] is named {unknown[0]!r}; known are {', '.join(sorted(known))}.", field="stage"
+            )
+        if len({stage.loop.precision for stage in self.stage}) > 1:
+            raise InvalidInput("All stages need the same precision.", field="stage")
+
+    def sources_of(self, stage: Stage) -> list[int]:
+        """Which of `pairs` a stage takes."""
+        return [number for number, source in enumerate(self.pairs) if not stage.pairs or source.name in stage.pairs]
 
 
 def run(
@@ -130,15 +147,17 @@ def run(
         say(str(report))
     place: Path | None = None
     for number, stage in enumerate(recipe.stage):
+        torch.manual_seed(recipe.seed)  # what the base model lacks starts alike in every process
         text_model = model.load(recipe.model, place).to(accelerator.device)
+        taken = recipe.sources_of(stage)
         task = SantaTask(
             text_model,
-            sources,
+            [sources[known] for known in taken],
             stage,
             accelerator,
             seed=recipe.seed,
             directory=out / stage.name,
-            weights=[source.weight for source in recipe.pairs],
+            weights=[recipe.pairs[known].weight for known in taken],
             dev=Dev(recipe.dev, text_model, accelerator),
         )
         so_far = asdict(replace(recipe, stage=recipe.stage[: number + 1], export=Export()))
@@ -155,7 +174,9 @@ def _export(recipe: Recipe, place: Path, out: Path, report: Report) -> None:
     checkpoint = place
     if recipe.export.base_share:
         checkpoint = out / "averaged"
-        averaged(model.load(recipe.model), model.load(recipe.model, place), recipe.export.base_share).save(checkpoint)
+        with storing(checkpoint):
+            mixed = averaged(model.load(recipe.model), model.load(recipe.model, place), recipe.export.base_share)
+            mixed.save(checkpoint)
     card = export.Card(
         recipe.name,
         base_model=recipe.model.base if recipe.model.scratch is None else "none: trained from scratch",
@@ -186,7 +207,8 @@ class Batch:
     """What one process computes of a batch: ids and masks (n, T), on its device.
 
     `passages` (n * (1 + hard negatives), T) holds the positives first. `masked` are ids, mask (n, T) and targets
-    (n, K). `query_texts` (n,) and `passage_texts` are 63-bit digests, by which equal texts are known.
+    (n, K). `query_texts` (n,) and `passage_texts` are 63-bit digests of the pairs' first queries and passages, whatever
+    their drawn forms are, by which equal texts are known.
     """
 
     rows: Rows
@@ -226,10 +248,8 @@ class SantaTask:
         self.seed, self.directory = seed, directory
         self.pairs = [pair for source in sources for pair in source]
         self.schedule = Schedule([len(source) for source in sources], weights or [1.0] * len(sources), stage, seed)
-        self.tokenizer: Any = text_model.tokenizer
-        self.sentinels: Sequence[str] = ()
-        if stage.mep:
-            self.tokenizer, self.sentinels = masking.prepare(text_model.tokenizer)
+        self.tokenizer: Any = copy.deepcopy(text_model.tokenizer)  # its limit is state, and batches have a thread
+        self.masking: tuple[Any, Sequence[str]] = masking.prepare(self.tokenizer) if stage.mep else (None, ())
         self.mined: tuple[int, Rows] = (-1, np.empty((0, 0), np.int64))
 
     def batches_per_epoch(self) -> int:
@@ -238,76 +258,75 @@ class SantaTask:
 
     def batch(self, number: int) -> Batch:
         """This process's part of a batch; which it is follows from seed and number."""
-        rng = random.Random(f"{self.seed} {number}")
-        rows = self.schedule.rows(number)
-        negatives = self._negatives(rows, rng)
-        masked_seed, process = rng.random(), self.accelerator
-        mine = slice(process.process_index, None, process.num_processes)
-        chosen = [self.pairs[row] for row in rows[mine]]
-        queries = [rng.choice(pair.queries) for pair in chosen]
-        passages = [pair.passage for pair in chosen] + [text for texts in negatives[mine] for text in texts]
-        masked = self._masked(chosen, random.Random(masked_seed)) if self.stage.mep else None
-        settings = self.model.settings
+        mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
+        rows = self.schedule.rows(number)[mine]
+        places = range(self.schedule.batch_size)[mine]
+        rngs = [random.Random(f"{self.seed} {number} {place}") for place in places]
+        pairs, settings = [self.pairs[row] for row in rows], self.model.settings
+        drawn = [augment.draw(pair, self.stage.forms, rng) for pair, rng in zip(pairs, rngs, strict=True)]
+        queries, positives = zip(*drawn, strict=True)
+        negatives = [text for row, rng in zip(rows, rngs, strict=True) for text in self._negatives(int(row), rng)]
+        masked = self._masked(pairs, rngs) if self.stage.mep else None
         return Batch(
-            rows[mine],
+            rows,
             self._encoded(queries, settings.max_query_tokens),
-            self._encoded(passages, settings.max_passage_tokens),
+            self._encoded([*positives, *negatives], settings.max_passage_tokens),
             masked,
-            _digests(queries),
-            _digests(passages),
+            _digests([pair.queries[0] for pair in pairs]),
+            _digests([*(pair.passage for pair in pairs), *negatives]),
         )
 
     def _encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[Tensor, Tensor]:
-        rows = self.model.tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
-        return pad_texts(rows, self.model.tokenizer.pad_token_id)
+        rows = self.tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
+        return pad_texts(rows, self.tokenizer.pad_token_id)
 
-    def _masked(self, pairs: Sequence[Pair], rng: random.Random) -> tuple[Tensor, Tensor, Tensor]:
-        hidden = [self._mask(pair, rng) for pair in pairs]
+    def _masked(self, pairs: Sequence[Pair], rngs: Sequence[random.Random]) -> tuple[Tensor, Tensor, Tensor]:
+        tokenizer, sentinels = self.masking
+        hidden = [self._mask(pair, rng) for pair, rng in zip(pairs, rngs, strict=True)]
         settings = self.model.settings
         encoded = masking.encode_pairs(
-            self.tokenizer, hidden, self.sentinels, settings.max_passage_tokens, settings.max_target_tokens
+            tokenizer, hidden, sentinels, settings.max_passage_tokens, settings.max_target_tokens
         )
-        ids, mask = pad_texts([row for row, _ in encoded], self.tokenizer.pad_token_id)
+        ids, mask = pad_texts([row for row, _ in encoded], tokenizer.pad_token_id)
         return ids, mask, pad_targets([target for _, target in encoded])
 
     def _mask(self, pair: Pair, rng: random.Random) -> masking.Masked:
         """By its entities, or by random spans where that is the stage's way or the pair has none."""
-        stage, spans = self.stage, masking.entities(pair) if self.stage.mask == "entity" else ()
+        stage, sentinels = self.stage, self.masking[1]
+        spans = masking.entities(pair) if stage.mask == "entity" else ()
         if not spans:
             share = stage.mask_share if stage.mask == "span" and stage.mask_share else SPAN_SHARE
-            return masking.mask_spans(pair.passage, self.sentinels, rng, share)
-        return masking.mask_entities(pair.passage, spans, self.sentinels, rng, stage.mask_share or 1.0, kind=pair.kind)
+            return masking.mask_spans(pair.passage, sentinels, rng, share)
+        return masking.mask_entities(pair.passage, spans, sentinels, rng, stage.mask_share or 1.0, kind=pair.kind)
 
     # -- hard negatives ----------------------------------------------------------------------------------------------
 
-    def _negatives(self, rows: Rows, rng: random.Random) -> list[list[str]]:
-        """For each row, `hard_negatives` passages: labelled ones first, then drawn from those mined for its query."""
-        count = self.stage.hard_negatives
-        if not count:
-            return [[] for _ in rows]
-        return [self._drawn(self.pairs[row], self.mined[1][row], count, rng) for row in rows]
-
-    def _drawn(self, pair: Pair, candidates: Rows, count: int, rng: random.Random) -> list[str]:
+    def _negatives(self, row: int, rng: random.Random) -> list[str]:
+        """`hard_negatives` passages for a pair: labelled ones first, then drawn from those mined for its query."""
+        count, pair = self.stage.hard_negatives, self.pairs[row]
         labelled = rng.sample(pair.negatives, min(count, len(pair.negatives)))
-        others = [self.pairs[row].passage for row in rng.sample(candidates.tolist(), count - len(labelled))]
-        return [*labelled, *others]
+        missing = count - len(labelled)
+        mined = rng.sample(self.mined[1][row].tolist(), missing) if missing else []
+        return labelled + [self.pairs[other].passage for other in mined]
 
-    def _turn(self, number: int) -> int:
-        return number // (self.schedule.batches_per_epoch() * self.stage.refresh)
+    def _turn(self, number: int) -> tuple[int, int]:
+        """Which looking up of hard negatives a batch belongs to, and which of its batches it is."""
+        return divmod(number, self.schedule.batches_per_epoch() * self.stage.refresh)
 
     def ready(self, number: int) -> bool:
         """Whether the batch can be made before the steps that precede it are done."""
-        return not self.stage.hard_negatives or self._turn(number) == self.mined[0]
+        return not self.stage.hard_negatives or self._turn(number)[0] == self.mined[0]
 
     def prepare(self, number: int) -> None:
-        """Look up hard negatives where a new turn begins; a resumed run finds those of the killed one."""
+        """Look up hard negatives where a new turn begins; a run that goes on within a turn finds those looked up."""
         if self.ready(number):
             return
-        path = self.directory / f"mined-{self._turn(number)}.npy"
-        if not path.is_file() and self.accelerator.is_main_process:
+        turn, place = self._turn(number)
+        path = self.directory / f"mined-{turn}.npy"
+        if self.accelerator.is_main_process and not (place and path.is_file()):
             mining.mine(self.model, self.pairs, path, depth=self.stage.depth, accelerator=self.accelerator)
         self.accelerator.wait_for_everyone()
-        self.mined = self._turn(number), np.load(path)
+        self.mined = turn, np.load(path)
 
     # -- forward and backward ----------------------------------------------------------------------------------------
 
@@ -332,7 +351,7 @@ class SantaTask:
             queries, passages = self._vectors(*batch.queries), self._vectors(*batch.passages)
             values["sda"] = stage.sda * self._alignment(torch.cat([queries, passages]), batch)
         if batch.masked:
-            values["mep"] = stage.mep * self._prediction(batch, slice(None), passages)
+            values["mep"] = self._prediction(batch, slice(None), self._tokens(batch), passages)
         return values
 
     def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -349,8 +368,18 @@ class SantaTask:
         excluded = (texts == texts[own][:, None]) | (owners == batch.query_texts[:, None])
         return contrastive(vectors[:n], passages, own, temperature=self.stage.temperature, excluded=excluded)
 
-    def _prediction(self, batch: Batch, part: slice, passages: Tensor | None = None) -> Tensor:
-        """Eq. 7 for some of the pairs; `passages` are their vectors, positives first, where they are known."""
+    def _tokens(self, batch: Batch) -> Tensor:
+        """How many a process has to predict, on average over the processes: every token counts the same."""
+        assert batch.masked
+        count = (batch.masked[2] != IGNORED).sum().float()
+        mean: Tensor = self.accelerator.reduce(count, "mean")
+        return mean.clamp(min=1)
+
+    def _prediction(self, batch: Batch, part: slice, tokens: Tensor, passages: Tensor | None = None) -> Tensor:
+        """stage.mep * eq. 7 for some of the pairs, as their share of the mean over `tokens`.
+
+        `passages` are the pairs' vectors, positives first, where they are known.
+        """
         assert batch.masked
         ids, mask, targets = (tensor[part] for tensor in batch.masked)
         if passages is None:
@@ -358,22 +387,18 @@ class SantaTask:
             passages = self._vectors(*known)
         with self.accelerator.autocast():
             logits = self.model.predict(passages[: len(ids)], ids, mask, targets)
-        return reconstruction(logits, targets)
+        return self.stage.mep * reconstruction(logits, targets) * (targets != IGNORED).sum() / tokens
 
     def _parts(self, texts: tuple[Tensor, Tensor]) -> list[Callable[[], Tensor]]:
         ids, mask = (torch.split(tensor, self.stage.part or len(tensor)) for tensor in texts)
         return [partial(self._vectors, *part) for part in zip(ids, mask, strict=True)]
 
     def _predict_in_parts(self, batch: Batch) -> Tensor:
-        """As in one go: the mean over all tokens, so each part counts by its number of them."""
-        assert batch.masked is not None
-        assert self.stage.part is not None
-        counts = (batch.masked[2] != IGNORED).sum(1)
-        total = torch.zeros((), device=counts.device)
+        assert self.stage.part
+        tokens = self._tokens(batch)
+        total = torch.zeros_like(tokens)
         for start in range(0, len(batch.rows), self.stage.part):
-            part = slice(start, start + self.stage.part)
-            share = counts[part].sum() / counts.sum().clamp(min=1)
-            loss = self.stage.mep * share * self._prediction(batch, part)
+            loss = self._prediction(batch, slice(start, start + self.stage.part), tokens)
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         return total
@@ -414,9 +439,11 @@ class Schedule:
         counts = [round(size * weight) for size, weight in zip(sizes, weights, strict=True)]
         whole = [sum(counts)] if self.mixed else counts
         self.batches = sum(count // self.batch_size for count in whole)
-        if not self.batches:
+        if min(whole) < self.batch_size:
             raise InvalidInput(
-                f"A batch of {self.batch_size} exceeds the {sum(counts):,} pairs there are.", field="batch_size"
+                f"A batch of {self.batch_size} exceeds the {min(whole):,} pairs there are"
+                f"{'' if self.mixed else ' of one source'}; take smaller batches or more pairs.",
+                field="batch_size",
             )
 
     def batches_per_epoch(self) -> int:

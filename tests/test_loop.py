@@ -1,0 +1,438 @@
+"""The loop on a task of a few numbers: what is trained does not matter here, that it goes on exactly does."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import resource
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from index.errors import Damaged, InvalidInput, StorageFailed
+from training.loop import (
+    CURVES,
+    METRICS,
+    OPTIMIZER,
+    STATE,
+    Diverged,
+    LoopSettings,
+    best_measures,
+    make_accelerator,
+    train,
+)
+
+RECIPE: dict[str, Any] = {"seed": 7, "where": Path("pairs.jsonl"), "stage": [{"rate": 0.01}]}
+STEPS = 6
+
+
+class Stop(Exception):
+    pass
+
+
+class Regression:
+    """Learns numbers from numbers; `measures` are what the dev set will say, `poisoned` the batch that is no number."""
+
+    def __init__(self, *, measures: Iterable[float] = (), poisoned: int | None = None, inner: int = 8) -> None:
+        torch.manual_seed(1)
+        self.model = nn.Sequential(nn.Linear(4, inner), nn.Dropout(0.5), nn.Linear(inner, 1))
+        self.measures, self.poisoned, self.log = iter(measures), poisoned, list[str]()
+
+    def batches_per_epoch(self) -> int:
+        return 5
+
+    def batch(self, number: int) -> tuple[int, Tensor]:
+        self.log.append(f"batch {number}")
+        found = torch.randn(8, 4, generator=torch.Generator().manual_seed(number))
+        return number, found * math.nan if number == self.poisoned else found
+
+    def prepare(self, number: int) -> None:
+        self.log.append(f"prepare {number}")
+
+    def ready(self, number: int) -> bool:
+        return True
+
+    def backward(self, batch: tuple[int, Tensor]) -> dict[str, float]:
+        loss = self.loss(batch[1])
+        loss.backward()
+        self.log.append(f"backward {batch[0]}")
+        return {"loss": float(loss.detach()), "half": float(loss.detach()) / 2}
+
+    def loss(self, batch: Tensor) -> Tensor:
+        return ((self.model(batch)[:, 0] - batch.sum(1)) ** 2).mean()
+
+    def describe(self, batch: tuple[int, Tensor]) -> str:
+        return f"number {batch[0]}"
+
+    def measure(self) -> dict[str, float]:
+        assert not self.model.training
+        value = next(self.measures, None)
+        return {} if value is None else {"dev mean": value, "dev other": -value}
+
+    def save(self, directory: Path) -> None:
+        save_file(self.model.state_dict(), directory / "model.safetensors")
+
+    def restore(self, directory: Path) -> None:
+        self.model.load_state_dict(load_file(directory / "model.safetensors"))
+
+
+@pytest.fixture(autouse=True)
+def accelerator() -> Iterator[Accelerator]:
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield make_accelerator(LoopSettings(precision="fp32"), cpu=True)
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+def settings(**changes: Any) -> LoopSettings:
+    return LoopSettings(
+        **{"batch_size": 8, "steps": STEPS, "learning_rate": 0.01, "every": 2, "precision": "fp32", **changes}
+    )
+
+
+def go(task: Any, directory: Path, known: LoopSettings, *, stop: int | None = None, **changes: Any) -> Path:
+    """Train; with `stop` the process is as good as gone after so many steps."""
+
+    def progress(step: int, total: int, values: Mapping[str, float]) -> None:
+        if step == stop:
+            raise Stop
+
+    given = {"seed": 7, "recipe": RECIPE, **changes}
+    return train(task, known, directory, make_accelerator(known, cpu=True), progress=progress, **given)
+
+
+def rows(directory: Path) -> list[dict[str, float]]:
+    """metrics.jsonl without what a clock says."""
+    lines = (directory / METRICS).read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k not in ("seconds", "pairs_per_s")} for line in lines]
+
+
+def checkpoints(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.is_dir())
+
+
+def same_files(one: Path, other: Path) -> bool:
+    tensors = [(load_file(one / name), load_file(other / name)) for name in ("model.safetensors", OPTIMIZER)]
+    return all(a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in tensors)
+
+
+def test_a_run_that_stopped_after_any_step_goes_on_along_the_same_curve(tmp_path: Path) -> None:
+    known = settings(accumulation=2)
+    whole = go(Regression(), tmp_path / "whole", known)
+    expected = rows(tmp_path / "whole")
+    assert [row["step"] for row in expected] == list(range(1, STEPS + 1))
+    for stop in range(1, STEPS + 1):
+        directory = tmp_path / f"stopped-{stop}"
+        with pytest.raises(Stop):
+            go(Regression(), directory, known, stop=stop)
+        resumed = go(Regression(), directory, known)
+        assert rows(directory) == expected
+        assert same_files(resumed, whole)
+
+
+def test_another_seed_is_another_curve(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        go(Regression(), tmp_path / str(seed), settings(), seed=seed)
+    assert rows(tmp_path / "1") != rows(tmp_path / "2")  # by dropout alone
+
+
+def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+    known = settings()
+    first = go(Regression(measures=[0.5] * 3), tmp_path, known)
+    before = {path: path.stat().st_mtime_ns for path in first.iterdir()}
+    task = Regression()
+    assert go(task, tmp_path, known) == first
+    assert task.log == []
+    assert {path: path.stat().st_mtime_ns for path in first.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("measures", "patience", "best", "last"),
+    [
+        ([0.1, 0.3, 0.2, 0.3, 0.9], 2, 4, 8),  # as good is not better
+        ([0.1, 0.3, 0.2, 0.4, 0.3], 2, 8, 10),
+        ([0.5, 0.4, 0.3, 0.2, 0.1], 0, 2, 10),
+        ([-0.5, -0.1, -0.2, -0.3, 0.0], 2, 4, 8),
+        ([math.nan, 0.1, 0.05, 0.0, 0.9], 2, 4, 8),
+    ],
+)
+def test_training_stops_early_and_the_best_checkpoint_stays(
+    tmp_path: Path, measures: list[float], patience: int, best: int, last: int
+) -> None:
+    known = settings(patience=patience, steps=10)
+    found = go(Regression(measures=measures), tmp_path, known)
+    assert found == tmp_path / f"step-{best:06d}"
+    assert checkpoints(tmp_path) == sorted({f"step-{best:06d}", f"step-{last:06d}"})
+    assert best_measures(found) == {"dev mean": measures[best // 2 - 1], "dev other": -measures[best // 2 - 1]}
+    assert rows(tmp_path)[-1]["step"] == last
+
+
+def test_the_count_of_measures_that_were_no_better_is_resumed(tmp_path: Path) -> None:
+    known, measures = settings(patience=2, steps=10), [0.5, 0.4, 0.3, 0.9]
+    with pytest.raises(Stop):
+        go(Regression(measures=measures), tmp_path, known, stop=5)
+    assert go(Regression(measures=measures[2:]), tmp_path, known) == tmp_path / "step-000002"
+    assert rows(tmp_path)[-1]["step"] == 6
+
+
+def test_steps_are_counted_as_numbers(tmp_path: Path) -> None:
+    known = settings()
+    go(Regression(), tmp_path, known)
+    (tmp_path / "step-000006").rename(tmp_path / "step-1000000")
+    state = tmp_path / "step-1000000" / STATE
+    state.write_text(state.read_text().replace('"step": 6', '"step": 1000000'))
+    (tmp_path / "step-999999").mkdir()
+    assert go(Regression(), tmp_path, known).name == "step-1000000"
+
+
+def test_a_loss_that_is_no_number_stops_and_the_checkpoint_before_stays(tmp_path: Path) -> None:
+    known = settings()
+    with pytest.raises(Diverged, match=r"nan.* at step 6, batch: number 5"):
+        go(Regression(poisoned=5), tmp_path, known)
+    assert checkpoints(tmp_path) == ["step-000004"]
+    assert len(rows(tmp_path)) == 5
+    go(Regression(), tmp_path, known)
+    go(Regression(), tmp_path / "whole", known)
+    assert rows(tmp_path) == rows(tmp_path / "whole")
+
+
+def test_a_gradient_that_is_no_number_stops_before_the_step(tmp_path: Path) -> None:
+    class Root(Regression):
+        def loss(self, batch: Tensor) -> Tensor:
+            return (self.model(batch) * 0).sum().sqrt()
+
+    task = Root()
+    before = [weight.clone() for weight in task.model.parameters()]
+    with pytest.raises(Diverged, match=r"gradient is nan at step 1, last batch: number 0"):
+        go(task, tmp_path, settings())
+    assert all(torch.equal(a, b) for a, b in zip(before, task.model.parameters(), strict=True))
+
+
+# -- storage ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), Exception("No space left")])
+def test_a_full_disk_leaves_the_last_checkpoint_and_no_litter(tmp_path: Path, error: Exception) -> None:
+    class Full(Regression):
+        saved = 0
+
+        def save(self, directory: Path) -> None:
+            super().save(directory)
+            self.saved += 1
+            if self.saved == 2:
+                raise error
+
+    known = settings()
+    with pytest.raises(StorageFailed, match=r"No space left.*make room"):
+        go(Full(), tmp_path, known)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [CURVES, METRICS, "step-000002"]
+    go(Regression(), tmp_path, known)
+    go(Regression(), tmp_path / "whole", known)
+    assert rows(tmp_path) == rows(tmp_path / "whole")
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Whatever grows beyond `size` bytes fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_checkpoint_that_the_disk_cannot_take_is_one_clear_error(tmp_path: Path) -> None:
+    known = settings()
+    with pytest.raises(Stop):
+        go(Regression(inner=50_000), tmp_path, known, stop=3)
+    with largest_file(200_000), pytest.raises(StorageFailed, match="cannot be written"):
+        go(Regression(inner=50_000), tmp_path, known)
+    assert checkpoints(tmp_path) == ["step-000002"]
+    assert go(Regression(inner=50_000), tmp_path, known).name == "step-000006"
+
+
+def test_a_mistake_in_saving_is_not_called_a_full_disk(tmp_path: Path) -> None:
+    class Broken(Regression):
+        def save(self, directory: Path) -> None:
+            raise AttributeError("no such thing")
+
+    with pytest.raises(AttributeError):
+        go(Broken(), tmp_path, settings())
+    assert checkpoints(tmp_path) == []
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageFailed, match="file"):
+        go(Regression(), tmp_path / "file" / "run", settings())
+
+
+def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    known = settings()
+    go(Regression(), tmp_path, known)
+    with pytest.raises(InvalidInput, match=r"another recipe.*--out"):
+        go(Regression(), tmp_path, known, recipe={**RECIPE, "seed": 8})
+
+
+@pytest.mark.parametrize("name", [STATE, OPTIMIZER])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Stop):
+        go(Regression(measures=[0.5, 0.1]), tmp_path, settings(), stop=4)
+    damaged = tmp_path / "step-000004" / name
+    damaged.write_bytes(damaged.read_bytes()[:20])
+    with pytest.raises(Damaged, match="step-000004 is damaged"):
+        go(Regression(), tmp_path, settings())
+    shutil.rmtree(damaged.parent)
+    assert go(Regression(measures=[0.1, 0.7]), tmp_path, settings()).name == "step-000006"
+
+
+def test_a_torn_line_of_metrics_is_forgotten(tmp_path: Path) -> None:
+    known = settings()
+    with pytest.raises(Stop):
+        go(Regression(), tmp_path, known, stop=3)
+    with (tmp_path / METRICS).open("a") as stream:
+        stream.write('{"step": 4, "loss": 0.1')
+    go(Regression(), tmp_path, known)
+    assert [row["step"] for row in rows(tmp_path)] == list(range(1, STEPS + 1))
+    assert {path.name for path in tmp_path.iterdir()} == {METRICS, CURVES, "step-000006"}
+
+
+def test_a_checkpoint_holds_seed_and_recipe_and_nothing_is_pickled(tmp_path: Path) -> None:
+    found = go(Regression(measures=[0.1, 0.2, 0.3]), tmp_path, settings())
+    assert json.loads((found / STATE).read_text())["recipe"] == {**RECIPE, "where": "pairs.jsonl"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".json", ".jsonl", ".png", ".safetensors"}
+    assert not [path for path in files if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
+
+
+def test_every_line_of_metrics_is_whole_and_the_curves_are_a_picture(tmp_path: Path) -> None:
+    go(Regression(measures=[0.1, 0.2, 0.3]), tmp_path, settings())
+    lines = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
+    always = {"step", "loss", "half", "gradient_norm", "learning_rate", "seconds", "pairs_per_s"}
+    assert [set(line) - always for line in lines] == [set(), {"dev mean", "dev other"}] * 3
+    assert all(line["seconds"] > 0 and line["pairs_per_s"] > 0 for line in lines)
+    picture = (tmp_path / CURVES).read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert picture.endswith(b"IEND\xaeB`\x82")
+
+
+# -- the step --------------------------------------------------------------------------------------------------------
+
+
+def first_moments(checkpoint: Path) -> Tensor:
+    """The gradients of a first step: Adam's first moment is a tenth of them."""
+    kept = load_file(checkpoint / OPTIMIZER)
+    return torch.cat([kept[name].flatten() * 10 for name in sorted(kept) if name.endswith("exp_avg")])
+
+
+def test_accumulation_takes_the_mean_of_the_batches_gradients(tmp_path: Path) -> None:
+    gradients = []
+    for number in range(2):
+        task = Regression()
+        task.batch = lambda _, number=number: Regression().batch(number)
+        task.model[1].p = 0.0
+        known = settings(steps=1, max_norm=1e9)
+        gradients.append(first_moments(go(task, tmp_path / str(number), known)))
+    both = Regression()
+    both.model[1].p = 0.0
+    known = settings(steps=1, accumulation=2, max_norm=1e9)
+    found = first_moments(go(both, tmp_path / "both", known))
+    torch.testing.assert_close(found, (gradients[0] + gradients[1]) / 2)
+    losses = [rows(tmp_path / name)[0]["loss"] for name in ("0", "1", "both")]
+    assert losses[2] == pytest.approx((losses[0] + losses[1]) / 2)
+
+
+def test_gradients_are_clipped_and_their_norm_before_is_logged(tmp_path: Path) -> None:
+    free = first_moments(go(Regression(), tmp_path / "free", settings(steps=1, max_norm=1e9)))
+    clipped = first_moments(go(Regression(), tmp_path / "cut", settings(steps=1, max_norm=0.5)))
+    assert free.norm() > 1
+    torch.testing.assert_close(clipped, free * 0.5 / free.norm())
+    assert rows(tmp_path / "cut")[0]["gradient_norm"] == pytest.approx(float(free.norm()), rel=1e-5)
+
+
+def test_weights_decay_and_biases_do_not(tmp_path: Path) -> None:
+    class Idle(Regression):
+        def loss(self, batch: Tensor) -> Tensor:
+            return self.model(batch).sum() * 0
+
+    task = Idle()
+    before = {name: weight.clone() for name, weight in task.model.named_parameters()}
+    go(task, tmp_path, settings(steps=1, learning_rate=0.1, weight_decay=0.5))
+    for name, weight in task.model.named_parameters():
+        torch.testing.assert_close(weight, before[name] * (0.95 if name.endswith("weight") else 1.0))
+
+
+def test_the_rate_rises_and_falls_along_straight_lines(tmp_path: Path) -> None:
+    known = settings(steps=10, warmup=0.4, learning_rate=0.08)
+    go(Regression(), tmp_path, known)
+    expected = [0.02, 0.04, 0.06, 0.08, 0.08 * 5 / 6, 0.08 * 4 / 6, 0.04, 0.08 * 2 / 6, 0.08 / 6, 0.0]
+    assert [row["learning_rate"] for row in rows(tmp_path)] == pytest.approx(expected)
+
+
+@given(total=st.integers(1, 500), warmup=st.floats(0, 1))
+def test_the_rate_is_never_outside_its_bounds(total: int, warmup: float) -> None:
+    known = LoopSettings(warmup=warmup, learning_rate=1.0)
+    rates = [known.rate(step, total) for step in range(1, total + 1)]
+    top = rates.index(max(rates))
+    assert max(rates) == pytest.approx(1.0)
+    assert all(0 <= rate <= 1 + 1e-9 for rate in rates)
+    assert rates == [*sorted(rates[:top]), *sorted(rates[top:], reverse=True)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({"steps": 3}, 3), ({"epochs": 2.0}, 10), ({"epochs": 2.0, "accumulation": 4}, 3), ({"epochs": 0.01}, 1)],
+)
+def test_how_long_a_run_is(changes: dict[str, Any], expected: int) -> None:
+    assert LoopSettings(**changes).total_steps(5) == expected
+
+
+def test_the_next_batch_waits_for_the_step_where_the_task_is_not_ready(tmp_path: Path) -> None:
+    class Unready(Regression):
+        def ready(self, number: int) -> bool:
+            return number != 2
+
+    task = Unready()
+    go(task, tmp_path, settings(steps=4))
+    assert task.log.index("backward 1") < task.log.index("prepare 2") < task.log.index("batch 2")
+    assert [line for line in task.log if line.startswith("backward")] == [f"backward {n}" for n in range(4)]
+
+
+def test_an_error_while_making_a_batch_is_raised(tmp_path: Path) -> None:
+    class Broken(Regression):
+        def batch(self, number: int) -> tuple[int, Tensor]:
+            if number == 3:
+                raise InvalidInput("no such pair")
+            return super().batch(number)
+
+    with pytest.raises(InvalidInput, match="no such pair"):
+        go(Broken(), tmp_path, settings())
+    assert checkpoints(tmp_path) == ["step-000002"]
+
+
+def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path) -> None:
+    three = cast(Accelerator, SimpleNamespace(num_processes=3))
+    with pytest.raises(InvalidInput, match="batch_size 8 must be a multiple of the 3 processes"):
+        train(Regression(), settings(), tmp_path, three, seed=1, recipe={})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("batch_size", 1), ("accumulation", 0), ("epochs", 0.0), ("warmup", 1.5), ("learning_rate", -1.0), ("every", 0)],
+)
+def test_a_setting_outside_its_range_is_named(name: str, value: float) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        LoopSettings(**{name: value})

@@ -1,0 +1,212 @@
+"""Losses against loops written from the paper's equations, and large batches against plain ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from training.losses import IGNORED, cached_backward, contrastive, reconstruction
+
+
+def by_equation(
+    queries: Tensor, passages: Tensor, positives: Sequence[int], temperature: float, excluded: Sequence[Sequence[bool]]
+) -> float:
+    """Eq. 3 and 5 for each query: -f(q, d+) + log(e^f(q, d+) + sum over d- of e^f(q, d-)); their mean."""
+    total = 0.0
+    for row, (query, positive) in enumerate(zip(queries.tolist(), positives, strict=True)):
+        f = [sum(a * b for a, b in zip(query, passage, strict=True)) / temperature for passage in passages.tolist()]
+        negatives = [f[d] for d in range(len(f)) if d != positive and not excluded[row][d]]
+        total += -f[positive] + math.log(math.exp(f[positive]) + sum(math.exp(each) for each in negatives))
+    return total / len(queries)
+
+
+@settings(deadline=None)
+@given(
+    queries=st.integers(1, 6),
+    more=st.integers(0, 8),
+    dim=st.integers(1, 7),
+    temperature=st.floats(0.05, 4),
+    seed=st.integers(0, 1 << 30),
+)
+def test_the_contrastive_loss_is_the_papers(queries: int, more: int, dim: int, temperature: float, seed: int) -> None:
+    """Positives anywhere among the passages, hard negatives after them or not, any pairs excluded."""
+    random = torch.Generator().manual_seed(seed)
+    q = torch.rand(queries, dim, generator=random, dtype=torch.float64) - 0.5
+    p = torch.rand(queries + more, dim, generator=random, dtype=torch.float64) - 0.5
+    positives = torch.randperm(len(p), generator=random)[:queries]
+    excluded = torch.rand(len(q), len(p), generator=random) < 0.3
+    found = contrastive(q, p, positives, temperature=temperature, excluded=excluded)
+    assert float(found) == pytest.approx(
+        by_equation(q, p, positives.tolist(), temperature, excluded.tolist()), rel=1e-5, abs=1e-5
+    )
+
+
+def test_without_temperature_and_exclusions_all_others_are_negatives() -> None:
+    q, p = torch.randn(3, 5), torch.randn(7, 5)
+    nothing = [[False] * 7] * 3
+    found = float(contrastive(q, p, torch.arange(3)))
+    assert found == pytest.approx(by_equation(q, p, [0, 1, 2], 1.0, nothing), rel=1e-5)
+    assert found > float(contrastive(q, p[:3], torch.arange(3)))  # hard negatives make it harder
+
+
+def test_an_excluded_positive_still_counts() -> None:
+    q, p = torch.randn(2, 4), torch.randn(5, 4)
+    everything = torch.ones(2, 5, dtype=torch.bool)
+    assert float(contrastive(q, p, torch.arange(2), excluded=everything)) == 0.0  # the positive against nothing
+    only_own = torch.eye(2, 5, dtype=torch.bool)
+    assert torch.equal(
+        contrastive(q, p, torch.arange(2), excluded=only_own), contrastive(q, p, torch.arange(2), excluded=None)
+    )
+
+
+def test_what_is_excluded_gets_no_gradient() -> None:
+    q, p = torch.randn(2, 4), torch.randn(5, 4, requires_grad=True)
+    excluded = torch.zeros(2, 5, dtype=torch.bool)
+    excluded[:, 3] = True
+    contrastive(q, p, torch.arange(2), excluded=excluded).backward()
+    assert p.grad is not None
+    assert [bool(row.abs().sum() > 0) for row in p.grad] == [True, True, True, False, True]
+
+
+def test_half_precision_vectors_give_a_finite_loss() -> None:
+    q, p = torch.randn(2, 4, dtype=torch.bfloat16) * 20, torch.randn(3, 4, dtype=torch.bfloat16) * 20
+    loss = contrastive(q, p, torch.arange(2), temperature=0.01, excluded=torch.ones(2, 3, dtype=torch.bool))
+    assert loss.dtype == torch.float32
+    assert float(loss) == 0.0
+
+
+@settings(deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 5), min_size=1, max_size=5),
+    words=st.integers(1, 9),
+    seed=st.integers(0, 1 << 30),
+)
+def test_reconstruction_is_the_papers_per_token(lengths: list[int], words: int, seed: int) -> None:
+    """Eq. 7 sums -log P over the tokens of a target; ours is the mean over the tokens of all."""
+    random = torch.Generator().manual_seed(seed)
+    targets = torch.full((len(lengths), max(lengths)), IGNORED)
+    for row, length in enumerate(lengths):
+        targets[row, :length] = torch.randint(words, (length,), generator=random)
+    logits = torch.randn(sum(lengths), words, generator=random, dtype=torch.float64)
+    total, place = 0.0, 0
+    for row, length in enumerate(lengths):
+        for target in targets[row, :length].tolist():
+            chances = [math.exp(score) for score in logits[place].tolist()]
+            total -= math.log(chances[target] / sum(chances))
+            place += 1
+    found = float(reconstruction(logits, targets))
+    assert found == pytest.approx(total / max(1, place), rel=1e-5, abs=1e-6)
+
+
+def test_nothing_to_reconstruct_costs_nothing_and_has_a_gradient() -> None:
+    logits = torch.randn(0, 7, requires_grad=True)
+    loss = reconstruction(logits, torch.full((3, 2), IGNORED))
+    loss.backward()
+    assert float(loss.detach()) == 0.0
+    assert logits.grad is not None
+
+
+class Small(nn.Module):
+    """Two layers with dropout between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.5), nn.Linear(16, 4))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.layers(rows)
+
+
+def gradients(model: nn.Module) -> list[Tensor]:
+    found = [weight.grad for weight in model.parameters()]
+    assert all(gradient is not None for gradient in found)
+    return [gradient.clone() for gradient in found if gradient is not None]
+
+
+def aligned(vectors: Tensor) -> Tensor:
+    half = len(vectors) // 2
+    return contrastive(vectors[:half], vectors[half:], torch.arange(half), temperature=0.3)
+
+
+def in_one_go(
+    model: nn.Module, parts: Sequence[Tensor], loss: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    model.zero_grad()
+    value = loss(torch.cat([model(part) for part in parts]))
+    value.backward()
+    return value.detach(), gradients(model)
+
+
+@settings(deadline=None)
+@given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5), seed=st.integers(0, 1 << 30))
+def test_a_batch_in_parts_gives_the_gradients_of_the_whole(sizes: list[int], seed: int) -> None:
+    """Uneven parts, and dropout that draws as it does when each part is computed once."""
+    torch.manual_seed(seed)
+    model = Small()
+    parts = [torch.randn(size, 6) for size in sizes]
+    loss = aligned if sum(sizes) % 2 == 0 else lambda vectors: vectors.square().sum()
+    torch.manual_seed(seed + 1)
+    expected, plain = in_one_go(model, parts, loss)
+    model.zero_grad()
+    torch.manual_seed(seed + 1)
+    found = cached_backward([partial(model, part) for part in parts], loss)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients(model), plain)
+    assert not found.requires_grad
+
+
+def test_dropout_differs_from_part_to_part_and_goes_on_after_it() -> None:
+    """The second computing of a part is put back to its first; what comes after is not."""
+    torch.manual_seed(0)
+    model, rows, seen = Small(), torch.randn(2, 6), list[Tensor]()
+
+    def part() -> Tensor:
+        seen.append(model(rows))
+        return seen[-1]
+
+    torch.manual_seed(1)
+    cached_backward([part, part], lambda vectors: vectors.sum() * torch.rand(1)[0])
+    after = torch.rand(4)
+    first, second, first_again, second_again = seen
+    assert torch.equal(first, first_again)
+    assert torch.equal(second, second_again)
+    assert not torch.equal(first, second)
+    torch.manual_seed(1)
+    for _ in range(2):
+        model(rows)
+    torch.rand(1)  # the loss's own
+    assert torch.equal(after, torch.rand(4))
+
+
+def test_gradients_are_added_to_those_there_are() -> None:
+    torch.manual_seed(0)
+    model = Small().eval()
+    parts = [torch.randn(size, 6) for size in (3, 1)]
+    _, once = in_one_go(model, parts, aligned)
+    cached_backward([partial(model, part) for part in parts], aligned)
+    torch.testing.assert_close(gradients(model), [2 * gradient for gradient in once])
+
+
+def test_only_one_part_is_kept_in_memory() -> None:
+    """The first time nothing is kept for a backward; the second time each part's is done before the next begins."""
+    model, kept = Small().eval(), list[bool]()
+
+    def part(rows: Tensor) -> Tensor:
+        vectors = model(rows)
+        kept.append(vectors.requires_grad)
+        if vectors.requires_grad:
+            vectors.register_hook(lambda _: order.append("backward"))
+            order.append("forward")
+        return vectors
+
+    order = list[str]()
+    cached_backward([partial(part, torch.randn(2, 6)) for _ in range(3)], lambda vectors: vectors.sum())
+    assert kept == [False] * 3 + [True] * 3
+    assert order == ["forward", "backward"] * 3

@@ -1,0 +1,549 @@
+"""Both kinds of model on tiny random weights: against numpy, transformers and sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load as load_bytes
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from transformers import (
+    AutoModel,
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    ElectraConfig,
+    ElectraModel,
+    GPT2Config,
+    GPT2Model,
+    RobertaConfig,
+    RobertaModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from index.encoder import RELEASED
+from index.errors import InvalidInput, NotFound
+from tests.test_export import WORDS, save_tokenizer
+from training.export import positions
+from training.losses import IGNORED, reconstruction
+from training.model import (
+    DECODER,
+    FirstDecoderPosition,
+    MeanPooled,
+    ModelSettings,
+    Scratch,
+    TextModel,
+    load,
+    pad,
+    pad_targets,
+    pad_texts,
+)
+
+DIM = 32
+ROWS = [[2, 5, 9, 14, 3], [2, 3], [2, 7, 8, 9, 10, 11, 12, 3], [2, 20, 3]]
+TARGETS = [[10, 4, 11], [], [12, 5, 6, 13, 7], [10]]
+TEXTS = ["", "open", "def read ( path ) : return open ( path )", "the line in the file " * 30]
+
+
+def bert_config(**changes: Any) -> BertConfig:
+    values = {
+        "vocab_size": len(WORDS),
+        "hidden_size": DIM,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "max_position_embeddings": 128,
+        "initializer_range": 0.2,  # large, so that every layer changes the result
+    }
+    return BertConfig(**values | changes)
+
+
+def t5_config(**changes: Any) -> T5Config:
+    values = {
+        "vocab_size": len(WORDS),
+        "d_model": DIM,
+        "d_kv": 8,
+        "d_ff": 48,
+        "num_layers": 2,
+        "num_heads": 4,
+        "pad_token_id": 0,
+        "eos_token_id": 3,
+        "decoder_start_token_id": 0,
+    }
+    return T5Config(**values | changes)
+
+
+def saved(model: Any, directory: Path) -> Path:
+    model.save_pretrained(directory)
+    save_tokenizer(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(1)
+    return saved(BertModel(bert_config(), add_pooling_layer=False), tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(2)
+    return saved(T5ForConditionalGeneration(t5_config()), tmp_path_factory.mktemp("t5"))
+
+
+@pytest.fixture(params=["bert", "t5"])
+def base(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.getfixturevalue(request.param)
+    return found
+
+
+def settings(base: Path | str, **changes: Any) -> ModelSettings:
+    return ModelSettings(base=str(base), max_query_tokens=32, **changes)
+
+
+def opened(base: Path, **changes: Any) -> TextModel:
+    torch.manual_seed(3)  # of the light decoder
+    return load(settings(base, **changes)).eval()
+
+
+def texts() -> tuple[Tensor, Tensor]:
+    return pad_texts(ROWS, 0)
+
+
+# -- vectors ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_class_follows_from_the_base(bert: Path, t5: Path) -> None:
+    assert isinstance(opened(bert), MeanPooled)
+    assert isinstance(opened(t5), FirstDecoderPosition)
+
+
+@torch.inference_mode()
+def test_vectors_depend_on_neither_padding_nor_batch(base: Path) -> None:
+    model = opened(base)
+    together = model.vectors(*texts())
+    assert torch.linalg.matrix_rank(together) == len(ROWS)
+    for row, ids in enumerate(ROWS):
+        alone = model.vectors(*pad_texts([ids], 0))
+        wide = model.vectors(pad([[*ids, *[17] * 9]], 0), pad([[*[1] * len(ids), *[0] * 9]], 0))
+        torch.testing.assert_close(together[row], alone[0], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(wide, alone, atol=1e-5, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_cosine_makes_unit_vectors_and_dot_leaves_them(base: Path) -> None:
+    unit, plain = (opened(base, similarity=each).vectors(*texts()).numpy() for each in ("cosine", "dot"))
+    assert unit.dtype == plain.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-6)
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert abs(lengths - 1).min() > 0.1
+    np.testing.assert_allclose(unit, plain / lengths, atol=1e-6)
+
+
+@torch.inference_mode()
+def test_mean_pooling_is_the_mean_over_a_texts_tokens(bert: Path) -> None:
+    found = opened(bert, similarity="dot").vectors(*texts()).numpy()
+    plain = AutoModel.from_pretrained(bert).eval()
+    for row, ids in enumerate(ROWS):
+        states = plain(input_ids=torch.tensor([ids])).last_hidden_state[0].numpy()
+        np.testing.assert_allclose(found[row], states.mean(axis=0), atol=1e-5)
+
+
+@torch.inference_mode()
+def test_a_t5s_vector_is_its_decoders_first_state(t5: Path) -> None:
+    found = opened(t5, similarity="dot").vectors(*texts())
+    plain = T5ForConditionalGeneration.from_pretrained(t5).eval()
+    for row, ids in enumerate(ROWS):
+        start = torch.tensor([[plain.config.decoder_start_token_id, 9]])  # what follows the start changes nothing
+        states = plain(input_ids=torch.tensor([ids]), decoder_input_ids=start, output_hidden_states=True)
+        torch.testing.assert_close(found[row], states.decoder_hidden_states[-1][0, 0], atol=1e-5, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_a_text_without_tokens_has_a_finite_vector(base: Path) -> None:
+    vectors = opened(base).vectors(*pad_texts([[], [2, 5, 3]], 0))
+    assert bool(vectors.isfinite().all())
+
+
+# -- prediction ------------------------------------------------------------------------------------------------------
+
+
+def predicted(model: TextModel, rows: list[list[int]] = ROWS, targets: list[list[int]] = TARGETS) -> Tensor:
+    ids, mask = pad_texts(rows, 0)
+    return model.predict(model.vectors(*texts())[: len(rows)], ids, mask, pad_targets(targets))
+
+
+@torch.inference_mode()
+def test_logits_are_those_of_the_targets_in_order(base: Path) -> None:
+    model = opened(base)
+    logits = predicted(model)
+    assert logits.shape == (sum(map(len, TARGETS)), len(WORDS))
+    for row, start, end in ((0, 0, 3), (2, 3, 8), (3, 8, 9)):  # also alone, without padding: row 1 has no targets
+        ids, mask = pad_texts([ROWS[row]], 0)
+        alone = model.predict(model.vectors(ids, mask), ids, mask, pad_targets([TARGETS[row]]))
+        torch.testing.assert_close(logits[start:end], alone, atol=1e-4, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_a_token_changes_only_the_predictions_after_it(base: Path) -> None:
+    model = opened(base)
+    before = predicted(model, ROWS[:1], [[10, 4, 11, 5]])
+    for place in range(4):
+        changed = [10, 4, 11, 5]
+        changed[place] = 21
+        same = (predicted(model, ROWS[:1], [changed]) - before).abs().amax(1) < 1e-6
+        assert same.tolist() == [number <= place for number in range(4)]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@torch.inference_mode()
+def test_a_t5_predicts_as_transformers_own(tied: bool, tmp_path: Path) -> None:
+    """Untied, as in version 1.1, the states are not scaled."""
+    torch.manual_seed(4)
+    place = saved(T5ForConditionalGeneration(t5_config(tie_word_embeddings=tied)), tmp_path)
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": tied}))
+    plain = T5ForConditionalGeneration.from_pretrained(place).eval()
+    (ids, mask), targets = texts(), pad_targets(TARGETS)
+    expected = plain(input_ids=ids, attention_mask=mask, labels=targets).loss
+    found = reconstruction(predicted(opened(place)), targets)
+    assert float(found) == pytest.approx(float(expected), rel=1e-5)
+    assert (plain.config.scale_decoder_outputs, plain.training) == (tied, False)
+
+
+@torch.inference_mode()
+def test_the_light_decoder_reads_the_vector_and_the_masked_text(bert: Path) -> None:
+    model = opened(bert)
+    before = predicted(model)
+    (ids, mask), targets = texts(), pad_targets(TARGETS)
+    vectors = model.vectors(ids, mask)
+    other_vector = model.predict(vectors.roll(1, dims=0), ids, mask, targets)
+    other_text = model.predict(vectors, torch.where(ids == 9, 19, ids), mask, targets)
+    assert bool(((other_vector - before).abs().amax(1) > 1e-3).all())
+    assert bool(((other_text - before).abs().amax(1)[:8] > 1e-3).all())  # rows 0 and 2 have word 9
+    torch.testing.assert_close(other_text[8:], before[8:], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.predict(vectors * 7, ids, mask, targets), before)  # of a vector its direction
+
+
+def test_the_encoder_learns_from_prediction_only_through_the_vector(bert: Path) -> None:
+    model = opened(bert)
+    assert isinstance(model, MeanPooled)
+    (ids, mask), targets = texts(), pad_targets(TARGETS)
+    reconstruction(model.predict(model.vectors(ids, mask).detach(), ids, mask, targets), targets).backward()
+    layers = list(model.transformer.encoder.parameters())
+    assert all(weight.grad is None for weight in layers)
+    assert all(weight.grad is not None for weight in model.decoder.parameters())
+    reconstruction(predicted(model), targets).backward()
+    assert all(weight.grad is not None for weight in layers)
+    assert sum(float(weight.grad.abs().sum()) for weight in layers) > 1e-3
+
+
+@pytest.mark.parametrize("targets", [[[], [], [], []], [[], [4], [], []]])
+def test_rows_without_targets_are_no_trouble(base: Path, targets: list[list[int]]) -> None:
+    model = opened(base)
+    logits = predicted(model, targets=targets)
+    loss = reconstruction(logits, pad_targets(targets))
+    loss.backward()
+    assert len(logits) == sum(map(len, targets))
+    assert (float(loss.detach()) > 0) == bool(len(logits))
+    assert all(weight.grad is None or bool(weight.grad.isfinite().all()) for weight in model.parameters())
+
+
+def test_a_masked_text_without_tokens_is_no_trouble(base: Path) -> None:
+    for rows in ([[], [5]], [[], []]):
+        logits = predicted(opened(base), rows, [[4, 5], [6]])
+        assert bool(logits.isfinite().all())
+
+
+# -- saving and loading ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@torch.inference_mode()
+def test_what_is_saved_loads_with_equal_vectors_and_predictions(base: Path, similarity: Any, tmp_path: Path) -> None:
+    model = opened(base, similarity=similarity, decoder_layers=2)
+    for weight in model.parameters():
+        weight.add_(0.01)
+    model.save(tmp_path / "new")
+    torch.manual_seed(99)
+    again = load(model.settings, tmp_path / "new").eval()
+    assert torch.equal(again.vectors(*texts()), model.vectors(*texts()))
+    assert torch.equal(predicted(again), predicted(model))
+    assert not [path.name for path in (tmp_path / "new").rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_sentence_transformers_loads_the_bert_kind(bert: Path, similarity: Any, tmp_path: Path) -> None:
+    model = opened(bert, similarity=similarity)
+    model.save(tmp_path)
+    other = SentenceTransformer(str(tmp_path), device="cpu")
+    rows = model.tokenizer(TEXTS, truncation=True, max_length=128)["input_ids"]
+    with torch.inference_mode():
+        expected = model.vectors(*pad_texts(rows, 0)).numpy()
+    np.testing.assert_allclose(other.encode(TEXTS, show_progress_bar=False), expected, atol=1e-5)
+    assert other.get_embedding_dimension() == DIM
+
+
+def test_a_text_is_cut_where_the_settings_say(base: Path) -> None:
+    model = opened(base)
+    row = model.tokenizer(TEXTS[3], truncation=True, max_length=model.settings.max_query_tokens)["input_ids"]
+    assert len(row) == 32
+    assert row[-1] == 3  # a special token still ends it
+
+
+def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
+    """The released encoder's tokenizer alone is enough; no weights are looked for."""
+    shutil.copy(RELEASED / "tokenizer.json", tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(bert_config(vocab_size=30522).to_dict()))
+    kind = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(kind | {"tokenizer_class": "PreTrainedTokenizerFast"}))
+    scratch = Scratch(dim=16, layers=1, heads=2, feed_forward=24)
+    torch.manual_seed(1)
+    model = load(settings(tmp_path, scratch=scratch, dropout=0.25, gradient_checkpointing=True))
+    assert isinstance(model, FirstDecoderPosition)
+    config = model.t5.config
+    assert (config.vocab_size, config.d_model, config.num_layers, config.dropout_rate) == (30522, 16, 1, 0.25)
+    assert config.decoder_start_token_id == model.tokenizer.pad_token_id == 0
+    assert model.t5.encoder.gradient_checkpointing
+    ids = model.tokenizer(["open a file"])["input_ids"]
+    assert ids == [[101, 2330, 1037, 5371, 102]]
+    model.save(tmp_path / "new")
+    again = load(model.settings, tmp_path / "new")  # scratch says how it began: the weights are the saved ones
+    assert torch.equal(again.eval().vectors(*pad_texts(ids, 0)), model.eval().vectors(*pad_texts(ids, 0)))
+    assert again.tokenizer(["open a file"])["input_ids"] == ids
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "dropouts"),
+    [
+        (
+            RobertaModel,
+            RobertaConfig(
+                vocab_size=len(WORDS),
+                hidden_size=DIM,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                intermediate_size=40,
+                max_position_embeddings=130,
+                pad_token_id=0,
+            ),
+            ["hidden_dropout_prob", "attention_probs_dropout_prob"],
+        ),
+        (
+            DistilBertModel,
+            DistilBertConfig(vocab_size=len(WORDS), dim=DIM, n_layers=1, n_heads=2, hidden_dim=40),
+            ["dropout", "attention_dropout"],
+        ),
+    ],
+)
+def test_other_encoders_like_bert(kind: Any, config: Any, dropouts: list[str], tmp_path: Path) -> None:
+    saved(kind(config), tmp_path)
+    model = load(settings(tmp_path, dropout=0.3))
+    assert isinstance(model, MeanPooled)
+    assert [getattr(model.transformer.config, name) for name in dropouts] == [0.3, 0.3]
+    longest = positions(model.transformer)
+    assert longest is not None
+    model.vectors(*pad_texts([[9] * longest], 0))
+    with pytest.raises((IndexError, RuntimeError)):
+        model.vectors(*pad_texts([[9] * (longest + 1)], 0))
+    logits = predicted(model.eval())
+    assert logits.shape == (9, len(WORDS))
+
+
+def test_dropout_is_the_bases_unless_set(base: Path) -> None:
+    for dropout, count in ((None, 0.1), (0.0, 0.0)):
+        model = opened(base, dropout=dropout)
+        inner = model.t5 if isinstance(model, FirstDecoderPosition) else model.transformer
+        assert max(part.p for part in inner.modules() if isinstance(part, torch.nn.Dropout)) == count
+
+
+# -- bases that are refused ------------------------------------------------------------------------------------------
+
+
+def copied(base: Path, to: Path) -> Path:
+    shutil.copytree(base, to)
+    return to
+
+
+def refused(error: type[Exception], message: str, base: Path | str, **changes: Any) -> None:
+    with pytest.raises(error, match=message) as caught:
+        load(settings(base, **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_directory_without_config_is_refused(base: Path, tmp_path: Path) -> None:
+    place = copied(base, tmp_path / "x")
+    (place / "config.json").unlink()
+    refused(NotFound, r"has no config\.json", place)
+
+
+def test_a_directory_without_tokenizer_is_refused(base: Path, tmp_path: Path) -> None:
+    place = copied(base, tmp_path / "x")
+    (place / "tokenizer.json").unlink()
+    refused(InvalidInput, r"has no tokenizer \(tokenizer\.json\)", place)
+
+
+class Planted:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt"])
+def test_pickled_weights_are_refused_and_not_read(base: Path, name: str, tmp_path: Path) -> None:
+    place = copied(base, tmp_path / "x")
+    (place / "model.safetensors").unlink()
+    (place / name).write_bytes(pickle.dumps(Planted(tmp_path / "planted")))
+    refused(InvalidInput, r"Pickled weights \(\.bin, \.pt\) are refused", place)
+    save_file({"x": torch.zeros(1)}, place / "other.safetensors")  # and not where something else is safe
+    refused(NotFound, "cannot be loaded", place)
+    assert not (tmp_path / "planted").exists()
+    with pickle.loads((place / name).read_bytes()):  # the trap does work
+        assert (tmp_path / "planted").exists()
+
+
+def test_a_shard_that_is_pickled_is_not_read(base: Path, tmp_path: Path) -> None:
+    place = copied(base, tmp_path / "x")
+    names = load_file(place / "model.safetensors")
+    (place / "model.safetensors").rename(place / "other.safetensors")
+    (place / "shard.bin").write_bytes(pickle.dumps(Planted(tmp_path / "planted")))
+    content = {"metadata": {}, "weight_map": dict.fromkeys(names, "shard.bin")}
+    (place / "model.safetensors.index.json").write_text(json.dumps(content))
+    refused(InvalidInput, "or not all are. Pickled", place)
+    (place / "model.safetensors.index.json").write_text("[]")
+    refused(InvalidInput, "or not all are. Pickled", place)
+    assert not (tmp_path / "planted").exists()
+
+
+def test_weights_that_are_damaged_or_of_another_model_are_refused(base: Path, tmp_path: Path) -> None:
+    place = copied(base, tmp_path / "x")
+    path = place / "model.safetensors"
+    weights, content = load_bytes(path.read_bytes()), path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    refused(NotFound, "cannot be loaded", place)
+    name = next(name for name in weights if name.endswith("weight") and "layer" in name)
+    save_file({key: value for key, value in weights.items() if key != name}, path, {"format": "pt"})
+    refused(InvalidInput, f"lacks 1 weights, the first is .*{name}", place)
+    save_file(weights | {name: torch.zeros(3, 3)}, path, {"format": "pt"})
+    refused(NotFound, "cannot be loaded", place)
+
+
+def test_a_broken_tokenizer_or_config_is_refused(base: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("tokenizer.json", "config.json")):
+        place = copied(base, tmp_path / str(number))
+        (place / name).write_text('{"version": 1')
+        refused(NotFound, "The base model .* cannot be loaded", place)
+
+
+def test_models_of_other_classes_are_refused(tmp_path: Path) -> None:
+    gpt2 = GPT2Model(GPT2Config(vocab_size=len(WORDS), n_embd=16, n_layer=1, n_head=2, n_positions=64))
+    refused(InvalidInput, "is a gpt2: give a T5 or a BERT-like encoder", saved(gpt2, tmp_path / "gpt2"))
+    electra = ElectraModel(
+        ElectraConfig(
+            vocab_size=len(WORDS),
+            embedding_size=8,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+        )
+    )
+    refused(InvalidInput, "words shorter than its states", saved(electra, tmp_path / "electra"))
+
+
+def test_code_that_a_base_brings_is_not_run(bert: Path, tmp_path: Path) -> None:
+    place = copied(bert, tmp_path / "x")
+    config = json.loads((place / "config.json").read_text()) | {
+        "model_type": "own",
+        "auto_map": {"AutoConfig": "own.Config", "AutoModel": "own.Model"},
+    }
+    (place / "config.json").write_text(json.dumps(config))
+    (place / "own.py").write_text(f"open({str(tmp_path / 'planted')!r}, 'w')\nclass Config: pass\n")
+    refused(NotFound, "cannot be loaded", place)
+    assert not (tmp_path / "planted").exists()
+
+
+def test_a_tokenizer_that_is_not_fast_is_refused(bert: Path, tmp_path: Path) -> None:
+    place = copied(bert, tmp_path / "x")
+    (place / "tokenizer.json").unlink()
+    (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "EsmTokenizer"}))
+    (place / "vocab.txt").write_text("<cls>\n<pad>\n<eos>\n<unk>\nA\nB\n")
+    refused(InvalidInput, "has no fast tokenizer", place)
+
+
+def test_a_tokenizer_without_padding_is_refused(bert: Path, tmp_path: Path) -> None:
+    place = copied(bert, tmp_path / "x")
+    config = json.loads((place / "tokenizer_config.json").read_text())
+    (place / "tokenizer_config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "pad_token"}))
+    refused(InvalidInput, "has no padding token", place)
+
+
+def test_texts_longer_than_the_positions_are_refused(bert: Path) -> None:
+    refused(InvalidInput, "max_passage_tokens must be from 4 to 128, not 129", bert, max_passage_tokens=129)
+
+
+def test_another_decoders_weights_are_refused(bert: Path, tmp_path: Path) -> None:
+    model = opened(bert)
+    model.save(tmp_path)
+    with pytest.raises(InvalidInput, match="Is decoder_layers what it was"):
+        load(replace(model.settings, decoder_layers=2), tmp_path)
+    (tmp_path / DECODER).write_bytes(b"no tensors")
+    with pytest.raises(InvalidInput, match="is not this model's decoder"):
+        load(model.settings, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["nobody/no-such-model", "no/such/directory", "..", "a b"])
+def test_a_hub_name_without_a_network_is_one_sentence(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    what = "no config.json" if name == ".." else f"The base model {name} cannot be loaded: "
+    refused(NotFound, re.escape(what), name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        (ModelSettings, {"max_query_tokens": 3}, "max_query_tokens must be from 4"),
+        (ModelSettings, {"max_target_tokens": 9000}, "max_target_tokens must be from 4 to 8192"),
+        (ModelSettings, {"decoder_layers": 0}, "decoder_layers must be from 1"),
+        (ModelSettings, {"dropout": 1.0}, "dropout must be from 0 to 0.9"),
+        (Scratch, {"dim": 100, "heads": 3}, "dim 100 must be a multiple of heads 3"),
+        (Scratch, {"layers": 0}, "layers must be from 1"),
+        (Scratch, {"feed_forward": 0}, "feed_forward must be from 8"),
+    ],
+)
+def test_settings_out_of_range_are_refused(kind: Any, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        kind(**values)
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_filled_up_to_the_longest() -> None:
+    ids, mask = pad_texts([[5, 6], [7]], 9)
+    assert ids.tolist() == [[5, 6], [7, 9]]
+    assert mask.tolist() == [[1, 1], [1, 0]]
+    assert pad_targets([[5], []]).tolist() == [[5], [IGNORED]]
+    assert pad([[], []], 3).tolist() == [[3], [3]]
+    assert pad([], 3).shape == (0, 1)

@@ -1,0 +1,817 @@
+"""SANTA's task, hard negatives and dev sets on tiny random models, and whole runs by the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import Tensor
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+
+import purlin
+from index import evaluate
+from index.encoder import Encoder
+from index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
+from tests.test_loop import largest_file, rows
+from training import config, mining, model, santa
+from training.augment import Forms
+from training.dev import Dev, DevSet, Judged, encode, ranking, read_judged
+from training.loop import OPTIMIZER, LoopSettings, make_accelerator, train
+from training.model import ModelSettings, TextModel
+from training.pairs import Pair
+from training.santa import Recipe, SantaTask, Schedule, Stage, averaged
+
+ROOT = Path(__file__).parent.parent
+VERBS = "read write open close copy move list find".split()
+THINGS = "file line path map".split()
+
+
+def made(verb: str, thing: str) -> Pair:
+    code = f"def {verb}_{thing}({thing}, mode):\n    return {thing}.{verb}(mode)"
+    return Pair((f"{verb} the {thing} at once", f"how to {verb} a {thing}"), code, "code", "python")
+
+
+PAIRS = [made(verb, thing) for verb in VERBS for thing in THINGS]
+LOOP = LoopSettings(batch_size=8, steps=3, learning_rate=1e-3, every=2, precision="fp32")
+
+
+@pytest.fixture(autouse=True)
+def accelerator() -> Iterator[Accelerator]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield make_accelerator(LOOP, cpu=True)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    torch.set_num_threads(threads)
+
+
+# -- tiny models -----------------------------------------------------------------------------------------------------
+
+
+def save_tokenizer(directory: Path, sentinel: str) -> int:
+    """All words of PAIRS; returns how many there are."""
+    splitter = pre_tokenizers.Whitespace()
+    texts = [text for pair in PAIRS for text in (*pair.queries, pair.passage)]
+    found = dict.fromkeys(word for text in texts for word, _ in splitter.pre_tokenize_str(text))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(sentinel.format(number) for number in range(20)), *found]
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = splitter
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+    fast.save_pretrained(directory)
+    return len(words)
+
+
+def save_bert(directory: Path) -> Path:
+    torch.manual_seed(1)
+    size = save_tokenizer(directory, "[unused{}]")
+    config = BertConfig(
+        vocab_size=size,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+    )
+    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
+    return directory
+
+
+def save_t5(directory: Path) -> Path:
+    torch.manual_seed(2)
+    size = save_tokenizer(directory, "<extra_id_{}>")
+    config = T5Config(vocab_size=size, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, pad_token_id=0)
+    config.decoder_start_token_id = 0
+    T5ForConditionalGeneration(config).save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("bases")
+    return {"bert": save_bert(home / "bert"), "t5": save_t5(home / "t5")}
+
+
+@pytest.fixture
+def bert(bases: dict[str, Path]) -> Path:
+    return bases["bert"]
+
+
+def tiny(base: Path, **changes: Any) -> TextModel:
+    torch.manual_seed(3)
+    known = {"base": str(base), "max_query_tokens": 16, "max_passage_tokens": 48, "max_target_tokens": 32, **changes}
+    return model.load(ModelSettings(**known))
+
+
+def task_of(base: Path, directory: Path, stage: Stage, *sources: Sequence[Pair], **changes: Any) -> SantaTask:
+    known = {"seed": 5, "directory": directory, **changes}
+    text_model = tiny(base, dropout=0.0).eval()
+    return SantaTask(text_model, sources or [PAIRS], stage, make_accelerator(LOOP, cpu=True), **known)
+
+
+def words(task: SantaTask, ids: Tensor) -> list[str]:
+    """The words of each row, without [CLS], [SEP] and padding."""
+    names = task.model.tokenizer.convert_ids_to_tokens
+    return [" ".join(word for word in names(row) if word not in ("[CLS]", "[SEP]", "[PAD]")) for row in ids.tolist()]
+
+
+def spaced(text: str) -> str:
+    return " ".join(word for word, _ in pre_tokenizers.Whitespace().pre_tokenize_str(text))
+
+
+# -- which pairs make up which batch ---------------------------------------------------------------------------------
+
+
+def batch_stage(size: int, batches: Any = "mixed") -> Stage:
+    return Stage(name="a", loop=replace(LOOP, batch_size=size), batches=batches)
+
+
+@given(
+    sizes=st.lists(st.integers(6, 30), min_size=1, max_size=3),
+    size=st.integers(2, 6),
+    batches=st.sampled_from(["mixed", "one-source"]),
+    seed=st.integers(0, 99),
+)
+def test_every_pair_comes_once_in_an_epoch(sizes: list[int], size: int, batches: str, seed: int) -> None:
+    schedule = Schedule(sizes, [1.0] * len(sizes), batch_stage(size, batches), seed)
+    count = schedule.batches_per_epoch()
+    epochs = [[schedule.rows(epoch * count + place) for place in range(count)] for epoch in range(2)]
+    for epoch in epochs:
+        drawn = np.concatenate(epoch)
+        assert len(set(drawn.tolist())) == len(drawn) == size * count
+        assert set(drawn.tolist()) <= set(range(sum(sizes)))
+    left = sum(sizes) - size * count
+    assert left < size if batches == "mixed" else left == sum(known % size for known in sizes)
+    if batches == "one-source":
+        owners = np.repeat(range(len(sizes)), sizes)
+        assert all(len(set(owners[batch])) == 1 for epoch in epochs for batch in epoch)
+    again = Schedule(sizes, [1.0] * len(sizes), batch_stage(size, batches), seed)
+    for number in random.Random(seed).sample(range(2 * count), 2 * count):
+        assert again.rows(number).tolist() == epochs[number // count][number % count].tolist()
+
+
+def test_epochs_and_seeds_differ() -> None:
+    one, other = (Schedule([40], [1.0], batch_stage(8), seed) for seed in (1, 2))
+    assert len({str(schedule.rows(number)) for schedule in (one, other) for number in (0, 5, 10)}) == 6
+
+
+@pytest.mark.parametrize("batches", ["mixed", "one-source"])
+def test_sources_come_by_their_weight(batches: str) -> None:
+    schedule = Schedule([10, 20, 8], [2.0, 0.5, 1.5], batch_stage(2, batches), 1)
+    drawn = np.concatenate([schedule.rows(number) for number in range(schedule.batches_per_epoch())])
+    counts = np.bincount(drawn, minlength=38)
+    assert counts[:10].tolist() == [2] * 10
+    assert sorted(counts[10:30]) == [0] * 10 + [1] * 10
+    assert sorted(counts[30:]) == [1] * 4 + [2] * 4
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batches", "words"),
+    [([5, 6], "mixed", "A batch of 12 exceeds the 11 pairs there are"), ([40, 8], "one-source", "8 pairs .* of one")],
+)
+def test_a_batch_larger_than_what_there_is_is_refused(sizes: list[int], batches: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Schedule(sizes, [1.0] * len(sizes), batch_stage(12, batches), 1)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool((one == other).all()) if one is not None else other is None
+
+
+@pytest.mark.parametrize("mask", ["entity", "span"])
+def test_a_batch_is_the_same_for_the_same_number_and_seed(bert: Path, tmp_path: Path, mask: Any) -> None:
+    stage = Stage(name="a", loop=LOOP, mep=1.0, mask=mask, mask_share=0.5)
+    task, again, other = (task_of(bert, tmp_path, stage, seed=seed) for seed in (1, 1, 2))
+    again.batch(7)  # what came before makes no difference
+    names = ("rows", "queries", "passages", "masked", "query_texts", "passage_texts")
+    assert all(same(getattr(task.batch(3), name), getattr(again.batch(3), name)) for name in names)
+    assert not same(task.batch(3).rows, other.batch(3).rows)
+    assert not same(task.batch(3).query_texts, task.batch(4).query_texts)
+
+
+def test_batches_hold_the_texts_of_their_rows_and_all_queries_come(bert: Path, tmp_path: Path) -> None:
+    task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP))
+    seen: dict[int, set[str]] = {}
+    for number in range(10 * task.batches_per_epoch()):
+        batch = task.batch(number)
+        assert words(task, batch.passages[0]) == [spaced(PAIRS[row].passage) for row in batch.rows]
+        for row, query in zip(batch.rows.tolist(), words(task, batch.queries[0]), strict=True):
+            seen.setdefault(row, set()).add(query)
+    assert seen == {row: set(pair.queries) for row, pair in enumerate(PAIRS)}
+
+
+def test_making_batches_leaves_the_models_tokenizer_alone(bert: Path, tmp_path: Path) -> None:
+    """The dev sets are encoded while a batch is made: a limit that both set would cut the other's texts."""
+    task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0))
+    task.model.tokenizer("read", truncation=True, max_length=5)
+    task.batch(0)
+    assert task.model.tokenizer.backend_tokenizer.truncation["max_length"] == 5
+
+
+# -- what is masked --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("base", "name"), [("bert", "[unused{}]"), ("t5", "<extra_id_{}>")])
+def test_entities_are_masked_alike_wherever_they_stand(
+    bases: dict[str, Path], tmp_path: Path, base: str, name: str
+) -> None:
+    pairs = [made("read", "file"), made("copy", "map")]
+    stage = Stage(name="a", loop=replace(LOOP, batch_size=2), mep=1.0)
+    task = task_of(bases[base], tmp_path, stage, pairs)
+    batch = task.batch(0)
+    assert batch.masked is not None
+    s = [name.format(number) for number in range(4)]
+    masked = words(task, batch.masked[0])
+    assert masked == [f"def {s[0]} ( {s[1]} , {s[2]} ): return {s[1]} . {s[3]} ( {s[2]} )"] * 2
+    targets = batch.masked[2]
+    for row, target in zip(batch.rows.tolist(), words(task, targets.clamp(min=0)), strict=True):
+        verb, thing = ("read", "file") if row == 0 else ("copy", "map")
+        assert target == f"{s[0]} {verb}_{thing} {s[1]} {thing} {s[2]} mode {s[3]} {verb}"
+
+
+def hidden(task: SantaTask) -> list[int]:
+    """Sentinels in each target of the first batch."""
+    batch = task.batch(0)
+    assert batch.masked is not None
+    spare = set(task.model.tokenizer.convert_tokens_to_ids([f"[unused{number}]" for number in range(20)]))
+    return [sum(token in spare for token in row) for row in batch.masked[2].tolist()]
+
+
+def test_a_share_of_the_entities_can_be_masked(bert: Path, tmp_path: Path) -> None:
+    assert hidden(task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0))) == [4] * 8
+    assert hidden(task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0, mask_share=0.5))) == [2] * 8
+
+
+def test_spans_are_masked_where_the_stage_or_the_lack_of_entities_says_so(bert: Path, tmp_path: Path) -> None:
+    stage = Stage(name="a", loop=LOOP, mep=1.0, mask="span")
+    assert hidden(task_of(bert, tmp_path, stage)) == [1] * 8  # 15 % of 16 words, in runs of three
+    prose = [replace(pair, kind="reference") for pair in PAIRS]
+    assert hidden(task_of(bert, tmp_path, replace(stage, mask="entity"), prose)) == [1] * 8
+    assert min(hidden(task_of(bert, tmp_path, replace(stage, mask_share=0.9)))) >= 1
+
+
+def test_pairs_with_nothing_to_mask_are_no_error(bert: Path, tmp_path: Path) -> None:
+    pairs = [Pair((f"{verb} the file at once",), verb, "reference") for verb in VERBS]
+    task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0), pairs)
+    found = task.backward(task.batch(0))
+    assert found["mep"] == 0.0
+    assert found["loss"] == found["sda"] > 0
+
+
+# -- the loss --------------------------------------------------------------------------------------------------------
+
+
+def vectors_of(task: SantaTask, texts: tuple[Tensor, Tensor]) -> np.ndarray[Any, Any]:
+    with torch.no_grad():
+        return task.model.vectors(*texts).double().numpy()
+
+
+def test_copies_and_equal_queries_are_no_negatives(bert: Path, tmp_path: Path) -> None:
+    """Against a loop: 0 and 1 have one passage, 2 and 3 one query; the labelled negatives hold 0's passage as well."""
+    pairs = [Pair((f"{verb} the file",), made(verb, "file").passage, "code", "python") for verb in VERBS[:6]]
+    pairs[1] = replace(pairs[1], passage=pairs[0].passage)
+    pairs[3] = replace(pairs[3], queries=pairs[2].queries)
+    labelled = made("find", "map").passage
+    pairs = [replace(pair, negatives=(pairs[0].passage if row == 5 else labelled,)) for row, pair in enumerate(pairs)]
+    stage = Stage(name="a", loop=replace(LOOP, batch_size=6), hard_negatives=1, temperature=0.1)
+    task = task_of(bert, tmp_path, stage, pairs)
+    batch = task.batch(0)
+    queries, passages = vectors_of(task, batch.queries), vectors_of(task, batch.passages)
+    texts = [pairs[row].passage for row in batch.rows] + [pairs[row].negatives[0] for row in batch.rows]
+    losses, left_out = [], 0
+    for place, row in enumerate(batch.rows):
+        scores = []
+        for other, text in enumerate(texts):
+            copy = text == pairs[row].passage
+            asked = other < 6 and pairs[batch.rows[other]].queries == pairs[row].queries
+            if other == place or not (copy or asked):
+                scores.append(queries[place] @ passages[other] / 0.1)
+            else:
+                left_out += 1
+        losses.append(np.log(np.exp(scores).sum()) - queries[place] @ passages[place] / 0.1)
+    assert left_out == 6  # 0 and 1 each other and 5's negative, 2 and 3 each other
+    assert task.backward(batch)["sda"] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_copies_are_known_whatever_form_is_drawn(bert: Path, tmp_path: Path) -> None:
+    pairs = [replace(pair, comment="Does so at once.") for pair in PAIRS]
+    plain = task_of(bert, tmp_path, Stage(name="a", loop=LOOP), pairs).batch(0)
+    drawn = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, forms=Forms(whole_comment=0.5, typed=0.5)), pairs).batch(
+        0
+    )
+    assert same(plain.rows, drawn.rows)
+    assert plain.passages[0].shape != drawn.passages[0].shape
+    assert same(plain.passage_texts, drawn.passage_texts)
+    assert same(plain.query_texts, drawn.query_texts)
+
+
+@pytest.mark.parametrize("base", ["bert", "t5"])
+def test_half_precision_gives_nearly_the_same_loss(bases: dict[str, Path], tmp_path: Path, base: str) -> None:
+    stage = Stage(name="a", loop=LOOP, mep=1.0, temperature=0.1)
+    exact, half = (task_of(bases[base], tmp_path, stage) for _ in range(2))
+    expected = exact.backward(exact.batch(0))
+    AcceleratorState._reset_state(reset_partial_state=True)
+    half.accelerator = make_accelerator(replace(LOOP, precision="bf16"), cpu=True)
+    found = half.backward(half.batch(0))
+    assert found == pytest.approx(expected, rel=0.05)
+    assert found != expected
+    assert all(gradient.dtype == torch.float32 for gradient in gradients(half).values())
+
+
+def gradients(task: SantaTask) -> dict[str, Tensor]:
+    return {name: weight.grad for name, weight in task.model.named_parameters() if weight.grad is not None}
+
+
+@pytest.mark.parametrize("base", ["bert", "t5"])
+@pytest.mark.parametrize("changes", [{}, {"mep": 2.0}, {"mep": 1.0, "mask": "span", "hard_negatives": 1}])
+def test_in_parts_loss_and_gradients_are_the_same(
+    bases: dict[str, Path], tmp_path: Path, base: str, changes: dict[str, Any]
+) -> None:
+    pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
+    stage = Stage(name="a", loop=LOOP, temperature=0.1, **changes)
+    whole, parted = (task_of(bases[base], tmp_path, known, pairs) for known in (stage, replace(stage, part=3)))
+    expected, found = (task.backward(task.batch(1)) for task in (whole, parted))
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert found["loss"] == pytest.approx(sum(value for name, value in found.items() if name != "loss"))
+    assert gradients(parted).keys() == gradients(whole).keys()
+    for name, gradient in gradients(whole).items():
+        torch.testing.assert_close(gradients(parted)[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [("bert", {"mep": 1.0}), ("bert", {"sda": 0.0, "mep": 1.0}), ("t5", {"mep": 1.0, "mask": "span", "part": 4})],
+)
+def test_training_lowers_every_loss(bases: dict[str, Path], tmp_path: Path, base: str, changes: dict[str, Any]) -> None:
+    loop = replace(LOOP, steps=25, learning_rate=1e-2, every=1000)
+    stage = Stage(name="a", loop=loop, temperature=0.1, **changes)
+    task = task_of(bases[base], tmp_path, stage)
+    train(task, loop, tmp_path, task.accelerator, seed=1, recipe={})
+    curve = rows(tmp_path)
+    for name in {"sda", "mep"} & curve[0].keys():
+        assert curve[-1][name] < 0.8 * curve[0][name], name
+
+
+def test_weights_can_be_averaged_with_the_bases(bert: Path) -> None:
+    base, trained = tiny(bert), tiny(bert)
+    with torch.no_grad():
+        for weight in trained.parameters():
+            weight.add_(1.0)
+    expected = {name: 0.25 * weight + 0.75 * trained.state_dict()[name] for name, weight in base.state_dict().items()}
+    mixed = averaged(base, trained, 0.25).state_dict()
+    assert mixed.keys() == expected.keys()
+    for name, weight in mixed.items():
+        torch.testing.assert_close(weight, expected[name])
+
+
+# -- hard negatives --------------------------------------------------------------------------------------------------
+
+
+def test_labelled_negatives_come_first_then_those_mined_for_the_pair(bert: Path, tmp_path: Path) -> None:
+    labelled = made("find", "map").passage
+    pairs = [replace(pair, negatives=(labelled,) if row % 2 else ()) for row, pair in enumerate(PAIRS[:8])]
+    stage = Stage(name="a", loop=LOOP, hard_negatives=2, depth=3)
+    task = task_of(bert, tmp_path, stage, pairs)
+    task.prepare(0)
+    mined = np.load(tmp_path / "mined-0.npy")
+    assert mined.shape == (8, 3)
+    drawn: set[tuple[int, str]] = set()
+    for number in range(12):
+        batch = task.batch(number)
+        given = words(task, batch.passages[0])[8:]
+        for place, row in enumerate(batch.rows.tolist()):
+            known = [spaced(pairs[other].passage) for other in mined[row]]
+            first, second = given[2 * place : 2 * place + 2]
+            assert first == spaced(labelled) if row % 2 else first in known
+            assert second in known
+            drawn.add((row, second))
+    assert len(drawn) > 16  # at random, not always the best
+
+
+def test_hard_negatives_are_looked_up_again_every_refresh_epochs(bert: Path, tmp_path: Path) -> None:
+    task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, hard_negatives=1, depth=3, refresh=2))
+    per_turn = 2 * task.batches_per_epoch()
+    task.prepare(0)
+    first = (tmp_path / "mined-0.npy").read_bytes()
+    assert task.ready(per_turn - 1)
+    assert not task.ready(per_turn)
+    with torch.no_grad():
+        next(task.model.parameters()).add_(torch.randn(next(task.model.parameters()).shape))
+    task.prepare(per_turn)
+    assert (tmp_path / "mined-1.npy").read_bytes() != first
+    resumed = task_of(bert, tmp_path, task.stage)
+    resumed.prepare(per_turn + 1)  # within a turn: what was looked up when it began
+    assert same(resumed.mined[1], np.load(tmp_path / "mined-1.npy"))
+    np.save(tmp_path / "mined-0.npy", np.zeros((2, 3), np.int32))
+    resumed.prepare(0)  # a run that begins does not take what another one left
+    assert (tmp_path / "mined-0.npy").read_bytes() == first
+
+
+def test_mining_finds_what_comparing_with_all_finds(bert: Path, tmp_path: Path, accelerator: Accelerator) -> None:
+    pairs = [*PAIRS[:20], replace(PAIRS[0], queries=("another one",)), replace(PAIRS[1], passage="return path")]
+    text_model = tiny(bert).train()
+    mining.mine(text_model, pairs, tmp_path / "mined.npy", depth=4, accelerator=accelerator)
+    assert text_model.training
+    queries = encode(text_model, [pair.queries[0] for pair in pairs], 16, accelerator)
+    passages = encode(text_model, [pair.passage for pair in pairs], 48, accelerator)
+    expected = []
+    for row, pair in enumerate(pairs):
+        others = [
+            (-float(queries[row] @ passages[other].astype(np.float16)), other)
+            for other, known in enumerate(pairs)
+            if known.passage != pair.passage and not {*known.queries} & {*pair.queries}
+            if known.passage not in [before.passage for before in pairs[:other]]
+        ]
+        expected.append([other for _, other in sorted(others)[:4]])
+    found = np.load(tmp_path / "mined.npy")
+    assert found.dtype == np.int32
+    assert found.tolist() == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["mined.npy"]
+
+
+@pytest.mark.parametrize("depth", [3, 50])
+def test_own_passages_copies_and_equal_queries_are_never_drawn(
+    bert: Path, tmp_path: Path, accelerator: Accelerator, depth: int
+) -> None:
+    pairs = [PAIRS[0], replace(PAIRS[0], queries=("x",)), replace(PAIRS[5], queries=PAIRS[0].queries[1:]), PAIRS[9]]
+    mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=depth, accelerator=accelerator)
+    found = np.load(tmp_path / "m.npy")
+    assert found.shape == (4, depth)
+    assert [set(row) for row in found.tolist()] == [{3}, {2, 3}, {3}, {0, 2}]
+    lonely = [PAIRS[0], replace(PAIRS[5], queries=PAIRS[0].queries)]
+    mining.mine(tiny(bert), lonely, tmp_path / "m.npy", depth=2, accelerator=accelerator)
+    assert np.load(tmp_path / "m.npy").tolist() == [[0, 0], [1, 1]]  # themselves, which the loss leaves out
+
+
+def test_mined_negatives_are_written_whole_or_not_at_all(bert: Path, tmp_path: Path, accelerator: Accelerator) -> None:
+    with largest_file(30_000), pytest.raises(StorageFailed, match="cannot be written"):
+        mining.mine(tiny(bert), PAIRS, tmp_path / "m.npy", depth=1000, accelerator=accelerator)
+    assert not (tmp_path / "m.npy").exists()
+
+
+# -- dev sets --------------------------------------------------------------------------------------------------------
+
+
+class Counting(TextModel):
+    """A text's vector counts its words: who shares most words is nearest."""
+
+    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        counts = torch.zeros(len(ids), len(self.tokenizer))
+        return counts.scatter_add_(1, ids, mask.float())
+
+
+@pytest.fixture
+def counting(bert: Path) -> Counting:
+    return Counting(ModelSettings(base=str(bert)), tiny(bert).tokenizer)
+
+
+def write_beir(directory: Path) -> Path:
+    corpus = {"d1": "read the file", "d2": "copy the map at once", "d3": "close a line", "d4": "move"}
+    queries = {"q1": "read file", "q2": "copy the line a", "q3": "move", "unjudged": "read"}
+    (directory / "qrels").mkdir(parents=True)
+    (directory / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": key, "title": "", "text": text}) + "\n" for key, text in corpus.items())
+    )
+    (directory / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in queries.items())
+    )
+    judged = [("q1", "d1"), ("q2", "d2"), ("q3", "d4"), ("q3", "d1"), ("gone", "d1")]
+    lines = "".join(f"{query}\t{document}\t1\n" for query, document in judged)
+    (directory / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+    return directory
+
+
+def test_measures_of_a_judged_directory(counting: Counting, tmp_path: Path, accelerator: Accelerator) -> None:
+    known = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
+    judged = read_judged(known)
+    assert judged.queries == {"q1": "read file", "q2": "copy the line a", "q3": "move"}
+    assert judged.passages.keys() == {"d1", "d2", "d3", "d4"}
+    run = ranking(counting, judged, accelerator)
+    assert [run[query][0] for query in ("q1", "q2", "q3")] == ["d1", "d3", "d4"]
+    assert run["q2"][1] == "d2"
+    second = replace(known, name="two", measure="Recall@100")
+    found = Dev([known, second], counting.train(), accelerator).measure()
+    assert counting.training
+    assert found == {
+        "dev mean": pytest.approx(11 / 12),
+        "dev small MRR@100": pytest.approx(5 / 6),
+        "dev two Recall@100": 1.0,
+    }
+    expected = {measure.name: measure.mean for measure in evaluate.evaluate(run, judged.qrels)}
+    assert expected["MRR@100"] == found["dev small MRR@100"]
+    assert read_judged(replace(known, limit=2)).queries.keys() == {"q1", "q2"}
+
+
+def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Accelerator) -> None:
+    lines = [
+        {"query": "read the file at once", "code": "read the file"},
+        {"query": "copy the map at once", "code": "copy a line"},
+        {"query": "copy the map at once", "code": "copy the map"},
+        {"query": "how to read a file", "code": "read the file"},
+    ]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    known = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
+    assert read_judged(known) == Judged(
+        {str(number): line["query"] for number, line in enumerate(lines)},
+        {"0": "read the file", "1": "copy a line", "2": "copy the map"},
+        {"0": {"0": 1.0}, "1": {"1": 1.0, "2": 1.0}, "2": {"1": 1.0, "2": 1.0}, "3": {"0": 1.0}},
+    )
+    assert Dev([known], counting.eval(), accelerator).measure() == {"dev mean": 1.0, "dev held MRR@100": 1.0}
+    assert not counting.training
+
+
+def test_encoding_keeps_the_order_and_cuts_what_is_long(bert: Path, accelerator: Accelerator) -> None:
+    text_model = tiny(bert)
+    texts = ["read", "", "copy the map at once " * 40, "find a line", "read"]
+    found = encode(text_model, texts, 8, accelerator)
+    one_by_one = np.concatenate([encode(text_model, [text], 8, accelerator) for text in texts])
+    np.testing.assert_allclose(found, one_by_one, atol=1e-6)
+    np.testing.assert_allclose(
+        found[2], encode(text_model, ["copy the map at once copy"], 8, accelerator)[0], atol=1e-6
+    )
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+
+
+def test_a_dev_set_with_nothing_to_measure_is_refused_before_training(tmp_path: Path) -> None:
+    known = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
+    (tmp_path / "queries.jsonl").write_text('{"_id": "other", "text": "read"}\n')
+    with pytest.raises(InvalidInput, match="small has no judged query"):
+        read_judged(known)
+    (tmp_path / "corpus.jsonl").unlink()
+    with pytest.raises(NotFound, match=r"no corpus\.jsonl"):
+        read_judged(known)
+
+
+# -- whole runs ------------------------------------------------------------------------------------------------------
+
+
+def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) -> Path:
+    """Two stages on 24 pairs: three epochs of each, with the hard negatives looked up thrice."""
+    lines = [{"queries": pair.queries, "code": pair.passage, "language": "python"} for pair in PAIRS]
+    (home / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:24]))
+    (home / "dev.jsonl").write_text("".join(json.dumps({**line, "query": line["queries"][0]}) + "\n" for line in lines))
+    text = f"""
+        name = "tiny"
+        seed = 3
+        model = {{base = "{base}", max_query_tokens = 16, max_passage_tokens = 48, max_target_tokens = 32}}
+        pairs = [{{format = "pairs", path = "pairs.jsonl"}}]
+        dev = [{{name = "held", path = "dev.jsonl", format = "pairs"}}]
+        export = {{max_tokens = 48, quantization = "none", base_share = 0.25}}
+
+        [[stage]]
+        name = "pretrain"
+        mep = 1.0
+        loop = {{batch_size = 8, epochs = 2, learning_rate = 1e-3, every = 4, precision = "fp32"}}
+
+        [[stage]]
+        name = "finetune"
+        temperature = 0.1
+        hard_negatives = 1
+        depth = 5
+        loop = {{batch_size = 8, epochs = 3, learning_rate = 1e-3, every = 2, precision = "fp32"}}
+    """
+    path = home / "recipe.toml"
+    path.write_text(changes(text))
+    return path
+
+
+def command(*arguments: object) -> None:
+    """`purlin ...` in this process."""
+    terminated = signal.getsignal(signal.SIGTERM)
+    before, sys.argv = sys.argv, ["purlin", *map(str, arguments)]
+    try:
+        purlin.main()
+    except SystemExit as done:
+        if done.code:
+            raise
+    finally:
+        sys.argv = before
+        signal.signal(signal.SIGTERM, terminated)
+
+
+@pytest.fixture(scope="module")
+def trained(bases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("trained")
+    recipe = write_recipe(home, bases["bert"])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    command("train", "santa", "--config", recipe, "--out", home / "out", "--cpu")
+    torch.set_num_threads(threads)
+    return home
+
+
+def test_a_recipe_becomes_an_encoder_that_an_index_is_built_with(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = Encoder.load(trained / "out/tiny")
+    assert encoder.encode(["read the file"], role="query").shape == (1, 32)
+    card = json.loads((trained / "out/tiny/encoder.json").read_text())
+    assert card["trained_on"][0].startswith("pairs.jsonl")
+    assert card["measures"].keys() == {"dev mean", "dev held MRR@100"}
+    (trained / "code").mkdir()
+    (trained / "code/shop.py").write_text(
+        'def copy_map(map, mode):\n    """Copy the map."""\n    return map.copy(mode)\n'
+    )
+    build = ["index", "build", "code", trained / "code", "--name", "shop", "--home", trained / "home"]
+    command(*build, "--encoder", trained / "out/tiny")
+    command("search", "shop", "copy the map", "--home", trained / "home", "--encoder", trained / "out/tiny")
+    assert "copy_map" in capsys.readouterr().out
+
+
+def test_what_is_exported_has_its_share_of_the_base(trained: Path, bert: Path) -> None:
+    last = max((trained / "out/finetune").glob("step-*"))
+    best = (
+        trained / "out/finetune" / f"step-{json.loads((last / 'training.json').read_text())['state']['best_step']:06d}"
+    )
+    weights = [load_file(place / "model.safetensors") for place in (bert, best, trained / "out/averaged")]
+    name = "encoder.layer.0.attention.self.query.weight"
+    torch.testing.assert_close(weights[2][name], 0.25 * weights[0][name] + 0.75 * weights[1][name])
+    assert not torch.equal(weights[0][name], weights[1][name])
+
+
+def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> None:
+    stages = [path for stage in ("pretrain", "finetune") for path in (trained / "out" / stage).rglob("*")]
+    before = {path: path.stat().st_mtime_ns for path in stages if path.suffix in (".safetensors", ".png", ".npy")}
+    exported = (trained / "out/tiny/model.onnx").stat().st_mtime_ns
+    command("train", "santa", "--config", trained / "recipe.toml", "--out", trained / "out", "--cpu")
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert (trained / "out/tiny/model.onnx").stat().st_mtime_ns > exported
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from training import config, santa
+
+def of_stage(name):
+    def tell(number, total, values):
+        if (name, number) == (sys.argv[3], int(sys.argv[4])):
+            os.kill(os.getpid(), signal.SIGKILL)
+    return tell
+
+recipe = config.read(Path(sys.argv[1]), santa.Recipe)
+santa.run(recipe, Path(sys.argv[2]), progress=of_stage, say=lambda line: None, cpu=True)
+"""
+QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def test_a_run_killed_in_any_stage_goes_on_along_the_same_curve(trained: Path, tmp_path: Path) -> None:
+    for stage, step in (("pretrain", 5), ("finetune", 5)):
+        script = [sys.executable, "-c", KILLED, str(trained / "recipe.toml"), str(tmp_path), stage, str(step)]
+        done = subprocess.run(script, cwd=ROOT, env=os.environ | QUIET, check=False, timeout=120, capture_output=True)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert len(rows(tmp_path / stage)) == step
+    steps = list[tuple[str, int]]()
+
+    def of_stage(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def tell(number: int, total: int, values: Mapping[str, float]) -> None:
+            steps.append((name, number))
+            if (name, number) == ("finetune", 9):  # the last step; no need to export
+                raise KeyboardInterrupt
+
+        return tell
+
+    recipe = config.read(trained / "recipe.toml", Recipe)
+    with pytest.raises(KeyboardInterrupt):
+        santa.run(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
+    assert steps == [("finetune", number) for number in range(5, 10)]  # on from the checkpoint of step 4
+    for stage in ("pretrain", "finetune"):
+        assert rows(tmp_path / stage) == rows(trained / "out" / stage)
+
+
+# -- several processes -----------------------------------------------------------------------------------------------
+
+SHARED = """
+import sys
+from pathlib import Path
+from safetensors.torch import save_file
+from tests.test_santa import share
+
+task = share(Path(sys.argv[1]), Path(sys.argv[2]))
+place = Path(sys.argv[2]) / f"weights-{task.accelerator.process_index}-of-{task.accelerator.num_processes}.safetensors"
+save_file({name: weight.contiguous() for name, weight in task.model.state_dict().items()}, place)
+"""
+
+
+def share(base: Path, directory: Path) -> SantaTask:
+    """Three steps of all there is, on however many processes there are."""
+    stage = Stage(name="a", loop=replace(LOOP, accumulation=2), temperature=0.1, mep=1.0, hard_negatives=1, depth=5)
+    pairs = [replace(pair, passage=pair.passage * (1 + row % 3)) for row, pair in enumerate(PAIRS)]
+    task = task_of(base, directory, stage, pairs)
+    train(task, stage.loop, directory, task.accelerator, seed=1, recipe={})
+    return task
+
+
+def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
+    alone = share(bert, tmp_path / "one")
+    together = tmp_path / "two"
+    together.mkdir()
+    (tmp_path / "share.py").write_text(SHARED)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(port)]
+    done = subprocess.run(
+        [*launch, str(tmp_path / "share.py"), str(bert), str(together)],
+        cwd=ROOT,
+        env=os.environ | QUIET | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    for one, two in zip(rows(tmp_path / "one"), rows(together), strict=True):
+        assert two == pytest.approx(one, abs=1e-4)
+    first, second = (load_file(together / f"weights-{process}-of-2.safetensors") for process in (0, 1))
+    for name, weight in alone.model.state_dict().items():
+        assert torch.equal(first[name], second[name])
+        if not name.endswith(("key.bias", "in_proj_bias")):  # whose gradients are rounding errors, which Adam scales up
+            torch.testing.assert_close(first[name], weight, atol=1e-4, rtol=1e-4)
+    moments = [load_file(place / "step-000003" / OPTIMIZER) for place in (tmp_path / "one", together)]
+    for name, value in moments[0].items():
+        torch.testing.assert_close(moments[1][name], value, atol=1e-4, rtol=1e-4)
+
+
+# -- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("mep = 1.0", "mop = 1.0", "did you mean 'mep'"),
+        ("mep = 1.0", 'mep = "much"', "must be a number"),
+        ("pairs.jsonl", "nowhere.jsonl", "nowhere.jsonl does not exist"),
+        ("batch_size = 8", "batch_size = 64", "A batch of 64 exceeds the 24 pairs"),
+        ('name = "finetune"', 'name = "pretrain"', "names of their own"),
+        ('name = "finetune"', 'name = "../up"', "letters, digits and dashes"),
+        ("depth = 5", "depth = 0", "depth must be from 1"),
+        ("hard_negatives = 1", "hard_negatives = 6", "depth must be from 6"),
+        ("mep = 1.0", "sda = 0.0", "trains nothing"),
+        ('every = 2, precision = "fp32"', 'every = 2, precision = "bf16"', "same precision"),
+        ('path = "dev.jsonl"', 'path = "dev.jsonl", measure = "MAP"', "must be one of 'MRR@100'"),
+    ],
+)
+def test_a_recipe_that_cannot_be_trained_is_one_clear_line(
+    bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str
+) -> None:
+    recipe = write_recipe(tmp_path, bert, lambda text: text.replace(old, new, 1))
+    with pytest.raises(SystemExit) as exit:
+        command("train", "santa", "--config", recipe, "--out", tmp_path / "out", "--cpu")
+    said = " ".join(capsys.readouterr().err.split())
+    assert exit.value.code == 1
+    assert words in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_cannot_be_written_is_one_clear_line(
+    bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit):
+        command("train", "santa", "--config", write_recipe(tmp_path, bert), "--out", tmp_path / "file", "--cpu")
+    assert "cannot be written" in " ".join(capsys.readouterr().err.split())
+
+
+def test_without_its_libraries_training_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "accelerate" else name)
+    with pytest.raises(SystemExit):
+        command("train", "santa", "--config", tmp_path / "recipe.toml")
+    said = capsys.readouterr().err
+    assert "Training needs accelerate. Run `make install-dev`" in said
+    assert "Traceback" not in said
+
+
+def test_a_recipe_needs_pairs_and_a_stage() -> None:
+    with pytest.raises(PurlinError, match=r"at least one \[\[pairs\]\] and one \[\[stage\]\]"):
+        Recipe(name="tiny", pairs=(), stage=(Stage(name="a"),))
