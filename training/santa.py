@@ -31,6 +31,7 @@ from training.pairs import load as load_pairs
 
 Mask = Literal["entity", "span"]
 Rows = NDArray[np.int64]
+GROUP = 32  # texts; smaller groups have less padding, but more overhead
 SPAN_SHARE = 0.15  # of the words, as T5 was pretrained
 
 
@@ -38,15 +39,13 @@ SPAN_SHARE = 0.15  # of the words, as T5 was pretrained
 class Stage:
     """One stretch of training, which starts from the best checkpoint of the one before.
 
-    `pairs` names the sources it takes, by default all.
-
-    The loss is `sda` times the contrastive loss of eq. 5 (fine-tuning: eq. 3, the same) and `mep` times that of masked
-    entity prediction, eq. 7. `hard_negatives` are drawn for each pair from the `depth` best passages of the model at
-    hand, which are looked up again every `refresh` epochs. `part` computes the contrastive loss in parts of so many
-    pairs, in the memory of one. `batches` "one-source" draws each batch from one source, whose passages are
-    the harder negatives of each other. `mask_share` is the share of different entities that is masked, by default all,
-    or of words under the "span" mask, by default T5's 0.15. `forms` are those in which
-    pairs are drawn.
+    `pairs` names the sources it takes, by default all; they are drawn in `forms`. The loss is `sda` times the
+    contrastive loss of eq. 5 (of eq. 3 in fine-tuning, which is the same) and `mep` times that of masked entity
+    prediction, eq. 7. `mask_share` is the share of different entities that is masked, by default all, or of words under
+    the "span" mask, by default T5's 0.15. `hard_negatives` are drawn for each pair from the `depth` best passages of
+    the model at hand, which are looked up again every `refresh` epochs. `part` computes the contrastive loss in parts
+    of so many pairs, in the memory of one. `batches` "one-source" draws each batch from one source, whose passages are
+    the harder negatives of each other.
     """
 
     name: str
@@ -355,8 +354,15 @@ class SantaTask:
         return values
 
     def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """(n, D); on a CPU texts of similar length go together, so that little of the work is padding."""
         with self.accelerator.autocast():
-            return self.model.vectors(ids, mask)
+            if ids.is_cuda or len(ids) <= GROUP:
+                return self.model.vectors(ids, mask)
+            lengths = mask.sum(1)
+            order = lengths.argsort()
+            groups = [(rows, int(lengths[rows].max())) for rows in torch.split(order, GROUP)]
+            found = [self.model.vectors(ids[rows, :longest], mask[rows, :longest]) for rows, longest in groups]
+            return torch.cat(found)[order.argsort()]
 
     def _alignment(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Eq. 5 for this process's queries and all processes' passages; `vectors` are the queries', then passages'."""
