@@ -400,7 +400,7 @@ def train_santa(
     """Train a retrieval encoder on pairs of text and structured data (SANTA), and export it.
 
     A run that was interrupted goes on from its last checkpoint when it is started again. Several GPUs or machines:
-    accelerate launch -m purlin train santa ...
+    accelerate launch -m purlin train santa ...; several processes on CPUs: torchrun --nproc_per_node 2 -m purlin ...
 
     Example: purlin train santa --config configs/santa-minilm.toml --data DATA
     """

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -711,6 +712,7 @@ def test_a_run_killed_in_any_stage_goes_on_along_the_same_curve(trained: Path, t
 
 SHARED = """
 import sys
+import tomllib
 from pathlib import Path
 from safetensors.torch import save_file
 from tests.test_santa import share
@@ -815,3 +817,32 @@ def test_without_its_libraries_training_says_what_to_install(
 def test_a_recipe_needs_pairs_and_a_stage() -> None:
     with pytest.raises(PurlinError, match=r"at least one \[\[pairs\]\] and one \[\[stage\]\]"):
         Recipe(name="tiny", pairs=(), stage=(Stage(name="a"),))
+
+
+# Recipes
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("santa-*.toml")), ids=lambda path: path.stem)
+def test_recipes_that_come_along_are_valid(path: Path, tmp_path: Path) -> None:
+    content = tomllib.loads(path.read_text())
+    for table in [*content["pairs"], *content.get("dev", [])]:
+        (tmp_path / table["path"]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / table["path"]).touch()
+    for name in content.get("exclude", []):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    recipe = config.read(path, santa.Recipe, data=tmp_path)
+    assert recipe.stage
+
+
+def test_the_papers_recipe_for_code_has_its_numbers() -> None:
+    """Section 4: batches of 16, warm-up 0.1, 6 epochs; rates 5e-5, 1e-5 and 1e-6; the top 100 give hard negatives."""
+    content = tomllib.loads((CONFIGS / "santa-codet5-base.toml").read_text())
+    stages = content["stage"]
+    assert [stage["loop"]["learning_rate"] for stage in stages] == [5e-5, 1e-5, 1e-6]
+    assert {stage["loop"]["batch_size"] for stage in stages} == {16}
+    assert {stage["loop"]["warmup"] for stage in stages} == {0.1}
+    assert [stage["loop"]["epochs"] for stage in stages[:2]] == [6, 6]
+    assert (stages[0]["sda"], stages[0]["mep"], stages[2]["depth"], stages[2]["hard_negatives"]) == (1.0, 1.0, 100, 1)

@@ -96,6 +96,8 @@ class TextModel(nn.Module):
     """Token ids -> vectors, and vectors and masked texts -> the loss of predicting what was masked."""
 
     tokenizer: PreTrainedTokenizerFast
+    reads_vectors: bool = True
+    """Whether `predict` looks at the vectors; where it does not, they may be None."""
 
     def __init__(self, settings: ModelSettings, tokenizer: Any) -> None:
         super().__init__()
@@ -106,7 +108,7 @@ class TextModel(nn.Module):
         found = self._vectors(ids, mask).float()
         return F.normalize(found, dim=-1) if self.settings.similarity == "cosine" else found
 
-    def predict(self, vectors: Tensor, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
         """Logits (N, V) for the N of `targets` (B, K) that are not IGNORED, in order; each sees the targets before it.
 
         `vectors` (B, D) are those of the unmasked texts, `ids` and `mask` (B, T) the masked ones.
@@ -138,8 +140,9 @@ class MeanPooled(TextModel):
         )
         self.decoder = nn.TransformerDecoder(layer, settings.decoder_layers)
 
-    def predict(self, vectors: Tensor, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
         """By the light decoder, from the vector and the masked text's words."""
+        assert vectors is not None
         length = self.transformer.config.hidden_size**0.5  # of a layer-normalized state, such as a word's
         memory = torch.cat([F.normalize(vectors, dim=-1)[:, None] * length, self._words(ids)], dim=1)
         hidden_memory = F.pad(mask == 0, (1, 0))  # the vector is always seen
@@ -172,11 +175,13 @@ class MeanPooled(TextModel):
 class FirstDecoderPosition(TextModel):
     """T5 and CodeT5, as SANTA takes them (eq. 1)."""
 
+    reads_vectors = False
+
     def __init__(self, settings: ModelSettings, tokenizer: Any, t5: Any) -> None:
         super().__init__(settings, tokenizer)
         self.t5 = t5
 
-    def predict(self, vectors: Tensor, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
         """By the whole T5, from the masked text; `vectors` are not looked at."""
         seen = self.t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         previous = self.t5.prepare_decoder_input_ids_from_labels(targets)

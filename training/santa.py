@@ -388,11 +388,12 @@ class SantaTask:
         """
         assert batch.masked
         ids, mask, targets = (tensor[part] for tensor in batch.masked)
-        if passages is None:
+        if passages is None and self.model.reads_vectors:
             known = (tensor[: len(batch.rows)][part] for tensor in batch.passages)
             passages = self._vectors(*known)
         with self.accelerator.autocast():
-            logits = self.model.predict(passages[: len(ids)], ids, mask, targets)
+            vectors = None if passages is None else passages[: len(ids)]
+            logits = self.model.predict(vectors, ids, mask, targets)
         return self.stage.mep * reconstruction(logits, targets) * (targets != IGNORED).sum() / tokens
 
     def _parts(self, texts: tuple[Tensor, Tensor]) -> list[Callable[[], Tensor]]:
