@@ -51,6 +51,9 @@ class Regression:
         self.model = nn.Sequential(nn.Linear(4, inner), nn.Dropout(0.5), nn.Linear(inner, 1))
         self.measures, self.poisoned, self.log = iter(measures), poisoned, list[str]()
 
+    def fresh(self) -> list[nn.Parameter]:
+        return list(self.model[2].parameters())
+
     def batches_per_epoch(self) -> int:
         return 5
 
@@ -361,6 +364,14 @@ def test_gradients_are_clipped_and_their_norm_before_is_logged(tmp_path: Path) -
     assert free.norm() > 1
     torch.testing.assert_close(clipped, free * 0.5 / free.norm())
     assert rows(tmp_path / "cut")[0]["gradient_norm"] == pytest.approx(float(free.norm()), rel=1e-5)
+
+
+def test_what_is_fresh_learns_at_its_own_rate(tmp_path: Path) -> None:
+    task = Regression()
+    before = [weight.detach().clone() for weight in task.model.parameters()]
+    go(task, tmp_path, settings(steps=2, learning_rate=1e-3, fresh_rate=0.0, weight_decay=0.5, warmup=0.5))
+    changed = [not torch.equal(old, new) for old, new in zip(before, task.model.parameters(), strict=True)]
+    assert changed == [True, True, False, False]
 
 
 def test_weights_decay_and_biases_do_not(tmp_path: Path) -> None:

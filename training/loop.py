@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -40,7 +40,7 @@ class LoopSettings:
     """How long, how fast, how often. `batch_size` counts pairs over all processes; one step takes `accumulation` of
     them. `every` steps, and at the end, the dev measure is taken and a checkpoint written; after `patience` measures
     without a better one training stops (0: never). `warmup` is a share of all steps; after it the learning rate falls
-    linearly to 0.
+    linearly to 0; `fresh_rate` times as high for what the base model lacks and starts at random.
     """
 
     batch_size: int = 128
@@ -48,6 +48,7 @@ class LoopSettings:
     epochs: float = 1.0
     steps: int | None = None
     learning_rate: float = 2e-5
+    fresh_rate: float = 1.0
     warmup: float = 0.1
     weight_decay: float = 0.01
     max_norm: float = 1.0
@@ -61,6 +62,7 @@ class LoopSettings:
         in_range("epochs", self.epochs, 1e-6, 100_000)
         in_range("steps", self.steps or 1, 1, 1 << 30)
         in_range("learning_rate", self.learning_rate, 0.0, 1.0)
+        in_range("fresh_rate", self.fresh_rate, 0.0, 1e6)
         in_range("warmup", self.warmup, 0.0, 1.0)
         in_range("weight_decay", self.weight_decay, 0.0, 1.0)
         in_range("max_norm", self.max_norm, 1e-9, 1e9)
@@ -84,6 +86,10 @@ class Task(Protocol[B]):
     @property
     def model(self) -> nn.Module:
         """Whose parameters are trained."""
+        ...
+
+    def fresh(self) -> Sequence[nn.Parameter]:
+        """Those parameters that start at random beside pretrained ones."""
         ...
 
     def batches_per_epoch(self) -> int:
@@ -210,7 +216,7 @@ class _Loop(Generic[B]):
         self.seed, self.recipe, self.state = seed, recipe, State()
         self.total = settings.total_steps(task.batches_per_epoch())
         self.parameters = [weight for weight in task.model.parameters() if weight.requires_grad]
-        self.optimizer = _optimizer(task.model, settings)
+        self.optimizer = _optimizer(task, settings)
 
     def run(self, progress: Progress) -> None:
         started = time.monotonic() - self.state.seconds
@@ -230,7 +236,7 @@ class _Loop(Generic[B]):
         self.task.model.train()
         torch.manual_seed(hash((self.seed, step, self.accelerator.process_index)) & 0x7FFF_FFFF)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.rate(step, self.total)
+            group["lr"] = self.settings.rate(step, self.total) * group["multiple"]
 
     def _add(self, values: dict[str, float], found: Mapping[str, float], batch: B) -> None:
         if not all(map(math.isfinite, found.values())):
@@ -370,14 +376,16 @@ class _Reader(Generic[B]):
         self.thread.shutdown(cancel_futures=True)
 
 
-def _optimizer(model: nn.Module, settings: LoopSettings) -> torch.optim.AdamW:
-    """Biases and norms are not decayed."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    groups = [
-        {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": settings.weight_decay},
-        {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+def _optimizer(task: Task[Any], settings: LoopSettings) -> torch.optim.AdamW:
+    """Biases and norms are not decayed; what is fresh learns at its own rate."""
+    fresh = set(task.fresh())
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for weight in task.model.parameters():
+        key = settings.weight_decay if weight.ndim > 1 else 0.0, settings.fresh_rate if weight in fresh else 1.0
+        if weight.requires_grad:
+            groups.setdefault(key, []).append(weight)
+    known = [{"params": weights, "weight_decay": key[0], "multiple": key[1]} for key, weights in groups.items()]
+    return torch.optim.AdamW(known, lr=settings.learning_rate, fused=True)
 
 
 def _average(gradients: list[Tensor], accelerator: Accelerator) -> None:

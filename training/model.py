@@ -115,6 +115,10 @@ class TextModel(nn.Module):
         """
         raise NotImplementedError
 
+    def fresh(self) -> list[nn.Parameter]:
+        """The parameters that are not the base model's."""
+        return []
+
     def save(self, directory: Path) -> None:
         """Write weights, tokenizer and configuration in a layout that other tools load; never pickled."""
         raise NotImplementedError
@@ -152,6 +156,10 @@ class MeanPooled(TextModel):
         states = self.decoder(self._words(previous), memory, tgt_mask=causal, memory_key_padding_mask=hidden_memory)
         scale = states.shape[-1] ** -0.5  # as T5 does where input and output share their words
         return F.linear(states[targets != IGNORED] * scale, self.transformer.get_input_embeddings().weight)
+
+    def fresh(self) -> list[nn.Parameter]:
+        """Those of the light decoder."""
+        return list(self.decoder.parameters())
 
     def _words(self, ids: Tensor) -> Tensor:
         states: Tensor = self.transformer.embeddings(input_ids=ids)

@@ -251,6 +251,10 @@ class SantaTask:
         self.masking: tuple[Any, Sequence[str]] = masking.prepare(self.tokenizer) if stage.mep else (None, ())
         self.mined: tuple[int, Rows] = (-1, np.empty((0, 0), np.int64))
 
+    def fresh(self) -> Sequence[torch.nn.Parameter]:
+        """The light decoder's parameters."""
+        return self.model.fresh()
+
     def batches_per_epoch(self) -> int:
         """Batches until every pair came once."""
         return self.schedule.batches_per_epoch()
