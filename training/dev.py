@@ -24,6 +24,7 @@ from training.pairs import Pair, PairSource, read
 
 DEPTH = 100
 _BATCH_TOKENS = 8192
+_TOKENIZED_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,8 @@ def encode(text_model: TextModel, texts: Sequence[str], max_tokens: int, acceler
     """Vectors (len(texts), D) in the order given, in batches of similar length; the model is left in its mode."""
     training, tokenizer = text_model.training, text_model.tokenizer
     text_model.eval()
-    rows = [tokenizer(text, truncation=True, max_length=max_tokens)["input_ids"] for text in texts]
+    parts = (list(texts[start : start + _TOKENIZED_AT_ONCE]) for start in range(0, len(texts), _TOKENIZED_AT_ONCE))
+    rows = [ids for part in parts for ids in tokenizer(part, truncation=True, max_length=max_tokens)["input_ids"]]
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
     found = np.empty((len(rows), 0), dtype=np.float32)
     with torch.no_grad(), accelerator.autocast():
