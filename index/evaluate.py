@@ -66,7 +66,7 @@ def evaluate(run: Run, qrels: Qrels, *, min_grade: float = 0.0) -> list[Measure]
     Intervals are percentiles of 10,000 bootstrap resamples of the queries, the same in every call. Raises InvalidInput
     if no query has a relevant document.
     """
-    return [_measure(name, values, len(qrels)) for name, values in _per_query(run, qrels, min_grade).items()]
+    return [measure(name, values, len(qrels)) for name, values in _per_query(run, qrels, min_grade).items()]
 
 
 def compare(run_a: Run, run_b: Run, qrels: Qrels, *, min_grade: float = 0.0) -> list[Difference]:
@@ -119,7 +119,8 @@ def _per_query(run: Run, qrels: Qrels, min_grade: float) -> dict[str, Values]:
     }
 
 
-def _measure(name: str, values: Values, judged: int) -> Measure:
+def measure(name: str, values: Values, judged: int) -> Measure:
+    """The mean of values (queries,) with its bootstrap interval; `judged` counts also the queries left out."""
     low, high = _interval(values)
     return Measure(name, float(values.mean()), low, high, len(values), judged - len(values))
 
@@ -135,7 +136,7 @@ def _interval(values: Values) -> tuple[float, float]:
     def means(generator: np.random.Generator, rows: int) -> Values:
         return np.asarray(values[generator.integers(len(values), size=(rows, len(values)))].mean(axis=1))
 
-    low, high = np.percentile(_resampled(means, len(values)), (2.5, 97.5))
+    low, high = np.percentile(resampled(means, len(values)), (2.5, 97.5))
     return float(low), float(high)
 
 
@@ -144,12 +145,15 @@ def _sign_flip(gained: Values) -> float:
         signs = generator.integers(2, size=(rows, len(gained)), dtype=np.int8) * 2.0 - 1.0
         return np.asarray(signs @ gained / len(gained))
 
-    extreme = np.abs(_resampled(means, len(gained))) >= abs(gained.mean()) - 1e-12
+    extreme = np.abs(resampled(means, len(gained))) >= abs(gained.mean()) - 1e-12
     return (1 + int(extreme.sum())) / (1 + RESAMPLES)
 
 
-def _resampled(means: Callable[[np.random.Generator, int], Values], width: int) -> Values:
-    """`RESAMPLES` means, drawn in blocks so that memory does not grow with the number of queries."""
+def resampled(means: Callable[[np.random.Generator, int], Values], width: int) -> Values:
+    """`RESAMPLES` means, drawn in blocks so that memory does not grow with the number of queries.
+
+    `means` draws as many as it is asked for, each from `width` random numbers. The same in every call.
+    """
     generator = np.random.default_rng(0)
     block = max(1, _BLOCK // width)
     sizes = (min(block, RESAMPLES - start) for start in range(0, RESAMPLES, block))
@@ -162,10 +166,10 @@ def _resampled(means: Callable[[np.random.Generator, int], Values], width: int) 
 def read_queries(path: Path) -> dict[str, str]:
     """Query id -> text, from JSON lines with `_id` and `text` (BEIR; gzip by suffix). Malformed lines raise."""
     queries: dict[str, str] = {}
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         identifier, text = _query(line, path, number)
         if identifier in queries:
-            raise _malformed(path, number, f"query {identifier!r} comes twice")
+            raise malformed(path, number, f"query {identifier!r} comes twice")
         queries[identifier] = text
     return queries
 
@@ -174,11 +178,11 @@ def _query(line: str, path: Path, number: int) -> tuple[str, str]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise _malformed(path, number, f"not valid JSON: {error}") from error
+        raise malformed(path, number, f"not valid JSON: {error}") from error
     match record:
         case {"_id": str() | int() as identifier, "text": str(text)}:
             return str(identifier), text
-    raise _malformed(path, number, 'expected {"_id": ..., "text": ...}')
+    raise malformed(path, number, 'expected {"_id": ..., "text": ...}')
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, float]]:
@@ -189,7 +193,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     lines raise InvalidInput.
     """
     qrels: dict[str, dict[str, float]] = {}
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         query, document, score = _judgement(line, path, number)
         if number == 1 and _is_header(score):
             continue
@@ -205,7 +209,7 @@ def _judgement(line: str, path: Path, number: int) -> tuple[str, str, str]:
     match line.split():
         case [query, _, document, score]:
             return query, document, score
-    raise _malformed(path, number, "expected 3 tab-separated columns (query, document, grade), or TREC's 4")
+    raise malformed(path, number, "expected 3 tab-separated columns (query, document, grade), or TREC's 4")
 
 
 def _is_header(score: str) -> bool:
@@ -224,13 +228,13 @@ def read_run(path: Path) -> dict[str, list[str]]:
     twice raise InvalidInput.
     """
     scores: dict[str, dict[str, float]] = {}
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         columns = line.rstrip("\n").split("\t") if line.count("\t") == 5 else line.split()
         if len(columns) != 6:
-            raise _malformed(path, number, f"expected 6 columns (query Q0 document rank score run), got {len(columns)}")
+            raise malformed(path, number, f"expected 6 columns (query Q0 document rank score run), got {len(columns)}")
         query, _, document, _, score, _ = columns
         if document in scores.setdefault(query, {}):
-            raise _malformed(path, number, f"document {document!r} is ranked twice for query {query!r}")
+            raise malformed(path, number, f"document {document!r} is ranked twice for query {query!r}")
         scores[query][document] = _finite(score, "score", path, number)
     return {
         query: sorted(found, key=lambda document: (found[document], document), reverse=True)
@@ -265,8 +269,11 @@ def _run_lines(run: Run, name: str) -> Iterator[str]:
             yield f"{query}\tQ0\t{document}\t{rank}\t{1 / rank!r}\t{name}\n"
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and the lines that are not blank."""
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers from 1 and the lines that are not blank; gzip by suffix.
+
+    Raises NotFound without a file, InvalidInput for a line over `MAX_LINE` and for what cannot be decoded.
+    """
     if not path.is_file():
         raise NotFound(f"{path} does not exist or is no file.", field="path")
     opened = gzip.open if path.suffix == ".gz" else open
@@ -276,11 +283,11 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             while line := handle.readline(MAX_LINE + 1):
                 number += 1
                 if len(line) > MAX_LINE:
-                    raise _malformed(path, number, f"longer than {MAX_LINE:,} characters")
+                    raise malformed(path, number, f"longer than {MAX_LINE:,} characters")
                 if line.strip():
                     yield number, line
     except (OSError, EOFError, UnicodeError, zlib.error) as error:
-        raise _malformed(path, number + 1, f"cannot be read: {error}") from error
+        raise malformed(path, number + 1, f"cannot be read: {error}") from error
 
 
 def _finite(text: str, what: str, path: Path, number: int) -> float:
@@ -289,9 +296,10 @@ def _finite(text: str, what: str, path: Path, number: int) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise _malformed(path, number, f"{what} {text.strip()!r} is not a number")
+        raise malformed(path, number, f"{what} {text.strip()!r} is not a number")
     return value
 
 
-def _malformed(path: Path, number: int, problem: str) -> InvalidInput:
+def malformed(path: Path, number: int, problem: str) -> InvalidInput:
+    """What a reader raises for a line it cannot use."""
     return InvalidInput(f"{path}, line {number}: {problem}.", field="path")

@@ -1,0 +1,354 @@
+"""Question files against their format and the manual they ask about; measures against worked examples and loops."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from index.errors import InvalidInput, NotFound
+from index.evaluate import Measure
+from index.questions import Judged, Question, auroc, exact_match, f1, judge, measures, read_questions
+from index.records import Document, SourceFile
+from index.sources import open_source
+
+FOLDER = Path(__file__).parent.parent / "questions"
+MANUAL = Path("/usr/share/doc/postgresql-doc-15/html")  # Debian's package postgresql-doc-15
+
+WIDTH = {
+    "id": "q1",
+    "question": "How wide is str.zfill's result?",
+    "answers": ["width", "of length width"],
+    "entry": "library/stdtypes.html#str.zfill",
+    "form": "parameter name",
+    "split": "dev",
+}
+NOTHING = WIDTH | {"id": "q2", "question": "Which colour is it?", "answers": [], "entry": None, "split": "test"}
+
+
+def _write(path: Path, *records: dict[str, Any] | str) -> Path:
+    lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
+    content = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def _question(*answers: str, entry: str | None = "page.html#right") -> Question:
+    return Question("q", "?", answers, entry, "default value", "dev")
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", ["questions.jsonl", "questions.jsonl.gz"])
+def test_questions_are_read_plain_and_packed_whole_or_by_split(tmp_path: Path, name: str) -> None:
+    path = _write(tmp_path / name, WIDTH, "", NOTHING | {"note": "ignored"})
+    first, second = read_questions(path)
+    assert first == Question(**{**WIDTH, "answers": ("width", "of length width")})  # type: ignore[arg-type]
+    assert (second.id, second.answers, second.entry, second.split) == ("q2", (), None, "test")
+    assert (first.answerable, second.answerable) == (True, False)
+    assert read_questions(path, "test") == [second]
+
+
+def test_a_question_with_an_entry_alone_is_answerable() -> None:
+    assert _question(entry="page.html").answerable
+    assert _question("x", entry=None).answerable
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"id": "q2"', "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ('["q2"]', "expected id, question"),
+        ({key: value for key, value in NOTHING.items() if key != "form"}, "expected id, question"),
+        (NOTHING | {"id": ""}, "expected id, question"),
+        (NOTHING | {"id": 2}, "expected id, question"),
+        (NOTHING | {"answers": "width"}, "expected id, question"),
+        (NOTHING | {"entry": 7}, "expected id, question"),
+        (NOTHING | {"id": "q1"}, "question 'q1' comes twice"),
+        (NOTHING | {"question": " "}, "the question has 1 characters"),
+        (NOTHING | {"question": "x" * 10_001}, "the question has 10,001 characters instead of 1 to 10,000"),
+        (NOTHING | {"answers": ["x"] * 101}, "101 answers are more than 100"),
+        (NOTHING | {"answers": ["x", 1]}, "an answer is not a string"),
+        (NOTHING | {"answers": ["\t"]}, "an answer is not a string of 1 to 1,000"),
+        (NOTHING | {"answers": ["x" * 1_001]}, "an answer is not a string of 1 to 1,000"),
+        (NOTHING | {"entry": ""}, "the entry is empty; write null"),
+        (" " * (1 << 20) + "{}", "longer than 1,048,576"),
+    ],
+)
+def test_a_bad_line_is_named_by_file_and_number(tmp_path: Path, line: dict[str, Any] | str, problem: str) -> None:
+    path = _write(tmp_path / "questions.jsonl", WIDTH, line)
+    with pytest.raises(InvalidInput, match=f"line 2: {problem}") as raised:
+        read_questions(path)
+    assert str(path) in raised.value.message
+
+
+def test_too_many_questions_a_missing_file_and_a_split_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _write(tmp_path / "questions.jsonl", WIDTH, NOTHING)
+    with pytest.raises(InvalidInput, match=r"has no question of split 'train', only of dev, test\."):
+        read_questions(path, "train")
+    with pytest.raises(InvalidInput, match=r"has no question\."):
+        read_questions(_write(tmp_path / "empty.jsonl"), "dev")
+    with pytest.raises(NotFound, match="does not exist"):
+        read_questions(tmp_path / "none.jsonl")
+    monkeypatch.setattr("index.questions.MAX_QUESTIONS", 1)
+    with pytest.raises(InvalidInput, match="line 2: more than 1 questions"):
+        read_questions(path)
+
+
+# One answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted"),
+    [
+        ("str.zfill()", "str.zfill"),
+        ("The `str.zfill()`.", "str.zfill"),
+        ("'utf-8',", "UTF-8"),
+        ("none", "None"),
+        ("an  empty\nstring", "the empty string"),
+        ("“fast”", "fast"),
+        ("()", "()"),
+        ("''", "''"),
+        ("'a'", "a"),
+        (".", "."),
+        ("0.5.", "0.5"),
+        ("", " "),
+    ],
+)
+def test_what_does_not_count_in_an_exact_match(answer: str, accepted: str) -> None:
+    assert exact_match(answer, [accepted])
+    assert exact_match(accepted, ["something else", answer])
+    assert f1(answer, [accepted]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted"),
+    [
+        ("zfill", "str.zfill"),
+        ("exclude", "--exclude"),
+        ("netrc", ".netrc"),
+        ("0.5", "5"),
+        ("05", "0.5"),
+        ("-1", "1"),
+        ("range(stop)", "range stop"),
+        ("a", "an"),
+        ("then", "n"),
+        ("", "None"),
+        ("", "()"),
+        ("()", "''"),
+    ],
+)
+def test_what_counts_in_an_exact_match(answer: str, accepted: str) -> None:
+    assert not exact_match(answer, [accepted])
+    assert not exact_match(accepted, [answer])
+    assert f1(answer, [accepted]) == 0.0
+
+
+def test_only_silence_is_right_where_there_is_no_answer() -> None:
+    assert exact_match("", ())
+    assert not exact_match("None", ())
+    assert (f1("", ()), f1("None", ())) == (1.0, 0.0)
+
+
+def test_f1_counts_shared_words_as_often_as_both_have_them() -> None:
+    assert f1("raises ValueError", ["ValueError"]) == pytest.approx(2 * (1 / 2 * 1) / (1 / 2 + 1))
+    assert f1("128 megabytes", ["128MB", "about 128 megabytes"]) == pytest.approx(0.8)
+    assert f1("to be to", ["to to be or not"]) == pytest.approx(2 * 3 / (3 + 5))
+    assert f1("`str.zfill()`, or `zip()`", ["str.zfill zip"]) == pytest.approx(2 * 2 / (3 + 2))
+    assert f1("no word", ["shared"]) == 0.0
+
+
+TEXTS = st.text(alphabet="ab' .(),`-\n", max_size=12)
+
+
+@given(TEXTS, TEXTS)
+def test_f1_is_symmetric_bounded_and_one_for_a_match(left: str, right: str) -> None:
+    assert f1(left, [right]) == f1(right, [left])
+    assert 0.0 <= f1(left, [right]) <= 1.0
+    assert not exact_match(left, [right]) or f1(left, [right]) == 1.0
+    assert exact_match(left, [left])
+
+
+# One question
+
+
+def test_ranks_are_of_the_first_passage_with_the_text_and_of_the_first_from_the_entry() -> None:
+    passages = [(None, "nothing"), ("page.html#other", "It is 0.5\n by default."), ("page.html#right", "The rest.")]
+    judged = judge(_question("0.5 by default", "1"), passages, ["0.5 by the default", "1"], 0.75)
+    assert (judged.answer_rank, judged.entry_rank, judged.answerable) == (2, 3, 0.75)
+    assert (judged.exact, judged.f1) == (True, 1.0)
+
+
+def test_without_passages_answers_or_entry_nothing_is_found() -> None:
+    judged = judge(_question("x"), [], [], 0.0)
+    assert (judged.answer_rank, judged.entry_rank, judged.exact, judged.f1) == (None, None, False, 0.0)
+    assert judge(_question("x", entry=None), [(None, "y")], ["x"], 0.0).entry_rank is None
+    assert judge(_question("x"), [("", "y")] * 100 + [("page.html#right", "x")], [], 0.0).answer_rank is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "found"),
+    [
+        ("1", "from 10 to 21", False),
+        ("1", "version 1.5 or 0.1", False),
+        ("1", "defaults to 1.", True),
+        ("1", "(1, 2)", True),
+        ("--jobs", "-j n\n--jobs=n", True),
+        ("str.zfill()", "str.zfill(width)", True),
+        ("zfill", "zfilled", False),
+        ("the empty  string", "Gives an\nempty string", True),
+        ("''", "default is ''.", True),
+        ("%p", "Any %p is replaced", True),
+        ("f(x)*", "f(x)*", True),
+    ],
+)
+def test_an_answer_is_found_as_whole_words_of_a_passage(answer: str, text: str, found: bool) -> None:
+    assert (judge(_question(answer), [(None, text)], [], 0.0).answer_rank == 1) is found
+
+
+# All questions
+
+
+def _judged(answer_rank: int | None, entry_rank: int | None, answerable: float) -> Judged:
+    return Judged(_question("x"), answer_rank, entry_rank, answer_rank == 1, 0.5, answerable)
+
+
+def test_means_of_a_worked_example_and_whom_they_leave_out() -> None:
+    unanswerable = Judged(_question(entry=None), None, None, True, 1.0, 0.4)
+    linked = Judged(_question(entry="page.html"), None, 20, False, 0.0, 0.3)
+    judged = [_judged(1, 2, 0.9), _judged(4, None, 0.4), unanswerable, linked]
+    found = {each.name: each for each in measures(judged)}
+    assert {name: (each.mean, each.queries, each.left_out) for name, each in found.items()} == {
+        "answer accuracy@1": (0.5, 2, 2),
+        "answer accuracy@10": (1.0, 2, 2),
+        "answer accuracy@100": (1.0, 2, 2),
+        "answer MRR@100": (0.625, 2, 2),
+        "entry accuracy@1": (0.0, 3, 1),
+        "entry accuracy@10": (pytest.approx(1 / 3), 3, 1),
+        "entry accuracy@100": (pytest.approx(2 / 3), 3, 1),
+        "entry MRR@100": (pytest.approx(0.55 / 3), 3, 1),
+        "exact match": (0.5, 2, 2),
+        "F1": (0.5, 2, 2),
+        "AUROC": (0.5, 4, 0),
+    }
+    assert (found["F1"].low, found["F1"].high) == (0.5, 0.5)
+    assert found["exact match"].low == 0.0
+    assert found["exact match"].high == 1.0
+
+
+def test_without_unanswerable_questions_there_is_no_auroc_and_without_any_no_measure() -> None:
+    assert [each.name for each in measures([_judged(1, 1, 1.0)])][-2:] == ["exact match", "F1"]
+    alone = Judged(_question(entry=None), None, None, False, 0.0, 0.0)
+    for nothing in ([], [alone]):
+        with pytest.raises(InvalidInput, match="no question with an answer"):
+            measures(nothing)
+
+
+def _by_pairs(positive: list[float], negative: list[float]) -> float:
+    above = [(one > other) + (one == other) / 2 for one in positive for other in negative]
+    return sum(above) / len(above)
+
+
+scores = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]) | st.floats(0, 1), min_size=1, max_size=30)
+
+
+@settings(deadline=None)
+@given(scores, scores)
+def test_auroc_counts_pairs_with_ties_as_half(positive: list[float], negative: list[float]) -> None:
+    assert auroc(positive, negative) == pytest.approx(_by_pairs(positive, negative), abs=1e-12)
+    assert auroc(negative, positive) == pytest.approx(1 - auroc(positive, negative), abs=1e-12)
+
+
+@settings(deadline=None, max_examples=30)
+@given(scores, scores)
+def test_auroc_equals_that_of_scikit_learn(positive: list[float], negative: list[float]) -> None:
+    theirs = pytest.importorskip("sklearn.metrics").roc_auc_score
+    labels = [1] * len(positive) + [0] * len(negative)
+    assert auroc(positive, negative) == pytest.approx(theirs(labels, positive + negative), abs=1e-12)
+
+
+@pytest.mark.parametrize(("positive", "negative"), [([], [1.0]), ([1.0], []), ([math.nan], [1.0]), ([1.0], [math.inf])])
+def test_auroc_refuses_an_empty_side_and_scores_that_are_not_finite(
+    positive: list[float], negative: list[float]
+) -> None:
+    with pytest.raises(InvalidInput, match="AUROC needs finite scores"):
+        auroc(positive, negative)
+
+
+def _auroc(positive: list[float], negative: list[float]) -> Measure:
+    unanswerable = [Judged(_question(entry=None), None, None, False, 0.0, score) for score in negative]
+    return measures([*(_judged(1, 1, score) for score in positive), *unanswerable])[-1]
+
+
+def test_the_interval_of_auroc_for_scores_of_two_levels_is_that_of_two_proportions() -> None:
+    """There the area is 1/2 + (p - q) / 2, linear in the proportions p and q of high scores on either side."""
+    found = _auroc([1.0] * 160 + [0.0] * 40, [1.0] * 30 + [0.0] * 70)
+    spread = 1.96 * math.sqrt(0.8 * 0.2 / 200 + 0.3 * 0.7 / 100) / 2
+    assert found.mean == pytest.approx(0.75)
+    assert (found.low, found.high) == pytest.approx((0.75 - spread, 0.75 + spread), abs=0.005)
+    assert _auroc([0.9, 0.8], [0.1]) == Measure("AUROC", 1.0, 1.0, 1.0, 3)
+
+
+# The question sets of this repository
+
+
+def _sets() -> dict[str, list[Question]]:
+    return {path.stem: read_questions(path) for path in sorted(FOLDER.glob("*.jsonl*"))}
+
+
+def test_every_question_has_its_own_id_and_either_an_answer_with_its_entry_or_none() -> None:
+    found = _sets()
+    assert {"postgresql", "postgresql-unanswerable"} <= set(found)
+    questions = [question for each in found.values() for question in each]
+    assert max(Counter(question.id for question in questions).values()) == 1
+    assert max(Counter(question.question for question in questions).values()) == 1
+    assert {question.split for question in questions} == {"dev", "test"}
+    for name, each in found.items():
+        for question in each:
+            assert bool(question.answers) == (question.entry is not None) == (not name.endswith("unanswerable"))
+
+
+@pytest.mark.parametrize("name", ["postgresql", "postgresql-unanswerable"])
+def test_both_halves_of_a_set_have_the_same_mix_of_forms(name: str) -> None:
+    halves = [
+        Counter(question.form for question in _sets()[name] if question.split == half) for half in ("dev", "test")
+    ]
+    assert all(abs(halves[0][form] - halves[1][form]) <= 1 for form in halves[0] | halves[1])
+    assert abs(halves[0].total() - halves[1].total()) <= 1
+
+
+def test_the_postgresql_set_spreads_over_the_manual() -> None:
+    pages = Counter(str(question.entry).partition("#")[0] for question in _sets()["postgresql"])
+    assert pages.total() >= 64
+    assert len(pages) >= 25
+    assert max(pages.values()) <= 6
+
+
+def _documents(pages: set[str]) -> Iterator[Document]:
+    for file in open_source("reference", [MANUAL]):
+        if isinstance(file, SourceFile) and file.path in pages:
+            yield from (document for document in file.read() if isinstance(document, Document))
+
+
+@pytest.mark.skipif(not MANUAL.is_dir(), reason="postgresql-doc-15 is not installed")
+def test_every_answer_stands_word_for_word_in_a_document_of_its_entry() -> None:
+    questions = _sets()["postgresql"]
+    bodies: dict[str, list[str]] = {}
+    for document in _documents({str(question.entry).partition("#")[0] for question in questions}):
+        bodies.setdefault(str(document.location.url), []).append(document.body)
+    for question in questions:
+        found = [body for body in bodies[str(question.entry)] if all(answer in body for answer in question.answers)]
+        assert found, question
+        assert judge(question, [(question.entry, found[0])], question.answers, 1.0).answer_rank == 1, question
