@@ -658,6 +658,13 @@ def test_what_is_exported_has_its_share_of_the_base(trained: Path, bert: Path) -
     assert not torch.equal(weights[0][name], weights[1][name])
 
 
+def test_the_cards_measures_are_those_of_what_is_exported(trained: Path) -> None:
+    recipe = config.read(trained / "recipe.toml", Recipe)
+    mixed = model.load(recipe.model, trained / "out/averaged")
+    expected = Dev(recipe.dev, mixed, make_accelerator(LoopSettings(precision="fp32"), cpu=True)).measure()
+    assert json.loads((trained / "out/tiny/encoder.json").read_text())["measures"] == pytest.approx(expected)
+
+
 def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> None:
     stages = [path for stage in ("pretrain", "finetune") for path in (trained / "out" / stage).rglob("*")]
     before = {path: path.stat().st_mtime_ns for path in stages if path.suffix in (".safetensors", ".png", ".npy")}

@@ -164,24 +164,26 @@ def run(
         place = train(task, stage.loop, out / stage.name, accelerator, seed=recipe.seed, recipe=so_far, progress=tell)
     assert place is not None
     if accelerator.is_main_process:
-        _export(recipe, place, out, report)
+        _export(recipe, place, out, report, accelerator)
     accelerator.wait_for_everyone()
     return out / recipe.name
 
 
-def _export(recipe: Recipe, place: Path, out: Path, report: Report) -> None:
-    checkpoint = place
+def _export(recipe: Recipe, place: Path, out: Path, report: Report, accelerator: Accelerator) -> None:
+    checkpoint, measures = place, best_measures(place)
     if recipe.export.base_share:
         checkpoint = out / "averaged"
         with storing(checkpoint):
             mixed = averaged(model.load(recipe.model), model.load(recipe.model, place), recipe.export.base_share)
             mixed.save(checkpoint)
+        measures = Dev(recipe.dev, mixed.to(accelerator.device), accelerator).measure()
     card = export.Card(
         recipe.name,
         base_model=recipe.model.base if recipe.model.scratch is None else "none: trained from scratch",
         base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on or tuple(str(source) for source in report.sources),
-        measures=best_measures(place),
+        trained_on=recipe.export.trained_on
+        or tuple(f"{source.name}: {source.kept:,} pairs" for source in report.sources),
+        measures=measures,
         limits=recipe.export.limits,
     )
     export.export(

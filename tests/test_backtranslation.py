@@ -1,0 +1,97 @@
+"""Translation there and back, on tiny models whose output is known or random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import MarianConfig, MarianMTModel, T5Config, T5ForConditionalGeneration
+
+from index.errors import InvalidInput, NotFound
+from tests.test_export import WORDS, save_tokenizer
+from training.backtranslation import back_translate, translate
+
+QUESTIONS = ["open the file", "read", "Which line is in the file?" * 40, ""]
+
+
+def marian(directory: Path, word: str = "") -> str:
+    """A random Marian model; with `word`, one that says nothing but that."""
+    torch.manual_seed(1)
+    config = MarianConfig(
+        vocab_size=len(WORDS),
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        eos_token_id=3,
+        forced_eos_token_id=None,
+        decoder_start_token_id=0,
+    )
+    model = MarianMTModel(config)
+    model.generation_config.bad_words_ids = None
+    if word:
+        model.final_logits_bias[0, WORDS.index(word)] = 1000.0
+    model.save_pretrained(directory)
+    save_tokenizer(directory)
+    return str(directory)
+
+
+def t5(directory: Path) -> str:
+    torch.manual_seed(2)
+    config = T5Config(vocab_size=len(WORDS), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    config.pad_token_id, config.eos_token_id, config.decoder_start_token_id = 0, 3, 0
+    T5ForConditionalGeneration(config).save_pretrained(directory)
+    save_tokenizer(directory)
+    return str(directory)
+
+
+def test_models_of_two_classes_translate_there_and_back(tmp_path: Path) -> None:
+    there, back = marian(tmp_path / "there"), t5(tmp_path / "back")
+    found = back_translate(QUESTIONS, there, back, batch_size=3, max_tokens=6)
+    assert len(found) == len(QUESTIONS)
+    assert found == back_translate(QUESTIONS, there, back, batch_size=3, max_tokens=6)
+    alone = translate(translate(QUESTIONS[:1], there, max_tokens=6), back, max_tokens=6)
+    assert found[0] in (alone[0], None)
+
+
+def test_translations_keep_the_order_of_their_texts(tmp_path: Path) -> None:
+    model = marian(tmp_path)
+    together = translate(QUESTIONS, model, batch_size=1, max_tokens=5)
+    assert together == [translate([text], model, max_tokens=5)[0] for text in QUESTIONS]
+
+
+def test_what_came_back_unchanged_is_none(tmp_path: Path) -> None:
+    there, back = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
+    asked = ["Open, open: OPEN?", "open the file", "open open"]
+    assert back_translate(asked, there, back, max_tokens=3) == [None, "open open open", "open open open"]
+
+
+def test_nothing_that_came_back_is_none(tmp_path: Path) -> None:
+    there, back = marian(tmp_path / "there"), marian(tmp_path / "back", "[SEP]")
+    assert back_translate(["open the file"], there, back, max_tokens=3) == [None]
+
+
+def test_no_questions_need_no_model() -> None:
+    assert back_translate([], "no/such", "no/such") == []
+
+
+def test_a_model_that_is_missing_or_pickled_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="cannot be loaded"):
+        back_translate(["open"], str(tmp_path / "missing"), "unused")
+    pickled = tmp_path / "pickled"
+    model = marian(pickled)
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    with pytest.raises(NotFound, match="safetensors"):
+        back_translate(["open"], model, model)
+
+
+@pytest.mark.parametrize("limits", [{"batch_size": 0}, {"max_tokens": 0}])
+def test_limits_are_checked(limits: dict[str, int]) -> None:
+    with pytest.raises(InvalidInput, match="must be from 1"):
+        translate(["open"], "unused", **limits)
