@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
@@ -350,6 +350,7 @@ PARTS = st.sampled_from(
 TEXTS = st.lists(PARTS | st.text(max_size=12), max_size=10).map("".join)
 
 
+@settings(deadline=None)
 @given(
     title=TEXTS,
     signature=TEXTS,
