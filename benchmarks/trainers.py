@@ -1,10 +1,10 @@
 """Pairs per second of our training loop beside sentence-transformers' own trainer: same model, pairs, batch, precision.
 
-    python benchmarks/training.py --pairs code_pairs/python.train.jsonl.gz [--steps 6] [--rounds 3] [--batch 64]
+    python benchmarks/trainers.py --pairs code_pairs/python.train.jsonl.gz [--steps 6] [--rounds 3] [--batch 64]
 
 Both take the contrastive loss with in-batch negatives over the same first pairs, texts cut at the same limits, in bf16.
 They run in turns, and a turn counts from its second step on. sentence-transformers keeps the model's dropout; as 0 is
-faster, each is run with both.
+faster, each is run with both. Needs `pip install datasets`.
 """
 
 from __future__ import annotations
