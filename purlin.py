@@ -38,7 +38,7 @@ app.add_typer(evaluate_app, name="evaluate")
 
 _WIDTH = 160  # columns where the output is no terminal
 out = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-err = Console(stderr=True, highlight=False)
+err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDTH)
 
 Home = Annotated[Path, typer.Option(envvar="PURLIN_HOME", help="Where corpora are kept.")]
 EncoderDirectory = Annotated[
