@@ -261,6 +261,15 @@ def index_delete(name: str, home: Home = HOME) -> None:
     out.print(f"{name}: deleted")
 
 
+@index_app.command("demo")
+def index_demo(home: Home = HOME, encoder: EncoderDirectory = None) -> None:
+    """Build those of the demo corpora that are missing.
+
+    Example: purlin index demo
+    """
+    _build_demo(home, encoder)
+
+
 # ---- search
 
 
@@ -344,6 +353,23 @@ def serve(
         run(Settings(**{name: value for name, value in given.items() if value is not None}))
 
 
+@app.command("key")
+def key(
+    name: Annotated[str, typer.Argument(help="Whose key it is; logs show this name.")],
+    scopes: Annotated[list[str], typer.Argument(help="What it may do: search, classify, qa, admin.")],
+    per_minute: Annotated[int | None, typer.Option(min=1, help="Requests per minute [default: no limit].")] = None,
+) -> None:
+    """Make an API key: shown once on stderr; the line for PURLIN_KEYS or the file PURLIN_KEYS_FILE goes to stdout.
+
+    Example: purlin key shop search qa --per-minute 600 >> keys
+    """
+    from app.access import new_key
+
+    secret, line = new_key(name, scopes, per_minute)
+    err.print(f"the key of {name}, shown only now:\n{secret}", soft_wrap=True)
+    out.print(line, soft_wrap=True)
+
+
 def _build_demo(home: Path, encoder: Path | None) -> None:
     from index import generations
     from index.build import build
@@ -416,6 +442,74 @@ def train_santa(
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
 
 
+@train_app.command("refqa")
+def train_refqa(
+    config: Annotated[Path, typer.Option(help="The recipe, such as configs/refqa-minilm.toml.")],
+    data: Annotated[
+        Path | None, typer.Option(help="What the recipe's paths are relative to [default: its own directory].")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="Where checkpoints and reader go [default: var/training/NAME].")
+    ] = None,
+    cpu: Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")] = False,
+) -> None:
+    """Train a reader, which finds the answers to questions in passages of references, and export it.
+
+    A run that was interrupted goes on from its last checkpoint when it is started again.
+
+    Example: purlin train refqa --config configs/refqa-minilm.toml --data DATA
+    """
+    _need_training()
+    from training import config as recipes
+    from training import reader
+
+    recipe = recipes.read(config, reader.Recipe, data=data)
+    with _undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"), _progress() as tell:
+        directory = reader.run(
+            recipe, to or HOME / "training" / recipe.name, progress=_steps(tell), say=err.print, cpu=cpu
+        )
+    out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
+
+
+@train_app.command("pesco")
+def train_pesco(
+    texts: Annotated[Path, typer.Option(help='Unlabelled texts: .jsonl[.gz] of {"text": ...}, or one a line.')],
+    labels: Annotated[Path, typer.Option(help="Label names, one a line.")],
+    name: Annotated[str, typer.Option(help="The classifier's name.")],
+    templates: Annotated[
+        Path | None, typer.Option(help="Prompts, one a line, with {label} [default: the recipe's].")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A recipe [default: as configs/pesco-minilm.toml].")] = None,
+    dev: Annotated[
+        Path | None, typer.Option(help="Labelled rows {text, label} to measure on; nothing is chosen by them.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="Where checkpoints and the report go [default: HOME/training/NAME].")
+    ] = None,
+    home: Home = HOME,
+    cpu: Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")] = False,
+) -> None:
+    """Train a classifier from label names and unlabelled texts (PESCO), and publish it to the server.
+
+    A run that was interrupted goes on when it is started again.
+
+    Example: purlin train pesco --texts tickets.jsonl --labels labels.txt --name tickets
+    """
+    _need_training()
+    from training import pesco
+    from training import pesco_texts as read
+
+    recipe = pesco.read_recipe(config, templates)
+    names = read.read_labels(labels)
+    pool = read.read_pool(texts, labels=len(names), limit=recipe.limit, seed=recipe.seed)
+    known = read.read_labelled(dev, names) if dev else None
+    place = to or home / "training" / name
+    with _undone_if_interrupted("interrupted; the same command goes on where it stopped"), _progress() as tell:
+        built = pesco.run(recipe, pool, names, name=name, out=place, home=home, dev=known, progress=_steps(tell),
+                          say=err.print, cpu=cpu)  # fmt: skip
+    out.print(f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {place / pesco.REPORT}")
+
+
 def _steps(tell: Progress) -> Callable[[str], Callable[[int, int, Mapping[str, float]], None]]:
     """For each stage its progress, and a line whenever the dev sets were measured."""
 
@@ -474,6 +568,76 @@ def evaluate_search(
     if run is not None:
         evaluate.write_run(run, ranked)
     _print_measures(evaluate.evaluate(ranked, judged), as_json)
+    opened.close()
+
+
+@evaluate_app.command("classify")
+def evaluate_classify(
+    rows: Annotated[Path, typer.Option(help="JSON Lines {text, label}, gzipped or not.")],
+    labels: Annotated[Path | None, typer.Option(help="Label names, one a line.")] = None,
+    classifier: Annotated[str | None, typer.Option(help="A classifier made by `purlin train pesco`.")] = None,
+    template: Annotated[list[str] | None, typer.Option(help="With {label} in it; may be repeated.")] = None,
+    min_score: Annotated[float, typer.Option(min=0, max=1, help="Below it no label is given.")] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Measure label names, or a trained classifier, on labelled texts: accuracy and recalls, with 95 % intervals.
+
+    Example: purlin evaluate classify --rows dev.jsonl --labels labels.txt --template "This is about {label}."
+    """
+    from index import generations, labelled
+    from index.classifier import DEFAULT_TEMPLATES, Classifier
+    from index.classifiers import TrainedClassifier
+    from index.errors import InvalidInput
+
+    if (labels is None) == (classifier is None) or (template and classifier):
+        raise InvalidInput("Give either --labels, with or without --template, or --classifier.", field="labels")
+    texts, truth = labelled.read_labelled(rows)
+    if labels is not None:
+        names = labelled.read_labels(labels)
+        labelled.check_truth(truth, names)
+        by_names = Classifier(_encoder(encoder))
+        found = by_names.classify(texts, names, templates=template or DEFAULT_TEMPLATES, min_score=min_score)
+    else:
+        trained = TrainedClassifier.load(generations.current(home, str(classifier), generations.CLASSIFIERS))
+        labelled.check_truth(truth, trained.trained.labels)
+        found = trained.classify(texts, min_score=min_score)
+    _print_measures(labelled.evaluate(found, truth), as_json)
+
+
+@evaluate_app.command("qa")
+def evaluate_qa(
+    corpus: Annotated[str, typer.Option(help="A corpus of kind reference.")],
+    questions: Annotated[
+        list[Path], typer.Option(help="JSON Lines as in questions/; may be repeated, such as with unanswerable ones.")
+    ],
+    split: Annotated[str | None, typer.Option(help="Only questions of this split, dev or test.")] = None,
+    reader: Annotated[Path | None, typer.Option(envvar="PURLIN_READER", help="A reader directory.")] = None,
+    no_reader: Annotated[bool, typer.Option("--no-reader", help="Measure the search alone.")] = False,
+    depth: Annotated[int | None, typer.Option(min=1, max=100, help="Passages that are read.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Measure answers to questions: passages found, exact match, F1, and whether it knows what it cannot answer.
+
+    Example: purlin evaluate qa --corpus python --questions questions/python.jsonl --split dev
+    """
+    from index import ask, generations
+    from index import reader as reading
+    from index.corpus import Corpus
+    from index.questions import measures, read_questions
+
+    asked = [question for path in questions for question in read_questions(path, split)]
+    opened = Corpus.load(generations.current(home, corpus), _encoder(encoder))
+    loaded = None if no_reader else reading.Reader.load(reader or reading.RELEASED)
+    with _progress() as tell:
+        judged = ask.judged(
+            opened, loaded, asked, depth=depth or ask.DEPTH, progress=lambda done: tell("questions", done, len(asked))
+        )
+    found = [measure for measure in measures(judged) if loaded or measure.name not in ("exact match", "F1")]
+    _print_measures(found, as_json)
     opened.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
@@ -9,29 +10,55 @@ from importlib.metadata import version
 import anyio.to_thread
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.config import LOGGING_CONFIG
+from starlette.middleware.cors import CORSMiddleware
 
-from app import problems
+from app import access, logs, problems
 from app.limits import BodyLimit
+from app.metrics import Meter, Metrics
+from app.metrics import router as metrics_router
+from app.overload import Queue, SharedEncoder
 from app.routes import router
 from app.service import Service
 from app.settings import Settings
-from index.encoder import Encoder, TextEncoder
+from index.encoder import Encoder, TextEncoder, available_cpus
+from index.errors import InvalidInput
 
 
 def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAPI:
-    """The HTTP service. Nothing is read before it starts; it then loads `settings.encoder` unless one is given."""
+    """The HTTP service. Only keys are read before it starts; it then loads `settings.encoder` unless one is given."""
+    keys, metrics = _keys(settings), Metrics()
     app = FastAPI(
         title="Purlin",
         summary="Search over code, products and references, and classification by label names.",
         version=version("purlin"),
-        lifespan=_lifespan(settings, encoder),
+        lifespan=_lifespan(settings, encoder, keys, metrics),
         redirect_slashes=False,
+        docs_url=None,  # the page that FastAPI would serve loads scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.metrics = metrics
+    app.add_middleware(
+        Queue,
+        running=settings.threads,
+        waiting=settings.queue,
+        deadline_s=settings.queue_timeout_s,
+        metrics=metrics,
     )
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
+    app.add_middleware(access.Access, keys=keys)
+    if settings.cors_origins:
+        headers = ["Authorization", "Content-Type"]
+        app.add_middleware(
+            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=headers
+        )
     problems.install(app)
+    app.add_middleware(access.SecurityHeaders)  # outside of problems, which then have them too
+    app.add_middleware(Meter, metrics=metrics)
+    app.add_middleware(logs.RequestLog)
     app.include_router(router)
+    app.include_router(metrics_router)
     problems.add_schemas(app.openapi())
+    access.describe(app.openapi())
     return app
 
 
@@ -46,28 +73,41 @@ def serve(settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         access_log=False,
-        log_config=_LOGGING,
+        log_config=logs.config(settings.log),
         server_header=False,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
 
 
-_LOGGING = LOGGING_CONFIG | {
-    "loggers": LOGGING_CONFIG["loggers"] | {"purlin": {"handlers": ["default"], "level": "INFO", "propagate": False}}
-}
+def _keys(settings: Settings) -> tuple[access.Key, ...]:
+    given = settings.keys.get_secret_value()
+    if settings.keys_file is None:
+        return access.parse_keys(given, "PURLIN_KEYS")
+    if given:
+        raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: keys come from one of them.")
+    return access.read_keys_file(settings.keys_file)
+
+
+_log = logging.getLogger("purlin.main")
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service]]]
 
 
-def _lifespan(settings: Settings, given: TextEncoder | None) -> _Lifespan:
+def _lifespan(
+    settings: Settings, given: TextEncoder | None, keys: tuple[access.Key, ...], metrics: Metrics
+) -> _Lifespan:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[Mapping[str, Service]]:
+        for warning in access.exposures(settings.host, keys):
+            _log.warning("%s", warning)
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
         encoder = await anyio.to_thread.run_sync(Encoder.load, settings.encoder) if given is None else given
-        service = Service(settings, encoder)
-        await anyio.to_thread.run_sync(service.corpora.open_all)
+        shared = SharedEncoder(encoder, at_once=available_cpus(), metrics=metrics)
+        service = Service(settings, shared, metrics=metrics)
+        metrics.show(encoder, service.corpora.statuses)
+        await anyio.to_thread.run_sync(service.open)
         try:
             yield {"service": service}
         finally:
-            await anyio.to_thread.run_sync(service.corpora.close)
+            await anyio.to_thread.run_sync(service.close)
 
     return lifespan

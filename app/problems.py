@@ -30,6 +30,10 @@ class Opening(PurlinError):
     """The corpus is still being opened; the next try may find it open."""
 
 
+class Left(PurlinError):
+    """The client went away before it was answered; nobody reads this."""
+
+
 PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
     InvalidInput: (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input"),
     NotFound: (HTTPStatus.NOT_FOUND, "not-found"),
@@ -37,6 +41,7 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
     Damaged: (HTTPStatus.SERVICE_UNAVAILABLE, "damaged"),
     EncoderMismatch: (HTTPStatus.SERVICE_UNAVAILABLE, "encoder-mismatch"),
     Opening: (HTTPStatus.SERVICE_UNAVAILABLE, "opening"),
+    Left: (HTTPStatus.SERVICE_UNAVAILABLE, "left"),
     StorageFailed: (HTTPStatus.SERVICE_UNAVAILABLE, "storage-failed"),
 }
 

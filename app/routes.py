@@ -8,20 +8,33 @@ from dataclasses import asdict
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import BaseModel
 
-from app.corpora import Status
+from app.builds import Status
 from app.problems import Opening, responses
 from app.schemas import (
+    ActivateRequest,
+    ActiveReply,
+    ClassifierReply,
+    ClassifiersReply,
+    ClassifierStatus,
     ClassifyReply,
     ClassifyRequest,
     CorporaReply,
     CorpusReply,
     CorpusStatus,
+    DeletedReply,
     DocumentReply,
+    QaReply,
+    QaRequest,
     SearchReply,
     SearchRequest,
     State,
+    warnings,
 )
-from app.service import ServiceOf
+from app.service import Service, ServiceOf
+from index import generations
+from index.ask import ask
+from index.classifiers import TrainedClassifier
+from index.corpus import Corpus
 
 
 async def _json_only(request: Request) -> None:
@@ -44,6 +57,7 @@ def search(asked: SearchRequest, service: ServiceOf) -> Response:
         found = corpus.search(
             asked.query, k=asked.k, offset=asked.offset, mode=asked.mode, filter=asked.filter, explain=asked.explain
         )
+        service.metrics.stages(found.timings_ms)
         reply = SearchReply(
             hits=found.hits,
             total=found.total,
@@ -56,18 +70,77 @@ def search(asked: SearchRequest, service: ServiceOf) -> Response:
     return _json(reply, exclude_none=True)
 
 
-@posting.post("/classify", response_model=ClassifyReply, responses=responses(400, 404, 408, 413, 415, 422))
-def classify(asked: ClassifyRequest, service: ServiceOf) -> Response:
-    """Choose for each text among labels that need no training."""
+@posting.post("/qa", response_model=QaReply, responses=responses(400, 404, 408, 413, 415, 422, 503))
+def qa(asked: QaRequest, service: ServiceOf) -> Response:
+    """Answer a question in a reference's exact words."""
     started = time.perf_counter()
+    with service.corpora.lease(asked.corpus) as corpus:
+        reader = service.reader()
+        found = ask(corpus, reader, asked.question, k=asked.k)
+        service.metrics.stages(found.timings_ms)
+        reply = QaReply(
+            answers=found.answers,
+            answerable=found.answerable,
+            hits=found.hits,
+            took_ms=_ms_since(started),
+            corpus=corpus.name,
+            build=corpus.build,
+            encoder=service.encoder.name,
+            reader=reader.name,
+            read=found.read if asked.explain else None,
+            timings_ms=found.timings_ms if asked.explain else None,
+        )
+    return _json(reply, exclude_none=True)
+
+
+@posting.post("/classify", response_model=ClassifyReply, responses=responses(400, 404, 408, 413, 415, 422, 503))
+def classify(asked: ClassifyRequest, service: ServiceOf) -> Response:
+    """Choose for each text among labels that need no training, or those of a trained classifier."""
+    started = time.perf_counter()
+    asked.check()
+    reply = _by_classifier(asked, service) if asked.labels is None else _by_labels(asked, asked.labels, service)
+    reply.took_ms = _ms_since(started)
+    return _json(reply, exclude={name for name in ("classifier", "build", "warnings") if getattr(reply, name) is None})
+
+
+def _by_labels(asked: ClassifyRequest, labels: list[str], service: Service) -> ClassifyReply:
+    ranked = asked.ranked(labels)
     results = service.classifier.classify(
         asked.texts,
-        asked.chosen_labels(),
+        labels,
         templates=asked.templates,
         multi_label=asked.multi_label,
         min_score=asked.min_score,
+        ranked=ranked,
     )
-    return _json(ClassifyReply(results=results, took_ms=_ms_since(started), encoder=service.encoder.name))
+    chosen = service.classifier.label_set(labels, asked.templates)
+    return ClassifyReply(results=results, took_ms=0, encoder=service.encoder.name, warnings=warnings(chosen, ranked))
+
+
+def _by_classifier(asked: ClassifyRequest, service: Service) -> ClassifyReply:
+    with service.classifiers.lease(str(asked.classifier)) as classifier:
+        ranked = asked.ranked(classifier.trained.labels)
+        return ClassifyReply(
+            results=classifier.classify(asked.texts, min_score=asked.min_score, ranked=ranked),
+            took_ms=0,
+            encoder=classifier.encoder.name,
+            classifier=classifier.name,
+            build=classifier.build,
+            warnings=warnings(classifier.label_set, ranked),
+        )
+
+
+@router.get("/classifiers", response_model_exclude_none=True, responses=responses())
+def list_classifiers(service: ServiceOf) -> ClassifiersReply:
+    """Which trained classifiers there are, and whether they can be used."""
+    statuses = service.classifiers.statuses()
+    return ClassifiersReply(classifiers=[ClassifierStatus.model_validate(_about(status)) for status in statuses])
+
+
+@router.get("/classifiers/{name}", response_model_exclude_none=True, responses=responses(404, 422))
+def show_classifier(name: str, service: ServiceOf) -> ClassifierReply:
+    """One trained classifier: its labels, its encoder, and how well it was measured to do."""
+    return ClassifierReply.model_validate(_about(service.classifiers.status(name)))
 
 
 @router.get("/corpora", response_model_exclude_none=True, responses=responses())
@@ -108,6 +181,26 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
         )
 
 
+@posting.post("/corpora/{name}/activate", responses=responses(400, 404, 408, 409, 413, 415, 422, 503))
+def activate(name: str, asked: ActivateRequest, service: ServiceOf) -> ActiveReply:
+    """Let another finished build of a corpus serve, after comparing its files with their checksums."""
+    generations.activate(service.home, name, asked.build)
+    return ActiveReply(corpus=name, build=asked.build)
+
+
+@router.post("/corpora/{name}/rollback", responses=responses(404, 409, 422, 503))
+def roll_back(name: str, service: ServiceOf) -> ActiveReply:
+    """Let the build before the active one serve again."""
+    return ActiveReply(corpus=name, build=generations.roll_back(service.home, name))
+
+
+@router.delete("/corpora/{name}", responses=responses(404, 409, 422, 503))
+def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
+    """Delete a corpus with all its builds."""
+    generations.delete(service.home, name)
+    return DeletedReply(corpus=name)
+
+
 @router.get("/livez", responses=responses())
 async def live() -> State:
     """Whether the server runs."""
@@ -116,33 +209,55 @@ async def live() -> State:
 
 @router.get("/readyz", responses=responses(503))
 async def ready(service: ServiceOf) -> State:
-    """Whether all corpora that were there at the start are open, or refused."""
-    if not service.corpora.ready():
-        raise Opening("The corpora are still being opened.")
+    """Whether all corpora and classifiers that were there at the start are open, or refused."""
+    if not service.ready():
+        raise Opening("Corpora or classifiers are still being opened.")
     return State()
 
 
 @router.get("/", include_in_schema=False)
 async def home() -> dict[str, str]:
     """Where to go from here."""
-    return {"name": "Purlin", "docs": "/docs", "openapi": "/openapi.json", "corpora": "/corpora"}
+    return {
+        "name": "Purlin",
+        "openapi": "/openapi.json",
+        "corpora": "/corpora",
+        "classifiers": "/classifiers",
+    }
 
 
 router.include_router(posting)
 
 
-def _described(status: Status) -> dict[str, object]:
+def _described(status: Status[Corpus]) -> dict[str, object]:
     """A status and the manifest of the build that serves, flat; the replies take from it what they have a name for."""
     about: dict[str, object] = {"name": status.name, "state": status.state, "problem": status.problem}
-    if status.manifest is None:
+    if status.opened is None:
         return about
-    size = sum(file["bytes"] for file in status.manifest.files.values())
-    return asdict(status.manifest) | about | {"build": status.build, "bytes": size}
+    manifest = status.opened.manifest
+    size = sum(file["bytes"] for file in manifest.files.values())
+    return asdict(manifest) | about | {"build": status.build, "bytes": size}
 
 
-def _json(reply: BaseModel, *, exclude_none: bool = False) -> Response:
+def _about(status: Status[TrainedClassifier]) -> dict[str, object]:
+    """The same of a classifier."""
+    about: dict[str, object] = {"name": status.name, "state": status.state, "problem": status.problem}
+    if status.opened is None:
+        return about
+    trained, encoder = status.opened.trained, status.opened.encoder
+    return about | {
+        "build": status.build,
+        "labels": trained.labels,
+        "created_at": trained.created,
+        "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
+        "bytes": status.opened.bytes,
+        "measures": trained.measures,
+    }
+
+
+def _json(reply: BaseModel, *, exclude_none: bool = False, exclude: set[str] | None = None) -> Response:
     """Serialized here, in the route's thread: a long reply does not hold up the event loop."""
-    return Response(reply.model_dump_json(exclude_none=exclude_none), media_type="application/json")
+    return Response(reply.model_dump_json(exclude_none=exclude_none, exclude=exclude), media_type="application/json")
 
 
 def _ms_since(started: float) -> float:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WrapValidator
-from pydantic_core import PydanticCustomError, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from index.classifier import DEFAULT_TEMPLATES, RANKED, Classification
+from index.classifier import DEFAULT_TEMPLATES, RANKED, Classification, LabelSet
 from index.corpus import MAX_DEPTH, MAX_K, MAX_QUERY_CHARS
-from index.errors import InvalidInput, NotFound
-from index.records import Hit, Kind, Location, Mode, Value
+from index.errors import InvalidInput
+from index.reader import MAX_ANSWERS
+from index.records import Answer, Hit, Kind, Location, Mode, Value
 
 MAX_VALUE_CHARS = 1_000
 MAX_TEXTS = 10_000
-MAX_TEXT_CHARS = 1_000_000
+MAX_TEXT_CHARS = 2**20
 MAX_LABELS = 10_000
 MAX_LABEL_CHARS = 1_000
 MAX_TEMPLATES = 8
@@ -82,51 +83,171 @@ class SearchReply(BaseModel):
     timings_ms: Mapping[str, float] | None = None
 
 
+# ---- /qa
+
+
+class QaRequest(_Request):
+    """A question to a reference, in plain words."""
+
+    question: str = Field(min_length=1, max_length=MAX_QUERY_CHARS, examples=["What is the default step of range?"])
+    corpus: CorpusName
+    k: int = Field(default=3, ge=1, le=MAX_ANSWERS, description="Answers to return.")
+    explain: bool = Field(default=False, description="Adds `timings_ms` and `read`, how many passages were read.")
+
+
+class QaReply(BaseModel):
+    """Answers best first: exact words, `passage[start:end] == text`. `hits` are the passages, as the reader ranks them.
+
+    `answerable` is the probability (0-1) that the corpus answers the question at all.
+    """
+
+    answers: tuple[Answer, ...]
+    answerable: float
+    hits: tuple[Hit, ...]
+    took_ms: float
+    corpus: str
+    build: str
+    encoder: str
+    reader: str
+    read: int | None = None
+    timings_ms: Mapping[str, float] | None = None
+
+
 # ---- /classify
+
+
+def _remedy(for_list: str, for_item: str) -> WrapValidator:
+    """Say what to do about a list, or an item of it, that is too long."""
+
+    def explained(error: Any) -> InitErrorDetails:
+        kind: Any = error["type"]
+        if kind in ("too_long", "string_too_long"):
+            rule = error["msg"].partition(" after validation")[0]
+            kind = PydanticCustomError(kind, f"{rule}: {for_item if error['loc'] else for_list}")
+        return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {}))
+
+    def validate(value: Any, handler: Callable[[Any], Any]) -> Any:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise ValidationError.from_exception_data(error.title, [explained(one) for one in error.errors()]) from None
+
+    return WrapValidator(validate)
+
+
+Texts = Annotated[
+    list[Annotated[str, Field(max_length=MAX_TEXT_CHARS)]],
+    Field(max_length=MAX_TEXTS),
+    _remedy("send the rest in another request", "cut it, only its first 256 tokens or so are read"),
+]
+Labels = Annotated[
+    list[Annotated[str, Field(max_length=MAX_LABEL_CHARS)]],
+    Field(max_length=MAX_LABELS),
+    _remedy("choose among groups of labels first, then within the group", "a label is a name or a phrase"),
+]
+Templates = Annotated[
+    list[Annotated[str, Field(max_length=MAX_TEMPLATE_CHARS)]],
+    Field(max_length=MAX_TEMPLATES),
+    _remedy("keep the best of them", "a template is a sentence around {label}"),
+]
 
 
 class ClassifyRequest(_Request):
     """Texts, and the labels to choose from: by name, or those of a trained classifier."""
 
-    texts: list[Annotated[str, Field(max_length=MAX_TEXT_CHARS)]] = Field(max_length=MAX_TEXTS)
-    labels: list[Annotated[str, Field(max_length=MAX_LABEL_CHARS)]] | None = Field(default=None, max_length=MAX_LABELS)
-    classifier: str | None = Field(default=None, max_length=64)
-    templates: list[Annotated[str, Field(max_length=MAX_TEMPLATE_CHARS)]] = Field(
-        default=list(DEFAULT_TEMPLATES), max_length=MAX_TEMPLATES, description="Each has {label} where the label goes."
+    texts: Texts
+    labels: Labels | None = Field(
+        default=None,
+        description='Names, or paths such as "Sports > Football > World Cup"; one is enough if multi_label.',
     )
-    multi_label: bool = Field(default=False, description="Score each label on its own instead of letting them share 1.")
+    classifier: str | None = Field(default=None, max_length=64, description="One of GET /classifiers.")
+    templates: Templates = Field(
+        default=list(DEFAULT_TEMPLATES), description="For `labels`: each has {label} where the label goes."
+    )
+    multi_label: bool = Field(
+        default=False, description="For `labels`: score each on its own instead of letting them share 1."
+    )
     min_score: float = Field(default=0.0, ge=0.0, le=1.0, description="Below it a result's label is null.")
 
-    def chosen_labels(self) -> list[str]:
-        """The labels to choose from. InvalidInput or NotFound where that is not clear."""
+    def check(self) -> None:
+        """Refuse what cannot go together."""
         if (self.labels is None) == (self.classifier is None):
             raise InvalidInput("Give either `labels` or `classifier`, one of the two.", field="labels")
-        if self.labels is None:
-            raise NotFound(
-                f"There is no classifier {str(self.classifier)[:64]!r}: none is installed. Give `labels` instead.",
-                field="classifier",
-            )
-        self._check_reply(self.labels)
-        return self.labels
-
-    def _check_reply(self, labels: list[str]) -> None:
-        """Refuse what would take a reply beyond all bounds, from however small a request."""
-        longest = sorted(map(len, labels), reverse=True)[:RANKED]
-        most = MAX_RANKING_CHARS // (sum(longest) + _ENTRY_CHARS * len(longest) or 1)
-        if len(self.texts) > most:
+        if self.classifier is not None and "templates" in self.model_fields_set:
+            raise InvalidInput("A trained classifier has its own prompts: leave `templates` out.", field="templates")
+        if self.classifier is not None and self.multi_label:
             raise InvalidInput(
-                f"With these labels the rankings of {len(self.texts)} texts are too long for one reply: "
-                f"send at most {most} texts at a time.",
-                field="texts",
+                "A trained classifier was calibrated to choose one of its labels: leave `multi_label` out, or give "
+                "`labels` instead.",
+                field="multi_label",
             )
+
+    def ranked(self, labels: Sequence[str]) -> int:
+        """How many labels a ranking can have, so that no reply is beyond all bounds, however small the request."""
+        longest = max(map(len, labels), default=0) + _ENTRY_CHARS
+        return min(RANKED, MAX_RANKING_CHARS // (longest * max(1, len(self.texts))))
 
 
 class ClassifyReply(BaseModel):
-    """One result per text, in the order of `texts`. A ranking has all labels, or the best 100 of more."""
+    """One result per text, in the order of `texts`.
+
+    A ranking has all labels, or the best 100 of more, and fewer where the reply would get too long. `classifier` and
+    `build` are there where a trained one was asked for, `warnings` where there are any.
+    """
 
     results: list[Classification]
     took_ms: float
     encoder: str
+    classifier: str | None = None
+    build: str | None = None
+    warnings: list[str] | None = None
+
+
+def warnings(chosen: LabelSet, ranked: int) -> list[str] | None:
+    """What the sender of these labels should know, or None."""
+    found = [
+        f"The labels {_quoted(one)} and {_quoted(other)} are nearly the same to the encoder (cosine {cosine:.2f}): "
+        "texts of one will get the other. Keep one of them, or say in their names how they differ."
+        for one, other, cosine in chosen.alike
+    ]
+    if ranked < min(RANKED, len(chosen.labels)):
+        found.append(
+            f"Rankings have only the best {ranked} labels here, so that the reply does not get too long: send fewer "
+            "texts at a time for longer ones."
+        )
+    return found or None
+
+
+def _quoted(label: str) -> str:
+    return repr(label if len(label) <= 60 else f"{label[:60]}…")
+
+
+# ---- /classifiers
+
+
+class ClassifierStatus(BaseModel):
+    """A trained classifier and how it is doing; states as for corpora."""
+
+    name: str
+    state: Literal["serving", "opening", "refused"]
+    problem: str | None = None
+    build: str | None = None
+    labels: tuple[str, ...] | None = None
+
+
+class ClassifierReply(ClassifierStatus):
+    """The same with its encoder, when it was made, its size on disk and how well it was measured to do."""
+
+    created_at: str | None = None
+    encoder: Mapping[str, Any] | None = None
+    bytes: int | None = None
+    measures: Mapping[str, Any] | None = None
+
+
+class ClassifiersReply(BaseModel):
+    """All trained classifiers, by name."""
+
+    classifiers: list[ClassifierStatus]
 
 
 # ---- /corpora
@@ -171,6 +292,25 @@ class CorporaReply(BaseModel):
     """All corpora, by name."""
 
     corpora: list[CorpusStatus]
+
+
+class ActivateRequest(_Request):
+    """The build that is to serve."""
+
+    build: str = Field(max_length=64, description="One of the corpus's builds.")
+
+
+class ActiveReply(BaseModel):
+    """The build that serves from now on."""
+
+    corpus: str
+    build: str
+
+
+class DeletedReply(BaseModel):
+    """The corpus that is gone, with all its builds."""
+
+    corpus: str
 
 
 class DocumentReply(BaseModel):

@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from app.classifiers import OpenClassifiers
 from app.corpora import OpenCorpora
+from app.metrics import Metrics
 from app.settings import Settings
 from index.classifier import Classifier
 from index.encoder import TextEncoder
+from index.reader import Reader
 
 
 class Service:
-    """An encoder, and what answers with it."""
+    """An encoder, a reader, and what answers with them."""
 
-    def __init__(self, settings: Settings, encoder: TextEncoder) -> None:
+    def __init__(
+        self, settings: Settings, encoder: TextEncoder, reader: Reader | None = None, metrics: Metrics | None = None
+    ) -> None:
+        self.metrics = metrics or Metrics()
+        self.home = settings.home
+        self._reader, self._reader_directory, self._reading = reader, settings.reader, threading.Lock()
         self.encoder = encoder
         self.corpora = OpenCorpora(settings.home, encoder, timeout_s=settings.open_timeout_s)
         self.classifier = Classifier(encoder)
+        self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=settings.open_timeout_s)
+
+    def open(self) -> None:
+        """Start opening what is there; returns at once."""
+        self.corpora.open_all()
+        self.classifiers.open_all()
+
+    def reader(self) -> Reader:
+        """What reads passages, loaded when it is first asked for. Raises NotFound or Damaged."""
+        with self._reading:
+            if self._reader is None:
+                self._reader = Reader.load(self._reader_directory)
+            return self._reader
+
+    def ready(self) -> bool:
+        """Whether all that was there at the start is open, or refused."""
+        return self.corpora.ready() and self.classifiers.ready()
+
+    def close(self) -> None:
+        """Stop opening and close everything."""
+        self.corpora.close()
+        self.classifiers.close()
+        if self._reader is not None:
+            self._reader.close()
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:  # async, so that probes wait for no thread
     return cast(Service, request.state.service)
 
 

@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from index.encoder import RELEASED
+from index.encoder import RELEASED, available_cpus
+from index.reader import RELEASED as RELEASED_READER
 
 
 class Settings(BaseSettings):
     """The server's settings. Limits of the API itself are fixed and stand in its OpenAPI document."""
 
-    model_config = SettingsConfigDict(env_prefix="PURLIN_")
+    model_config = SettingsConfigDict(env_prefix="PURLIN_", env_ignore_empty=True, hide_input_in_errors=True)
 
     home: Path = Path("var")
     encoder: Path = RELEASED
+    reader: Path = RELEASED_READER
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    threads: int = Field(default=16, ge=1, le=256, description="requests worked on at once; more wait")
+    log: Literal["plain", "json"] = Field(default="plain", description="json has a line for each request, too")
+    keys: SecretStr = Field(default=SecretStr(""), description="who may do what, see `app.access.parse_keys`")
+    keys_file: Path | None = Field(default=None, description="the same, in a file")
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="origins, between commas, whose pages may call the API from a browser"
+    )
+    threads: int = Field(
+        default_factory=lambda: 2 * available_cpus(), ge=1, le=256, description="requests worked on at once; more wait"
+    )
+    queue: int = Field(
+        default_factory=lambda: 2 * available_cpus(),
+        ge=0,
+        le=10_000,
+        description="requests that wait; more are refused",
+    )
+    queue_timeout_s: float = Field(default=2.0, gt=0, description="that a request waits for its turn at most")
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024)
     body_timeout_s: float = Field(default=60.0, gt=0, description="for a request's body to arrive")
     open_timeout_s: float = Field(default=10.0, ge=0, description="that a request waits for a corpus being opened")
     shutdown_timeout_s: int = Field(default=30, ge=0, description="for running requests to finish")
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _split(cls, given: Any) -> Any:
+        return tuple(filter(None, given.replace(",", " ").split())) if isinstance(given, str) else given

@@ -6,10 +6,13 @@ cosine over the templates (eq. 2). As vectors have unit length, that is one prod
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +26,14 @@ DEFAULT_TEMPLATES = ("This is about {label}.", "A {label} text.", "This is a {la
 SHARED_TEMPERATURE = 0.04
 INDEPENDENT_TEMPERATURE = 0.06
 INDEPENDENT_MIDPOINT = 0.09  # the cosine that scores 0.5
+ALIKE = 0.9  # cosine from which the vectors of two labels are nearly the same, measured in docs/classify.md
 
 RANKED = 100
 _BLOCK = 256
+_PAIRS = 10  # of labels nearly the same that are told of
+_LEVEL = re.compile(r"\s+>\s+")
+
+Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class Classification:
     """What was found for one text.
 
     `label` is the best label, or None where its `score` is below the `min_score` asked for. `margin` is how far the
-    best score lies above the second. `ranking` has all labels, best first, or the best 100 of more.
+    best score lies above the second (above 0 where there is one label). `ranking` has the best labels, best first.
     """
 
     label: str | None
@@ -50,12 +58,27 @@ class Classification:
     ranking: tuple[LabelScore, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LabelSet:
+    """Labels, their vectors (labels, dim), and pairs of them that no text can tell apart, with their cosine."""
+
+    labels: tuple[str, ...]
+    vectors: Vectors
+    alike: tuple[tuple[str, str, float], ...]
+
+    @classmethod
+    def of(cls, labels: Sequence[str], vectors: Vectors) -> LabelSet:
+        """Compares every label with every other, in blocks; the first ten pairs that are alike end it."""
+        alike = ((labels[a], labels[b], cosine) for a, b, cosine in _alike(vectors))
+        return cls(tuple(labels), vectors, tuple(islice(alike, _PAIRS)))
+
+
 class Classifier:
     """Scores texts against any labels; the vectors of up to `capacity` labels are kept, the least recently used go."""
 
     def __init__(self, encoder: TextEncoder, *, capacity: int = 20_000) -> None:
         self.encoder = encoder
-        self._labels = _LabelVectors(encoder, capacity)
+        self._sets = _LabelSets(encoder, capacity)
 
     def classify(
         self,
@@ -65,38 +88,63 @@ class Classifier:
         templates: Sequence[str] = DEFAULT_TEMPLATES,
         multi_label: bool = False,
         min_score: float = 0.0,
+        ranked: int = RANKED,
     ) -> list[Classification]:
         """One result per text, in the order given; equal scores keep the order of `labels`.
 
-        The scores of one text sum to 1; with `multi_label` each stands alone, and above 0.5 the label more likely fits
-        than not. They are rounded to 6 decimals. Raises InvalidInput.
+        The scores of one text sum to 1; with `multi_label` each stands alone, above 0.5 the label more likely fits
+        than not, and one label is enough. They are rounded to 6 decimals; rankings have at most `ranked` labels.
+        Raises InvalidInput.
         """
         check_texts(texts)
-        check_labels(labels)
-        check_templates(templates)
-        prompts = self._labels.vectors(labels, templates)
+        if len(labels) == 1 and not multi_label:
+            raise InvalidInput(_ONE_LABEL, field="labels")
+        chosen = self.label_set(labels, templates)
         to_scores = independent_scores if multi_label else shared_scores
-        results: list[Classification] = []
-        for start in range(0, len(texts), _BLOCK):
-            block = self.encoder.encode(texts[start : start + _BLOCK], role="query")
-            scores = to_scores(block @ prompts.T)
-            results.extend(_classification(row, labels, min_score) for row in scores)
-        return results
+        return rank(self.encoder, texts, chosen, to_scores, min_score=min_score, ranked=ranked)
+
+    def label_set(self, labels: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> LabelSet:
+        """The labels with their vectors, encoded unless they are known. Raises InvalidInput."""
+        return self._sets.get(tuple(labels), tuple(templates))
 
 
-def shared_scores(cosines: Vectors) -> NDArray[np.float64]:
-    """Softmax of (n, labels) cosines / SHARED_TEMPERATURE: each row sums to 1."""
-    logits = cosines.astype(np.float64) / SHARED_TEMPERATURE
+def rank(
+    encoder: TextEncoder,
+    texts: Sequence[str],
+    chosen: LabelSet,
+    to_scores: Callable[[Vectors], Scores],
+    *,
+    min_score: float = 0.0,
+    ranked: int = RANKED,
+) -> list[Classification]:
+    """One result per text, in blocks: `to_scores` makes scores of mean cosines (block, labels)."""
+    results: list[Classification] = []
+    for start in range(0, len(texts), _BLOCK):
+        block = encoder.encode(texts[start : start + _BLOCK], role="query")
+        scores = to_scores(block @ chosen.vectors.T)
+        results.extend(_classification(row, chosen.labels, min_score, ranked) for row in scores)
+    return results
+
+
+def shared_scores(cosines: NDArray[np.floating[Any]], temperature: float = SHARED_TEMPERATURE) -> Scores:
+    """Softmax of (n, labels) cosines / temperature: each row sums to 1."""
+    logits = cosines.astype(np.float64) / temperature
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    shared: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+    shared: Scores = weights / weights.sum(axis=1, keepdims=True)
     return shared
 
 
-def independent_scores(cosines: Vectors) -> NDArray[np.float64]:
+def independent_scores(cosines: Vectors) -> Scores:
     """Logistic function of how far (n, labels) cosines lie above INDEPENDENT_MIDPOINT: no score depends on others."""
     logits = (cosines.astype(np.float64) - INDEPENDENT_MIDPOINT) / INDEPENDENT_TEMPERATURE
-    independent: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-logits))
+    independent: Scores = 1.0 / (1.0 + np.exp(-logits))
     return independent
+
+
+def prompt(template: str, label: str) -> str:
+    """The template with the label in its place; of a path "Sports > Football > World Cup", from the last part up."""
+    *parents, last = _LEVEL.split(label.strip())
+    return template.replace("{label}", f"{last} ({', '.join(parents)})" if parents else label)
 
 
 def check_texts(texts: Sequence[str]) -> None:
@@ -104,15 +152,20 @@ def check_texts(texts: Sequence[str]) -> None:
     if not texts:
         raise InvalidInput("There are no texts: give at least one.", field="texts")
     for number, text in enumerate(texts):
-        if not text.strip():
+        if not text or text.isspace():
             raise InvalidInput("The text is empty: leave it out or fill it.", field=f"texts[{number}]")
 
 
+_ONE_LABEL = (
+    "Choosing takes at least 2 labels, and there is one label: add another, or set multi_label to true to score how "
+    "well this one fits."
+)
+
+
 def check_labels(labels: Sequence[str]) -> None:
-    """Refuse fewer than two labels, blank ones, and the same one twice."""
-    if len(labels) < 2:
-        given = "no labels" if not labels else "one label"
-        raise InvalidInput(f"Choosing takes at least 2 labels, and there is {given}.", field="labels")
+    """Refuse an empty list, blank labels, and the same one twice."""
+    if not labels:
+        raise InvalidInput("There are no labels: give the names to choose from, at least 2.", field="labels")
     seen: dict[str, int] = {}
     for number, label in enumerate(labels):
         name = label.strip()
@@ -135,61 +188,92 @@ def check_templates(templates: Sequence[str]) -> None:
             raise InvalidInput("The template has other braces than {label}.", field=f"templates[{number}]")
 
 
-def _classification(scores: NDArray[np.float64], labels: Sequence[str], min_score: float) -> Classification:
-    order = np.argsort(-scores, kind="stable")[:RANKED].tolist()
-    ranking = tuple(LabelScore(labels[column], round(float(scores[column]), 6)) for column in order)
-    first, second = ranking[0], ranking[1]
-    label = first.label if first.score >= min_score else None
-    return Classification(label, first.score, round(first.score - second.score, 6), ranking)
+def _classification(scores: Scores, labels: Sequence[str], min_score: float, ranked: int) -> Classification:
+    order = _best(scores, ranked)
+    values = scores[order].round(6).tolist()
+    ranking = tuple(LabelScore(labels[column], value) for column, value in zip(order.tolist(), values, strict=True))
+    first = values[0]
+    second = values[1] if len(values) > 1 else 0.0
+    label = ranking[0].label if first >= min_score else None
+    return Classification(label, first, round(first - second, 6), ranking)
 
 
-class _LabelVectors:
-    """Mean prompt vectors by templates and label, the least recently used forgotten first; safe between threads."""
+def _best(scores: Scores, ranked: int) -> NDArray[np.intp]:
+    """Columns of the best scores (labels,), best first; equal ones in their order."""
+    if len(scores) <= ranked:
+        return np.argsort(-scores, kind="stable")
+    least = np.partition(scores, len(scores) - ranked)[len(scores) - ranked]
+    candidates = np.flatnonzero(scores >= least)
+    return candidates[np.argsort(-scores[candidates], kind="stable")][:ranked]
+
+
+def _alike(vectors: Vectors) -> Iterator[tuple[int, int, float]]:
+    """Pairs of rows (labels, dim) whose cosine is at least ALIKE, by the first row."""
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    for start in range(0, len(unit), _BLOCK):
+        cosines = np.triu(unit[start : start + _BLOCK] @ unit[start:].T, 1)
+        for row, column in np.argwhere(cosines >= ALIKE).tolist():
+            yield start + row, start + column, float(cosines[row, column])
+
+
+class _LabelSets:
+    """Label sets that were asked for, and mean prompt vectors by templates and label; safe between threads.
+
+    Most callers ask for the same labels again and again, which finds the whole set; a set that is new takes what is
+    known of its labels. Of both, the least recently used go beyond `capacity` labels.
+    """
 
     def __init__(self, encoder: TextEncoder, capacity: int) -> None:
         self._encoder = encoder
         self._capacity = capacity
-        self._known: OrderedDict[tuple[str, str], Vectors] = OrderedDict()
         self._lock = threading.Lock()
-        # Most callers ask for the same labels again and again: the last answer as a whole.
-        self._last: tuple[tuple[tuple[str, ...], ...], Vectors] = ((), np.empty((0, encoder.dim), np.float32))
+        self._vectors: OrderedDict[tuple[tuple[str, ...], str], Vectors] = OrderedDict()
+        self._sets: OrderedDict[tuple[tuple[str, ...], tuple[str, ...]], LabelSet] = OrderedDict()
+        self._rows = 0  # of all sets
 
-    def vectors(self, labels: Sequence[str], templates: Sequence[str]) -> Vectors:
-        """(len(labels), dim); the labels not known yet are encoded in one call."""
-        asked = (tuple(templates), tuple(labels))
-        last, vectors = self._last
-        if last != asked:
-            vectors = self._gather(labels, templates)
-            self._last = asked, vectors
-        return vectors
+    def get(self, labels: tuple[str, ...], templates: tuple[str, ...]) -> LabelSet:
+        """The labels with their vectors; those not known yet are encoded in one call. Raises InvalidInput."""
+        key = (templates, labels)
+        with self._lock:
+            if (found := self._sets.get(key)) is not None:
+                self._sets.move_to_end(key)
+                return found
+        check_labels(labels)
+        check_templates(templates)
+        made = LabelSet.of(labels, self._gather(labels, templates))
+        with self._lock:
+            self._rows += len(labels) - (len(labels) if key in self._sets else 0)
+            self._sets[key] = made
+            while self._rows > self._capacity:
+                self._rows -= len(self._sets.popitem(last=False)[1].labels)
+        return made
 
-    def _gather(self, labels: Sequence[str], templates: Sequence[str]) -> Vectors:
-        group = repr(tuple(templates))
-        found = self._recall(group, labels)
+    def _gather(self, labels: Sequence[str], templates: tuple[str, ...]) -> Vectors:
+        found = self._recall(labels, templates)
         missing = [label for label in labels if label not in found]
         if missing:
             new = self._encode(missing, templates)
             found |= new
-            self._remember(group, new)
-        return np.concatenate([found[label] for label in labels]).reshape(len(labels), -1)
+            self._remember(new, templates)
+        return np.stack([found[label] for label in labels])
 
-    def _recall(self, group: str, labels: Sequence[str]) -> dict[str, Vectors]:
+    def _recall(self, labels: Sequence[str], templates: tuple[str, ...]) -> dict[str, Vectors]:
         found = {}
         with self._lock:
             for label in labels:
-                if (vector := self._known.get((group, label))) is not None:
-                    self._known.move_to_end((group, label))
+                if (vector := self._vectors.get((templates, label))) is not None:
+                    self._vectors.move_to_end((templates, label))
                     found[label] = vector
         return found
 
     def _encode(self, labels: list[str], templates: Sequence[str]) -> dict[str, Vectors]:
-        prompts = [template.replace("{label}", label) for label in labels for template in templates]
+        prompts = [prompt(template, label) for label in labels for template in templates]
         vectors = self._encoder.encode(prompts, role="query")
         means = vectors.reshape(len(labels), len(templates), -1).mean(axis=1)
         return {label: mean.copy() for label, mean in zip(labels, means, strict=True)}  # a view would keep all of them
 
-    def _remember(self, group: str, vectors: dict[str, Vectors]) -> None:
+    def _remember(self, vectors: dict[str, Vectors], templates: tuple[str, ...]) -> None:
         with self._lock:
-            self._known.update({(group, label): vector for label, vector in vectors.items()})
-            while len(self._known) > self._capacity:
-                self._known.popitem(last=False)
+            self._vectors.update({(templates, label): vector for label, vector in vectors.items()})
+            while len(self._vectors) > self._capacity:
+                self._vectors.popitem(last=False)

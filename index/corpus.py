@@ -19,7 +19,7 @@ from index.encoder import TextEncoder, Vectors
 from index.errors import EncoderMismatch, InvalidInput
 from index.fusion import DENSE, LEXICAL, Fusion
 from index.lexical import Lexical, Scores, matches, top
-from index.records import Document, Hit, Mode
+from index.records import Document, Hit, Mode, Passage
 from index.store import Filter, Store, Stored
 
 MAX_QUERY_CHARS = 4096
@@ -45,8 +45,17 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Retrieved:
+    """A hit with the document and the passage that it shows."""
+
+    hit: Hit
+    document: Document
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True)
 class _Ranking:
-    """Passage rows, best first, one per document, with fused score, cosine and lexical score of each."""
+    """Passage rows, best first, mostly one per document, with fused score, cosine and lexical score of each."""
 
     rows: Rows
     fused: Vectors
@@ -149,6 +158,20 @@ class Corpus:
         clock.lap("fetch")
         return SearchResult(hits, total, clock.laps)
 
+    def passages(self, query: str, k: int) -> tuple[list[Retrieved], Mapping[str, float]]:
+        """The best `k` passages, several of a document if they are so good, and the milliseconds each leg took."""
+        _check(query, k, 0, "hybrid")
+        clock = _Clock()
+        asked = self._prepare(query, "hybrid", None, clock)
+        ranking = self._rank(asked, k, clock, distinct=False)
+        stored = self._store.stored(ranking.rows[:k].tolist())
+        found = [
+            Retrieved(self._hit(asked, ranking, at, one, explain=False), one.document, one.passage)
+            for at, one in enumerate(stored)
+        ]
+        clock.lap("fetch")
+        return found, clock.laps
+
     # ---- legs
 
     def _prepare(self, query: str, mode: Mode, filter: Filter | None, clock: _Clock) -> _Query:
@@ -179,12 +202,15 @@ class Corpus:
                 self._filters.popitem(last=False)
         return mask
 
-    def _rank(self, asked: _Query, needed: int, clock: _Clock) -> _Ranking:
-        """The best `needed` documents. Looks deeper until nothing outside could still enter (threshold algorithm)."""
+    def _rank(self, asked: _Query, needed: int, clock: _Clock, *, distinct: bool = True) -> _Ranking:
+        """The best `needed` documents, or passages.
+
+        Looks deeper until nothing outside could still enter (threshold algorithm).
+        """
         depth = max(_FIRST_DEPTH, 2 * needed)
         while True:
             rows, bound = self._candidates(asked, depth, clock)
-            ranking = self._score(asked, rows)
+            ranking = self._score(asked, rows, distinct=distinct)
             last = ranking.fused[needed - 1] if len(ranking.rows) >= needed else -1.0
             clock.lap("fuse")
             if bound is None or last > bound:
@@ -213,7 +239,7 @@ class Corpus:
         )
         return np.unique(np.concatenate(rows)), bound
 
-    def _score(self, asked: _Query, rows: Rows) -> _Ranking:
+    def _score(self, asked: _Query, rows: Rows, *, distinct: bool) -> _Ranking:
         zeros = np.zeros(len(rows), dtype=np.float32)
         cosines = self._dense.scores(asked.vector, rows) if asked.vector is not None else zeros
         shares = asked.lexical[rows] if asked.lexical is not None else zeros
@@ -222,6 +248,8 @@ class Corpus:
             fused = fused * self._priors[rows]
         fused[np.isin(rows, asked.named)] = 1.0
         order = np.lexsort((rows, -cosines, -fused))
+        if not distinct:
+            return _Ranking(rows[order], fused[order], cosines[order], shares[order])
         _, first = np.unique(self._document_of[rows[order]], return_index=True)
         best = order[np.sort(first)]
         return _Ranking(rows[best], fused[best], cosines[best], shares[best])

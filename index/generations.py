@@ -1,11 +1,12 @@
-"""Builds of corpora on disk: immutable, checksummed, switched in one rename.
+"""Builds of corpora and classifiers on disk: immutable, checksummed, switched in one rename.
 
     HOME/corpora/NAME/CURRENT                      the active build's name
     HOME/corpora/NAME/20261121T093000123456-1a2b3c4d5e6f/   a build: its files, and manifest.json with their checksums
+    HOME/classifiers/NAME/...                      the same for classifiers
 
 A build's name ends with the start of its manifest's SHA-256, so the name vouches for the manifest and the manifest for
 every other file. Work in progress is in `.making-*`, which no reader looks at; what a killed build left is removed when
-the next one starts. The lock is on the corpus directory itself and goes when its holder does.
+the next one starts. The lock is on the directory NAME itself and goes when its holder does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
 from index.records import Kind
@@ -35,6 +36,36 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
 _MAKING = ".making-"
 _MAX_MANIFEST_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Where below HOME the builds of one kind of thing are, and how messages speak of it."""
+
+    folder: str
+    thing: str
+    make: str
+    remake: str
+    go_back: str = ""
+
+
+CORPORA = Shelf(
+    "corpora", "corpus", "`purlin index build`", "build the corpus again", "`purlin index activate {name} BUILD`"
+)
+CLASSIFIERS = Shelf("classifiers", "classifier", "`purlin train pesco`", "train the classifier again")
+
+
+class Listing(Protocol):
+    """What a manifest of any kind has."""
+
+    @property
+    def files(self) -> Mapping[str, Mapping[str, Any]]:
+        """A relative path -> its size and SHA-256."""
+        ...
+
+    def to_json(self) -> str:
+        """What `manifest.json` holds."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,48 +95,65 @@ class Manifest:
         return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
 
 
-def corpus_directory(home: Path, name: str) -> Path:
-    """Where the builds of a corpus are; the name is checked, so that no name leads elsewhere."""
+def thing_directory(home: Path, name: str, shelf: Shelf = CORPORA) -> Path:
+    """Where the builds of a thing are; the name is checked, so that no name leads elsewhere."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(
-            f"{name[:80]!r} is no corpus name: 1 to 64 of a-z, 0-9, '-' and '_', beginning with a letter or digit.",
-            field="corpus",
+            f"{name[:80]!r} is no {shelf.thing} name: 1 to 64 of a-z, 0-9, '-' and '_', beginning with a letter or "
+            "digit.",
+            field=shelf.thing,
         )
-    return home / "corpora" / name
+    return home / shelf.folder / name
+
+
+def names(home: Path, shelf: Shelf = CORPORA) -> list[str]:
+    """Names of the things that have an active build, sorted."""
+    found = (home / shelf.folder).glob("*/CURRENT")
+    return sorted(path.parent.name for path in found if _NAME.fullmatch(path.parent.name))
 
 
 def corpora(home: Path) -> list[str]:
     """Names of the corpora that have an active build, sorted."""
-    found = (home / "corpora").glob("*/CURRENT")
-    return sorted(path.parent.name for path in found if _NAME.fullmatch(path.parent.name))
+    return names(home, CORPORA)
 
 
-def current(home: Path, name: str) -> Path:
-    """Directory of the active build. NotFound tells which corpora there are."""
-    directory = corpus_directory(home, name)
+def current(home: Path, name: str, shelf: Shelf = CORPORA) -> Path:
+    """Directory of the active build. NotFound tells which names there are."""
+    directory = thing_directory(home, name, shelf)
     try:
         build = (directory / "CURRENT").read_text(encoding="utf-8", errors="replace").strip()
     except (FileNotFoundError, NotADirectoryError):
-        known = ", ".join(corpora(home)[:20]) or "none yet; make one with `purlin index build`"
-        raise NotFound(f"There is no corpus {name!r}. Corpora: {known}.", field="corpus") from None
+        known = ", ".join(names(home, shelf)[:20]) or f"none yet; make one with {shelf.make}"
+        raise NotFound(
+            f"There is no {shelf.thing} {name!r}. {shelf.folder.capitalize()}: {known}.", field=shelf.thing
+        ) from None
     if not _BUILD.fullmatch(build) or not (directory / build).is_dir():
-        raise Damaged(
-            f"{name}/CURRENT names no build that exists ({build[:60]!r}). "
-            f"`purlin index show {name}` lists the builds, `purlin index activate {name} BUILD` sets it right."
-        )
+        raise Damaged(f"{name}/CURRENT names no build that exists ({build[:60]!r}). {_set_right(name, shelf)}")
     return directory / build
 
 
-def builds(home: Path, name: str) -> list[str]:
-    """Names of the finished builds of a corpus, oldest first."""
-    directory = corpus_directory(home, name)
+def _set_right(name: str, shelf: Shelf) -> str:
+    if shelf.go_back:
+        go_back = shelf.go_back.format(name=name)
+        return f"`purlin index show {name}` lists the builds, {go_back} sets it right."
+    return f"To set it right, {shelf.remake}."
+
+
+def builds(home: Path, name: str, shelf: Shelf = CORPORA) -> list[str]:
+    """Names of the finished builds of a thing, oldest first."""
+    directory = thing_directory(home, name, shelf)
     if not directory.is_dir():
         return []
     return sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a build, checked against the build's name."""
+    """The manifest of a corpus's build, checked against the build's name."""
+    return _manifest(read_listing(directory), directory)
+
+
+def read_listing(directory: Path) -> dict[str, Any]:
+    """What a build's `manifest.json` says, checked against the build's name. Raises Damaged."""
     path = directory / "manifest.json"
     try:
         with path.open("rb") as file:
@@ -114,12 +162,13 @@ def read_manifest(directory: Path) -> Manifest:
         raise Damaged(_damaged(directory, "manifest.json", "cannot be read")) from error
     if hashlib.sha256(content).hexdigest()[:12] != directory.name.rpartition("-")[2]:
         raise Damaged(_damaged(directory, "manifest.json", "was altered"))
-    return _manifest(json.loads(content), directory)
+    listing: dict[str, Any] = json.loads(content)
+    return listing
 
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
-    names = {known.name for known in fields(Manifest)}
-    if values.get("format") != FORMAT or values.keys() != names:
+    known = {one.name for one in fields(Manifest)}
+    if values.get("format") != FORMAT or values.keys() != known:
         raise Damaged(
             f"{directory.parent.name}/{directory.name} was written by another version (format "
             f"{values.get('format')!r}, this one reads {FORMAT}); build the corpus again."
@@ -128,13 +177,15 @@ def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
 
 
 def _damaged(directory: Path, file: str, what: str) -> str:
-    return (
-        f"{directory.parent.name}/{directory.name}/{file} {what}; this build is not used. Build the corpus again, or "
-        f"go back with `purlin index activate {directory.parent.name} BUILD`."
-    )
+    name = directory.parent.name
+    shelf = CLASSIFIERS if directory.parent.parent.name == CLASSIFIERS.folder else CORPORA
+    remedy = shelf.remake[0].upper() + shelf.remake[1:]
+    if shelf.go_back:
+        remedy += f", or go back with {shelf.go_back.format(name=name)}"
+    return f"{name}/{directory.name}/{file} {what}; this build is not used. {remedy}."
 
 
-def verify(directory: Path, manifest: Manifest) -> None:
+def verify(directory: Path, manifest: Listing) -> None:
     """Compare every file of a build with its checksum. Damaged names the first that differs."""
     for name, expected in manifest.files.items():
         path = directory / name
@@ -184,9 +235,9 @@ def _storage_message(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def locked(home: Path, name: str) -> Iterator[Path]:
-    """Hold the one write lock of a corpus; yields its directory, made if need be. Busy if another process has it."""
-    directory = corpus_directory(home, name)
+def locked(home: Path, name: str, shelf: Shelf = CORPORA) -> Iterator[Path]:
+    """Hold the one write lock of a thing; yields its directory, made if need be. Busy if another process has it."""
+    directory = thing_directory(home, name, shelf)
     with storage_errors():
         directory.mkdir(parents=True, exist_ok=True)
         handle = os.open(directory, os.O_RDONLY)
@@ -194,7 +245,8 @@ def locked(home: Path, name: str) -> Iterator[Path]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(f"Corpus {name!r} is being built or changed by another process; try again later.") from None
+            thing = shelf.thing.capitalize()
+            raise Busy(f"{thing} {name!r} is being built or changed by another process; try again later.") from None
         _sweep(directory)
         yield directory
     finally:
@@ -220,7 +272,7 @@ def staging(directory: Path) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def publish(made: Path, manifest: Manifest) -> str:
+def publish(made: Path, manifest: Listing) -> str:
     """Write the manifest, flush everything to disk, give the build its name and return it."""
     content = manifest.to_json().encode()
     (made / "manifest.json").write_bytes(content)
@@ -258,7 +310,7 @@ def switch(directory: Path, build: str) -> None:
 
 
 def activate(home: Path, name: str, build: str) -> None:
-    """Make a finished build the active one, after comparing all its files with their checksums."""
+    """Make a finished build of a corpus the active one, after comparing all its files with their checksums."""
     if build not in builds(home, name):
         known = ", ".join(builds(home, name)) or "none"
         raise NotFound(f"Corpus {name!r} has no build {build[:60]!r}. Builds: {known}.", field="build")
@@ -267,9 +319,19 @@ def activate(home: Path, name: str, build: str) -> None:
         switch(directory, build)
 
 
+def roll_back(home: Path, name: str) -> str:
+    """Make the build before the active one the active one, and return it. NotFound if there is none."""
+    active = current(home, name).name
+    older = [build for build in builds(home, name) if build < active]
+    if not older:
+        raise NotFound(f"Corpus {name!r} has no build before {active}, the active one.", field="corpus")
+    activate(home, name, older[-1])
+    return older[-1]
+
+
 def delete(home: Path, name: str) -> None:
     """Remove a corpus with all its builds; CURRENT goes first, so that no reader sees half of it."""
-    if not corpus_directory(home, name).is_dir():
+    if not thing_directory(home, name).is_dir():
         current(home, name)  # raises NotFound with the names there are
     with locked(home, name) as directory, storage_errors():
         (directory / "CURRENT").unlink(missing_ok=True)

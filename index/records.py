@@ -122,3 +122,22 @@ class Hit:
     fields: Mapping[str, Value]
     context: tuple[str, ...] = ()
     explanation: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a question: `passage[start:end] == text`, exact words of a document.
+
+    `score` is in 0-1 and comparable between questions. `terms` are the enclosing terms or headings, outermost first,
+    `title` the document's own; `url` leads to it.
+    """
+
+    text: str
+    score: float
+    start: int
+    end: int
+    passage_id: str
+    title: str
+    terms: tuple[str, ...]
+    url: str | None
+    passage: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +36,14 @@ class HashEncoder:
         if progress is not None:
             progress(len(texts))
         return vectors
+
+
+@pytest.fixture(scope="session")
+def reader_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny reader with random weights, exported once: that takes seconds."""
+    from tests.readers import tiny_reader
+
+    return tiny_reader(tmp_path_factory.mktemp("reader"))
 
 
 @pytest.fixture

@@ -175,7 +175,8 @@ def test_openapi_documents_the_problems_and_limits(client: TestClient) -> None:
             for status, response in operation["responses"].items():
                 media_types = set(response["content"])
                 assert media_types == ({"application/json"} if status == "200" else {"application/problem+json"})
-    assert openapi["paths"]["/search"]["post"]["responses"].keys() == set("200 400 404 408 413 415 422 500 503".split())
+    statuses = set("200 400 401 403 404 408 413 415 422 429 500 503".split())
+    assert openapi["paths"]["/search"]["post"]["responses"].keys() == statuses
     assert schemas["Problem"]["properties"]["errors"]["items"]["$ref"] == "#/components/schemas/FieldError"
     assert schemas["FieldError"]["required"] == ["field", "message"]
     assert schemas["SearchRequest"]["properties"]["k"]["maximum"] == 1000

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app import problems
-from app.schemas import MAX_RANKING_CHARS
 from index.errors import PurlinError
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, problem, serving
@@ -76,46 +75,6 @@ def test_search_names_the_field_and_the_limit(
     assert words in error["message"]
     assert error["message"] in found["detail"]
     assert found["type"] == "urn:purlin:problem:invalid-input"
-
-
-@pytest.mark.parametrize(
-    ("change", "field", "words"),
-    [
-        ({"texts": []}, "texts", "no texts"),
-        ({"texts": ["a", "b", "c", ""]}, "texts[3]", "empty"),
-        ({"texts": ["a", 5]}, "texts[1]", "valid string; it is 5"),
-        ({"texts": ["a"] * 10_001}, "texts", "at most 10000 items; it has 10001"),
-        ({"texts": ["a", "x" * 1_000_001]}, "texts[1]", "at most 1000000 characters; it has 1000001"),
-        ({"texts": "a"}, "texts", "valid list"),
-        ({"labels": []}, "labels", "no labels"),
-        ({"labels": ["one"]}, "labels", "one label"),
-        ({"labels": ["one", "two", "one"]}, "labels[2]", "the same as labels[0]"),
-        ({"labels": [f"{n}" for n in range(10_001)]}, "labels", "at most 10000 items; it has 10001"),
-        ({"labels": ["one", "x" * 1001]}, "labels[1]", "at most 1000 characters"),
-        ({"labels": None}, "labels", "either `labels` or `classifier`"),
-        ({"classifier": "tickets"}, "labels", "either `labels` or `classifier`"),
-        ({"templates": []}, "templates", "no templates"),
-        ({"templates": ["{label}", "about"]}, "templates[1]", "no place for the label"),
-        ({"templates": ["{label} {0}"]}, "templates[0]", "other braces"),
-        ({"templates": ["{label}"] * 9}, "templates", "at most 8 items"),
-        ({"min_score": 1.5}, "min_score", "less than or equal to 1"),
-        ({"multi_label": "yes"}, "multi_label", 'it is "yes"'),
-        ({"texts": ["a"] * 10_000, "labels": [str(n).rjust(900) for n in range(100)]}, "texts", "at most 713 texts"),
-    ],
-)
-def test_classify_names_the_field_and_the_limit(
-    client: TestClient, change: dict[str, Any], field: str, words: str
-) -> None:
-    found = problem(client.post("/classify", json=CLASSIFY | change), 422)
-    assert found["errors"][0]["field"] == field
-    assert words in found["errors"][0]["message"]
-    assert MAX_RANKING_CHARS == 64 * 2**20
-
-
-def test_a_named_classifier_is_not_found_and_says_what_to_do(client: TestClient) -> None:
-    found = problem(client.post("/classify", json={"texts": ["a"], "classifier": "tickets"}), 404)
-    assert "'tickets'" in found["detail"]
-    assert "`labels`" in found["detail"]
 
 
 def test_an_unknown_corpus_lists_what_there_is(client: TestClient) -> None:

@@ -11,7 +11,10 @@ from index.classifier import (
     DEFAULT_TEMPLATES,
     RANKED,
     Classifier,
+    LabelSet,
+    _best,
     independent_scores,
+    prompt,
     shared_scores,
 )
 from index.errors import InvalidInput
@@ -86,6 +89,56 @@ def test_of_many_labels_the_best_are_ranked(encoder: HashEncoder) -> None:
     best = np.argsort(-shared_scores(cosines)[0], kind="stable")[:RANKED]
     (found,) = Classifier(encoder).classify(["label 149"], labels, templates=PLAIN)
     assert [one.label for one in found.ranking] == [labels[row] for row in best]
+
+
+@given(values=st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=30), ranked=st.integers(1, 10))
+def test_the_best_are_those_of_a_whole_stable_sort(values: list[float], ranked: int) -> None:
+    expected = np.argsort(-np.array(values), kind="stable")[:ranked]
+    assert _best(np.array(values), ranked)[:ranked].tolist() == expected.tolist()
+
+
+def test_one_label_is_scored_where_labels_stand_alone(encoder: HashEncoder) -> None:
+    (found,) = Classifier(encoder).classify(["sports"], ["sports"], multi_label=True)
+    assert found.margin == found.score
+    assert len(found.ranking) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("Sports > Football > World Cup", "About World Cup (Sports, Football)."),
+        (" Sports >  Football ", "About Football (Sports)."),
+        ("World Cup", "About World Cup."),
+        ("a>b", "About a>b."),
+        ("> 5 years", "About > 5 years."),
+        ("{label}", "About {label}."),
+    ],
+)
+def test_a_path_reads_from_its_last_part(label: str, expected: str) -> None:
+    assert prompt("About {label}.", label) == expected
+
+
+def test_labels_that_are_nearly_the_same_are_found() -> None:
+    generator = np.random.default_rng(0)
+    vectors = generator.standard_normal((700, 64)).astype(np.float32)
+    vectors[500] = vectors[3] * 2
+    vectors[601] = vectors[600] + 0.01
+    found = LabelSet.of([f"l{row}" for row in range(700)], vectors).alike
+    assert [(one, other) for one, other, _ in found] == [("l3", "l500"), ("l600", "l601")]
+    assert found[0][2] == pytest.approx(1)
+    assert len(LabelSet.of(["x"] * 50, np.ones((50, 4), np.float32)).alike) == 10
+
+
+def test_label_sets_are_forgotten_beyond_the_capacity(encoder: HashEncoder) -> None:
+    classifier = Classifier(encoder, capacity=4)
+    first = classifier.label_set(["a", "b"])
+    assert classifier.label_set(["a", "b"]) is first
+    classifier.label_set(["c", "d"])
+    assert classifier.label_set(["a", "b"]) is first
+    classifier.label_set(["e", "f"])
+    assert classifier.label_set(["a", "b"]) is first
+    classifier.label_set(["g", "h", "i"])
+    assert classifier.label_set(["a", "b"]) is not first
 
 
 def test_texts_of_several_blocks_keep_their_order(encoder: HashEncoder) -> None:

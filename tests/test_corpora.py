@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app import corpora as module
+from app import builds as module
 from app.corpora import OpenCorpora
 from app.problems import Opening
 from index import generations

@@ -17,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound, PurlinError
-from index.records import Skipped
+from index.passages import render, split
+from index.records import Document, Skipped, SourceFile
+from index.sources import open_source
 from training.pairs import (
     GAINS,
     MAX_CHARS,
@@ -585,3 +587,47 @@ def test_load_without_evaluation_sets_and_with_nothing_left(tmp_path: Path) -> N
     path = written(tmp_path / "a.jsonl", [{"query": "fill a deck with water", "passage": FLOOD}])
     with pytest.raises(PurlinError, match=r"Nothing remains of .*1 identical"):
         load([PairSource("pairs", path)], [DATA / "beir"])
+
+
+# Questions over references
+
+
+def test_questions_by_template_come_with_the_passage_that_answers() -> None:
+    pairs, _ = read_all(PairSource("questions", SOURCES / "reference"))
+    assert pairs
+    for pair in pairs:
+        assert pair.kind == "reference"
+        assert pair.queries
+        assert pair.passage
+    with pytest.raises(InvalidInput, match="no usable pair"):  # all entries are in the train split
+        read_all(PairSource("questions", SOURCES / "reference", split="dev"))
+
+
+def test_linked_questions_lead_to_the_first_passage_of_their_entry(tmp_path: Path) -> None:
+    reference = SOURCES / "reference"
+    documents = [
+        document
+        for file in open_source("reference", [reference])
+        if isinstance(file, SourceFile)
+        for document in file.read()
+        if isinstance(document, Document)
+    ]
+    document = next(document for document in documents if document.title == "loom.weave")
+    entry = document.location.url
+    rows = [
+        {"title": "how to do it", "question": "I have tried all.", "entry": entry},
+        {"title": "short", "question": "", "entry": entry},
+        {"title": "elsewhere", "question": "", "entry": "no.html#where"},
+    ]
+    path = written(tmp_path / "linked.jsonl", rows)
+    (long, short), (skipped,) = read_all(PairSource("linked", path, reference=reference))
+    assert long.queries == ("how to do it", "how to do it\nI have tried all.")
+    assert short.queries == ("short",)
+    assert long.passage == short.passage == render(document, split(document)[0])
+    assert (skipped.line, skipped.reason) == (3, "its entry is not in the reference")
+
+
+def test_a_reference_belongs_to_linked_questions_alone(tmp_path: Path) -> None:
+    for source in ({"format": "linked"}, {"format": "pairs", "reference": tmp_path}):
+        with pytest.raises(InvalidInput, match="reference belongs to the format linked"):
+            PairSource(path=tmp_path, **source)  # type: ignore[arg-type]

@@ -485,3 +485,18 @@ def test_links_lead_to_the_reference_on_the_web(tmp_path: Path) -> None:
     [other] = reference.files(tmp_path)
     assert isinstance(other, SourceFile)
     assert other.digest != file.digest
+
+
+def test_a_heading_that_begins_with_module_names_no_module(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(
+        '<section id="module-loom"><h1>loom</h1><section id="module-contents"><h2>Module Contents</h2>'
+        '<dl class="py function"><dt id="loom.weave"><code>loom.weave()</code></dt><dd>Weaves.</dd></dl></section>'
+        '<section id="module-loom.abc"><h2>loom.abc - Base classes</h2>'
+        '<dl class="py class"><dt id="loom.abc.Frame"><code>class loom.abc.Frame</code></dt><dd>A frame.</dd></dl>'
+        "</section></section>"
+    )
+    [file] = reference.files(tmp_path)
+    assert isinstance(file, SourceFile)
+    modules = {found.title: found.fields["module"] for found in file.read() if isinstance(found, Document)}
+    assert modules["loom.weave()"] == "loom"
+    assert modules["class loom.abc.Frame"] == "loom.abc"

@@ -43,9 +43,9 @@ class Forms:
 def draw(pair: Pair, forms: Forms, rng: random.Random) -> tuple[str, str]:
     """A query of the pair, and its passage."""
     query, form, is_typed = rng.choice(pair.queries), rng.random(), rng.random() < forms.typed
-    if pair.kind == "product":
-        if is_typed:
-            return title_words(pair.title, rng) or query, with_comment(pair, whole=True)
+    if pair.kind == "product" and is_typed:
+        return title_words(pair.title, rng) or query, with_comment(pair, whole=True)
+    if pair.kind != "code":
         return query, pair.passage
     passage = pair.passage
     if pair.comment and form < forms.whole_comment + forms.rest_of_comment:

@@ -107,8 +107,8 @@ def export(
     model = _load(checkpoint)
     limit = max_tokens or model.max_seq_length or 512
     _refuse_longer(limit, model)
-    with _replacing(out) as new:
-        _write_tokenizer(model, new / TOKENIZER)
+    with replacing(out) as new:
+        write_tokenizer(model.tokenizer, new / TOKENIZER)
         write_graph(checkpoint, new / MODEL)
         _write_settings(new, card, "none", model, limit)
         encoder = Encoder.load(new)
@@ -124,19 +124,26 @@ def export(
 
 def write_graph(checkpoint: Path, path: Path) -> None:
     """Write the fp32 graph: `input_ids` int64 (n, t), without padding, -> `vectors` float32 (n, dim) of length 1."""
+    model = _load(checkpoint)
+    trace(_Graph(model), model[0].auto_model, path, ["vectors"])
+
+
+def trace(graph: torch.nn.Module, transformer: Any, path: Path, outputs: Sequence[str]) -> None:
+    """Write a module that takes `input_ids` int64 (n, t), without padding; attention becomes one fused operator.
+
+    `transformer` is the part of it that attends, and is changed to do so in a way that only a tracer runs.
+    """
     AttentionInterface.register(FUSED, _fused_attention)
     AttentionMaskInterface.register(FUSED, _no_mask)
-    model = _load(checkpoint)
-    transformer: Any = model[0].auto_model
     transformer.set_attn_implementation(FUSED if transformer._supports_attention_backend else "eager")
     with warnings.catch_warnings(), _without_torchvision():
         warnings.simplefilter("ignore")  # torch's exporter uses what torch itself has deprecated
         torch.onnx.export(
-            _Graph(model).eval(),
+            graph.eval(),
             (torch.arange(10, 24).reshape(2, 7),),
             path,
             input_names=["input_ids"],
-            output_names=["vectors"],
+            output_names=list(outputs),
             opset_version=OPSET,
             dynamo=True,
             external_data=False,
@@ -294,11 +301,12 @@ def _strip(path: Path) -> None:
     onnx.save(model, path)
 
 
-def _write_tokenizer(model: SentenceTransformer, path: Path) -> None:
-    if not model.tokenizer.is_fast:
-        raise InvalidInput(f"{type(model.tokenizer).__name__} has no tokenizer.json form. Use a fast tokenizer.")
-    content = json.loads(model.tokenizer.backend_tokenizer.to_str())
-    content["truncation"] = content["padding"] = None  # both are the encoder's business
+def write_tokenizer(tokenizer: Any, path: Path) -> None:
+    """Write a fast tokenizer's `tokenizer.json`, without truncation and padding, which are the encoder's business."""
+    if not tokenizer.is_fast:
+        raise InvalidInput(f"{type(tokenizer).__name__} has no tokenizer.json form. Use a fast tokenizer.")
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    content["truncation"] = content["padding"] = None
     path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -341,7 +349,7 @@ def _unit(vectors: Vectors) -> Vectors:
 
 
 @contextmanager
-def _replacing(out: Path) -> Iterator[Path]:
+def replacing(out: Path) -> Iterator[Path]:
     """A new directory beside `out` that takes its place when the block ends well, and goes when it does not."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
+from random import Random
 from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -21,13 +22,25 @@ from numpy.typing import NDArray
 
 from index.errors import InvalidInput, NotFound
 from index.evaluate import read_qrels, read_queries
-from index.passages import render
-from index.records import KINDS, Document, Kind, Skipped
+from index.passages import render, split
+from index.records import KINDS, Document, Kind, Passage, Skipped
 from index.sources import beir, open_source, product
+from training import templates
 from training.config import in_range
 
 Format = Literal[
-    "pairs", "codesearchnet", "advtest", "cosqa", "esci", "beir", "packages", "code", "product", "reference"
+    "pairs",
+    "codesearchnet",
+    "advtest",
+    "cosqa",
+    "esci",
+    "beir",
+    "packages",
+    "code",
+    "product",
+    "reference",
+    "questions",
+    "linked",
 ]
 Match = Literal["identical", "near", "query"]
 Progress = Callable[[int], None]
@@ -55,7 +68,9 @@ _CODES = {
     "codesearchnet": ("code", "original_string", "func_code_string", "whole_func_string", "code_tokens"),
     "advtest": ("function", "code", "original_string", "function_tokens", "code_tokens"),
 }
-_JUDGED = frozenset({"cosqa", "esci", "beir"})  # their queries are what people typed, so that short ones count too
+_JUDGED = frozenset(
+    {"cosqa", "esci", "beir", "linked"}
+)  # their queries are what people typed, so that short ones count too
 
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _UNDECODED = re.compile("[\udc80-\udcff]")  # what a reader makes of bytes that are not UTF-8
@@ -100,7 +115,8 @@ class PairSource:
 
     `limit` is the most pairs taken, `weight` how often they are drawn compared with other sources.
     `kind` counts for formats that do not tell; `split` for those that have several (BEIR: the file of judgements);
-    `locale` and `size` for ESCI. By its `name` a stage of training chooses it. Raises InvalidInput naming the field.
+    `locale` and `size` for ESCI. `reference` is where the entries are that questions of the format linked lead to.
+    By its `name` a stage of training chooses it. Raises InvalidInput naming the field.
     """
 
     format: Format
@@ -111,6 +127,7 @@ class PairSource:
     locale: str = "us"
     size: Literal["large", "small"] = "large"
     split: str = "train"
+    reference: Path | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -123,6 +140,8 @@ class PairSource:
             in_range("limit", self.limit, 1, 10**9)
         if not re.fullmatch(r"\w[\w.-]{0,99}", self.split):
             raise InvalidInput(f"split must be a name such as train, not {self.split!r:.80}.", field="split")
+        if (self.format == "linked") != bool(self.reference):
+            raise InvalidInput("reference belongs to the format linked, which needs it.", field="reference")
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> None:
@@ -591,6 +610,53 @@ def _reference(document: Document, source: PairSource) -> Pair:
     return Pair((document.title, first), render(replace(document, body=body)), "reference")
 
 
+def _passages(path: Path) -> Iterator[tuple[Document, tuple[Passage, ...]] | Skipped]:
+    for document in _documents("reference", path):
+        yield document if isinstance(document, Skipped) else (document, split(document))
+
+
+def _questions(source: PairSource) -> _Drafts:
+    """Questions by template, with the passage that holds their answer; those of the `split`, which is by entry."""
+    found: list[templates.Example] = []
+    passages: dict[str, tuple[Document, tuple[Passage, ...]]] = {}
+    rules, rng = templates.read_rules(), Random(0)
+    for item in _passages(source.path):
+        if isinstance(item, Skipped):
+            yield item
+            continue
+        passages[item[0].id] = item
+        found += templates.examples(item[0], rules, rng)
+    asked: dict[tuple[str, Passage], list[str]] = defaultdict(list)
+    for example in templates.unambiguous(found):
+        if templates.split_of(example.entry) == source.split:
+            holding = (one for one in passages[example.document_id][1] if one.start <= example.start < one.end)
+            if passage := next(holding, None):
+                asked[example.document_id, passage].append(example.question)
+    for (document_id, passage), questions in asked.items():
+        document = passages[document_id][0]
+        yield _Draft(
+            Pair(tuple(questions), render(document, passage), "reference"), document.location.path or document_id
+        )
+
+
+def _linked(source: PairSource) -> _Drafts:
+    """Questions of people and the entry that an answer to them links to; its first passage is the pair's."""
+    assert source.reference is not None
+    entries: dict[str, str] = {}
+    for item in _passages(source.reference):
+        if not isinstance(item, Skipped):
+            entries.setdefault(item[0].location.url or item[0].id, render(item[0], item[1][0]))
+
+    def pair_of(record: Mapping[str, object], source: PairSource) -> Pair:
+        title, entry = _required(record, ("title",), "question"), _required(record, ("entry",), "entry")
+        if entry not in entries:
+            raise InvalidInput("its entry is not in the reference")
+        queries = (title, f"{title}\n{_text(record, ('question',))}".strip())
+        return Pair(queries, entries[entry], "reference")
+
+    yield from _in_rows(source, pair_of)
+
+
 # Debian packages
 
 
@@ -706,6 +772,8 @@ _READERS: dict[Format, Callable[[PairSource], _Drafts]] = {
     "code": partial(_of_source, pair_of=_code),
     "product": partial(_of_source, pair_of=_product),
     "reference": partial(_of_source, pair_of=_reference),
+    "questions": _questions,
+    "linked": _linked,
 }
 
 

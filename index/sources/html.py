@@ -194,7 +194,7 @@ class _Reader:
         self._url = ""
         self._head_title = ""
         self._inside_main: bool | None = None
-        self._module = ""
+        self._module = self._module_before = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -361,6 +361,8 @@ class _Reader:
         headings = tuple(above for _, above in self._path)
         self._path.append((level, title))
         anchor, anchors = self._take_ids(anchor or (self._ids[-1] if self._ids else ""))
+        if f"module-{self._module}" == _slug(title) in (anchor, *anchors):  # of a heading such as "Module Contents"
+            self._module = self._module_before
         self._section = Entry(title, anchor=anchor, anchors=anchors, headings=headings, module=self._module)
         self._entries.append(self._section)
         self._absorbing = None
@@ -573,7 +575,7 @@ class _Reader:
         if not anchor:
             return
         if anchor.startswith("module-"):
-            self._module = anchor.removeprefix("module-")
+            self._module_before, self._module = self._module, anchor.removeprefix("module-")
         if not self._capture and not self._blank:
             self._ids.clear()
             self._id_ends_text = True
@@ -626,6 +628,11 @@ def _anchor(tag: str, attributes: Mapping[str, str]) -> str:
     """The element's own id, if it can be linked to and is not Sphinx's mark of an index entry."""
     anchor = attributes.get("id") or (tag == "a" and attributes.get("name")) or ""
     return "" if len(anchor) > MAX_ANCHOR or _UNUSABLE_ID.search(anchor) else anchor
+
+
+def _slug(title: str) -> str:
+    """The id that Sphinx and docutils give a heading."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _web_address(href: str) -> str:

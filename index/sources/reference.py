@@ -26,7 +26,7 @@ __all__ = ["SUFFIXES", "Unit", "docstrings", "files"]
 
 Unit = Literal["definition", "page"]
 
-VERSION = 1
+VERSION = 2
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".rst": "rst", ".txt": "rst"}

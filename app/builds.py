@@ -1,0 +1,244 @@
+"""Builds being served. Each request finds a newly activated one, and no request is ever interrupted by that."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Literal, Protocol, TypeVar
+
+from app.problems import Opening
+from index import generations
+from index.errors import Damaged, NotFound, PurlinError
+from index.generations import Shelf
+
+RETRY_S = 60.0  # until a build that was refused is looked at again
+
+
+class Build(Protocol):
+    """What an open build has, of whatever kind."""
+
+    @property
+    def build(self) -> str:
+        """Its name."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds; nobody uses it any more."""
+        ...
+
+
+T = TypeVar("T", bound=Build)
+
+
+@dataclass(slots=True)
+class _Open(Generic[T]):
+    """An open build and how many requests are using it; closed when it is retired and the last one is done."""
+
+    build: T
+    users: int = 0
+    retired: bool = False
+
+
+@dataclass(slots=True)
+class _Slot(Generic[T]):
+    """What is known of one name. `wanted` is what CURRENT said when it was last acted on."""
+
+    name: str
+    wanted: str = ""
+    tried_at: float = 0.0
+    loading: Future[None] | None = None
+    problem: PurlinError | None = None
+    open: _Open[T] | None = None
+
+    def due(self, wanted: str) -> bool:
+        if self.loading is not None and not self.loading.done():
+            return False
+        retry = self.problem is not None and time.monotonic() - self.tried_at > RETRY_S
+        return wanted != self.wanted or retry
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Generic[T]):
+    """Of one name: the build that serves, if any, and what is wrong with the newest build, if anything."""
+
+    name: str
+    state: Literal["serving", "opening", "refused"]
+    problem: str | None
+    opened: T | None
+
+    @property
+    def build(self) -> str | None:
+        """Name of the build that serves."""
+        return self.opened.build if self.opened is not None else None
+
+
+class OpenBuilds(Generic[T]):
+    """The active builds on one shelf below `home`, opened by `load` in one thread in the background.
+
+    Whatever CURRENT names is opened while the build before it goes on serving, and takes its place when it is open. A
+    build that `load` refuses is logged once, shown in its status, tried again after a while; meanwhile the build
+    before it serves, also after a restart.
+    """
+
+    def __init__(self, home: Path, shelf: Shelf, load: Callable[[Path], T], *, timeout_s: float) -> None:
+        self._home = home
+        self._shelf = shelf
+        self._build = load
+        self._timeout_s = timeout_s
+        self._slots: dict[str, _Slot[T]] = {}
+        self._lock = threading.Lock()
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix=f"{shelf.thing}-loader")
+        self._first: list[Future[None]] = []
+        self._log = logging.getLogger(f"purlin.{shelf.folder}")
+
+    def open_all(self) -> None:
+        """Start opening everything there is; returns at once."""
+        self.statuses()
+        with self._lock:
+            self._first = [slot.loading for slot in self._slots.values() if slot.loading is not None]
+
+    def ready(self) -> bool:
+        """Whether everything that `open_all` found is open or refused."""
+        return all(loading.done() for loading in self._first)
+
+    @contextmanager
+    def lease(self, name: str) -> Iterator[T]:
+        """The build to work with, kept open until the block ends.
+
+        Waits for one that is being opened for the first time. Raises NotFound, Opening, or why it was refused.
+        """
+        slot = self._notice(name)
+        if slot.open is None and slot.loading is not None:
+            wait([slot.loading], self._timeout_s)
+        opened = self._acquire(slot)
+        try:
+            yield opened.build
+        finally:
+            self._release(opened)
+
+    def statuses(self) -> list[Status[T]]:
+        """Everything there is, by name; those that are gone are closed."""
+        names = generations.names(self._home, self._shelf)
+        with self._lock:
+            gone = self._slots.keys() - set(names)
+        for name in gone:
+            self._forget(name)
+        found = []
+        for name in names:
+            with suppress(NotFound):
+                found.append(self.status(name))
+        return found
+
+    def status(self, name: str) -> Status[T]:
+        """How one name is doing. NotFound if there is none of that name."""
+        slot = self._notice(name)
+        with self._lock:
+            opened, problem = slot.open, slot.problem
+        message = problem.message if problem else None
+        if opened is None:
+            return Status(name, "refused" if problem else "opening", message, None)
+        return Status(name, "serving", message, opened.build)
+
+    def close(self) -> None:
+        """Stop opening and close everything; what is in use closes with their last request."""
+        self._loader.shutdown(cancel_futures=True)
+        for name in list(self._slots):
+            self._forget(name)
+
+    # ---- noticing
+
+    def _notice(self, name: str) -> _Slot[T]:
+        """See what CURRENT says now, and start opening it if that is new."""
+        wanted = self._wanted(name)
+        with self._lock:
+            slot = self._slots.setdefault(name, _Slot(name))
+            if slot.due(str(wanted)):
+                slot.wanted, slot.tried_at = str(wanted), time.monotonic()
+                slot.loading = self._loader.submit(self._load, slot, wanted)
+        return slot
+
+    def _wanted(self, name: str) -> Path | Damaged:
+        try:
+            return generations.current(self._home, name, self._shelf)
+        except NotFound:
+            self._forget(name)
+            raise
+        except Damaged as problem:
+            return problem
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            slot = self._slots.pop(name, None)
+            if slot is not None:
+                self._replace(slot, None)
+
+    # ---- opening, in the loader's thread
+
+    def _load(self, slot: _Slot[T], wanted: Path | Damaged) -> None:
+        problem = self._open(slot, wanted) if isinstance(wanted, Path) else wanted
+        if problem is not None and str(problem) != str(slot.problem):
+            self._log.error("%s", problem.message)
+        if problem is not None and slot.open is None:
+            self._fall_back(slot, wanted)
+        slot.problem = problem
+
+    def _open(self, slot: _Slot[T], directory: Path) -> PurlinError | None:
+        """Open a build and let it serve, or return why not."""
+        try:
+            opened = self._build(directory)
+        except PurlinError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one of them, the others go on
+            self._log.exception("%s/%s cannot be opened", slot.name, directory.name)
+            return Damaged(f"{slot.name}/{directory.name} cannot be opened ({type(error).__name__}); see the log.")
+        with self._lock:
+            if self._slots.get(slot.name) is slot:
+                self._replace(slot, _Open(opened))
+                self._log.info("%s is served from build %s", slot.name, directory.name)
+            else:
+                opened.close()  # deleted in the meantime
+        return None
+
+    def _fall_back(self, slot: _Slot[T], wanted: Path | Damaged) -> None:
+        """Let the newest build that is older than the refused one and sound serve instead."""
+        older = generations.builds(self._home, slot.name, self._shelf)
+        if isinstance(wanted, Path):
+            older = [build for build in older if build < wanted.name]
+        for build in reversed(older):
+            if self._open(slot, generations.thing_directory(self._home, slot.name, self._shelf) / build) is None:
+                return
+
+    # ---- counting users
+
+    def _acquire(self, slot: _Slot[T]) -> _Open[T]:
+        with self._lock:
+            if slot.open is not None:
+                slot.open.users += 1
+                return slot.open
+            problem = slot.problem
+        if problem is None:
+            thing = self._shelf.thing.capitalize()
+            raise Opening(
+                f"{thing} {slot.name!r} is still being opened: try again in a moment.", field=self._shelf.thing
+            )
+        raise type(problem)(problem.message, field=self._shelf.thing)  # a fresh one: each raise adds to a traceback
+
+    def _release(self, opened: _Open[T]) -> None:
+        with self._lock:
+            opened.users -= 1
+            if opened.retired and opened.users == 0:
+                opened.build.close()
+
+    def _replace(self, slot: _Slot[T], opened: _Open[T] | None) -> None:
+        """Put `opened` in service; what it replaces closes when unused. The lock is held."""
+        before, slot.open = slot.open, opened
+        if before is not None:
+            before.retired = True
+            if before.users == 0:
+                before.build.close()

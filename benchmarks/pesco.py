@@ -1,0 +1,166 @@
+"""PESCO's tables: the same recipe with parts of it changed, each with several seeds, measured alike.
+
+    python benchmarks/pesco.py --data DIR --out DIR [--sets ag_news ...] [--cells ...] [--seeds 1 2 3 4 5] [--recipe F]
+
+`--data` has for each set a directory with unlabeled.jsonl.gz, dev.jsonl and labels.txt. Prompts are those of the
+paper's table 3. A cell is trained, exported and published below `--out`, and then measured as a server would classify:
+accuracy on the dev rows, mean, greatest and least over the seeds; the mean accuracy without training beside it is of
+the same cell's teacher settings. Runs that were done before are kept. Seeds draw the texts of each round, their order
+and the templates; what does not train does not depend on them and is run once. Sets without unlabelled texts are
+measured with and without prompts only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from index.classifier import Classifier
+from index.classifiers import TrainedClassifier
+from index.encoder import RELEASED, Encoder
+from training import pesco
+from training.loop import Progress
+from training.pesco_texts import read_labelled, read_labels, read_pool
+
+TEMPLATES = {
+    "ag_news": ("Category: {label} news.", "{label} news."),
+    "dbpedia": ("Category: {label}.", "It is about {label}."),
+    "yahoo_answers": ("Category: {label}.", "It is about {label}."),
+    "amazon_polarity": ("It is a {label} product.", "In summary, the product is {label}."),
+}
+PAPER = {"calibrate": False, "views": ("prompts",), "confidence": "score"}
+BARE = ("{label}",)
+Changes = Mapping[str, Any]
+CELLS: dict[str, Changes] = {
+    # table 4
+    "untrained, no prompts": {"teacher": PAPER, "student": {"rounds": 0}, "templates": BARE},
+    "untrained, prompts": {"teacher": PAPER, "student": {"rounds": 0}},
+    "PESCO without prompts": {"templates": BARE},
+    "PESCO": {},
+    # table 5
+    "PESCO -R": {"student": {"key": "random"}},
+    "LCT": {"student": {"loss": "lct"}},
+    "LCT -R": {"student": {"loss": "lct", "key": "random"}},
+    "PCL": {"student": {"loss": "pcl"}},
+    "LCT+PCL": {"student": {"loss": "lct+pcl"}},
+    "PESCO w/o aug": {"student": {"augment": False}},
+    # what the teacher gains by, without training and with it
+    "untrained, calibrated": {"teacher": {"views": ("prompts",)}, "student": {"rounds": 0}},
+    "untrained, aligned": {"teacher": {"views": ("prompts",), "align": True}, "student": {"rounds": 0}},
+    "untrained, head": {"student": {"rounds": 0}, "export": {"serve": "head"}},
+    "untrained, head without words": {
+        "teacher": {"views": ("prompts", "head")},
+        "student": {"rounds": 0},
+        "export": {"serve": "head"},
+    },
+    "untrained, centroids": {
+        "teacher": {"views": ("centroids",)},
+        "student": {"rounds": 0},
+        "export": {"serve": "head"},
+    },
+    "the paper's teacher": {"teacher": PAPER},
+    "calibrated prompts": {"teacher": {"views": ("prompts",)}},
+    "prompts, head": {"teacher": {"views": ("prompts", "head")}},
+    "prompts, words": {"teacher": {"views": ("prompts", "words")}},
+    "blended rounds": {"teacher": {"blend": 0.5}},
+    "rounds from the base": {"student": {"restart": True}},
+    "half the base's weights": {"student": {"base_share": 0.5}},
+    "PESCO, head": {"export": {"serve": "head"}},
+}
+"""What a cell changes in the recipe."""
+
+
+def variant(recipe: pesco.Recipe, cell: str, seed: int) -> pesco.Recipe:
+    """The recipe of one cell; `Recipe` checks what comes out. The checks do not interfere: variants are compared."""
+    changes = dict(CELLS[cell])
+    known: dict[str, Any] = {"seed": seed}
+    known["check"] = replace(recipe.check, kept=0.0, halves=2.0, spread=0.0)
+    for table in ("teacher", "student", "export"):
+        known[table] = replace(getattr(recipe, table), **changes.pop(table, {}))
+    return replace(recipe, **known, **changes)
+
+
+def shown(stage: str) -> Progress:
+    def step(number: int, total: int, values: Mapping[str, float]) -> None:
+        if number % 25 == 0 or number == total:
+            print(f"  {stage} {number}/{total} loss {values['loss']:.4f}", file=sys.stderr, flush=True)
+
+    return step
+
+
+def run_cell(name: str, cell: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    """Train and measure, or read what was measured before."""
+    kept: Path = given.out / f"{name}-{cell.replace('/', '')}-{seed}.json"
+    if not kept.is_file():
+        kept.write_text(json.dumps(trained(name, cell, seed, given)))
+    found: dict[str, Any] = json.loads(kept.read_text())
+    return found
+
+
+def trained(name: str, cell: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    source, place = given.data / name, given.out / name / cell.replace("/", "") / str(seed)
+    recipe = replace(pesco.read_recipe(given.recipe), templates=TEMPLATES[name])
+    recipe = variant(recipe, cell, seed)
+    labels = read_labels(source / "labels.txt")
+    pool = read_pool(source / "unlabeled.jsonl.gz", labels=len(labels), limit=given.limit or recipe.limit, seed=seed)
+    dev = read_labelled(source / "dev.jsonl", labels)
+    started = time.monotonic()
+    tell = {"progress": shown, "say": lambda line: print(f"  {line}", file=sys.stderr, flush=True)}
+    built = pesco.run(recipe, pool, labels, name="cell", out=place / "run", home=place, dev=dev, **tell)
+    seconds = time.monotonic() - started
+    classifier = TrainedClassifier.load(built)
+    found = [one.label for one in classifier.classify(dev.texts)]
+    accuracy = float(np.mean([label == labels[known] for label, known in zip(found, dev.labels, strict=True)]))
+    shutil.rmtree(place)
+    return {"accuracy": accuracy, "rows": len(found), "seconds": seconds, **classifier.trained.measures}
+
+
+def matched(name: str, templates: Sequence[str], given: argparse.Namespace) -> float:
+    """Accuracy of the released encoder by eq. 2, where there is nothing to learn from."""
+    labels = read_labels(given.data / name / "labels.txt")
+    dev = read_labelled(given.data / name / "dev.jsonl", labels)
+    found = Classifier(Encoder.load(RELEASED)).classify(dev.texts, labels, templates=templates)
+    return float(np.mean([one.label == labels[known] for one, known in zip(found, dev.labels, strict=True)]))
+
+
+def line(name: str, cell: str, results: Sequence[Mapping[str, Any]]) -> str:
+    values = [result["accuracy"] for result in results]
+    before = np.mean([result.get("dev accuracy untrained", np.nan) for result in results])
+    minutes = np.mean([result["seconds"] for result in results]) / 60
+    spread = f"{np.mean(values):.4f} | {max(values):.4f} | {min(values):.4f} | {len(values)}"
+    return f"| {name} | {cell} | {spread} | {before:.4f} | {minutes:.1f} |"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--data", type=Path, required=True)
+    options.add_argument("--out", type=Path, required=True)
+    options.add_argument("--recipe", type=Path, help="[default: that of `purlin train pesco`]")
+    options.add_argument("--sets", nargs="+", choices=list(TEMPLATES), default=list(TEMPLATES))
+    options.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
+    options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    options.add_argument("--limit", type=int, help="texts drawn from each set")
+    given = options.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    print("| set | cell | mean | max | min | runs | untrained | minutes |\n|---|---|---|---|---|---|---|---|")
+    for name in given.sets:
+        if not (given.data / name / "unlabeled.jsonl.gz").is_file():
+            for cell, templates in (("no prompts", BARE), ("prompts", TEMPLATES[name])):
+                print(f"| {name} | {cell} | {matched(name, templates, given):.4f} | | | 1 | | |", flush=True)
+            continue
+        for cell in given.cells:
+            seeds = given.seeds[:1] if CELLS[cell].get("student", {}).get("rounds") == 0 else given.seeds
+            print(line(name, cell, [run_cell(name, cell, seed, given) for seed in seeds]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

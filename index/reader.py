@@ -1,0 +1,337 @@
+"""A question and passages -> answers: exact stretches of the passages, and whether the passages answer it at all.
+
+A cross-encoder reads `[CLS] question [SEP] passage [SEP]` and says of each token whether an answer starts or ends
+there, and of each passage how well it answers (reference QA, eq. 1-3). To eq. 3's softmax over the passages one more
+choice is added, "none of them", whose score is 0: so the model can say that the reference is silent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import onnxruntime  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from index.encoder import available_cpus, open_session
+from index.errors import Damaged, NotFound
+from index.passages import render
+from index.records import Document, Passage
+
+MODEL, TOKENIZER, SETTINGS = "model.onnx", "tokenizer.json", "reader.json"
+RELEASED = Path(__file__).parent.parent / "models" / "reference-reader-int8"
+MAX_QUESTION_TOKENS = 64
+MAX_ANSWER_TOKENS = 24
+MAX_ANSWERS = 20
+CHARS_PER_TOKEN = 40  # more of a text is not looked at
+_BEST = 8  # starts, and ends, of a passage that are combined
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A passage before the reader: `before` (the terms that enclose it) is read too, answers are spans of `text`.
+
+    `prior` is what is known of its relevance beforehand, such as its score in the search (0-1).
+    """
+
+    text: str
+    before: str = ""
+    prior: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer: `text[start:end]` of the passage with this number. `score` is in 0-1, comparable between questions."""
+
+    passage: int
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What came of a question. `answerable` is the probability (0-1) that the passages read answer it.
+
+    `answers` are best first and do not overlap. `relevance` (n,) has each passage's share of eq. 3, 0 for those that
+    were not `read` before time was up.
+    """
+
+    answers: tuple[Found, ...]
+    answerable: float
+    relevance: Floats
+    read: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What `reader.json` says. `files` has SHA-256 (hex) of model and tokenizer.
+
+    The passages' scores are `prior_weight` times the logarithm of the prior, plus the model's. The probability of an
+    answer is the logistic function of `calibration`: a constant, and the weights of the log odds that there is any
+    answer by eq. 3, of the logarithm of the best span's probability, and of the best prior.
+    """
+
+    name: str
+    max_tokens: int
+    prior_weight: float
+    calibration: tuple[float, float, float, float]
+    files: dict[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) over all that changes an answer."""
+        content = {key: value for key, value in asdict(self).items() if key != "name"}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Ids (t,) as the model reads them, the first token of the passage, and the characters of each of its tokens."""
+
+    ids: Ids
+    first: int
+    offsets: tuple[tuple[int, int], ...]  # into before + text
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters of `Readable.text`, and the logarithm of the probability that they are the answer within it."""
+
+    start: int
+    end: int
+    score: float
+
+
+class Packer:
+    """Question and passage -> one sequence of ids; the same in training and in serving."""
+
+    def __init__(self, tokenizer: Tokenizer, max_tokens: int) -> None:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self.tokenizer, self.max_tokens = tokenizer, max_tokens
+        cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+        if cls is None or sep is None:
+            raise ValueError("the tokenizer has no [CLS] and [SEP]")
+        self.cls, self.sep = int(cls), int(sep)
+
+    def pack(self, question: str, passages: Sequence[Readable]) -> list[Packed]:
+        """One sequence of at most `max_tokens` ids per passage; a question gets at most a third of them."""
+        asked = self._tokens([question], MAX_QUESTION_TOKENS)[0].ids[: min(MAX_QUESTION_TOKENS, self.max_tokens // 3)]
+        head = [self.cls, *asked, self.sep]
+        room = self.max_tokens - len(head) - 1
+        packed = []
+        for found in self._tokens([shown(passage) for passage in passages], self.max_tokens):
+            ids = np.array([*head, *found.ids[:room], self.sep], dtype=np.int64)
+            packed.append(Packed(ids, len(head), tuple(found.offsets[:room])))
+        return packed
+
+    def _tokens(self, texts: Sequence[str], limit: int) -> list[Any]:
+        cut = [text[: limit * CHARS_PER_TOKEN].encode(errors="replace").decode() for text in texts]
+        found: list[Any] = self.tokenizer.encode_batch(cut, add_special_tokens=False)
+        return found
+
+
+def readable(document: Document, passage: Passage, prior: float = 0.0) -> Readable:
+    """A passage as the reader sees it, in training and in serving: what the encoder reads of it, its text last."""
+    text = document.body[passage.start : passage.end]
+    return Readable(text, render(document, passage).removesuffix(text).rstrip("\n"), prior)
+
+
+def shown(passage: Readable) -> str:
+    """The text that the model reads of a passage."""
+    return f"{passage.before}\n{passage.text}" if passage.before else passage.text
+
+
+class Reader:
+    """A reader directory at work. Safe to share between threads."""
+
+    def __init__(self, settings: Settings, packer: Packer, session: onnxruntime.InferenceSession, threads: int) -> None:
+        self.settings, self.name, self.fingerprint = settings, settings.name, settings.fingerprint
+        self._packer, self._session = packer, session
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="reader")
+
+    @classmethod
+    def load(cls, directory: Path, *, threads: int | None = None) -> Self:
+        """Read and verify a reader directory. Raises NotFound without one, Damaged naming the file that is altered."""
+        if not directory.is_dir():
+            raise NotFound(f"There is no reader directory {directory}. Give one made by `purlin train refqa`.")
+        settings = _read_settings(directory / SETTINGS)
+        model, tokenizer = (_verified(directory / name, settings.files[name]) for name in (MODEL, TOKENIZER))
+        try:
+            packer = Packer(Tokenizer.from_str(tokenizer.decode()), settings.max_tokens)
+            return cls(settings, packer, open_session(model), threads or available_cpus())
+        except Exception as error:  # both libraries raise bare Exceptions of their own
+            raise _damaged(directory, str(error)[:300]) from error
+
+    def read(
+        self, question: str, passages: Sequence[Readable], *, k: int = 3, deadline: float | None = None
+    ) -> Reading:
+        """The `k` best answers from `passages`, which are read in their order until the `deadline`.
+
+        A deadline is a time of `time.monotonic()`; the first passage is read whatever the time.
+        """
+        packed = self._packer.pack(question, passages)
+        outputs = list(self._outputs(packed, deadline))
+        selected = np.array([float(output[2][0]) for output in outputs], dtype=np.float32)
+        priors = np.array([passage.prior for passage in passages[: len(outputs)]], dtype=np.float32)
+        logits = selected + (self.settings.prior_weight * np.log(np.maximum(priors, 1e-3))).astype(np.float32)
+        shares, any_answer = selection(logits)
+        spans = [
+            best_spans(output[0][0], output[1][0], one, passage)
+            for output, one, passage in zip(outputs, packed, passages, strict=False)
+        ]
+        answers = tuple(_ranked(spans, shares, k))
+        relevance = np.zeros(len(passages), dtype=np.float32)
+        relevance[: len(shares)] = shares
+        features = evidence(any_answer, answers[0].score if answers else 0.0, float(priors.max(initial=0.0)))
+        return Reading(answers, logistic(features, self.settings.calibration), relevance, len(outputs))
+
+    def _outputs(self, packed: Sequence[Packed], deadline: float | None) -> Iterator[list[Floats]]:
+        """Start logits (1, t), end logits (1, t) and selection (1,) of passage after passage, some at a time."""
+
+        def run(ids: Ids) -> list[Floats] | None:
+            if deadline is not None and time.monotonic() > deadline:
+                return None
+            found: list[Floats] = self._session.run(None, {"input_ids": ids[None]})
+            return found
+
+        pending = [self._pool.submit(run, one.ids) for one in packed]
+        for number, future in enumerate(pending):
+            found = future.result()
+            if found is None and number == 0:
+                found = self._session.run(None, {"input_ids": packed[0].ids[None]})
+            if found is None:
+                return
+            yield found
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def selection(logits: Floats) -> tuple[Floats, float]:
+    """Eq. 3: each passage's share of those that answer (n,), and the probability that any of them does."""
+    if not len(logits):
+        return np.empty(0, dtype=np.float32), 0.0
+    highest = float(logits.max())
+    powers = np.exp(logits - highest)
+    shares: Floats = (powers / powers.sum()).astype(np.float32)
+    log_sum = highest + math.log(float(powers.sum()))
+    return shares, 1 / (1 + math.exp(-max(-50.0, min(50.0, log_sum))))
+
+
+def best_spans(starts: Floats, ends: Floats, packed: Packed, passage: Readable) -> list[Span]:
+    """Valid spans of a passage, best first, from eq. 1 and 2's logits (t,): in its text, in order, not too long."""
+    here = slice(packed.first, packed.first + len(packed.offsets))
+    start, end = _log_softmax(starts[here]), _log_softmax(ends[here])
+    skip = len(shown(passage)) - len(passage.text)
+    inside = np.array([first >= skip and last > first for first, last in packed.offsets], dtype=bool)
+    found: dict[tuple[int, int], float] = {}
+    for first in _highest(start, inside):
+        for last in _highest(end, inside):
+            if first <= last < first + MAX_ANSWER_TOKENS:
+                place = whole_words(passage.text, packed.offsets[first][0] - skip, packed.offsets[last][1] - skip)
+                score = float(start[first] + end[last])
+                found[place] = max(score, found.get(place, -math.inf))
+    spans = [Span(*place, score) for place, score in found.items() if place[0] < place[1]]
+    return sorted(spans, key=lambda span: -span.score)
+
+
+def _highest(scores: Floats, allowed: NDArray[np.bool_]) -> list[int]:
+    order = np.argsort(np.where(allowed, -scores, np.inf), kind="stable")[:_BEST]
+    return [int(place) for place in order if allowed[place]]
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    if not len(logits):
+        return logits
+    shifted = logits - logits.max()
+    result: Floats = shifted - np.log(np.exp(shifted).sum())
+    return result
+
+
+_WORD = re.compile(r"\w")
+
+
+def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span, grown to whole words and without white space and stops at its ends."""
+    while 0 < start < len(text) and _WORD.match(text[start]) and _WORD.match(text[start - 1]):
+        start -= 1
+    while 0 < end < len(text) and _WORD.match(text[end]) and _WORD.match(text[end - 1]):
+        end += 1
+    while start < end and (text[start].isspace() or text[start] in ",;:"):
+        start += 1
+    while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
+        end -= 1
+    return start, end
+
+
+def _ranked(spans: Sequence[Sequence[Span]], shares: Floats, k: int) -> Iterator[Found]:
+    """The best `k` over all passages by share times probability; no two of a passage overlap."""
+    every = [
+        Found(number, span.start, span.end, float(share) * math.exp(span.score))
+        for number, (found, share) in enumerate(zip(spans, shares, strict=True))
+        for span in found
+    ]
+    taken: list[Found] = []
+    for found in sorted(every, key=lambda one: (-one.score, one.passage, one.start)):
+        if len(taken) == k:
+            break
+        if all(found.passage != one.passage or found.end <= one.start or one.end <= found.start for one in taken):
+            taken.append(found)
+    yield from taken
+
+
+def evidence(any_answer: float, best: float, prior: float) -> tuple[float, float, float]:
+    """What `answerable` is calibrated on: log odds of any answer, log probability of the best span, best prior."""
+    certain = min(max(any_answer, 1e-6), 1 - 1e-6)
+    return math.log(certain / (1 - certain)), math.log(max(best, 1e-6)), prior
+
+
+def logistic(features: Sequence[float], weights: Sequence[float]) -> float:
+    """Probability from `weights`: a constant, then one per feature."""
+    value = weights[0] + sum(weight * feature for weight, feature in zip(weights[1:], features, strict=True))
+    return round(1 / (1 + math.exp(-max(-30.0, min(30.0, value)))), 6)
+
+
+def _read_settings(path: Path) -> Settings:
+    try:
+        content = json.loads(path.read_bytes())
+        values = {field.name: content[field.name] for field in fields(Settings)}
+        settings = Settings(**{**values, "calibration": tuple(map(float, values["calibration"]))})
+        valid = len(settings.calibration) == 4 and 16 <= settings.max_tokens <= 8192
+        if not valid or set(settings.files) != {MODEL, TOKENIZER} or settings.fingerprint != content["fingerprint"]:
+            raise ValueError("its values do not fit together")
+    except OSError as error:
+        raise _damaged(path, error.strerror or "unreadable") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(path, repr(error)[:300]) from error
+    return settings
+
+
+def _verified(path: Path, digest: str) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _damaged(path, error.strerror or "unreadable") from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise _damaged(path, f"its content is not what {SETTINGS} says")
+    return content
+
+
+def _damaged(path: Path, reason: str) -> Damaged:
+    return Damaged(f"The reader's file {path} is missing or altered: {reason}. Export or install the reader again.")

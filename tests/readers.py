@@ -1,0 +1,65 @@
+"""A tiny reader with random weights, exported as real ones are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from training import reader
+from training.asked import AskedSource
+from training.model import ModelSettings
+
+QUESTIONS = ["What is the default step of range?", "Which function closes the file?"]
+WORDS = (
+    "[PAD] [UNK] [CLS] [SEP] what is the default step of range which function closes file a an it if omitted to "
+    "defaults 1 0 none start stop return close ( ) , . = -"
+).split()
+
+
+def tiny_base(directory: Path) -> Path:
+    """A BERT of two layers with random weights and 36 words."""
+    torch.manual_seed(1)
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(directory)
+    config = BertConfig(
+        vocab_size=len(WORDS),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=128,
+        initializer_range=0.2,
+    )
+    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
+    return directory
+
+
+def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.Recipe:
+    """A recipe on that base whose questions are those of `source`."""
+    defaults = {
+        "name": "tiny-reader",
+        "model": ModelSettings(base=str(base), max_query_tokens=16, max_passage_tokens=64, max_target_tokens=16),
+        "asked": (AskedSource(format="squad", path=source),),
+        "reading": reader.Reading(passages=2, depth=2, max_tokens=64),
+    }
+    return reader.Recipe(**{**defaults, **keys})  # type: ignore[arg-type]
+
+
+def tiny_reader(directory: Path) -> Path:
+    """An exported reader directory."""
+    base = tiny_base(directory / "base")
+    recipe = tiny_recipe(base, directory, export=reader.Export(quantization="none"))
+    torch.manual_seed(2)
+    reader.load(recipe.model).save(directory / "checkpoint")
+    samples = [torch.randint(4, len(WORDS), (length,)).numpy() for length in (5, 9, 30)]
+    reader.export_reader(recipe, directory / "checkpoint", directory / "reader", samples)
+    return directory / "reader"

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from app import access
+from app.access import Access, Key, needs, parse_keys, read_keys_file
+from app.main import create_app
+from app.settings import Settings
+from index import generations
+from index.errors import InvalidInput
+from purlin import app as command_line
+from tests.conftest import HashEncoder
+from tests.serving import FUNCTIONS, make, numbered, problem, serving
+
+SEARCHING, CLASSIFYING, RUNNING = "searching-key-of-tests", "classifying-key-of-tests", "running-key-of-tests"
+KEYS = f"""
+reader  search,qa           {SEARCHING}        # in clear
+sorter  classify            sha256:{hashlib.sha256(CLASSIFYING.encode()).hexdigest()}
+ops     search,admin        {RUNNING}          6
+"""
+SEARCH = {"query": "sort", "corpus": "code"}
+CLASSIFY = {"texts": ["a text"], "labels": ["one", "two"]}
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    return tmp_path
+
+
+@pytest.fixture
+def client(home: Path) -> Iterator[TestClient]:
+    with serving(home, keys=KEYS) as client:
+        yield client
+
+
+def test_a_key_does_what_its_scopes_say_and_nothing_else(client: TestClient) -> None:
+    asked = {"/search": SEARCH, "/classify": CLASSIFY}
+    for secret, allowed in ((SEARCHING, "/search"), (CLASSIFYING, "/classify")):
+        for path, body in asked.items():
+            response = client.post(path, json=body, headers=bearer(secret))
+            if path == allowed:
+                assert response.status_code == 200
+            else:
+                assert path.strip("/") in problem(response, 403)["detail"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer "},
+        {"Authorization": SEARCHING},
+        {"Authorization": f"Basic {SEARCHING}"},
+        bearer("x" * 100_000),
+        bearer(SEARCHING[:-1]),
+        bearer(hashlib.sha256(CLASSIFYING.encode()).hexdigest()),
+        bearer("sha256:" + hashlib.sha256(CLASSIFYING.encode()).hexdigest()),
+    ],
+)
+def test_without_a_known_key_nothing_is_let_in(client: TestClient, headers: dict[str, str]) -> None:
+    for path in ("/search", "/nothing/here", "/corpora", "/livez/", "/%2Flivez"):
+        response = client.post(path, json=SEARCH, headers=headers)
+        assert problem(response, 401)["type"] == "urn:purlin:problem:no-key"
+        assert response.headers["www-authenticate"] == "Bearer"
+
+
+def test_probes_and_the_description_take_no_key(client: TestClient) -> None:
+    for path in ("/livez", "/openapi.json", "/"):
+        assert client.get(path).status_code == 200
+    assert client.get("/readyz").status_code in (200, 503)  # 503 while corpora are still being opened
+
+
+def test_the_scheme_may_be_written_in_any_case(client: TestClient) -> None:
+    assert client.post("/search", json=SEARCH, headers={"Authorization": f"bEARER  {SEARCHING}"}).status_code == 200
+
+
+def test_a_key_beyond_its_rate_is_told_when_to_come_back(home: Path) -> None:
+    now = 100.0
+    statuses: list[tuple[int, str | None]] = []
+    app = create_app(Settings(home=home), HashEncoder())
+    limited = Access(app, keys=parse_keys(f"slow search {SEARCHING} 12", "test"), clock=lambda: now)
+    with TestClient(limited) as client:
+        for passed in (0.0, 0.0, 0.0, 4.0, 1.0, 0.0, 600.0, 0.0, 0.0):
+            now += passed
+            response = client.get("/corpora/none", headers=bearer(SEARCHING))
+            statuses.append((response.status_code, response.headers.get("retry-after")))
+    in_time, early, soon = (404, None), (429, "5"), (429, "1")
+    assert statuses == [in_time, in_time, early, soon, in_time, early, in_time, in_time, early]
+
+
+def test_rates_are_per_key_and_answered_with_a_problem(client: TestClient) -> None:
+    assert client.get("/corpora", headers=bearer(RUNNING)).status_code == 200
+    refused = client.get("/corpora", headers=bearer(RUNNING))
+    assert "6 requests per minute" in problem(refused, 429)["detail"]
+    assert 1 <= int(refused.headers["retry-after"]) <= 10
+    assert client.get("/corpora", headers=bearer(SEARCHING)).status_code == 200
+
+
+def test_an_admin_key_activates_rolls_back_and_deletes(home: Path) -> None:
+    first = generations.current(home, "code").name
+    second = make(home, "code", [*FUNCTIONS, *numbered(1)], HashEncoder()).name
+    with serving(home, keys=f"ops admin {RUNNING}") as client:
+        client.headers |= bearer(RUNNING)
+        rolled_back = client.post("/corpora/code/rollback")
+        assert rolled_back.json() == {"corpus": "code", "build": first}
+        assert generations.current(home, "code").name == first
+        assert "no build before" in problem(client.post("/corpora/code/rollback"), 404)["detail"]
+        activated = client.post("/corpora/code/activate", json={"build": second})
+        assert activated.json() == {"corpus": "code", "build": second}
+        assert generations.current(home, "code").name == second
+        assert problem(client.post("/corpora/code/activate", json={"build": "none"}), 404)["errors"]
+        assert problem(client.post("/corpora/code/activate", json={}), 422)["errors"][0]["field"] == "build"
+        with generations.locked(home, "code"):
+            problem(client.delete("/corpora/code"), 409)
+        assert client.delete("/corpora/code").json() == {"corpus": "code"}
+        assert generations.corpora(home) == []
+        problem(client.delete("/corpora/code"), 404)
+        assert problem(client.post("/corpora/..%2Fcode/rollback"), 404)
+        assert problem(client.delete("/corpora/UPPER"), 422)["errors"][0]["field"] == "corpus"
+
+
+def test_changes_take_an_admin_key_with_keys_and_without(home: Path) -> None:
+    calls = [("POST", "/corpora/code/activate"), ("POST", "/corpora/code/rollback"), ("DELETE", "/corpora/code")]
+    for keys, secret in (("", ""), (KEYS, SEARCHING)):
+        with serving(home, keys=keys) as client:
+            for method, path in calls:
+                assert "admin" in problem(client.request(method, path, headers=bearer(secret)), 403)["detail"]
+    assert generations.corpora(home) == ["code"]
+
+
+def test_without_keys_everything_else_is_open(home: Path) -> None:
+    with serving(home) as client:
+        assert client.post("/search", json=SEARCH).status_code == 200
+        assert client.post("/classify", json=CLASSIFY, headers=bearer("unknown")).status_code == 200
+        assert client.get("/corpora/code").status_code == 200
+
+
+def test_every_operation_says_what_it_needs_and_answers(client: TestClient) -> None:
+    openapi = client.get("/openapi.json").json()
+    operations = [(method.upper(), path, one) for path, by in openapi["paths"].items() for method, one in by.items()]
+    for method, path, operation in operations:
+        scopes = needs(method, path)
+        assert scopes is None or set(scopes) < set(access.SCOPES), f"{path} is missing in access._NEEDS"
+        documented = {"401", "403", "429"} & operation["responses"].keys()
+        assert documented == (set() if scopes is None else {"401", "403", "429"})
+        assert ("security" in operation) == (scopes is not None)
+    assert {path for method, path, _ in operations if needs(method, path) == ("admin",)} == {
+        "/corpora/{name}/activate",
+        "/corpora/{name}/rollback",
+        "/corpora/{name}",
+    }
+    assert openapi["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
+
+
+@given(method=st.sampled_from(["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS"]), path=st.text(max_size=30))
+def test_only_what_is_listed_is_open(method: str, path: str) -> None:
+    listed = {"/", "/livez", "/readyz", "/metrics", "/openapi.json"}
+    assert (needs(method, path) is None) == (path in listed or path.startswith("/web/"))
+
+
+def test_browsers_are_told_to_be_careful(client: TestClient) -> None:
+    for response in (client.get("/livez"), client.post("/search"), client.get("/nothing")):
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["x-frame-options"] == "DENY"
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+
+
+def test_other_origins_are_let_in_only_if_set(home: Path) -> None:
+    asking = {"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"}
+    asking["Access-Control-Request-Headers"] = "authorization,content-type"
+    with serving(home, keys=KEYS) as client:
+        assert "access-control-allow-origin" not in client.options("/search", headers=asking).headers
+    with serving(home, keys=KEYS, cors_origins="https://shop.example, https://other.example") as client:
+        preflight = client.options("/search", headers=asking)
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == "https://shop.example"
+        assert client.options("/search", headers=asking | {"Origin": "https://x.example"}).status_code == 400
+        refused = client.post("/search", json=SEARCH, headers={"Origin": "https://shop.example"})
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, "https://shop.example")
+
+
+@pytest.mark.parametrize(
+    ("host", "keys", "warned"),
+    [
+        ("0.0.0.0", "", True),
+        ("::", "", True),
+        ("box.example", "", True),
+        ("0.0.0.0", KEYS, False),
+        ("127.0.0.1", "", False),
+        ("127.8.8.8", "", False),
+        ("::1", "", False),
+        ("localhost", "", False),
+    ],
+)
+def test_listening_elsewhere_without_keys_is_said_loudly(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, host: str, keys: str, warned: bool
+) -> None:
+    with serving(tmp_path, host=host, keys=keys):
+        pass
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert [f"LISTENING ON {host}" in one for one in warnings] == ([True] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (SEARCHING, "1 words"),
+        (f"shop search {SEARCHING} 5 more", "5 words"),
+        (f"shop find {SEARCHING}", "search, classify, qa, admin"),
+        (f"shop search, {SEARCHING}", "list of scopes"),
+        (f"sh/op search {SEARCHING}", "no name"),
+        ("shop search short-secret", "at least 20"),
+        ("shop search sha256:abc", "64 hex digits"),
+        (f"shop search {SEARCHING} 0", "no rate"),
+        (f"shop search {SEARCHING} fast", "no rate"),
+        (f"a search {SEARCHING}; a search {CLASSIFYING}", "same name"),
+        (f"a search {SEARCHING}; b search {SEARCHING}", "same key"),
+        ("\n".join(f"k{n} search {'0' * 20}{n}" for n in range(1001)), "at most 1000"),
+    ],
+)
+def test_a_bad_line_is_refused_without_citing_it(line: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words) as raised:
+        parse_keys(line, "PURLIN_KEYS")
+    assert "PURLIN_KEYS" in raised.value.message
+    assert not any(secret in raised.value.message for secret in (SEARCHING, CLASSIFYING, "short-secret", "abc"))
+
+
+def test_keys_come_from_a_file_or_the_environment(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "keys"
+    file.write_text(KEYS)
+    assert [key.name for key in read_keys_file(file)] == ["reader", "sorter", "ops"]
+    monkeypatch.setenv("PURLIN_KEYS_FILE", str(file))
+    with serving(home) as client:
+        problem(client.post("/search", json=SEARCH), 401)
+    monkeypatch.setenv("PURLIN_KEYS", KEYS)
+    with pytest.raises(InvalidInput, match="one of them"):
+        create_app(Settings())
+    monkeypatch.setenv("PURLIN_KEYS_FILE", "")
+    with serving(home) as client:
+        assert client.post("/search", json=SEARCH, headers=bearer(SEARCHING)).status_code == 200
+
+
+def test_files_that_hold_no_keys_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "long").write_bytes(b"#" * (access.MAX_KEYS_BYTES + 1))
+    for name, words in (("binary", "cannot be read"), ("missing", "cannot be read"), ("long", "more than 1,048,576")):
+        with pytest.raises(InvalidInput, match=words):
+            read_keys_file(tmp_path / name)
+
+
+def test_a_key_is_in_no_log_and_no_settings(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    settings = Settings(home=home, keys=KEYS, host="0.0.0.0")
+    with TestClient(create_app(settings, HashEncoder())) as client:
+        for secret in (SEARCHING, RUNNING, "an-unknown-key-of-tests"):
+            client.post("/search", json=SEARCH, headers=bearer(secret))
+            client.post("/search", json={"query": 1}, headers=bearer(secret))
+    said = caplog.text + repr(settings) + settings.model_dump_json()
+    assert not any(secret in said for secret in (SEARCHING, CLASSIFYING, RUNNING, "an-unknown-key-of-tests"))
+
+
+def test_the_command_makes_a_key_that_its_line_lets_in(home: Path) -> None:
+    made = CliRunner().invoke(command_line, ["key", "shop", "search", "qa", "--per-minute", "600"])
+    assert made.exit_code == 0
+    secret = made.stderr.split()[-1]
+    assert secret not in made.stdout
+    assert parse_keys(made.stdout, "test") == (
+        Key("shop", frozenset({"search", "qa"}), hashlib.sha256(secret.encode()).digest(), 600),
+    )
+    with serving(home, keys=made.stdout) as client:
+        response: httpx.Response = client.post("/search", json=SEARCH, headers=bearer(secret))
+        assert response.status_code == 200
+
+
+def test_the_command_refuses_what_is_no_scope() -> None:
+    made = CliRunner().invoke(command_line, ["key", "shop", "everything"])
+    assert isinstance(made.exception, InvalidInput)

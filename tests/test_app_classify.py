@@ -1,0 +1,205 @@
+"""POST /classify and GET /classifiers, through HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.schemas import MAX_RANKING_CHARS
+from index import generations
+from index.classifiers import ABOUT, publish
+from index.generations import CLASSIFIERS
+from tests.conftest import HashEncoder
+from tests.serving import problem, serving
+from tests.test_corpora import until
+from tests.tiny import LABELS, staged
+
+ASK = {"texts": ["a text"], "labels": ["one", "two"]}
+NAMED = {"texts": ["business", "sports"], "classifier": "tickets"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    publish(home, "tickets", staged(home / "staged"))
+    return home
+
+
+@pytest.fixture(scope="module")
+def client(home: Path) -> Iterator[TestClient]:
+    with serving(home) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        yield client
+
+
+def test_a_trained_classifier_answers_by_name(client: TestClient, home: Path) -> None:
+    reply = client.post("/classify", json=NAMED).json()
+    assert [result["label"] for result in reply["results"]] == ["business", "sports"]
+    assert sum(one["score"] for one in reply["results"][0]["ranking"]) == pytest.approx(1, abs=1e-5)
+    build = generations.current(home, "tickets", CLASSIFIERS).name
+    assert (reply["classifier"], reply["build"], reply["encoder"]) == ("tickets", build, "tiny")
+    assert reply["took_ms"] > 0
+
+
+def test_it_abstains_too(client: TestClient) -> None:
+    results = client.post("/classify", json=NAMED | {"min_score": 1.0}).json()["results"]
+    assert [result["label"] for result in results] == [None, None]
+    assert all(len(result["ranking"]) == 3 for result in results)
+
+
+def test_classifiers_are_listed_and_described(client: TestClient, home: Path) -> None:
+    build = generations.current(home, "tickets", CLASSIFIERS).name
+    listed = {"name": "tickets", "state": "serving", "build": build, "labels": list(LABELS)}
+    assert client.get("/classifiers").json() == {"classifiers": [listed]}
+    shown = client.get("/classifiers/tickets").json()
+    assert shown.items() >= listed.items()
+    assert shown["measures"] == {"agreement": 0.9}
+    assert (shown["encoder"]["name"], shown["encoder"]["dim"]) == ("tiny", 32)
+    assert shown["bytes"] > 1000
+    assert shown["created_at"].endswith("Z")
+
+
+def test_a_new_build_takes_over_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+    with serving(tmp_path) as client:
+        found = problem(client.post("/classify", json=NAMED), 404)
+        assert found["errors"][0]["field"] == "classifier"
+        assert "Classifiers: none yet; make one with `purlin train pesco`" in found["detail"]
+        builds = []
+        for labels in (LABELS, ("a", "b", "c")):
+            builds.append(publish(tmp_path, "tickets", staged(tmp_path / "staged", labels=labels)))
+            until(lambda: client.post("/classify", json=NAMED).json()["build"] == builds[-1])
+        assert client.post("/classify", json=NAMED).json()["results"][0]["label"] == "b"
+        publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+        about = generations.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT
+        about.write_text(about.read_text().replace("sports", "Sports"))
+        until(lambda: "problem" in client.get("/classifiers/tickets").json())
+        assert ABOUT in client.get("/classifiers/tickets").json()["problem"]
+        assert client.post("/classify", json=NAMED).json()["build"] == builds[-1]
+
+
+def test_a_classifier_that_is_damaged_from_the_start(tmp_path: Path) -> None:
+    publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+    (generations.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT).write_text("{}")
+    with serving(tmp_path) as client:
+        found = problem(client.post("/classify", json=NAMED), 503)
+        assert found["type"] == "urn:purlin:problem:damaged"
+        assert ABOUT in found["detail"]
+        assert "Train the classifier again" in found["detail"]
+        assert client.get("/classifiers").json()["classifiers"][0]["state"] == "refused"
+        until(lambda: client.get("/readyz").status_code == 200)
+
+
+@pytest.mark.parametrize("name", ["..", "../corpora/x", "a/b", "A", "", "tickets\n", "-x"])
+def test_a_name_leads_nowhere_else(client: TestClient, name: str) -> None:
+    found = problem(client.post("/classify", json=NAMED | {"classifier": name}), 422)
+    assert found["errors"][0]["field"] == "classifier"
+    assert "1 to 64 of a-z" in found["detail"]
+
+
+@pytest.mark.parametrize("path", ["/classifiers/%2e%2e", "/classifiers/..%2fx", "/classifiers/UP", "/classifiers/none"])
+def test_a_path_leads_nowhere_else(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code in (404, 422)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"texts": []}, "texts", "no texts: give at least one"),
+        ({"texts": ["a", "\t \n"]}, "texts[1]", "empty: leave it out or fill it"),
+        ({"texts": ["a"] * 10_001}, "texts", "at most 10000 items: send the rest in another request; it has 10001"),
+        ({"texts": ["a", "x" * (2**20 + 1)]}, "texts[1]", "at most 1048576 characters: cut it"),
+        ({"texts": ["a", 5]}, "texts[1]", "valid string; it is 5"),
+        ({"texts": "a"}, "texts", "valid list"),
+        ({"labels": []}, "labels", "no labels: give the names"),
+        ({"labels": ["one"]}, "labels", "set multi_label to true"),
+        ({"labels": ["one", "two", " one"]}, "labels[2]", "the same as labels[0]: give each once"),
+        ({"labels": ["one", " "]}, "labels[1]", "empty"),
+        ({"labels": [f"{n}" for n in range(10_001)]}, "labels", "at most 10000 items: choose among groups"),
+        ({"labels": ["one", "x" * 1001]}, "labels[1]", "at most 1000 characters: a label is a name"),
+        ({"labels": None}, "labels", "either `labels` or `classifier`"),
+        ({"classifier": "tickets"}, "labels", "either `labels` or `classifier`"),
+        ({"templates": []}, "templates", "give at least one, or leave the key out"),
+        ({"templates": ["{label}", "about"]}, "templates[1]", "no place for the label: write {label}"),
+        ({"templates": ["{label} {0}"]}, "templates[0]", "other braces"),
+        ({"templates": ["{label}"] * 9}, "templates", "at most 8 items: keep the best"),
+        ({"templates": ["{label}" + "x" * 1000]}, "templates[0]", "at most 1000 characters"),
+        ({"min_score": 1.5}, "min_score", "less than or equal to 1"),
+        ({"multi_label": "yes"}, "multi_label", 'it is "yes"'),
+        ({"labels": None, "classifier": "tickets", "templates": ["{label}"]}, "templates", "leave `templates` out"),
+        ({"labels": None, "classifier": "tickets", "multi_label": True}, "multi_label", "give `labels` instead"),
+        ({"labels": None, "classifier": "x" * 65}, "classifier", "at most 64 characters"),
+        ({"labels": None, "classifier": "tickets", "texts": [" "]}, "texts[0]", "empty"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_limit(
+    client: TestClient, change: dict[str, Any], field: str, words: str
+) -> None:
+    found = problem(client.post("/classify", json=ASK | change), 422)
+    assert found["type"] == "urn:purlin:problem:invalid-input"
+    assert found["errors"][0]["field"] == field
+    assert words in found["errors"][0]["message"]
+
+
+def test_several_wrong_items_are_all_named(client: TestClient) -> None:
+    found = problem(client.post("/classify", json=ASK | {"labels": ["x" * 1001, 3, "y" * 1001]}), 422)
+    assert [error["field"] for error in found["errors"]] == ["labels[0]", "labels[1]", "labels[2]"]
+
+
+def test_one_label_is_scored_on_its_own(client: TestClient) -> None:
+    body = {"texts": ["one"], "labels": ["one"], "multi_label": True}
+    (result,) = client.post("/classify", json=body).json()["results"]
+    assert result["ranking"] == [{"label": "one", "score": result["score"]}]
+    assert result["margin"] == result["score"] > 0.5
+
+
+def test_a_text_of_a_megabyte_is_read_as_far_as_the_encoder_reads(client: TestClient) -> None:
+    text = ("sports " * 2**18)[: 2**20]
+    for ask in ({"labels": ["sports", "business"]}, {"classifier": "tickets"}):
+        (result,) = client.post("/classify", json={"texts": [text]} | ask).json()["results"]
+        assert result["label"] == "sports"
+
+
+def test_ten_thousand_texts_in_one_call(client: TestClient) -> None:
+    texts = [LABELS[number % 3] for number in range(10_000)]
+    for ask in ({"labels": LABELS}, {"classifier": "tickets"}):
+        reply = client.post("/classify", json={"texts": texts} | ask)
+        assert reply.status_code == 200
+        assert [result["label"] for result in reply.json()["results"]] == texts
+
+
+def test_rankings_get_shorter_rather_than_the_request_refused(client: TestClient) -> None:
+    body = {"texts": ["a"] * 2_000, "labels": [str(n).rjust(900, "x") for n in range(100)]}
+    response = client.post("/classify", json=body)
+    assert response.status_code == 200
+    assert len(response.content) < 1.1 * MAX_RANKING_CHARS
+    reply = response.json()
+    lengths = {len(result["ranking"]) for result in reply["results"]}
+    assert lengths == {35}
+    assert "only the best 35 labels" in reply["warnings"][-1]
+
+
+def test_labels_that_are_nearly_the_same_are_warned_of(client: TestClient) -> None:
+    body = {"texts": ["a"], "labels": ["sports", "Sports", "the weather of tomorrow in town"]}
+    (warning,) = client.post("/classify", json=body).json()["warnings"]
+    assert "'sports' and 'Sports' are nearly the same" in warning
+    assert "cosine 1.00" in warning
+    assert "warnings" not in client.post("/classify", json=body | {"labels": body["labels"][1:]}).json()
+
+
+def test_paths_of_labels_come_back_as_they_were_given(client: TestClient) -> None:
+    labels = ["Sports > Football > World Cup", "Business > Banks"]
+    (result,) = client.post("/classify", json={"texts": ["banks"], "labels": labels}).json()["results"]
+    assert result["label"] == labels[1]
+
+
+def test_known_labels_are_not_encoded_again(tmp_path: Path) -> None:
+    encoder = HashEncoder()
+    with serving(tmp_path, encoder) as client:
+        client.post("/classify", json=ASK)
+        encoder.encoded.clear()
+        assert client.post("/classify", json=ASK | {"texts": ["another"]}).status_code == 200
+    assert encoder.encoded == ["another"]

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.conftest import HashEncoder
+from tests.serving import FUNCTIONS, make, numbered, serving
+
+SEARCH = {"query": "sort", "corpus": "code"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    return tmp_path
+
+
+@pytest.fixture
+def client(home: Path) -> Iterator[TestClient]:
+    with serving(home) as client:
+        yield client
+
+
+def samples(client: TestClient) -> dict[tuple[str, ...], float]:
+    """(name, label values by label name) -> value of everything at /metrics, read by Prometheus's own reader."""
+    response = client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain")
+    families = text_string_to_metric_families(response.text)
+    found = [sample for family in families for sample in family.samples]
+    return {(one.name, *(one.labels[label] for label in sorted(one.labels))): one.value for one in found}
+
+
+def test_requests_are_counted_by_method_route_and_status(client: TestClient) -> None:
+    for path in ("/corpora/code", "/corpora/none", "/corpora/none", "/x", "/y"):
+        client.get(path)
+    client.post("/search", json=SEARCH)
+    client.post("/search", json={})
+    client.request("ODD", "/search")
+    found = samples(client)
+    assert found["purlin_requests_total", "GET", "/corpora/{name}", "200"] == 1
+    assert found["purlin_requests_total", "GET", "/corpora/{name}", "404"] == 2
+    assert found["purlin_requests_total", "POST", "/search", "200"] == 1
+    assert found["purlin_requests_total", "POST", "/search", "422"] == 1
+    assert found["purlin_requests_total", "other", "other", "404"] == 2
+    assert found["purlin_request_seconds_count", "/search"] >= 2
+    assert found["purlin_request_seconds_sum", "/search"] > 0
+
+
+def test_labels_do_not_grow_with_what_clients_send(client: TestClient) -> None:
+    def labels() -> int:
+        return len(samples(client))
+
+    client.get("/x")
+    client.request("ODD", "/search")
+    client.get("/metrics")
+    before = labels()
+    for number in range(20):
+        client.get(f"/nothing/{number}")
+        client.get(f"/corpora/c{number}")
+        client.request(f"ODD{number}", "/search")
+    assert labels() - before < 20
+
+
+def test_stages_batches_and_places_are_told(client: TestClient) -> None:
+    before = samples(client)
+    client.post("/search", json=SEARCH)
+    client.post("/classify", json={"texts": ["a text"] * 300, "labels": ["one", "two"]})
+    found = samples(client)
+    for stage in ("queue", "encode", "dense", "lexical", "fuse", "fetch"):
+        assert found["purlin_stage_seconds_count", stage] >= 1
+    encoded = found["purlin_batch_texts_sum",] - before["purlin_batch_texts_sum",]
+    assert encoded == 1 + 6 + 300
+    assert found["purlin_running",] == found["purlin_waiting",] == 0
+    assert found["purlin_refused_total",] == 0
+    assert found["process_resident_memory_bytes",] > 2**20
+
+
+def test_what_serves_is_told(client: TestClient, home: Path) -> None:
+    client.post("/search", json=SEARCH)
+    build = client.get("/corpora/code").json()["build"]
+    found = samples(client)
+    assert found["purlin_encoder", "hash-64", "hash"] == 1
+    assert found["purlin_corpus_build", build, "code"] == 1
+    assert found["purlin_corpus_documents", "code"] == 3
+    assert found["purlin_corpus", "code", "serving"] == 1
+    make(home, "more", numbered(5), HashEncoder())
+    client.post("/search", json=SEARCH | {"corpus": "more"})
+    assert samples(client)["purlin_corpus_documents", "more"] == 5
+
+
+def test_each_server_counts_for_itself(home: Path) -> None:
+    with serving(home) as one, serving(home) as other:
+        one.get("/livez")
+        assert ("purlin_requests_total", "GET", "/livez", "200") not in samples(other)
+
+
+def test_no_key_is_needed_to_look(home: Path) -> None:
+    with serving(home, keys="reader search a-key-that-nobody-sends") as client:
+        client.post("/search", json=SEARCH)
+        assert samples(client)["purlin_requests_total", "other", "other", "401"] == 1

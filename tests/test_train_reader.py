@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from index.errors import InvalidInput, NotFound
+from index.reader import Packer, Readable, Reader
+from tests.readers import WORDS, tiny_base, tiny_recipe
+from training import reader
+from training.asked import Asked, AskedSource, Pool, mine, read_asked
+from training.export import ExportRefused
+from training.loop import LoopSettings, make_accelerator
+from training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
+
+HTML = Path(__file__).parent / "data" / "reference"
+CONTEXTS = [
+    ("If step is omitted, it defaults to 1.", "1", "What is the default step of range?"),
+    ("start = 0, stop = none", "0", "Which start is of a file?"),
+    ("The function close closes the file.", "close", "Which function closes the file?"),
+    ("If start is none, return none.", None, "Which function is the default?"),
+]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def squad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("squad") / "squad.jsonl"
+    rows = [
+        {
+            "question": question,
+            "context": context,
+            "answers": [] if answer is None else [{"text": answer, "answer_start": context.index(answer)}],
+        }
+        for context, answer, question in CONTEXTS
+    ]
+    broken = [{"question": "What?", "context": "a", "answers": [{"text": "b", "answer_start": 0}]}, {"question": 3}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *broken]))
+    return path
+
+
+def questions_of(squad: Path) -> Questions:
+    pool, asked = read_asked(AskedSource(format="squad", path=squad), {})
+    wrong = np.array([[row for row in range(4) if row != one.passage][:2] for one in asked], dtype=np.int32)
+    return Questions(pool, asked, wrong)
+
+
+def task_of(base: Path, squad: Path, **keys: object) -> ReaderTask:
+    loop = LoopSettings(batch_size=4, precision="fp32")
+    recipe = tiny_recipe(base, squad, loop=loop, **keys)
+    torch.manual_seed(1)
+    return ReaderTask(reader.load(recipe.model), [questions_of(squad)], recipe, make_accelerator(loop, cpu=True))
+
+
+# Sources
+
+
+def test_squad_gives_spans_and_questions_that_are_not_answered(squad: Path) -> None:
+    pool, asked = read_asked(AskedSource(format="squad", path=squad), {})
+    assert [one.answer(pool) for one in asked] == ["1", "0", "close", ""]
+    assert [one.answered for one in asked] == [True, True, True, False]
+    assert len(pool.passages) == 5  # also that of the row whose answer is not in it
+
+
+def test_templates_give_spans_in_the_passages_that_are_served() -> None:
+    pools: dict[Path, Pool] = {}
+    source = AskedSource(format="templates", path=HTML)
+    pool, asked = read_asked(source, pools)
+    assert pools[HTML] is pool
+    assert len(asked) >= 3
+    for one in asked:
+        assert one.answer(pool)
+        assert one.question.strip()
+    assert read_asked(source, pools)[0] is pool
+
+
+def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path) -> None:
+    pool, _ = read_asked(AskedSource(format="templates", path=HTML), {})
+    entry = next(
+        entry for entry, one in zip(pool.entries, pool.passages, strict=True) if "(" in one.text and "#" in entry
+    )
+    rows = tmp_path / "linked.jsonl"
+    rows.write_text(
+        json.dumps({"title": "how do I do this", "question": "I tried.", "entry": entry})
+        + "\n"
+        + json.dumps({"title": "elsewhere", "question": "", "entry": "no.html#where"})
+    )
+    pool, (one,) = read_asked(AskedSource(format="linked", path=rows, reference=HTML), {})
+    assert pool.entries[one.passage] == entry
+    assert one.answer(pool)
+    assert one.answer(pool).replace("_", "-").lower() in entry.lower()
+
+
+def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="reference"):
+        AskedSource(format="linked", path=tmp_path)
+    with pytest.raises(InvalidInput, match="reference"):
+        AskedSource(format="squad", path=tmp_path, reference=tmp_path)
+    with pytest.raises(InvalidInput, match="format must be one of"):
+        AskedSource(format="quiz", path=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(NotFound, match="none"):
+        read_asked(AskedSource(format="squad", path=tmp_path / "none"), {})
+    (tmp_path / "empty.jsonl").write_text("{}\n")
+    with pytest.raises(InvalidInput, match="no usable question"):
+        read_asked(AskedSource(format="squad", path=tmp_path / "empty.jsonl"), {})
+
+
+def test_mined_passages_share_words_with_the_question_and_are_of_other_entries() -> None:
+    texts = ["open a file", "opens the file for reading", "close a socket", "the file was opened", "numbers"]
+    pool = Pool([Readable(text) for text in texts], ["one", "two", "three", "one", "four"])
+    asked = [Asked("how to open a file", 0), Asked("close the socket", 2), Asked("open", 4)]
+    mined = mine(pool, asked, depth=3)
+    assert mined[0].tolist() == [1, 1, 1]
+    assert mined[1].tolist() == [3, 4, 0]
+    assert set(mined[2]) == {0, 1, 3}
+
+
+# Loss
+
+
+def test_the_loss_is_that_of_the_equations_written_out() -> None:
+    generator = torch.Generator().manual_seed(5)
+    b, p, t = 4, 3, 6
+    starts, ends = torch.randn(2, b * p, t, generator=generator, dtype=torch.float64)
+    selected = torch.randn(b * p, generator=generator, dtype=torch.float64)
+    right, spans = torch.tensor([1, 0, 1, 1]), torch.tensor([[2, 4], [-1, -1], [0, 0], [-1, -1]])
+    expected = {"select": 0.0, "start": 0.0, "end": 0.0}
+    for question in range(b):
+        scores = [0.0, *selected[question * p : (question + 1) * p].tolist()]
+        expected["select"] -= math.log(math.exp(scores[right[question]]) / sum(map(math.exp, scores))) / b
+        if spans[question][0] >= 0:
+            row = question * p + int(right[question]) - 1
+            for name, logits, place in (("start", starts, 0), ("end", ends, 1)):
+                powers = [math.exp(value) for value in logits[row].tolist()]
+                expected[name] -= math.log(powers[spans[question][place]] / sum(powers)) / b
+    found = reading_loss(starts, ends, selected, right, spans)
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(expected, rel=1e-6)
+
+
+def test_tokens_of_an_answer_and_those_that_cannot_be_one(base: Path, squad: Path) -> None:
+    task = task_of(base, squad)
+    passage = Readable("If step is omitted, it defaults to 1.", "range")
+    (packed,) = task.packer.pack("What is it?", [passage])
+    first, last = token_span(packed, passage, Asked("", 0, 23, 36))
+    text = "range\n" + passage.text
+    read = [text[slice(*packed.offsets[place - packed.first])] for place in (first, last)]
+    assert read == ["defaults", "1"]
+    assert token_span(packed, passage, Asked("", 0)) == (-1, -1)
+    far = Readable("the " * 90 + "step")
+    (cut,) = task.packer.pack("What is it?", [far])
+    assert token_span(cut, far, Asked("", 0, 360, 364)) == (-1, -1)
+    places = hidden([packed], 40)[0]
+    assert places.logical_not().nonzero().flatten().tolist() == list(
+        range(packed.first, packed.first + len(packed.offsets))
+    )
+
+
+def test_batches_follow_from_their_number_and_leave_answers_out_as_often_as_asked(base: Path, squad: Path) -> None:
+    task = task_of(base, squad, reading=reader.Reading(passages=2, depth=2, max_tokens=64, missing=0.5))
+    batches = [task.batch(number) for number in range(40)]
+    again = task.batch(7)
+    assert torch.equal(batches[7].ids, again.ids)
+    assert torch.equal(batches[7].spans, again.spans)
+    right = torch.cat([batch.right for batch in batches])
+    answered = 3 / 4
+    assert (right > 0).float().mean() == pytest.approx(answered * 0.5, abs=0.12)
+    for batch in batches:
+        assert batch.ids.shape[0] == 8
+        assert ((batch.spans[:, 0] >= 0) <= (batch.right > 0)).all()
+
+
+def test_groups_of_similar_length_change_nothing(base: Path, squad: Path) -> None:
+    task = task_of(base, squad)
+    batch = task.batch(0)
+    task.model.eval()
+    with torch.no_grad():
+        grouped = task._logits(batch.ids, batch.mask)
+        whole = task.model(batch.ids, batch.mask)
+    for one, other in zip(grouped[:2], whole[:2], strict=True):
+        seen = batch.mask.bool() & (one > HIDDEN)
+        torch.testing.assert_close(one[seen], other[seen], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(grouped[2], whole[2], rtol=1e-4, atol=1e-4)
+
+
+# The whole way
+
+
+def test_a_trained_reader_answers_what_it_was_trained_on(base: Path, squad: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(
+        base,
+        squad,
+        dev=(AskedSource(format="squad", path=squad, limit=3),),
+        loop=LoopSettings(batch_size=4, steps=80, learning_rate=3e-3, every=40, precision="fp32"),
+        export=reader.Export(quantization="none", trained_on=("four questions",)),
+    )
+    said: list[str] = []
+    directory = reader.run(recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True)
+    assert said[0].startswith("squad.jsonl (squad, train): 4 questions")
+    served = Reader.load(directory, threads=1)
+    passages = [Readable(context) for context, _, _ in CONTEXTS]
+    for context, answer, question in CONTEXTS[:3]:
+        best = served.read(question, passages, k=1).answers[0]
+        assert (passages[best.passage].text, context[best.start : best.end]) == (context, answer)
+    known = served.read(CONTEXTS[0][2], passages).answerable
+    unknown = served.read(CONTEXTS[3][2], passages).answerable
+    assert known > unknown
+    card = (directory / "README.md").read_text()
+    assert "four questions" in card
+    assert "dev exact" in card
+    assert reader.run(recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True) == directory
+
+
+def test_export_refuses_a_graph_that_differs(
+    base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tiny_recipe(base, squad, export=reader.Export(quantization="none"))
+    reader.load(recipe.model).save(tmp_path / "checkpoint")
+    monkeypatch.setattr(reader, "MAX_DIFFERENCE", 0.0)
+    with pytest.raises(ExportRefused, match="differ"):
+        reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)])
+    assert not (tmp_path / "out").exists()
+
+
+def test_eight_bits_answer_alike(base: Path, squad: Path, tmp_path: Path) -> None:
+    exported = []
+    for quantization in ("none", "int8"):
+        recipe = tiny_recipe(base, squad, export=reader.Export(quantization=quantization))  # type: ignore[arg-type]
+        torch.manual_seed(3)
+        reader.load(recipe.model).save(tmp_path / "checkpoint")
+        samples = [np.random.default_rng(n).integers(4, len(WORDS), n) for n in (8, 15, 40, 60)]
+        exported.append(reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / quantization, samples))
+    passages = [Readable(context) for context, _, _ in CONTEXTS]
+    full, eight = (one.read("What is the default step?", passages) for one in exported)
+    np.testing.assert_allclose(full.relevance, eight.relevance, atol=0.05)
+
+
+def test_a_recipe_without_questions_and_a_t5_are_refused(base: Path, squad: Path) -> None:
+    with pytest.raises(InvalidInput, match="asked"):
+        tiny_recipe(base, squad, asked=())
+    with pytest.raises(InvalidInput, match="four numbers"):
+        reader.Export(calibration=(1.0,))
+    with pytest.raises(InvalidInput, match="passages"):
+        reader.Reading(passages=1)
+
+
+def test_the_packer_needs_its_special_tokens(base: Path) -> None:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    with pytest.raises(ValueError, match="CLS"):
+        Packer(Tokenizer(WordLevel({"a": 0}, "a")), 32)

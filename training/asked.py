@@ -1,0 +1,234 @@
+"""What a reader is trained on: questions, the passages of their references, and where the answers stand in them."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.errors import InvalidInput, NotFound
+from index.lexical import Lexical, LexicalBuilder, top
+from index.passages import split
+from index.reader import Readable, readable, shown
+from index.records import Document, Passage, Skipped
+from index.sources import open_source, product
+from training import templates
+from training.config import in_range
+
+Format = Literal["templates", "linked", "squad"]
+MAX_SAME_ANSWER = 0.1  # of a form's questions may have the same answer, or a reader learns to guess it
+MIN_SAME_ANSWER = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedSource:
+    """Where questions come from, as a recipe names it.
+
+    templates: a reference's HTML, whose definitions become questions; those of `split`, which is by entry.
+    linked: rows {title, question, entry} of questions that led to an entry of `reference`; its term is the answer.
+    squad: rows {question, context, answers}, those without answers asking for what the context does not say.
+    """
+
+    format: Format
+    path: Path
+    reference: Path | None = None
+    weight: float = 1.0
+    limit: int | None = None
+    split: str = "train"
+
+    def __post_init__(self) -> None:
+        if self.format not in get_args(Format):
+            raise InvalidInput(f"format must be one of {', '.join(get_args(Format))}.", field="format")
+        if (self.format == "linked") != bool(self.reference):
+            raise InvalidInput("reference belongs to the format linked, which needs it.", field="reference")
+        in_range("weight", self.weight, 1e-6, 100.0)
+        in_range("limit", self.limit or 1, 1, 1 << 30)
+
+
+@dataclass(slots=True)
+class Pool:
+    """Passages that are each other's negatives: those of one reference. `entries` says what each belongs to."""
+
+    passages: list[Readable]
+    entries: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, the row of the passage in its pool that answers it, and the answer's characters in its text.
+
+    `start` and `end` are None where the passage is known to be right, but not which words of it. Where it is not
+    `answered`, the passage only looks as if it did.
+    """
+
+    question: str
+    passage: int
+    start: int | None = None
+    end: int | None = None
+    form: str = ""
+    answered: bool = True
+
+    def answer(self, pool: Pool) -> str:
+        """The answer's words, empty if unknown."""
+        return "" if self.start is None else pool.passages[self.passage].text[self.start : self.end]
+
+
+def read_asked(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, list[Asked]]:
+    """A source's questions and their pool; pools of references are read once and kept in `pools`.
+
+    Raises NotFound without a file and InvalidInput where nothing in it is of use.
+    """
+    if not source.path.exists():
+        raise NotFound(f"There is no file or directory {source.path}.", field="path")
+    pool, found = _READERS[source.format](source, pools)
+    asked = list(itertools.islice(found, source.limit))
+    if not asked:
+        raise InvalidInput(f"{source.path} has no usable question of format {source.format}.", field="path")
+    return pool, asked
+
+
+def _reference(path: Path, pools: dict[Path, Pool]) -> tuple[Pool, list[Document]]:
+    documents = [
+        found
+        for file in open_source("reference", [path])
+        if not isinstance(file, Skipped)
+        for found in file.read()
+        if isinstance(found, Document)
+    ]
+    if path not in pools:
+        pool = pools[path] = Pool([], [])
+        for document in documents:
+            for passage in split(document):
+                pool.passages.append(readable(document, passage))
+                pool.entries.append(_entry(document))
+    return pools[path], documents
+
+
+def _entry(document: Document) -> str:
+    return document.location.url or document.id
+
+
+def _templates(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
+    pool, documents = _reference(source.path, pools)
+    rules, rng = templates.read_rules(), Random(0)
+    every = [one for document in documents for one in templates.examples(document, rules, rng)]
+    chosen = [one for one in templates.unambiguous(every) if templates.split_of(one.entry) == source.split]
+    Random(0).shuffle(chosen)
+    rows = _rows_by_document(documents)
+    return pool, _varied(_placed(chosen, rows))
+
+
+def _rows_by_document(documents: Sequence[Document]) -> dict[str, list[tuple[int, Passage]]]:
+    counter = itertools.count()
+    return {document.id: [(next(counter), passage) for passage in split(document)] for document in documents}
+
+
+def _placed(
+    examples: Sequence[templates.Example], rows: Mapping[str, Sequence[tuple[int, Passage]]]
+) -> Iterator[tuple[templates.Example, Asked]]:
+    for one in examples:
+        for row, passage in rows[one.document_id]:
+            if passage.start <= one.start and one.end <= passage.end:
+                start = one.start - passage.start
+                yield one, Asked(one.question, row, start, start + one.end - one.start, one.form)
+
+
+def _varied(found: Iterator[tuple[templates.Example, Asked]]) -> Iterator[Asked]:
+    """Without the many questions of a form that have one answer, such as None: `MAX_SAME_ANSWER` of them may."""
+    every = list(found)
+    forms = Counter(asked.form for _, asked in every)
+    seen: Counter[tuple[str, str]] = Counter()
+    for example, asked in every:
+        seen[asked.form, example.answer] += 1
+        if seen[asked.form, example.answer] <= max(MIN_SAME_ANSWER, MAX_SAME_ANSWER * forms[asked.form]):
+            yield asked
+
+
+def _linked(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
+    assert source.reference is not None
+    pool, documents = _reference(source.reference, pools)
+    first: dict[str, int] = {}
+    for row, entry in enumerate(pool.entries):
+        first.setdefault(entry, row)
+    titles = {_entry(document): document.title for document in documents}
+
+    def asked() -> Iterator[Asked]:
+        for row in product.read_rows(source.path, source.path.name):
+            record = {} if isinstance(row, Skipped) else row.record
+            title, entry = str(record.get("title", "")).strip(), str(record.get("entry", ""))
+            if title and entry in first:
+                place = first[entry]
+                yield Asked(title, place, *_named(pool.passages[place].text, titles[entry]), "linked")
+
+    return pool, asked()
+
+
+def _named(text: str, title: str) -> tuple[int | None, int | None]:
+    """Where the term stands in its own definition's first line: whole, or its last part."""
+    line = text.partition("\n")[0]
+    for name in (title, title.rpartition(".")[2]):
+        if name and (start := line.find(name)) >= 0:
+            return start, start + len(name)
+    return None, None
+
+
+def _squad(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
+    pool, rows = Pool([], []), dict[str, int]()
+    found: list[Asked] = []
+    for row in product.read_rows(source.path, source.path.name):
+        record = {} if isinstance(row, Skipped) else row.record
+        match record:
+            case {"question": str(question), "context": str(context), "answers": list(answers)}:
+                place = rows.setdefault(context, len(rows))
+                if place == len(pool.passages):
+                    pool.passages.append(Readable(context))
+                    pool.entries.append(str(place))
+                found += _of_squad(question, place, context, answers)
+    return pool, iter(found)
+
+
+def _of_squad(question: str, place: int, context: str, answers: Sequence[Any]) -> Iterator[Asked]:
+    """By the first answer; SQuAD 2.0's questions without one ask for what the passage does not say."""
+    match answers[:1]:
+        case []:
+            yield Asked(question, place, form="squad", answered=False)
+        case [{"text": str(text), "answer_start": int(start)}] if text and context.startswith(text, max(start, 0)):
+            yield Asked(question, place, start, start + len(text), "squad")
+
+
+_READERS: dict[Format, Callable[[AskedSource, dict[Path, Pool]], tuple[Pool, Iterator[Asked]]]] = {
+    "templates": _templates,
+    "linked": _linked,
+    "squad": _squad,
+}
+
+
+def mine(pool: Pool, asked: Sequence[Asked], *, depth: int) -> NDArray[np.int32]:
+    """Rows (len(asked), depth): for each question the passages BM25 finds best, but for those of its entry.
+
+    They are what the reader has to tell from the right one. Where fewer than `depth` share a word with the question
+    they are repeated; where none does, the passages that follow its own stand in.
+    """
+    with tempfile.TemporaryDirectory() as work:
+        builder = LexicalBuilder()
+        for passage in pool.passages:
+            builder.add(shown(passage))
+        builder.save(Path(work))
+        lexical = Lexical.load(Path(work))
+        entries = np.unique(np.array(pool.entries), return_inverse=True)[1]
+        mined = np.zeros((len(asked), depth), dtype=np.int32)
+        for row, one in enumerate(asked):
+            scores = lexical.scores(lexical.weights(one.question)).copy()
+            scores[entries == entries[one.passage]] = 0.0
+            best = top(scores, depth)
+            follow = (one.passage + 1 + np.arange(depth)) % len(pool.passages)
+            mined[row] = np.resize(best if len(best) else follow, depth)
+    return mined
