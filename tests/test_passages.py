@@ -71,7 +71,8 @@ def test_passages_cover_all_text_in_order_without_overlap(document: Document, sp
 def test_no_passage_cuts_an_atom(document: Document, splitter: Splitter, words: int) -> None:
     borders = [border for p in split(document, splitter, max_words=words) for border in (p.start, p.end)]
     for atom in document.atoms:
-        start, end = max(atom.start, 0), min(atom.end, len(document.body))
+        start = max(atom.start, 0)
+        end = max(start, min(atom.end, len(document.body)))
         inner = document.body[start:end]
         first, last = start + len(inner) - len(inner.lstrip()), start + len(inner.rstrip())
         assert not [border for border in borders if first < border < last]
