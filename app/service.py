@@ -13,6 +13,7 @@ from app.metrics import Metrics
 from app.settings import Settings
 from index.classifier import Classifier
 from index.encoder import TextEncoder
+from index.errors import NotFound
 from index.reader import Reader
 
 
@@ -38,6 +39,10 @@ class Service:
     def reader(self) -> Reader:
         """What reads passages, loaded when it is first asked for. Raises NotFound or Damaged."""
         with self._reading:
+            if self._reader is None and not self._reader_directory.is_dir():
+                raise NotFound(
+                    "This server has no reader. Train one with `purlin train refqa`, and name it in PURLIN_READER."
+                )
             if self._reader is None:
                 self._reader = Reader.load(self._reader_directory)
             return self._reader

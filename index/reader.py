@@ -334,4 +334,5 @@ def _verified(path: Path, digest: str) -> bytes:
 
 
 def _damaged(path: Path, reason: str) -> Damaged:
-    return Damaged(f"The reader's file {path} is missing or altered: {reason}. Export or install the reader again.")
+    where = f"{path.parent.name}/{path.name}"
+    return Damaged(f"The reader's file {where} is missing or altered: {reason}. Export or install the reader again.")
