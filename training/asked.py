@@ -6,7 +6,7 @@ import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, get_args
@@ -55,10 +55,23 @@ class AskedSource:
 
 @dataclass(slots=True)
 class Pool:
-    """Passages that are each other's negatives: those of one reference. `entries` says what each belongs to."""
+    """Passages that are each other's negatives: those of one reference. `entries` says what each belongs to.
+
+    Of a reference `documents` are kept, and in `places` by their ids the rows of their passages.
+    """
 
     passages: list[Readable]
     entries: list[str]
+    documents: list[Document] = field(default_factory=list)
+    places: dict[str, list[tuple[int, Passage]]] = field(default_factory=dict)
+
+    def add(self, document: Document) -> None:
+        """Append a document's passages."""
+        self.documents.append(document)
+        self.places[document.id] = list(enumerate(split(document), len(self.passages)))
+        for _, passage in self.places[document.id]:
+            self.passages.append(readable(document, passage))
+            self.entries.append(templates.entry_of(document))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,40 +108,21 @@ def read_asked(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, list
     return pool, asked
 
 
-def _reference(path: Path, pools: dict[Path, Pool]) -> tuple[Pool, list[Document]]:
-    documents = [
-        found
-        for file in open_source("reference", [path])
-        if not isinstance(file, Skipped)
-        for found in file.read()
-        if isinstance(found, Document)
-    ]
+def _reference(path: Path, pools: dict[Path, Pool]) -> Pool:
     if path not in pools:
-        pool = pools[path] = Pool([], [])
-        for document in documents:
-            for passage in split(document):
-                pool.passages.append(readable(document, passage))
-                pool.entries.append(_entry(document))
-    return pools[path], documents
-
-
-def _entry(document: Document) -> str:
-    return document.location.url or document.id
+        pools[path] = Pool([], [])
+        for file in open_source("reference", [path]):
+            for found in () if isinstance(file, Skipped) else file.read():
+                if isinstance(found, Document):
+                    pools[path].add(found)
+    return pools[path]
 
 
 def _templates(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
-    pool, documents = _reference(source.path, pools)
-    rules, rng = templates.read_rules(), Random(0)
-    every = [one for document in documents for one in templates.examples(document, rules, rng)]
-    chosen = [one for one in templates.unambiguous(every) if templates.split_of(one.entry) == source.split]
+    pool = _reference(source.path, pools)
+    chosen = templates.questions(pool.documents, source.split)
     Random(0).shuffle(chosen)
-    rows = _rows_by_document(documents)
-    return pool, _varied(_placed(chosen, rows))
-
-
-def _rows_by_document(documents: Sequence[Document]) -> dict[str, list[tuple[int, Passage]]]:
-    counter = itertools.count()
-    return {document.id: [(next(counter), passage) for passage in split(document)] for document in documents}
+    return pool, _varied(_placed(chosen, pool.places))
 
 
 def _placed(
@@ -154,11 +148,11 @@ def _varied(found: Iterator[tuple[templates.Example, Asked]]) -> Iterator[Asked]
 
 def _linked(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
     assert source.reference is not None
-    pool, documents = _reference(source.reference, pools)
+    pool = _reference(source.reference, pools)
     first: dict[str, int] = {}
     for row, entry in enumerate(pool.entries):
         first.setdefault(entry, row)
-    titles = {_entry(document): document.title for document in documents}
+    titles = {templates.entry_of(document): document.title for document in pool.documents}
 
     def asked() -> Iterator[Asked]:
         for row in product.read_rows(source.path, source.path.name):

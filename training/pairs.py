@@ -14,7 +14,6 @@ from hashlib import blake2b
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from random import Random
 from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -610,28 +609,19 @@ def _reference(document: Document, source: PairSource) -> Pair:
     return Pair((document.title, first), render(replace(document, body=body)), "reference")
 
 
-def _passages(path: Path) -> Iterator[tuple[Document, tuple[Passage, ...]] | Skipped]:
-    for document in _documents("reference", path):
-        yield document if isinstance(document, Skipped) else (document, split(document))
-
-
 def _questions(source: PairSource) -> _Drafts:
     """Questions by template, with the passage that holds their answer; those of the `split`, which is by entry."""
-    found: list[templates.Example] = []
     passages: dict[str, tuple[Document, tuple[Passage, ...]]] = {}
-    rules, rng = templates.read_rules(), Random(0)
-    for item in _passages(source.path):
-        if isinstance(item, Skipped):
-            yield item
-            continue
-        passages[item[0].id] = item
-        found += templates.examples(item[0], rules, rng)
+    for document in _documents("reference", source.path):
+        if isinstance(document, Skipped):
+            yield document
+        else:
+            passages[document.id] = document, split(document)
     asked: dict[tuple[str, Passage], list[str]] = defaultdict(list)
-    for example in templates.unambiguous(found):
-        if templates.split_of(example.entry) == source.split:
-            holding = (one for one in passages[example.document_id][1] if one.start <= example.start < one.end)
-            if passage := next(holding, None):
-                asked[example.document_id, passage].append(example.question)
+    for example in templates.questions((document for document, _ in passages.values()), source.split):
+        holding = (one for one in passages[example.document_id][1] if one.start <= example.start < one.end)
+        if passage := next(holding, None):
+            asked[example.document_id, passage].append(example.question)
     for (document_id, passage), questions in asked.items():
         document = passages[document_id][0]
         yield _Draft(
@@ -643,9 +633,9 @@ def _linked(source: PairSource) -> _Drafts:
     """Questions of people and the entry that an answer to them links to; its first passage is the pair's."""
     assert source.reference is not None
     entries: dict[str, str] = {}
-    for item in _passages(source.reference):
-        if not isinstance(item, Skipped):
-            entries.setdefault(item[0].location.url or item[0].id, render(item[0], item[1][0]))
+    for document in _documents("reference", source.reference):
+        if isinstance(document, Document):
+            entries.setdefault(templates.entry_of(document), render(document, split(document)[0]))
 
     def pair_of(record: Mapping[str, object], source: PairSource) -> Pair:
         title, entry = _required(record, ("title",), "question"), _required(record, ("entry",), "entry")

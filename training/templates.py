@@ -24,7 +24,19 @@ from index.errors import InvalidInput
 from index.records import Document, Span
 from training.config import in_range, read
 
-__all__ = ["RULES", "Example", "Parameter", "Rules", "examples", "parameters", "read_rules", "split_of", "unambiguous"]
+__all__ = [
+    "RULES",
+    "Example",
+    "Parameter",
+    "Rules",
+    "entry_of",
+    "examples",
+    "parameters",
+    "questions",
+    "read_rules",
+    "split_of",
+    "unambiguous",
+]
 
 RULES = Path(__file__).with_name("templates.toml")
 Split = Literal["train", "dev", "test"]
@@ -312,8 +324,19 @@ def examples(document: Document, rules: Rules, rng: Random) -> Iterator[Example]
             answer = document.body[item.start : item.end]
             if question not in asked and answer == answer.strip() != "":
                 asked.add(question)
-                where = document.location.url or document.id
-                yield Example(question, document.id, answer, item.start, item.end, item.form, where)
+                yield Example(question, document.id, answer, item.start, item.end, item.form, entry_of(document))
+
+
+def questions(documents: Iterable[Document], split: str) -> list[Example]:
+    """The unambiguous ones over a whole reference whose entries are in the split; the same in every run."""
+    rules, rng = read_rules(), Random(0)
+    found = [example for document in documents for example in examples(document, rules, rng)]
+    return [example for example in unambiguous(found) if split_of(example.entry) == split]
+
+
+def entry_of(document: Document) -> str:
+    """What questions and passages name their entry by."""
+    return document.location.url or document.id
 
 
 def unambiguous(found: Iterable[Example]) -> list[Example]:
