@@ -5,7 +5,7 @@
 ROWS are JSON Lines with a `text`. The first part asks a server of its own on a free loopback port, 4 and 1,000 labels
 in turn, so that a change in the machine's mood meets both. The second runs in this process, all rows in turn three
 times: ours; the zero-shot design (text and hypothesis of every label through an equally large encoder, in the same
-ONNX runtime); and with `--pipeline` transformers' own zero-shot pipeline, which txtai's /label calls too, over a BERT
+ONNX runtime); and with `--pipeline` transformers' own zero-shot pipeline, which txtai 9.14's `Labels` calls, over a BERT
 of the same size in torch (random weights: they cost what trained ones do).
 """
 
@@ -29,7 +29,7 @@ from search import wait_ready
 
 from index.classifier import Classifier
 from index.encoder import RELEASED, TOKENIZER, Encoder
-from index.labelled import read_labels
+from index.evaluate import read_list
 
 HYPOTHESIS = "This example is {}."  # transformers' own
 KINDS = (
@@ -64,7 +64,7 @@ def main() -> None:
         finally:
             server.terminate()
             server.wait(30)
-    rates(texts, read_labels(given.labels), given.pipeline)
+    rates(texts, read_list(given.labels), given.pipeline)
 
 
 def served(url: str, texts: list[str], rounds: int) -> None:
