@@ -25,7 +25,7 @@ RUN apt-get update \
 
 FROM dependencies AS demo
 COPY --from=reference /usr/share/doc /usr/share/doc
-COPY models/all-MiniLM-L6-v2-int8 ./models/all-MiniLM-L6-v2-int8
+COPY models/santa-minilm-l6-int8 ./models/santa-minilm-l6-int8
 COPY purlin.py ./
 COPY index ./index
 RUN PURLIN_HOME=/data python -m purlin index demo

@@ -8,13 +8,18 @@ PORT ?= 8000
 CONSTRAINTS ?= constraints.txt
 PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
-.PHONY: serve test check format install install-dev clean
+.PHONY: serve test test-long check format install install-dev clean
 
 serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
 
 test: $(VENV)/.dev
 	$(VENV)/bin/pytest
+
+# Load and faults, about 25 minutes; `make test-long SHARE=0.1` is a tenth of it. See docs/reliability.md.
+test-long: export SHARE ?= 1
+test-long: $(VENV)/.dev
+	$(VENV)/bin/pytest -m long -s tests/test_long.py
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .

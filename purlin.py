@@ -49,6 +49,14 @@ Filters = Annotated[
     list[str] | None, typer.Option("--filter", help="FIELD=VALUE; several for one field mean any of them.")
 ]
 SearchMode = Annotated[Mode, typer.Option("--mode", help="Which legs score.")]
+Recipe = Annotated[Path, typer.Option(help="The recipe, such as those in configs/.")]
+Data = Annotated[Path | None, typer.Option(help="What the recipe's paths are relative to [default: its directory].")]
+Made = Annotated[
+    Path | None,
+    typer.Option("--out", help="Where checkpoints and results go [default: training/NAME below --home, or var]."),
+]
+Cpu = Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HOME = Path("var")
 
 
@@ -413,16 +421,7 @@ def train_export(
 
 
 @train_app.command("santa")
-def train_santa(
-    config: Annotated[Path, typer.Option(help="The recipe, such as those in configs/.")],
-    data: Annotated[
-        Path | None, typer.Option(help="What the recipe's paths are relative to [default: its own directory].")
-    ] = None,
-    to: Annotated[
-        Path | None, typer.Option("--out", help="Where checkpoints and encoder go [default: var/training/NAME].")
-    ] = None,
-    cpu: Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")] = False,
-) -> None:
+def train_santa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
     """Train a retrieval encoder on pairs of text and structured data (SANTA), and export it.
 
     A run that was interrupted goes on from its last checkpoint when it is started again. Several GPUs or machines:
@@ -431,31 +430,18 @@ def train_santa(
     Example: purlin train santa --config configs/santa-minilm.toml --data DATA
     """
     _need_training()
-    from training import config as recipes
     from training import santa
 
-    recipe = recipes.read(config, santa.Recipe, data=data)
-    with _undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"), _progress() as tell:
-        directory = santa.run(
-            recipe, to or HOME / "training" / recipe.name, progress=_steps(tell), say=err.print, cpu=cpu
-        )
+    directory = _trained(santa, config, data, to, cpu)
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
 
 
 @train_app.command("refqa")
-def train_refqa(
-    config: Annotated[Path, typer.Option(help="The recipe, such as configs/refqa-minilm.toml.")],
-    data: Annotated[
-        Path | None, typer.Option(help="What the recipe's paths are relative to [default: its own directory].")
-    ] = None,
-    to: Annotated[
-        Path | None, typer.Option("--out", help="Where checkpoints and reader go [default: var/training/NAME].")
-    ] = None,
-    cpu: Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")] = False,
-) -> None:
-    """Train a reader, which finds the answers to questions in passages of references, and export it.
+def train_refqa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+    """Train a reader, which finds answers in passages of references, or a retriever, which finds the passages.
 
-    A run that was interrupted goes on from its last checkpoint when it is started again.
+    A recipe with [[asked]] makes a reader, one with [[pairs]] a retriever, an encoder as `train santa` makes them, with
+    one model for questions and passages or two as in DPR. A run that was interrupted goes on when it is started again.
 
     Example: purlin train refqa --config configs/refqa-minilm.toml --data DATA
     """
@@ -463,12 +449,11 @@ def train_refqa(
     from training import config as recipes
     from training import reader
 
-    recipe = recipes.read(config, reader.Recipe, data=data)
-    with _undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"), _progress() as tell:
-        directory = reader.run(
-            recipe, to or HOME / "training" / recipe.name, progress=_steps(tell), say=err.print, cpu=cpu
-        )
-    out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
+    if "asked" in recipes.tables(config):
+        directory = _trained(reader, config, data, to, cpu)
+        out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
+    else:
+        train_santa(config, data, to, cpu)
 
 
 @train_app.command("pesco")
@@ -483,11 +468,9 @@ def train_pesco(
     dev: Annotated[
         Path | None, typer.Option(help="Labelled rows {text, label} to measure on; nothing is chosen by them.")
     ] = None,
-    to: Annotated[
-        Path | None, typer.Option("--out", help="Where checkpoints and the report go [default: HOME/training/NAME].")
-    ] = None,
+    to: Made = None,
     home: Home = HOME,
-    cpu: Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")] = False,
+    cpu: Cpu = False,
 ) -> None:
     """Train a classifier from label names and unlabelled texts (PESCO), and publish it to the server.
 
@@ -508,6 +491,18 @@ def train_pesco(
         built = pesco.run(recipe, pool, names, name=name, out=place, home=home, dev=known, progress=_steps(tell),
                           say=err.print, cpu=cpu)  # fmt: skip
     out.print(f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {place / pesco.REPORT}")
+
+
+def _trained(kind: Any, config: Path, data: Path | None, to: Path | None, cpu: bool) -> Path:
+    """What `kind`, a module of training, makes of its recipe at `config`."""
+    from training.config import read
+
+    recipe = read(config, kind.Recipe, data=data)
+    with _undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"), _progress() as tell:
+        made: Path = kind.run(
+            recipe, to or HOME / "training" / recipe.name, progress=_steps(tell), say=err.print, cpu=cpu
+        )
+    return made
 
 
 def _steps(tell: Progress) -> Callable[[str], Callable[[int, int, Mapping[str, float]], None]]:
@@ -544,7 +539,7 @@ def evaluate_search(
     mode: SearchMode = "hybrid",
     filter: Filters = None,
     run: Annotated[Path | None, typer.Option(help="Write the ranking as a TREC run file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
 ) -> None:
@@ -578,7 +573,7 @@ def evaluate_classify(
     classifier: Annotated[str | None, typer.Option(help="A classifier made by `purlin train pesco`.")] = None,
     template: Annotated[list[str] | None, typer.Option(help="With {label} in it; may be repeated.")] = None,
     min_score: Annotated[float, typer.Option(min=0, max=1, help="Below it no label is given.")] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
 ) -> None:
@@ -590,12 +585,13 @@ def evaluate_classify(
     from index.classifier import DEFAULT_TEMPLATES, Classifier
     from index.classifiers import TrainedClassifier
     from index.errors import InvalidInput
+    from index.evaluate import read_list
 
     if (labels is None) == (classifier is None) or (template and classifier):
         raise InvalidInput("Give either --labels, with or without --template, or --classifier.", field="labels")
     texts, truth = labelled.read_labelled(rows)
     if labels is not None:
-        names = labelled.read_labels(labels)
+        names = read_list(labels)
         labelled.check_truth(truth, names)
         by_names = Classifier(_encoder(encoder))
         found = by_names.classify(texts, names, templates=template or DEFAULT_TEMPLATES, min_score=min_score)
@@ -616,7 +612,7 @@ def evaluate_qa(
     reader: Annotated[Path | None, typer.Option(envvar="PURLIN_READER", help="A reader directory.")] = None,
     no_reader: Annotated[bool, typer.Option("--no-reader", help="Measure the search alone.")] = False,
     depth: Annotated[int | None, typer.Option(min=1, max=100, help="Passages that are read.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
 ) -> None:

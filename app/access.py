@@ -46,6 +46,7 @@ _NEEDS = {
     "v1": ("search",),
     "embed": ("search",),
     "rerank": ("search",),
+    "mcp": ("search", "qa", "classify"),  # each tool needs its own
 }
 _ADMINISTERED = frozenset(["corpora", "classifiers"])  # changing what is below them takes an admin key
 
@@ -161,7 +162,7 @@ class Access:
         self._rates = {key.name: _Rate(key.per_minute, clock) for key in keys if key.per_minute is not None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI entry point. The name of the key is then in the request's state, as `key`."""
+        """ASGI entry point. The key's name and scopes are then in the request's state, as `key` and `scopes`."""
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
         else:
@@ -176,7 +177,7 @@ class Access:
         key = self._find(_bearer(scope))
         if key is None:
             return _unknown()
-        scope.setdefault("state", {})["key"] = key.name
+        scope.setdefault("state", {}).update(key=key.name, scopes=key.scopes)
         if key.scopes.isdisjoint(scopes):
             return _forbidden(f"This key lacks the scope {' or '.join(scopes)}: ask whoever runs the server for one.")
         wait_s = self._rates[key.name].take() if key.name in self._rates else 0.0

@@ -12,11 +12,12 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from app import access, logs, problems
+from app import access, logs, mcp, problems, protocols
 from app.limits import BodyLimit
 from app.metrics import Meter, Metrics
 from app.metrics import router as metrics_router
 from app.overload import Queue, SharedEncoder
+from app.page import router as page_router
 from app.routes import router
 from app.service import Service
 from app.settings import Settings
@@ -37,6 +38,7 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
         redoc_url=None,
     )
     app.state.metrics = metrics
+    app.state.origins = settings.cors_origins
     app.add_middleware(
         Queue,
         running=settings.threads,
@@ -47,16 +49,20 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
     app.add_middleware(access.Access, keys=keys)
     if settings.cors_origins:
-        headers = ["Authorization", "Content-Type"]
+        headers = ["Authorization", "Content-Type", *mcp.HEADERS]
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=headers
         )
     problems.install(app)
+    app.add_middleware(protocols.OwnErrors)
     app.add_middleware(access.SecurityHeaders)  # outside of problems, which then have them too
     app.add_middleware(Meter, metrics=metrics)
     app.add_middleware(logs.RequestLog)
     app.include_router(router)
     app.include_router(metrics_router)
+    app.include_router(page_router)
+    app.include_router(mcp.router)
+    app.include_router(protocols.router)
     problems.add_schemas(app.openapi())
     access.describe(app.openapi())
     return app
@@ -102,7 +108,7 @@ def _lifespan(
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
         encoder = await anyio.to_thread.run_sync(Encoder.load, settings.encoder) if given is None else given
         shared = SharedEncoder(encoder, at_once=available_cpus(), metrics=metrics)
-        service = Service(settings, shared, metrics=metrics)
+        service = Service(settings, shared, metrics)
         metrics.show(encoder, service.corpora.statuses)
         await anyio.to_thread.run_sync(service.open)
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import numpy as np
+from numpy.typing import NDArray
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access import needs
@@ -200,6 +201,15 @@ class SharedEncoder:
     def fingerprint(self) -> str:
         """The encoder's."""
         return self._encoder.fingerprint
+
+    @property
+    def max_tokens(self) -> int:
+        """The encoder's."""
+        return self._encoder.max_tokens
+
+    def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
+        """Tokens of each text with its prefix (len(texts),), uncut."""
+        return self._encoder.count_tokens(texts, role=role)
 
     def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
         """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""

@@ -164,11 +164,17 @@ def _invalid(_: Request, error: Exception) -> JSONResponse:
     if found[0]["type"] == "json_invalid":
         where, why = found[0]["loc"][-1], found[0]["ctx"]["error"]
         return reply(HTTPStatus.BAD_REQUEST, f"The body is not JSON: {why} at character {where}.", slug="not-json")
+    detail, errors = explained(found)
+    return reply(HTTPStatus.UNPROCESSABLE_ENTITY, detail, slug="invalid-input", errors=errors)
+
+
+def explained(found: Sequence[Mapping[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
+    """What pydantic found wrong as a sentence, and as (field, message) each; locations begin with `body`."""
     errors = [(_field(one["loc"]), _message(one)) for one in found[:MAX_ERRORS]]
     detail = "; ".join(f"{field} {message}" for field, message in errors[:3])
     if len(found) > 3:
         detail += f"; and {len(found) - 3} more"
-    return reply(HTTPStatus.UNPROCESSABLE_ENTITY, f"{detail}.", slug="invalid-input", errors=errors)
+    return f"{detail}.", errors
 
 
 def _field(location: Sequence[str | int]) -> str:

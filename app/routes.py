@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import BaseModel
 
-from app.builds import Status
+from app.builds import Status, T
 from app.problems import Opening, responses
 from app.schemas import (
     ActivateRequest,
@@ -37,7 +38,8 @@ from index.classifiers import TrainedClassifier
 from index.corpus import Corpus
 
 
-async def _json_only(request: Request) -> None:
+async def json_only(request: Request) -> None:
+    """Refuse a body of another media type."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         given = f"it is {media_type[:60]!r}" if media_type else "there is none"
@@ -45,12 +47,17 @@ async def _json_only(request: Request) -> None:
 
 
 router = APIRouter()
-posting = APIRouter(dependencies=[Depends(_json_only)])
+posting = APIRouter(dependencies=[Depends(json_only)])
 
 
 @posting.post("/search", response_model=SearchReply, responses=responses(400, 404, 408, 413, 415, 422, 503))
 def search(asked: SearchRequest, service: ServiceOf) -> Response:
     """Search a corpus."""
+    return _json(searched(asked, service), exclude_none=True)
+
+
+def searched(asked: SearchRequest, service: Service) -> SearchReply:
+    """What `/search` replies."""
     started = time.perf_counter()
     asked.check()
     with service.corpora.lease(asked.corpus) as corpus:
@@ -58,7 +65,7 @@ def search(asked: SearchRequest, service: ServiceOf) -> Response:
             asked.query, k=asked.k, offset=asked.offset, mode=asked.mode, filter=asked.filter, explain=asked.explain
         )
         service.metrics.stages(found.timings_ms)
-        reply = SearchReply(
+        return SearchReply(
             hits=found.hits,
             total=found.total,
             took_ms=_ms_since(started),
@@ -67,18 +74,22 @@ def search(asked: SearchRequest, service: ServiceOf) -> Response:
             encoder=service.encoder.name,
             timings_ms=found.timings_ms if asked.explain else None,
         )
-    return _json(reply, exclude_none=True)
 
 
 @posting.post("/qa", response_model=QaReply, responses=responses(400, 404, 408, 413, 415, 422, 503))
 def qa(asked: QaRequest, service: ServiceOf) -> Response:
     """Answer a question in a reference's exact words."""
+    return _json(answered(asked, service), exclude_none=True)
+
+
+def answered(asked: QaRequest, service: Service) -> QaReply:
+    """What `/qa` replies."""
     started = time.perf_counter()
     with service.corpora.lease(asked.corpus) as corpus:
         reader = service.reader()
         found = ask(corpus, reader, asked.question, k=asked.k)
         service.metrics.stages(found.timings_ms)
-        reply = QaReply(
+        return QaReply(
             answers=found.answers,
             answerable=found.answerable,
             hits=found.hits,
@@ -90,17 +101,22 @@ def qa(asked: QaRequest, service: ServiceOf) -> Response:
             read=found.read if asked.explain else None,
             timings_ms=found.timings_ms if asked.explain else None,
         )
-    return _json(reply, exclude_none=True)
 
 
 @posting.post("/classify", response_model=ClassifyReply, responses=responses(400, 404, 408, 413, 415, 422, 503))
 def classify(asked: ClassifyRequest, service: ServiceOf) -> Response:
     """Choose for each text among labels that need no training, or those of a trained classifier."""
+    reply = classified(asked, service)
+    return _json(reply, exclude={name for name in ("classifier", "build", "warnings") if getattr(reply, name) is None})
+
+
+def classified(asked: ClassifyRequest, service: Service) -> ClassifyReply:
+    """What `/classify` replies."""
     started = time.perf_counter()
     asked.check()
     reply = _by_classifier(asked, service) if asked.labels is None else _by_labels(asked, asked.labels, service)
     reply.took_ms = _ms_since(started)
-    return _json(reply, exclude={name for name in ("classifier", "build", "warnings") if getattr(reply, name) is None})
+    return reply
 
 
 def _by_labels(asked: ClassifyRequest, labels: list[str], service: Service) -> ClassifyReply:
@@ -134,26 +150,28 @@ def _by_classifier(asked: ClassifyRequest, service: Service) -> ClassifyReply:
 def list_classifiers(service: ServiceOf) -> ClassifiersReply:
     """Which trained classifiers there are, and whether they can be used."""
     statuses = service.classifiers.statuses()
-    return ClassifiersReply(classifiers=[ClassifierStatus.model_validate(_about(status)) for status in statuses])
+    return ClassifiersReply(
+        classifiers=[ClassifierStatus.model_validate(_described(status, _classifier)) for status in statuses]
+    )
 
 
 @router.get("/classifiers/{name}", response_model_exclude_none=True, responses=responses(404, 422))
 def show_classifier(name: str, service: ServiceOf) -> ClassifierReply:
     """One trained classifier: its labels, its encoder, and how well it was measured to do."""
-    return ClassifierReply.model_validate(_about(service.classifiers.status(name)))
+    return ClassifierReply.model_validate(_described(service.classifiers.status(name), _classifier))
 
 
 @router.get("/corpora", response_model_exclude_none=True, responses=responses())
 def list_corpora(service: ServiceOf) -> CorporaReply:
     """Which corpora there are, and whether they can be searched."""
     statuses = service.corpora.statuses()
-    return CorporaReply(corpora=[CorpusStatus.model_validate(_described(status)) for status in statuses])
+    return CorporaReply(corpora=[CorpusStatus.model_validate(_described(status, _corpus)) for status in statuses])
 
 
 @router.get("/corpora/{name}", response_model_exclude_none=True, responses=responses(404, 422))
 def show_corpus(name: str, service: ServiceOf) -> CorpusReply:
     """One corpus: what it was built from, when, and how well it was measured to do."""
-    return CorpusReply.model_validate(_described(service.corpora.status(name)))
+    return CorpusReply.model_validate(_described(service.corpora.status(name), _corpus))
 
 
 @router.get(
@@ -215,42 +233,26 @@ async def ready(service: ServiceOf) -> State:
     return State()
 
 
-@router.get("/", include_in_schema=False)
-async def home() -> dict[str, str]:
-    """Where to go from here."""
-    return {
-        "name": "Purlin",
-        "openapi": "/openapi.json",
-        "corpora": "/corpora",
-        "classifiers": "/classifiers",
-    }
-
-
 router.include_router(posting)
 
 
-def _described(status: Status[Corpus]) -> dict[str, object]:
-    """A status and the manifest of the build that serves, flat; the replies take from it what they have a name for."""
+def _described(status: Status[T], details: Callable[[T], dict[str, object]]) -> dict[str, object]:
+    """A status and `details` of the build that serves; the replies take from it what they have a name for."""
     about: dict[str, object] = {"name": status.name, "state": status.state, "problem": status.problem}
-    if status.opened is None:
-        return about
-    manifest = status.opened.manifest
-    size = sum(file["bytes"] for file in manifest.files.values())
-    return asdict(manifest) | about | {"build": status.build, "bytes": size}
+    return about if status.opened is None else details(status.opened) | about | {"build": status.build}
 
 
-def _about(status: Status[TrainedClassifier]) -> dict[str, object]:
-    """The same of a classifier."""
-    about: dict[str, object] = {"name": status.name, "state": status.state, "problem": status.problem}
-    if status.opened is None:
-        return about
-    trained, encoder = status.opened.trained, status.opened.encoder
-    return about | {
-        "build": status.build,
+def _corpus(opened: Corpus) -> dict[str, object]:
+    return asdict(opened.manifest) | {"bytes": sum(file["bytes"] for file in opened.manifest.files.values())}
+
+
+def _classifier(opened: TrainedClassifier) -> dict[str, object]:
+    trained, encoder = opened.trained, opened.encoder
+    return {
         "labels": trained.labels,
         "created_at": trained.created,
         "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
-        "bytes": status.opened.bytes,
+        "bytes": opened.bytes,
         "measures": trained.measures,
     }
 

@@ -25,7 +25,9 @@ MAX_RANKING_CHARS = 64 * 2**20  # of all rankings of one reply together, about
 _ENTRY_CHARS = 40  # of one label in a ranking, besides its name
 
 
-class _Request(BaseModel):
+class Strict(BaseModel):
+    """Takes the keys that it knows, with values of their own type."""
+
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
@@ -47,7 +49,7 @@ Condition = Annotated[Scalar | list[Scalar] | dict[str, Text | int | float], Wra
 CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpora.")]
 
 
-class SearchRequest(_Request):
+class SearchRequest(Strict):
     """A query to a corpus. The conditions of `filter` hold all at once; a list means any of its values."""
 
     query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS)
@@ -86,7 +88,7 @@ class SearchReply(BaseModel):
 # ---- /qa
 
 
-class QaRequest(_Request):
+class QaRequest(Strict):
     """A question to a reference, in plain words."""
 
     question: str = Field(min_length=1, max_length=MAX_QUERY_CHARS, examples=["What is the default step of range?"])
@@ -152,7 +154,7 @@ Templates = Annotated[
 ]
 
 
-class ClassifyRequest(_Request):
+class ClassifyRequest(Strict):
     """Texts, and the labels to choose from: by name, or those of a trained classifier."""
 
     texts: Texts
@@ -294,7 +296,7 @@ class CorporaReply(BaseModel):
     corpora: list[CorpusStatus]
 
 
-class ActivateRequest(_Request):
+class ActivateRequest(Strict):
     """The build that is to serve."""
 
     build: str = Field(max_length=64, description="One of the corpus's builds.")

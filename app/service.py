@@ -20,12 +20,11 @@ from index.reader import Reader
 class Service:
     """An encoder, a reader, and what answers with them."""
 
-    def __init__(
-        self, settings: Settings, encoder: TextEncoder, reader: Reader | None = None, metrics: Metrics | None = None
-    ) -> None:
-        self.metrics = metrics or Metrics()
+    def __init__(self, settings: Settings, encoder: TextEncoder, metrics: Metrics) -> None:
+        self.metrics = metrics
         self.home = settings.home
-        self._reader, self._reader_directory, self._reading = reader, settings.reader, threading.Lock()
+        self._reader: Reader | None = None
+        self._reader_directory, self._reading = settings.reader, threading.Lock()
         self.encoder = encoder
         self.corpora = OpenCorpora(settings.home, encoder, timeout_s=settings.open_timeout_s)
         self.classifier = Classifier(encoder)

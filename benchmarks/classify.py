@@ -5,8 +5,8 @@
 ROWS are JSON Lines with a `text`. The first part asks a server of its own on a free loopback port, 4 and 1,000 labels
 in turn, so that a change in the machine's mood meets both. The second runs in this process, all rows in turn three
 times: ours; the zero-shot design (text and hypothesis of every label through an equally large encoder, in the same
-ONNX runtime); and with `--pipeline` transformers' own zero-shot pipeline, which txtai 9.14's `Labels` calls, over a BERT
-of the same size in torch (random weights: they cost what trained ones do).
+ONNX runtime); and with `--pipeline` transformers' own zero-shot pipeline, which txtai 9.14's `Labels` calls, over a
+BERT of the same size in torch (random weights: they cost what trained ones do).
 """
 
 from __future__ import annotations

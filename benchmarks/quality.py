@@ -1,6 +1,6 @@
 """How well encoders search the development sets: every cell of one table from one program.
 
-    python benchmarks/quality.py --data DIR --out FILE.json --encoder base=models/all-MiniLM-L6-v2-int8
+    python benchmarks/quality.py --data DIR --out FILE.json --encoder base=DIR
         [--encoder NAME=DIR ...] [--hybrid] [--bm25] [--sets cosqa csn ...] [--full] [--cache DIR]
 
 DIR holds `cosqa`, `csn_challenge`, `icecat` and `crowdflower` in BEIR's form, and `code_pairs`. Dense rows are

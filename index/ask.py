@@ -69,10 +69,6 @@ def _reranked(retrieved: Sequence[Retrieved], reading: Reading) -> tuple[Hit, ..
     return tuple(replace(hit, rank=rank) for rank, hit in enumerate(every, 1))
 
 
-def _scored(hit: Hit, relevance: float) -> Hit:
-    return replace(hit, scores={**hit.scores, "reader": round(relevance, 4)})
-
-
 def judged(
     corpus: Corpus,
     reader: Reader | None,

@@ -9,24 +9,22 @@ A finished one is published as a build below HOME/classifiers/NAME, see index/ge
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from index import generations
 from index.classifier import RANKED, Classification, LabelSet, Scores, check_labels, check_texts, rank, shared_scores
 from index.encoder import Encoder, TextEncoder, Vectors
-from index.errors import Damaged, InvalidInput, NotFound, PurlinError
+from index.errors import InvalidInput, PurlinError
+from index.exported import refusing
 from index.generations import CLASSIFIERS
 
 FORMAT = 1
@@ -96,20 +94,18 @@ def write_classifier(directory: Path, trained: Trained) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / VECTORS).unlink(missing_ok=True)
         if trained.vectors is not None:
-            with _replacing(directory / VECTORS) as file:
+            with generations.replacing(directory / VECTORS) as file:
                 np.save(file, trained.vectors, allow_pickle=False)
-        with _replacing(directory / ABOUT) as file:
+        with generations.replacing(directory / ABOUT) as file:
             file.write(text.encode())
 
 
 def read_classifier(directory: Path) -> Trained:
     """What `write_classifier` wrote. Raises Damaged naming the file that is missing, too large or wrong."""
     path = directory / ABOUT
-    try:
+    with refusing("classifier", path):
         trained = _trained(json.loads(_bounded(path, MAX_BYTES)))
         _check(trained)
-    except (OSError, ValueError, RecursionError, PurlinError) as error:
-        raise _damaged(path, error) from error
     return replace(trained, vectors=_read_vectors(directory / VECTORS, len(trained.labels)))
 
 
@@ -152,8 +148,9 @@ class TrainedClassifier:
     def load(cls, directory: Path, shared: TextEncoder | None = None) -> Self:
         """Open a published build, or refuse it by Damaged naming the file; `shared` is used if it is its encoder."""
         listing = generations.read_listing(directory)
-        if listing.get("format") != FORMAT:
-            raise _damaged(directory / "manifest.json", ValueError("it was written by another version"))
+        with refusing("classifier", directory / "manifest.json"):
+            if listing.get("format") != FORMAT:
+                raise ValueError("it was written by another version")
         generations.verify(directory, Manifest(**listing))
         trained = read_classifier(directory)
         mine = shared is not None and shared.fingerprint == trained.fingerprint
@@ -173,12 +170,12 @@ class TrainedClassifier:
 
 
 def _encoder(directory: Path, trained: Trained) -> Encoder:
-    try:
+    with refusing("classifier", directory / ENCODER):
+        if not (directory / ENCODER).is_dir():
+            raise ValueError("there is no such directory")
         encoder = Encoder.load(directory / ENCODER)
-    except NotFound as error:
-        raise _damaged(directory / ENCODER, ValueError("there is no such directory")) from error
-    if encoder.fingerprint != trained.fingerprint:
-        raise _damaged(directory / ENCODER, ValueError(f"it is not the encoder that {ABOUT} names"))
+        if encoder.fingerprint != trained.fingerprint:
+            raise ValueError(f"it is not the encoder that {ABOUT} names")
     return encoder
 
 
@@ -186,9 +183,9 @@ def _label_set(trained: Trained, encoder: TextEncoder, directory: Path) -> Label
     """The labels with their own vectors, or the mean vector of each one's prompts (eq. 2)."""
     if trained.vectors is None:
         return LabelSet.of(trained.labels, _mean_vectors(trained.prompts, encoder))
-    if trained.vectors.shape[1] != encoder.dim:
-        found = f"its vectors have {trained.vectors.shape[1]} numbers, the encoder's {encoder.dim}"
-        raise _damaged(directory / VECTORS, ValueError(found))
+    with refusing("classifier", directory / VECTORS):
+        if trained.vectors.shape[1] != encoder.dim:
+            raise ValueError(f"its vectors have {trained.vectors.shape[1]} numbers, the encoder's {encoder.dim}")
     return LabelSet.of(trained.labels, trained.vectors)
 
 
@@ -279,7 +276,7 @@ def _is_number(value: Any) -> bool:
 def _read_vectors(path: Path, count: int) -> Vectors | None:
     if not path.exists():
         return None
-    try:
+    with refusing("classifier", path):
         if path.stat().st_size > count * _MAX_DIM * 4 + _HEADER_BYTES:
             raise ValueError("it is too large")
         vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -287,8 +284,6 @@ def _read_vectors(path: Path, count: int) -> Vectors | None:
             raise ValueError("it is no array")
         _check_vectors(vectors, count)
         return np.array(vectors)
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
-        raise _damaged(path, error) from error
 
 
 def _bounded(path: Path, most: int) -> bytes:
@@ -297,23 +292,3 @@ def _bounded(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise ValueError(f"it has more than {most:,} bytes")
     return content
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` once it is written and flushed to disk."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _damaged(path: Path, reason: Exception) -> Damaged:
-    what = (reason.strerror if isinstance(reason, OSError) else None) or str(reason) or type(reason).__name__
-    return Damaged(f"The classifier's file {path} cannot be used: {what[:300]}. Train the classifier again.")

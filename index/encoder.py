@@ -18,13 +18,16 @@ import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from index.errors import Damaged, NotFound
+from index.errors import NotFound
+from index.exported import MODEL as MODEL
+from index.exported import TOKENIZER as TOKENIZER
+from index.exported import read_exported, refusing
 
 Vectors = NDArray[np.float32]
 Role = Literal["query", "passage"]
 
-RELEASED = Path(__file__).resolve().parent.parent / "models" / "all-MiniLM-L6-v2-int8"
-MODEL, TOKENIZER, SETTINGS = "model.onnx", "tokenizer.json", "encoder.json"
+RELEASED = Path(__file__).resolve().parent.parent / "models" / "santa-minilm-l6-int8"
+QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
 BATCH_TOKENS = 256  # of one batch: its activations then stay in a core's cache, see docs/encoder.md
 WINDOW = 8192  # texts that are tokenized and sorted by length together; bounds memory
 TOKENIZED_AT_ONCE = 256  # texts; the tokenizer's own records are many times larger than the ids kept of them
@@ -49,6 +52,15 @@ class TextEncoder(Protocol):
         """Changes whenever the same text would get another vector."""
         ...
 
+    @property
+    def max_tokens(self) -> int:
+        """What is beyond is cut off."""
+        ...
+
+    def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
+        """Tokens of each text with its prefix (len(texts),), uncut."""
+        ...
+
     def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
         """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
         ...
@@ -58,7 +70,7 @@ class TextEncoder(Protocol):
 class Settings:
     """The part of `encoder.json` that decides what vectors come out; the rest of that file is for people.
 
-    `files` has the SHA-256 (hex) of the model and the tokenizer.
+    `files` has the SHA-256 (hex) of the model, of the tokenizer, and of the queries' own model where they have one.
     """
 
     name: str
@@ -78,6 +90,7 @@ class Settings:
             self.passage_prefix,
             self.files[MODEL],
             self.files[TOKENIZER],
+            *filter(None, [self.files.get(QUERY_MODEL)]),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -91,7 +104,11 @@ class Encoder:
     """
 
     def __init__(
-        self, settings: Settings, tokenizer: Tokenizer, session: onnxruntime.InferenceSession, threads: int
+        self,
+        settings: Settings,
+        tokenizer: Tokenizer,
+        sessions: dict[Role, onnxruntime.InferenceSession],
+        threads: int,
     ) -> None:
         self.name = settings.name
         self.dim = settings.dim
@@ -99,7 +116,7 @@ class Encoder:
         self.fingerprint = settings.fingerprint
         self._prefixes: dict[Role, str] = {"query": settings.query_prefix, "passage": settings.passage_prefix}
         self._tokenizer = tokenizer
-        self._session = session
+        self._sessions = sessions
         self._threads = threads
 
     @classmethod
@@ -110,23 +127,22 @@ class Encoder:
         """
         if not directory.is_dir():
             raise NotFound(f"There is no encoder directory {directory}. Give one made by `purlin train export`.")
-        settings = _read_settings(directory / SETTINGS)
-        model, tokenizer = (_read_verified(directory / name, settings.files[name]) for name in (MODEL, TOKENIZER))
-        try:
-            session = open_session(model)
-            opened = open_tokenizer(tokenizer, settings.max_tokens)
-        except Exception as error:  # both libraries raise bare Exceptions of their own
-            raise _damaged(directory, str(error)) from error
-        found = session.get_outputs()[0].shape[-1]
-        if found != settings.dim:
-            raise _damaged(directory / SETTINGS, f"dim is {settings.dim}, the model's vectors have {found}")
-        return cls(settings, opened, session, threads or available_cpus())
+        settings, files = read_exported(directory, "encoder", _settings)
+        with refusing("encoder", directory):
+            passages = open_session(files[MODEL])
+            queries = open_session(files[QUERY_MODEL]) if QUERY_MODEL in files else passages
+            tokenizer = open_tokenizer(files[TOKENIZER], settings.max_tokens)
+            for session in (passages, queries):
+                found = session.get_outputs()[0].shape[-1]
+                if found != settings.dim:
+                    raise ValueError(f"dim is {settings.dim}, the model's vectors have {found}")
+        return cls(settings, tokenizer, {"query": queries, "passage": passages}, threads or available_cpus())
 
     def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
         """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
         vectors: Vectors = np.empty((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), WINDOW):
-            with closing(self._run(self.tokenize(texts[start : start + WINDOW], role=role))) as batches:
+            with closing(self._run(self.tokenize(texts[start : start + WINDOW], role=role), role)) as batches:
                 for rows, found in batches:
                     vectors[start + rows] = found
                     if progress is not None:
@@ -157,20 +173,20 @@ class Encoder:
             valid = [text.encode(errors="replace").decode() for text in cut]
             yield from self._tokenizer.encode_batch_fast(valid)
 
-    def _run(self, ids: Sequence[NDArray[np.int64]]) -> Generator[tuple[NDArray[np.int64], Vectors]]:
+    def _run(self, ids: Sequence[NDArray[np.int64]], role: Role) -> Generator[tuple[NDArray[np.int64], Vectors]]:
         """(row numbers, their vectors) of batch after batch, `threads` batches at a time."""
         batches = list(_batches([len(row) for row in ids]))
         if len(batches) == 1 or self._threads == 1:
-            yield from ((rows, self._run_batch(ids, rows)) for rows in batches)
+            yield from ((rows, self._run_batch(ids, rows, role)) for rows in batches)
             return
         pool = ThreadPoolExecutor(self._threads)
         try:
-            yield from zip(batches, pool.map(lambda rows: self._run_batch(ids, rows), batches), strict=True)
+            yield from zip(batches, pool.map(lambda rows: self._run_batch(ids, rows, role), batches), strict=True)
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _run_batch(self, ids: Sequence[NDArray[np.int64]], rows: NDArray[np.int64]) -> Vectors:
-        vectors: Vectors = self._session.run(None, {"input_ids": np.stack([ids[row] for row in rows])})[0]
+    def _run_batch(self, ids: Sequence[NDArray[np.int64]], rows: NDArray[np.int64], role: Role) -> Vectors:
+        vectors: Vectors = self._sessions[role].run(None, {"input_ids": np.stack([ids[row] for row in rows])})[0]
         return vectors
 
 
@@ -242,40 +258,14 @@ def open_tokenizer(content: bytes, max_tokens: int) -> Tokenizer:
     return tokenizer
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise _damaged(path, error.strerror or "unreadable") from error
-
-
-def _read_verified(path: Path, digest: str) -> bytes:
-    content = _read_bytes(path)
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise _damaged(path, f"its content is not what {SETTINGS} says")
-    return content
-
-
-def _read_settings(path: Path) -> Settings:
-    try:
-        content = json.loads(_read_bytes(path))
-        settings = Settings(**{field.name: content[field.name] for field in fields(Settings)})
-        _check(settings)
-        if settings.fingerprint != content["fingerprint"]:
-            raise ValueError("its fingerprint does not fit its settings")
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, repr(error)) from error
-    return settings
-
-
-def _check(settings: Settings) -> None:
+def _settings(content: Any) -> Settings:
+    settings = Settings(**{field.name: content[field.name] for field in fields(Settings)})
     for name, kind in get_type_hints(Settings).items():
         value = getattr(settings, name)
         if type(value) is not (get_origin(kind) or kind):
             raise ValueError(f"{name} is not a {kind}")
         if kind is int and not 1 <= value <= 1 << 16:
             raise ValueError(f"{name} is {value}, not in 1 to {1 << 16}")
-
-
-def _damaged(path: Path, reason: str) -> Damaged:
-    return Damaged(f"The encoder's file {path} is missing or altered: {reason}. Export or install the encoder again.")
+    if set(settings.files) - {QUERY_MODEL} != {MODEL, TOKENIZER}:
+        raise ValueError(f"files are {sorted(settings.files)}, not {MODEL}, {TOKENIZER} and at most {QUERY_MODEL}")
+    return settings

@@ -9,17 +9,18 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from index.errors import InvalidInput, NotFound, StorageFailed
+from index.generations import replacing
 
 Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Sequence[str]]
@@ -27,6 +28,7 @@ Values = NDArray[np.float64]
 
 RESAMPLES = 10_000
 MAX_LINE = 1 << 20  # characters
+MAX_LISTED = 1_000_000  # lines
 _BLOCK = 1 << 20  # random numbers drawn at a time
 
 
@@ -166,19 +168,15 @@ def resampled(means: Callable[[np.random.Generator, int], Values], width: int) -
 def read_queries(path: Path) -> dict[str, str]:
     """Query id -> text, from JSON lines with `_id` and `text` (BEIR; gzip by suffix). Malformed lines raise."""
     queries: dict[str, str] = {}
-    for number, line in read_lines(path):
-        identifier, text = _query(line, path, number)
+    for number, record in read_records(path):
+        identifier, text = _query(record, path, number)
         if identifier in queries:
             raise malformed(path, number, f"query {identifier!r} comes twice")
         queries[identifier] = text
     return queries
 
 
-def _query(line: str, path: Path, number: int) -> tuple[str, str]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise malformed(path, number, f"not valid JSON: {error}") from error
+def _query(record: Any, path: Path, number: int) -> tuple[str, str]:
     match record:
         case {"_id": str() | int() as identifier, "text": str(text)}:
             return str(identifier), text
@@ -250,17 +248,11 @@ def write_run(path: Path, run: Run, *, name: str = "purlin") -> None:
     for text in chain(run, *run.values(), [name]):
         if not text or set(text) & set("\t\n\r"):
             raise InvalidInput(f"{text!r} cannot stand in a run file: it is empty or holds a tab or line break.")
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with draft.open("w", encoding="utf-8") as handle:
-            handle.writelines(_run_lines(run, name))
-            handle.flush()
-            os.fsync(handle.fileno())
-        draft.replace(path)
+        with replacing(path) as file:
+            file.writelines(line.encode() for line in _run_lines(run, name))
     except OSError as error:
         raise StorageFailed(f"{path} cannot be written: {error.strerror}.") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _run_lines(run: Run, name: str) -> Iterator[str]:
@@ -269,25 +261,54 @@ def _run_lines(run: Run, name: str) -> Iterator[str]:
             yield f"{query}\tQ0\t{document}\t{rank}\t{1 / rank!r}\t{name}\n"
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(
+    path: Path, *, longest: int = MAX_LINE, most: float = math.inf, errors: Literal["strict", "replace"] = "strict"
+) -> Iterator[tuple[int, str]]:
     """Line numbers from 1 and the lines that are not blank; gzip by suffix.
 
-    Raises NotFound without a file, InvalidInput for a line over `MAX_LINE` and for what cannot be decoded.
+    Raises NotFound without a file, InvalidInput for a line over `longest` characters, for more than `most` lines, and
+    for what cannot be decoded, unless `errors` are replaced.
     """
     if not path.is_file():
         raise NotFound(f"{path} does not exist or is no file.", field="path")
     opened = gzip.open if path.suffix == ".gz" else open
     number = 0
     try:
-        with opened(path, "rt", encoding="utf-8-sig") as handle:
-            while line := handle.readline(MAX_LINE + 1):
+        with opened(path, "rt", encoding="utf-8-sig", errors=errors) as handle:
+            while line := handle.readline(longest + 1):
                 number += 1
-                if len(line) > MAX_LINE:
-                    raise malformed(path, number, f"longer than {MAX_LINE:,} characters")
+                if len(line) > longest:
+                    raise malformed(path, number, f"longer than {longest:,} characters")
+                if number > most:
+                    raise malformed(path, number, f"{most:,} lines are the most; split the file")
                 if line.strip():
                     yield number, line
     except (OSError, EOFError, UnicodeError, zlib.error) as error:
-        raise malformed(path, number + 1, f"cannot be read: {error}") from error
+        reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
+        raise malformed(path, number + 1, f"cannot be read: {reason}") from error
+
+
+def read_records(path: Path) -> Iterator[tuple[int, Any]]:
+    """Line numbers from 1 and the JSON of the lines. Raises as `read_lines` does, and InvalidInput where it is none."""
+    for number, line in read_lines(path):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise malformed(path, number, f"not valid JSON: {error}") from error
+        yield number, record
+
+
+def read_list(path: Path) -> list[str]:
+    """The lines of a list, such as label names, stripped; blank ones do not count. Raises as `read_lines` does."""
+    return [line.strip() for _, line in read_lines(path, most=MAX_LISTED)]
+
+
+def parsed(line: str) -> Any:
+    """The JSON of a line, None where it is none."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _finite(text: str, what: str, path: Path, number: int) -> float:

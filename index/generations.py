@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
 from index.records import Kind
@@ -227,9 +227,10 @@ def storage_errors() -> Iterator[None]:
 
 def _storage_message(error: Exception) -> str:
     number = error.errno if isinstance(error, OSError) else None
-    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "full" in str(error) or "No space" in str(error):
+    said = str(error) if number is None else ""  # by SQLite and FAISS; an OSError's words have the path among them
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "disk is full" in said or "No space" in said:
         return f"The disk is full or a size limit was reached ({error}). Free some space or set PURLIN_HOME elsewhere."
-    if number in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly" in str(error):
+    if number in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly" in said:
         return f"PURLIN_HOME cannot be written to ({error}). Set PURLIN_HOME to a directory that can."
     return f"Writing failed: {error}"
 
@@ -278,11 +279,21 @@ def publish(made: Path, manifest: Listing) -> str:
     (made / "manifest.json").write_bytes(content)
     for path in [*made.rglob("*"), made]:
         _fsync(path)
-    build = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{hashlib.sha256(content).hexdigest()[:12]}"
+    build = f"{_stamp(made.parent)}-{hashlib.sha256(content).hexdigest()[:12]}"
     made.chmod(0o755)
     made.rename(made.parent / build)
     _fsync(made.parent)
     return build
+
+
+def _stamp(directory: Path) -> str:
+    """The time; after the clock was set back, a microsecond after the newest build, so that names sort as made."""
+    now = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    newest = max((entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name)), default="")
+    if now > newest:
+        return now
+    day, _, time = newest.partition("-")[0].partition("T")
+    return f"{day}T{int(time) + 1:012}"
 
 
 def _fsync(path: Path) -> None:
@@ -293,15 +304,25 @@ def _fsync(path: Path) -> None:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of `path` once it is written and flushed to disk; raises OSError."""
+    handle, temporary = tempfile.mkstemp(prefix=_MAKING, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
 def switch(directory: Path, build: str) -> None:
     """Make `build` the active one, in one rename, and forget the oldest builds beyond those kept."""
-    handle, temporary = tempfile.mkstemp(prefix=_MAKING, dir=directory)
-    with os.fdopen(handle, "w") as file:
-        file.write(build + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(directory / "CURRENT")
+    with replacing(directory / "CURRENT") as file:
+        file.write(f"{build}\n".encode())
     _fsync(directory)
     kept = sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
     for old in kept[:-KEPT_BUILDS]:

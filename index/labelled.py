@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from index.classifier import Classification
-from index.errors import InvalidInput, NotFound
-from index.evaluate import MAX_LINE, Measure, measure
+from index.errors import InvalidInput
+from index.evaluate import MAX_LINE, Measure, measure, parsed, read_lines
 
 MAX_TEXTS = 1_000_000
-MAX_LABELS_BYTES = 16 * 2**20
+LONGEST = 16 * MAX_LINE  # characters of a line; of a longer one no more is read
+
+
+def rows(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Line number, text and label of JSON Lines {text, label}, gzipped or not.
+
+    Raises NotFound, and InvalidInput for a line that is wrong, by its number, and where there is none.
+    """
+    number = 0
+    for number, line in read_lines(path, longest=LONGEST, most=MAX_TEXTS):
+        where = f"{path}, line {number}"
+        if len(line) > MAX_LINE:
+            raise InvalidInput(f"{where} has more than {MAX_LINE:,} characters: shorten it.", field="rows")
+        match parsed(line):
+            case {"text": str(text), "label": str(label)} if text.strip() and label.strip():
+                yield number, text, label
+            case _:
+                raise InvalidInput(f"{where} is no JSON object with a text and a label.", field="rows")
+    if not number:
+        raise InvalidInput(f"{path} is empty: there are no rows of {{text, label}}.", field="rows")
 
 
 def read_labelled(path: Path) -> tuple[list[str], list[str]]:
-    """Texts and their labels from JSON Lines {text, label}, gzipped or not. InvalidInput names a line that is wrong."""
-    texts: list[str] = []
-    labels: list[str] = []
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            while line := file.readline(MAX_LINE + 1):
-                text, label = _row(line, f"{path}, line {len(texts) + 1}")
-                texts.append(text)
-                labels.append(label)
-                if len(texts) > MAX_TEXTS:
-                    raise InvalidInput(f"{path} has more than {MAX_TEXTS:,} lines: split it.", field="rows")
-    except (OSError, EOFError, zlib.error) as error:
-        raise NotFound(f"{path} cannot be read: {error}.", field="rows") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8.", field="rows") from error
-    if not texts:
-        raise InvalidInput(f"{path} is empty: give JSON Lines of {{text, label}}.", field="rows")
-    return texts, labels
-
-
-def read_labels(path: Path) -> list[str]:
-    """Label names, one a line; blank lines do not count."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            content = file.read(MAX_LABELS_BYTES + 1)
-    except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}.", field="labels") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8.", field="labels") from error
-    if len(content) > MAX_LABELS_BYTES:
-        raise InvalidInput(f"{path} has more than {MAX_LABELS_BYTES:,} characters: one label a line.", field="labels")
-    return [line.strip() for line in content.splitlines() if line.strip()]
+    """Texts and their labels, as `rows` has them."""
+    found = list(rows(path))
+    return [text for _, text, _ in found], [label for _, _, label in found]
 
 
 def evaluate(found: Sequence[Classification], truth: Sequence[str]) -> list[Measure]:
@@ -80,16 +66,3 @@ def check_truth(truth: Sequence[str], labels: Sequence[str]) -> None:
         raise InvalidInput(
             f"{len(unknown)} labels of the rows are not among those to choose from: {shown}.", field="rows"
         )
-
-
-def _row(line: str, where: str) -> tuple[str, str]:
-    if len(line) > MAX_LINE:
-        raise InvalidInput(f"{where} has more than {MAX_LINE:,} characters: shorten it.", field="rows")
-    try:
-        row: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        row = None
-    match row:
-        case {"text": str(text), "label": str(label)} if text.strip() and label.strip():
-            return text, label
-    raise InvalidInput(f"{where} is no JSON object with a text and a label.", field="rows")

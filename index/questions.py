@@ -6,7 +6,6 @@ under the ROC curve for telling the questions that a reference answers from thos
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.errors import InvalidInput
-from index.evaluate import Measure, Values, malformed, measure, read_lines, resampled
+from index.evaluate import Measure, Values, malformed, measure, read_records, resampled
 
 Counts = NDArray[np.int64]
 
@@ -80,8 +79,8 @@ def read_questions(path: Path, split: str | None = None) -> list[Question]:
     over the limits above, and where no question is left.
     """
     questions: dict[str, Question] = {}
-    for number, line in read_lines(path):
-        question = _question(line, path, number)
+    for number, record in read_records(path):
+        question = _question(record, path, number)
         if question.id in questions:
             raise malformed(path, number, f"question {question.id!r} comes twice")
         if len(questions) == MAX_QUESTIONS:
@@ -98,11 +97,7 @@ def _instead(split: str | None, questions: Collection[Question]) -> str:
     return f" of split {split!r}, only of {splits}" if splits else ""
 
 
-def _question(line: str, path: Path, number: int) -> Question:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise malformed(path, number, f"not valid JSON: {error}") from error
+def _question(record: Any, path: Path, number: int) -> Question:
     match record:
         case {
             "id": str(identifier),

@@ -12,9 +12,10 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,12 +24,16 @@ import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from index.answer_types import ECHO, MATCH, AnswerType, candidates, echoes, expected
 from index.encoder import available_cpus, open_session
-from index.errors import Damaged, NotFound
+from index.errors import NotFound
+from index.exported import MODEL as MODEL
+from index.exported import TOKENIZER as TOKENIZER
+from index.exported import read_exported, refusing
 from index.passages import render
 from index.records import Document, Passage
 
-MODEL, TOKENIZER, SETTINGS = "model.onnx", "tokenizer.json", "reader.json"
+SETTINGS = "reader.json"
 RELEASED = Path(__file__).parent.parent / "models" / "reference-reader-int8"
 MAX_QUESTION_TOKENS = 64
 MAX_ANSWER_TOKENS = 24
@@ -80,7 +85,8 @@ class Reading:
 class Settings:
     """What `reader.json` says. `files` has SHA-256 (hex) of model and tokenizer.
 
-    The passages' scores are `prior_weight` times the logarithm of the prior, plus the model's. The probability of an
+    The passages' scores are the model's, plus `prior_weight` times the logarithm of how their prior compares with the
+    best one's: what the search tells apart counts, not how sure it is. The probability of an
     answer is the logistic function of `calibration`: a constant, and the weights of the log odds that there is any
     answer by eq. 3, of the logarithm of the best span's probability, and of the best prior.
     """
@@ -169,13 +175,10 @@ class Reader:
         """Read and verify a reader directory. Raises NotFound without one, Damaged naming the file that is altered."""
         if not directory.is_dir():
             raise NotFound(f"There is no reader directory {directory}. Give one made by `purlin train refqa`.")
-        settings = _read_settings(directory / SETTINGS)
-        model, tokenizer = (_verified(directory / name, settings.files[name]) for name in (MODEL, TOKENIZER))
-        try:
-            packer = Packer(Tokenizer.from_str(tokenizer.decode()), settings.max_tokens)
-            return cls(settings, packer, open_session(model), threads or available_cpus())
-        except Exception as error:  # both libraries raise bare Exceptions of their own
-            raise _damaged(directory, str(error)[:300]) from error
+        settings, files = read_exported(directory, "reader", _settings)
+        with refusing("reader", directory):
+            packer = Packer(Tokenizer.from_str(files[TOKENIZER].decode()), settings.max_tokens)
+            return cls(settings, packer, open_session(files[MODEL]), threads or available_cpus())
 
     def read(
         self, question: str, passages: Sequence[Readable], *, k: int = 3, deadline: float | None = None
@@ -188,12 +191,15 @@ class Reader:
         outputs = list(self._outputs(packed, deadline))
         selected = np.array([float(output[2][0]) for output in outputs], dtype=np.float32)
         priors = np.array([passage.prior for passage in passages[: len(outputs)]], dtype=np.float32)
-        logits = selected + (self.settings.prior_weight * np.log(np.maximum(priors, 1e-3))).astype(np.float32)
+        known = np.log(np.maximum(priors, 1e-3) / max(1e-3, float(priors.max(initial=0.0))))
+        logits = selected + (self.settings.prior_weight * known).astype(np.float32)
         shares, any_answer = selection(logits)
+        kind = expected(question)
         spans = [
-            best_spans(output[0][0], output[1][0], one, passage)
+            best_spans(output[0][0], output[1][0], one, passage, kind)
             for output, one, passage in zip(outputs, packed, passages, strict=False)
         ]
+        spans, shares = typed(question, kind, passages, spans, shares)
         answers = tuple(_ranked(spans, shares, k))
         relevance = np.zeros(len(passages), dtype=np.float32)
         relevance[: len(shares)] = shares
@@ -234,8 +240,46 @@ def selection(logits: Floats) -> tuple[Floats, float]:
     return shares, 1 / (1 + math.exp(-max(-50.0, min(50.0, log_sum))))
 
 
-def best_spans(starts: Floats, ends: Floats, packed: Packed, passage: Readable) -> list[Span]:
-    """Valid spans of a passage, best first, from eq. 1 and 2's logits (t,): in its text, in order, not too long."""
+def typed(
+    question: str,
+    kind: AnswerType | None,
+    passages: Sequence[Readable],
+    spans: Sequence[Sequence[Span]],
+    shares: Floats,
+) -> tuple[list[list[Span]], Floats]:
+    """Spans and shares once the question's expected answer type is known, by Bayes' rule.
+
+    A span of that type becomes e ** MATCH times as likely, one that the question names e ** ECHO times; what is not
+    among the spans stays as it is. A passage's share grows and falls with what its spans do.
+    """
+    found, weights = [], np.ones(len(shares))
+    for number, (passage, known) in enumerate(zip(passages, spans, strict=False)):
+        places = set(candidates(kind, passage.text)) if kind else set()
+        raised = [replace(span, score=span.score + _gain(question, passage.text, span, places)) for span in known]
+        others = max(0.0, 1.0 - _sum(known))
+        weights[number] = others + _sum(raised)
+        scored = [replace(span, score=span.score - math.log(weights[number])) for span in raised]
+        found.append(sorted(scored, key=lambda span: -span.score))
+    total = float((shares * weights).sum())
+    return found, (shares * weights / total).astype(np.float32) if total else shares
+
+
+def _sum(spans: Sequence[Span]) -> float:
+    return sum(math.exp(span.score) for span in spans)
+
+
+def _gain(question: str, text: str, span: Span, places: Container[tuple[int, int]]) -> float:
+    gain = MATCH if (span.start, span.end) in places else 0.0
+    return gain + (ECHO if echoes(question, text[span.start : span.end]) else 0.0)
+
+
+def best_spans(
+    starts: Floats, ends: Floats, packed: Packed, passage: Readable, kind: AnswerType | None = None
+) -> list[Span]:
+    """Valid spans of a passage, best first, from eq. 1 and 2's logits (t,): in its text, in order, not too long.
+
+    Those of the expected answer type are among them, however unlikely.
+    """
     here = slice(packed.first, packed.first + len(packed.offsets))
     start, end = _log_softmax(starts[here]), _log_softmax(ends[here])
     skip = len(shown(passage)) - len(passage.text)
@@ -247,8 +291,19 @@ def best_spans(starts: Floats, ends: Floats, packed: Packed, passage: Readable) 
                 place = whole_words(passage.text, packed.offsets[first][0] - skip, packed.offsets[last][1] - skip)
                 score = float(start[first] + end[last])
                 found[place] = max(score, found.get(place, -math.inf))
+    for place in candidates(kind, passage.text) if kind else ():
+        if (tokens := _tokens_of(place, packed, skip)) is not None:
+            found.setdefault(place, float(start[tokens[0]] + end[tokens[1]]))
     spans = [Span(*place, score) for place, score in found.items() if place[0] < place[1]]
     return sorted(spans, key=lambda span: -span.score)
+
+
+def _tokens_of(place: tuple[int, int], packed: Packed, skip: int) -> tuple[int, int] | None:
+    """First and last token, counted from the passage's first, of characters of its text; None if they were cut off."""
+    first = bisect_right(packed.offsets, place[0] + skip, key=lambda offset: offset[1])
+    last = bisect_left(packed.offsets, place[1] + skip, key=lambda offset: offset[0]) - 1
+    whole = first <= last and packed.offsets[last][1] >= place[1] + skip
+    return (first, last) if whole else None
 
 
 def _highest(scores: Floats, allowed: NDArray[np.bool_]) -> list[int]:
@@ -308,31 +363,10 @@ def logistic(features: Sequence[float], weights: Sequence[float]) -> float:
     return round(1 / (1 + math.exp(-max(-30.0, min(30.0, value)))), 6)
 
 
-def _read_settings(path: Path) -> Settings:
-    try:
-        content = json.loads(path.read_bytes())
-        values = {field.name: content[field.name] for field in fields(Settings)}
-        settings = Settings(**{**values, "calibration": tuple(map(float, values["calibration"]))})
-        valid = len(settings.calibration) == 4 and 16 <= settings.max_tokens <= 8192
-        if not valid or set(settings.files) != {MODEL, TOKENIZER} or settings.fingerprint != content["fingerprint"]:
-            raise ValueError("its values do not fit together")
-    except OSError as error:
-        raise _damaged(path, error.strerror or "unreadable") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(path, repr(error)[:300]) from error
+def _settings(content: Any) -> Settings:
+    values = {field.name: content[field.name] for field in fields(Settings)}
+    settings = Settings(**{**values, "calibration": tuple(map(float, values["calibration"]))})
+    valid = len(settings.calibration) == 4 and 16 <= settings.max_tokens <= 8192
+    if not valid or set(settings.files) != {MODEL, TOKENIZER}:
+        raise ValueError("its values do not fit together")
     return settings
-
-
-def _verified(path: Path, digest: str) -> bytes:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _damaged(path, error.strerror or "unreadable") from error
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise _damaged(path, f"its content is not what {SETTINGS} says")
-    return content
-
-
-def _damaged(path: Path, reason: str) -> Damaged:
-    where = f"{path.parent.name}/{path.name}"
-    return Damaged(f"The reader's file {where} is missing or altered: {reason}. Export or install the reader again.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from index.encoder import Role, Vectors
 from index.records import Document, Skipped, SourceFile
@@ -20,9 +21,13 @@ class HashEncoder:
     name = "hash"
     dim = 64
     fingerprint = "hash-64"
+    max_tokens = 100_000
 
     def __init__(self) -> None:
         self.encoded: list[str] = []
+
+    def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
+        return np.array([len(re.findall(r"[a-z0-9]+", text.lower())) for text in texts], np.int64)
 
     def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
         self.encoded.extend(texts)
@@ -51,6 +56,29 @@ def encoder() -> HashEncoder:
     return HashEncoder()
 
 
-def source(path: str, documents: Sequence[Document | Skipped], digest: str | None = None) -> SourceFile:
-    """A source file that yields these documents; its digest follows from them unless given."""
-    return SourceFile(path, digest or hashlib.sha256(repr(documents).encode()).hexdigest(), lambda: iter(documents))
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Where one corpus is: `code`, of the functions in tests/serving.py."""
+    from tests.serving import FUNCTIONS, make
+
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    return tmp_path
+
+
+@pytest.fixture
+def one_process() -> Iterator[None]:
+    """Torch on one thread, and accelerate without what another test left of it."""
+    import torch
+    from accelerate.state import AcceleratorState
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+    torch.set_num_threads(threads)
+
+
+def source(path: str, documents: Sequence[Document | Skipped]) -> SourceFile:
+    """A source file that yields these documents; its digest follows from them."""
+    return SourceFile(path, hashlib.sha256(repr(documents).encode()).hexdigest(), lambda: iter(documents))

@@ -5,42 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from tokenizers import pre_tokenizers
 
+from tests.tiny import SPECIAL, save_bert
 from training import reader
 from training.asked import AskedSource
 from training.model import ModelSettings
 
 QUESTIONS = ["What is the default step of range?", "Which function closes the file?"]
 WORDS = (
-    "[PAD] [UNK] [CLS] [SEP] what is the default step of range which function closes file a an it if omitted to "
-    "defaults 1 0 none start stop return close ( ) , . = -"
-).split()
+    *SPECIAL,
+    *"what is the default step of range which function closes file a an it if omitted to defaults 1 0 none".split(),
+    *"start stop return close ( ) , . = -".split(),
+)
 
 
 def tiny_base(directory: Path) -> Path:
     """A BERT of two layers with random weights and 36 words."""
-    torch.manual_seed(1)
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(directory)
-    config = BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=128,
-        initializer_range=0.2,
-    )
-    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
-    return directory
+    return save_bert(directory, WORDS, pre_tokenizers.BertPreTokenizer())
 
 
 def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.Recipe:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +15,8 @@ from app.settings import Settings
 from index.build import build
 from index.encoder import TextEncoder
 from index.generations import current
-from index.records import Document, Kind, Location, SourceFile
-from tests.conftest import HashEncoder
+from index.records import Document, Kind, Location
+from tests.conftest import HashEncoder, source
 
 FUNCTIONS = [
     Document(
@@ -58,8 +57,7 @@ def numbered(count: int, word: str = "number") -> list[Document]:
 
 def make(home: Path, name: str, documents: list[Document], encoder: TextEncoder, kind: Kind = "code") -> Path:
     """Build and activate a corpus; returns its build's directory."""
-    digest = hashlib.sha256(repr(documents).encode()).hexdigest()
-    build(home, name, kind, [SourceFile("all", digest, lambda: iter(documents))], encoder)
+    build(home, name, kind, [source("all", documents)], encoder)
     return current(home, name)
 
 

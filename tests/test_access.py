@@ -37,12 +37,6 @@ def bearer(secret: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
-    return tmp_path
-
-
-@pytest.fixture
 def client(home: Path) -> Iterator[TestClient]:
     with serving(home, keys=KEYS) as client:
         yield client

@@ -9,7 +9,7 @@ import torch
 from transformers import MarianConfig, MarianMTModel, T5Config, T5ForConditionalGeneration
 
 from index.errors import InvalidInput, NotFound
-from tests.test_export import WORDS, save_tokenizer
+from tests.tiny import WORDS, save_tokenizer
 from training.backtranslation import back_translate, translate
 
 QUESTIONS = ["open the file", "read", "Which line is in the file?" * 40, ""]

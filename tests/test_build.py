@@ -24,8 +24,8 @@ def _document(number: int, text: str = "") -> Document:
     return Document(f"d{number}", "product", f"thing {number}", text or f"body of thing {number}", fields={"n": number})
 
 
-def _sources(count: int = 5, changed: int | None = None) -> list[SourceFile | Skipped]:
-    return [source(f"f{n}", [_document(n, "quite another text" if n == changed else "")]) for n in range(count)]
+def _sources(changed: int | None = None) -> list[SourceFile | Skipped]:
+    return [source(f"f{n}", [_document(n, "quite another text" if n == changed else "")]) for n in range(5)]
 
 
 def _build(home: Path, encoder: HashEncoder, sources: list[SourceFile | Skipped] | None = None) -> generations.Manifest:

@@ -44,7 +44,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_list_and_show(shop: Path) -> None:
     listed = _run("index", "list", home=shop).stdout
     assert "shop" in listed
-    assert "all-MiniLM" in listed
+    assert "santa-minilm" in listed
     shown = _run("index", "show", "shop", home=shop).stdout
     assert '"documents": 3' in shown
     assert "fields: brand" in shown

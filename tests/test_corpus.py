@@ -15,8 +15,8 @@ from tests.conftest import HashEncoder, source
 WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()
 
 
-def _documents(count: int, seed: int = 0) -> list[Document]:
-    random = np.random.default_rng(seed)
+def _documents(count: int) -> list[Document]:
+    random = np.random.default_rng(0)
     return [
         Document(
             id=f"m.py::f{n}",

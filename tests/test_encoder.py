@@ -176,8 +176,9 @@ def test_a_missing_directory_says_what_to_give(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [MODEL, TOKENIZER, SETTINGS])
 def test_a_missing_file_is_named(copied: Path, name: str) -> None:
     (copied / name).unlink()
-    with pytest.raises(Damaged, match=name.replace(".", r"\.")):
+    with pytest.raises(Damaged, match=name.replace(".", r"\.")) as raised:
         Encoder.load(copied)
+    assert str(copied) not in raised.value.message, "clients see it"
 
 
 @pytest.mark.parametrize("name", [MODEL, TOKENIZER, SETTINGS])

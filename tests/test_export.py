@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import tomllib
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -18,26 +19,15 @@ from onnx import numpy_helper
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import (
-    AutoModel,
-    BertConfig,
-    BertModel,
-    PreTrainedTokenizerFast,
-    T5Config,
-    T5EncoderModel,
-    T5ForConditionalGeneration,
-)
+from transformers import AutoModel, T5Config, T5EncoderModel, T5ForConditionalGeneration
 
 from index.encoder import MODEL, RELEASED, SETTINGS, TOKENIZER, Encoder
 from index.errors import InvalidInput, NotFound
+from tests.tiny import WORDS, save_bert, save_tokenizer
 from training import export as exporting
 from training.export import BASE_CARD, Card, ExportRefused, base_checkpoint, export, library_texts, probes
 from training.quantize import Recipe, quantize
 
-WORDS = (
-    "[PAD] [UNK] [CLS] [SEP] def return open close read write file line path mode in of the a to = ( ) : . ,".split()
-)
 TEXTS = [
     "",
     "open",
@@ -48,36 +38,9 @@ TEXTS = [
 ]
 
 
-def save_tokenizer(directory: Path) -> None:
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
-    )
-    fast.model_max_length = 128
-    fast.save_pretrained(directory)
-
-
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(1)
-    directory = tmp_path_factory.mktemp("bert")
-    config = BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=128,
-        initializer_range=0.2,  # large, so that every layer changes the result
-    )
-    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
-    save_tokenizer(directory)
-    return directory
+    return save_bert(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture(scope="module")
@@ -369,10 +332,18 @@ def test_probes_and_samples_are_uneven() -> None:
     assert 200 < len(library_texts()) < 600
 
 
-def test_the_released_encoder_is_the_base_checkpoint() -> None:
+def test_the_base_checkpoint_in_eight_bits_is_the_base_checkpoint(tmp_path: Path) -> None:
     model = SentenceTransformer(str(base_checkpoint()), device="cpu")
-    encoder = Encoder.load(RELEASED)
+    encoder = export(base_checkpoint(), tmp_path / BASE_CARD.name, BASE_CARD, max_tokens=256)
     expected = model.encode(probes(), normalize_embeddings=True, show_progress_bar=False)
     cosines = (encoder.encode(probes(), role="passage") * expected).sum(axis=1)
     assert cosines.min() > 0.99
-    assert encoder.name == BASE_CARD.name == RELEASED.name
+    assert encoder.name == BASE_CARD.name
+
+
+def test_the_released_encoder_is_the_one_its_recipe_makes() -> None:
+    recipe = tomllib.loads((Path(__file__).parent.parent / "configs" / "santa-minilm.toml").read_text())
+    settings = json.loads((RELEASED / SETTINGS).read_text())
+    assert Encoder.load(RELEASED).name == recipe["name"] == RELEASED.name == settings["name"]
+    assert settings["trained_on"] == recipe["export"]["trained_on"]
+    assert settings["base_licence"] == "Apache-2.0"

@@ -10,7 +10,8 @@ import purlin
 from index.classifier import Classification, LabelScore
 from index.classifiers import publish
 from index.errors import InvalidInput, NotFound, PurlinError
-from index.labelled import check_truth, evaluate, read_labelled, read_labels
+from index.evaluate import read_list
+from index.labelled import check_truth, evaluate, read_labelled
 from tests.tiny import staged
 
 ROWS = [{"text": "sports news", "label": "sports"}, {"text": "business", "label": "business", "id": 7}]
@@ -32,11 +33,11 @@ def test_rows_are_read(tmp_path: Path, name: str) -> None:
 
 
 def test_label_names_are_lines(tmp_path: Path) -> None:
-    assert read_labels(_write(tmp_path / "labels.txt", b"good\r\n\n very bad \n")) == ["good", "very bad"]
+    assert read_list(_write(tmp_path / "labels.txt", b"good\r\n\n very bad \n")) == ["good", "very bad"]
     with pytest.raises(NotFound):
-        read_labels(tmp_path / "none")
+        read_list(tmp_path / "none")
     with pytest.raises(InvalidInput, match="UTF-8"):
-        read_labels(_write(tmp_path / "labels.txt", b"\xff"))
+        read_list(_write(tmp_path / "labels.txt", b"\xff"))
 
 
 @pytest.mark.parametrize(

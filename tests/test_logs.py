@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from app import logs
 from app.logs import JsonFormatter, trace_of
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, problem, serving
+from tests.serving import problem, serving
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SEARCH = {"query": "a very private query", "corpus": "code"}
@@ -41,12 +41,6 @@ def written() -> Iterator[io.StringIO]:
 def lines(written: io.StringIO, logger: str = "purlin.requests") -> list[dict[str, Any]]:
     found = [json.loads(line) for line in written.getvalue().splitlines()]
     return [line for line in found if line["logger"] == logger]
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
-    return tmp_path
 
 
 def test_a_request_is_one_line_with_its_ids_and_none_of_its_text(home: Path, written: io.StringIO) -> None:

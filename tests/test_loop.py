@@ -16,7 +16,6 @@ from typing import Any, cast
 import pytest
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -93,10 +92,8 @@ class Regression:
 
 
 @pytest.fixture(autouse=True)
-def accelerator() -> Iterator[Accelerator]:
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield make_accelerator(LoopSettings(precision="fp32"), cpu=True)
-    AcceleratorState._reset_state(reset_partial_state=True)
+def accelerator(one_process: None) -> Accelerator:
+    return make_accelerator(LoopSettings(precision="fp32"), cpu=True)
 
 
 def settings(**changes: Any) -> LoopSettings:
@@ -188,6 +185,14 @@ def test_the_count_of_measures_that_were_no_better_is_resumed(tmp_path: Path) ->
         go(Regression(measures=measures), tmp_path, known, stop=5)
     assert go(Regression(measures=measures[2:]), tmp_path, known) == tmp_path / "step-000002"
     assert rows(tmp_path)[-1]["step"] == 6
+
+
+@pytest.mark.parametrize(("accumulation", "each"), [(1, 5), (2, 3)])
+def test_without_a_number_of_steps_each_epoch_is_measured(tmp_path: Path, accumulation: int, each: int) -> None:
+    task = Regression(measures=[0.1] * 9)
+    assert task.batches_per_epoch() == 5
+    go(task, tmp_path, settings(every=0, steps=3 * each, accumulation=accumulation))
+    assert [row["step"] for row in rows(tmp_path) if "dev mean" in row] == [each, 2 * each, 3 * each]
 
 
 def test_steps_are_counted_as_numbers(tmp_path: Path) -> None:
@@ -442,7 +447,7 @@ def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("batch_size", 1), ("accumulation", 0), ("epochs", 0.0), ("warmup", 1.5), ("learning_rate", -1.0), ("every", 0)],
+    [("batch_size", 1), ("accumulation", 0), ("epochs", 0.0), ("warmup", 1.5), ("learning_rate", -1.0), ("every", -1)],
 )
 def test_a_setting_outside_its_range_is_named(name: str, value: float) -> None:
     with pytest.raises(InvalidInput, match=name):

@@ -8,15 +8,9 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, numbered, serving
+from tests.serving import make, numbered, serving
 
 SEARCH = {"query": "sort", "corpus": "code"}
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
-    return tmp_path
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from torch import Tensor
 from transformers import (
     AutoModel,
     BertConfig,
-    BertModel,
     DistilBertConfig,
     DistilBertModel,
     ElectraConfig,
@@ -37,13 +36,13 @@ from transformers import (
 
 from index.encoder import RELEASED
 from index.errors import InvalidInput, NotFound
-from tests.test_export import WORDS, save_tokenizer
+from tests.tiny import WORDS, save_bert, save_tokenizer
 from training.export import positions
 from training.losses import IGNORED, reconstruction
 from training.model import (
     DECODER,
+    BertLike,
     FirstDecoderPosition,
-    MeanPooled,
     ModelSettings,
     Scratch,
     TextModel,
@@ -57,19 +56,6 @@ DIM = 32
 ROWS = [[2, 5, 9, 14, 3], [2, 3], [2, 7, 8, 9, 10, 11, 12, 3], [2, 20, 3]]
 TARGETS = [[10, 4, 11], [], [12, 5, 6, 13, 7], [10]]
 TEXTS = ["", "open", "def read ( path ) : return open ( path )", "the line in the file " * 30]
-
-
-def bert_config(**changes: Any) -> BertConfig:
-    values = {
-        "vocab_size": len(WORDS),
-        "hidden_size": DIM,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-        "max_position_embeddings": 128,
-        "initializer_range": 0.2,  # large, so that every layer changes the result
-    }
-    return BertConfig(**values | changes)
 
 
 def t5_config(**changes: Any) -> T5Config:
@@ -95,8 +81,7 @@ def saved(model: Any, directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(1)
-    return saved(BertModel(bert_config(), add_pooling_layer=False), tmp_path_factory.mktemp("bert"))
+    return save_bert(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +113,7 @@ def texts() -> tuple[Tensor, Tensor]:
 
 
 def test_the_class_follows_from_the_base(bert: Path, t5: Path) -> None:
-    assert isinstance(opened(bert), MeanPooled)
+    assert isinstance(opened(bert), BertLike)
     assert isinstance(opened(t5), FirstDecoderPosition)
 
 
@@ -241,7 +226,7 @@ def test_the_light_decoder_reads_the_vector_and_the_masked_text(bert: Path) -> N
 
 def test_the_encoder_learns_from_prediction_only_through_the_vector(bert: Path) -> None:
     model = opened(bert)
-    assert isinstance(model, MeanPooled)
+    assert isinstance(model, BertLike)
     (ids, mask), targets = texts(), pad_targets(TARGETS)
     reconstruction(model.predict(model.vectors(ids, mask).detach(), ids, mask, targets), targets).backward()
     layers = list(model.transformer.encoder.parameters())
@@ -308,7 +293,7 @@ def test_a_text_is_cut_where_the_settings_say(base: Path) -> None:
 def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
     """The released encoder's tokenizer alone is enough; no weights are looked for."""
     shutil.copy(RELEASED / "tokenizer.json", tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(bert_config(vocab_size=30522).to_dict()))
+    (tmp_path / "config.json").write_text(json.dumps(BertConfig(vocab_size=30522).to_dict()))
     kind = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(kind | {"tokenizer_class": "PreTrainedTokenizerFast"}))
     scratch = Scratch(dim=16, layers=1, heads=2, feed_forward=24)
@@ -353,7 +338,7 @@ def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
 def test_other_encoders_like_bert(kind: Any, config: Any, dropouts: list[str], tmp_path: Path) -> None:
     saved(kind(config), tmp_path)
     model = load(settings(tmp_path, dropout=0.3))
-    assert isinstance(model, MeanPooled)
+    assert isinstance(model, BertLike)
     assert [getattr(model.transformer.config, name) for name in dropouts] == [0.3, 0.3]
     longest = positions(model.transformer)
     assert longest is not None

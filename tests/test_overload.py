@@ -68,6 +68,15 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def asking(queue: Queue, count: int) -> list[Client]:
+    """Clients that have sent their numbers, one after another."""
+    clients = [Client(queue) for _ in range(count)]
+    for number, client in enumerate(clients):
+        client.send(b"%d" % number)
+        await settle()
+    return clients
+
+
 def run(scenario: Callable[[], Any]) -> None:
     asyncio.run(scenario())
 
@@ -76,10 +85,7 @@ def test_what_is_beyond_the_queue_is_refused_at_once() -> None:
     async def scenario() -> None:
         work = Work()
         queue = Queue(work, running=2, waiting=1, deadline_s=60)
-        clients = [Client(queue) for _ in range(5)]
-        for number, client in enumerate(clients):
-            client.send(b"%d" % number)
-            await settle()
+        clients = await asking(queue, 5)
         assert [await client.status() for client in clients[3:]] == [503, 503]
         assert (b"retry-after", b"1") in clients[3].sent[0]["headers"]
         assert b"urn:purlin:problem:overloaded" in clients[3].sent[1]["body"]
@@ -114,10 +120,7 @@ def test_a_client_that_leaves_is_not_worked_for() -> None:
     async def scenario() -> None:
         work = Work()
         queue = Queue(work, running=1, waiting=5, deadline_s=60)
-        clients = [Client(queue) for _ in range(3)]
-        for number, client in enumerate(clients):
-            client.send(b"%d" % number)
-            await settle()
+        clients = await asking(queue, 3)
         clients[1].leave()
         assert await clients[1].status() is None
         assert work.left[0] is not None

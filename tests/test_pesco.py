@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,19 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 import purlin
 from index import generations
 from index.classifiers import TrainedClassifier
 from index.errors import Damaged, InvalidInput, PurlinError
 from index.generations import CLASSIFIERS
+from tests.tiny import SPECIAL, save_bert
 from training import pesco
 from training.loop import LoopSettings, make_accelerator
 from training.model import ModelSettings
@@ -62,40 +60,15 @@ POOL = Pool(tuple(dict.fromkeys(TEXTS)))
 LOOP = LoopSettings(batch_size=8, learning_rate=1e-3, every=100, precision="fp32")
 
 
-@pytest.fixture(autouse=True)
-def accelerator() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_process")
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT that knows all words of TEXTS: mean-pooled, it is much like a bag of words."""
-    directory = tmp_path_factory.mktemp("base")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", *COMMON, *TOPICS["river"], *TOPICS["music"], *LABELS]
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(directory)
-    torch.manual_seed(1)
-    known = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-    )
-    BertModel(known, add_pooling_layer=False).save_pretrained(directory)
-    return directory
+    words = [*SPECIAL, ".", *COMMON, *TOPICS["river"], *TOPICS["music"], *LABELS]
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    return save_bert(tmp_path_factory.mktemp("base"), words, max_position_embeddings=64, **size)
 
 
 def recipe_of(base: Path, **student: Any) -> Recipe:
@@ -501,6 +474,7 @@ def test_temperature_makes_the_labels_likely() -> None:
         ("[student]\nfirst = 0.5\nlimit = 0.2", "limit must be"),
         ("[teacher]\nviews = []", "at least one view"),
         ("[model]\nsimilarity = 'dot'", "cosine"),
+        ("[model]\nquery_base = 'x'", "one encoder"),
         ("[student]\nrnds = 3", "rounds"),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from index.answer_types import ECHO, MATCH, expected
 from index.errors import Damaged, NotFound
 from index.reader import (
     MAX_ANSWER_TOKENS,
@@ -19,11 +21,13 @@ from index.reader import (
     Packer,
     Readable,
     Reader,
+    Span,
     best_spans,
     logistic,
     readable,
     selection,
     shown,
+    typed,
     whole_words,
 )
 from index.records import Document, Passage
@@ -214,3 +218,50 @@ def test_settings_that_do_not_fit_are_refused(reader_directory: Path, tmp_path: 
         (tmp_path / SETTINGS).write_text(json.dumps(content | change))
         with pytest.raises(Damaged, match=SETTINGS):
             Reader.load(tmp_path)
+
+
+def test_the_expected_type_changes_shares_and_spans_by_bayes() -> None:
+    passages = [Readable("save is new in version 3.2, not 3.1"), Readable("save is fast")]
+    spans = [
+        [Span(0, 4, math.log(0.6)), Span(23, 26, math.log(0.1)), Span(32, 35, math.log(0.05))],
+        [Span(0, 4, math.log(0.5))],
+    ]
+    assert [passages[0].text[span.start : span.end] for span in spans[0]] == ["save", "3.2", "3.1"]
+    question, shares = "since when is there save?", np.array([0.3, 0.7], dtype=np.float32)
+    found, changed = typed(question, expected(question), passages, spans, shares)
+    gains = [{"save": ECHO, "3.2": MATCH, "3.1": MATCH}, {"save": ECHO}]
+    joint = {}  # of passage and span; None stands for all other spans of the passage
+    for number, share in enumerate(shares):
+        odds = {(span.start, span.end): math.exp(span.score) for span in spans[number]}
+        joint[number, None] = share * (1 - sum(odds.values()))
+        for (start, end), chance in odds.items():
+            joint[number, start] = share * chance * math.exp(gains[number][passages[number].text[start:end]])
+    total = sum(joint.values())
+    for number, of_passage in enumerate(found):
+        assert changed[number] == pytest.approx(sum(v for k, v in joint.items() if k[0] == number) / total, rel=1e-4)
+        for span in of_passage:
+            expected_chance = joint[number, span.start] / total
+            assert changed[number] * math.exp(span.score) == pytest.approx(expected_chance, rel=1e-3)
+    assert [span.start for span in found[0]] == [23, 32, 0]
+
+
+def test_without_an_expected_type_nothing_but_echoes_changes() -> None:
+    passages, shares = [Readable("the open call")], np.array([1.0], dtype=np.float32)
+    spans = [[Span(4, 8, math.log(0.5)), Span(9, 13, math.log(0.25))]]
+    found, changed = typed("How do I do it?", None, passages, spans, shares)
+    assert found == spans
+    assert changed.tolist() == [1.0]
+    assert typed("", None, [], [], np.empty(0, dtype=np.float32))[0] == []
+
+
+def test_spans_of_the_expected_type_are_there_however_unlikely(packer: Packer) -> None:
+    [packed] = packer.pack("how many step", [RANGE])
+    logits = np.zeros(len(packed.ids), dtype=np.float32)
+    logits[packed.first + 3 :][:9] = 30.0  # more than are combined, none of them the number
+    kind = expected("how many step")
+    assert kind is not None
+    for of_kind, there in ((None, False), (kind, True)):
+        found = best_spans(logits, logits, packed, RANGE, of_kind)
+        assert ("1" in {RANGE.text[span.start : span.end] for span in found}) == there
+    cut = Packer(packer.tokenizer, 16).pack("how many step", [RANGE])[0]
+    assert "1" not in {RANGE.text[span.start : span.end] for span in best_spans(logits, logits, cut, RANGE, kind)}

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,18 +23,19 @@ from accelerate.state import AcceleratorState
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import pre_tokenizers
 from torch import Tensor
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+from transformers import T5Config, T5ForConditionalGeneration
 
 import purlin
 from index import evaluate
 from index.encoder import Encoder
 from index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
 from tests.test_loop import largest_file, rows
+from tests.tiny import SPECIAL, save_bert, save_tokenizer
 from training import config, mining, model, santa
 from training.augment import Forms
-from training.dev import Dev, DevSet, Judged, encode, ranking, read_judged
+from training.dev import LOSS_BATCH, Dev, DevSet, Judged, encode, ranking, read_judged
 from training.loop import OPTIMIZER, LoopSettings, make_accelerator, train
 from training.model import ModelSettings, TextModel
 from training.pairs import Pair
@@ -55,67 +56,34 @@ LOOP = LoopSettings(batch_size=8, steps=3, learning_rate=1e-3, every=2, precisio
 
 
 @pytest.fixture(autouse=True)
-def accelerator() -> Iterator[Accelerator]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield make_accelerator(LOOP, cpu=True)
-    AcceleratorState._reset_state(reset_partial_state=True)
-    torch.set_num_threads(threads)
+def accelerator(one_process: None) -> Accelerator:
+    return make_accelerator(LOOP, cpu=True)
 
 
 # -- tiny models -----------------------------------------------------------------------------------------------------
 
 
-def save_tokenizer(directory: Path, sentinel: str) -> int:
-    """All words of PAIRS; returns how many there are."""
-    splitter = pre_tokenizers.Whitespace()
-    texts = [text for pair in PAIRS for text in (*pair.queries, pair.passage)]
-    found = dict.fromkeys(word for text in texts for word, _ in splitter.pre_tokenize_str(text))
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(sentinel.format(number) for number in range(20)), *found]
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = splitter
-    tokenizer.post_processor = processors.TemplateProcessing(
-        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
-    )
-    fast.save_pretrained(directory)
-    return len(words)
-
-
-def save_bert(directory: Path) -> Path:
-    torch.manual_seed(1)
-    size = save_tokenizer(directory, "[unused{}]")
-    config = BertConfig(
-        vocab_size=size,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-    )
-    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
-    return directory
+def vocabulary(sentinel: str) -> list[str]:
+    """All words of PAIRS."""
+    found = dict.fromkeys(spaced(" ".join(text for pair in PAIRS for text in (*pair.queries, pair.passage))).split())
+    return [*SPECIAL, *(sentinel.format(number) for number in range(20)), *found]
 
 
 def save_t5(directory: Path) -> Path:
     torch.manual_seed(2)
-    size = save_tokenizer(directory, "<extra_id_{}>")
-    config = T5Config(vocab_size=size, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, pad_token_id=0)
+    words = vocabulary("<extra_id_{}>")
+    config = T5Config(vocab_size=len(words), d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, pad_token_id=0)
     config.decoder_start_token_id = 0
     T5ForConditionalGeneration(config).save_pretrained(directory)
+    save_tokenizer(directory, words)
     return directory
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("bases")
-    return {"bert": save_bert(home / "bert"), "t5": save_t5(home / "t5")}
+    size = {"num_hidden_layers": 1, "intermediate_size": 32, "max_position_embeddings": 64}
+    return {"bert": save_bert(home / "bert", vocabulary("[unused{}]"), **size), "t5": save_t5(home / "t5")}
 
 
 @pytest.fixture
@@ -483,7 +451,7 @@ def test_mined_negatives_are_written_whole_or_not_at_all(bert: Path, tmp_path: P
 class Counting(TextModel):
     """A text's vector counts its words: who shares most words is nearest."""
 
-    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def _vectors(self, ids: Tensor, mask: Tensor, role: str) -> Tensor:
         counts = torch.zeros(len(ids), len(self.tokenizer))
         return counts.scatter_add_(1, ids, mask.float())
 
@@ -546,6 +514,31 @@ def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Acce
     )
     assert Dev([known], counting.eval(), accelerator).measure() == {"dev mean": 1.0, "dev held MRR@100": 1.0}
     assert not counting.training
+
+
+def test_the_loss_on_pairs_is_equation_3(bert: Path, tmp_path: Path, accelerator: Accelerator) -> None:
+    lines = [
+        {"query": pair.queries[0], "code": other.passage}
+        for number, pair in enumerate(PAIRS)
+        for other in (pair, PAIRS[(number + 1) % 3])
+    ]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    known = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs", measure="-loss")
+    text_model, judged = tiny(bert).eval(), read_judged(known)
+    queries = encode(text_model, [*judged.queries.values()], 32, accelerator)
+    passages = encode(text_model, [*judged.passages.values()], 32, accelerator)
+    scores = dict(zip(judged.queries, np.exp(queries @ passages.T / 0.5).tolist(), strict=True))
+    place = {name: column for column, name in enumerate(judged.passages)}
+    asked = {number: next(iter(judged.qrels[number])) for number in judged.queries}
+    losses = []
+    for numbers in (list(asked)[start : start + LOSS_BATCH] for start in range(0, len(asked), LOSS_BATCH)):
+        for number in numbers:
+            right = scores[number][place[asked[number]]]
+            wrong = [asked[other] for other in numbers if asked[other] not in judged.qrels[number]]
+            losses.append(-np.log(right / (right + sum(scores[number][place[name]] for name in wrong))))
+    found = Dev([known], text_model, accelerator, temperature=0.5).measure()
+    assert found == {"dev mean": pytest.approx(-np.mean(losses), rel=1e-4), "dev held -loss": found["dev mean"]}
+    assert len(asked) > LOSS_BATCH or len(asked) == len(lines)
 
 
 def test_encoding_keeps_the_order_and_cuts_what_is_long(bert: Path, accelerator: Accelerator) -> None:

@@ -20,8 +20,7 @@ import pytest
 from app.main import serve
 from app.settings import Settings
 from index.errors import NotFound
-from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, problem
+from tests.serving import problem
 
 _PROGRAM = """
 import sys, time
@@ -94,12 +93,6 @@ def running(home: Path) -> Iterator[Server]:
             yield server
         finally:
             process.kill()
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
-    return tmp_path
 
 
 def test_a_server_serves_and_finishes_running_requests_before_it_stops(home: Path) -> None:

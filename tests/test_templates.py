@@ -98,6 +98,7 @@ def test_all_verbs_of_a_sentence_agree(rules: Rules, prose: str, question: str) 
     ("form", "expected"),
     [
         ("default value", {("mode", "'w'"), ("retries", "3")}),
+        ("described default", {("specifies how the file is to be opened", "'w'"), ("the number of attempts", "3")}),
         ("parameter", {("specifies how the file is to be opened", "mode"), ("the number of attempts", "retries")}),
         (
             "exception",
@@ -107,7 +108,7 @@ def test_all_verbs_of_a_sentence_agree(rules: Rules, prose: str, question: str) 
             },
         ),
         ("conditional return", {("if the basket is empty", "None")}),
-        ("version", {("shop.Basket.save", "3.2")}),
+        ("version", {("save", "3.2")}),
         ("parameter version", {("retries", "3.9")}),
         ("deprecation", {("deprecated", "3.10")}),
     ],
@@ -118,7 +119,8 @@ def test_each_form_of_question(rules: Rules, form: str, expected: set[tuple[str,
     for part, answer in expected:
         questions = [question for question, given in found if given == answer]
         assert questions
-        assert all(part in question and "shop.Basket.save" in question for question in questions)
+        assert all(part in question and "save" in question for question in questions)
+        assert any("shop.Basket.save" in question for question in questions)
 
 
 def test_a_default_that_prose_states(rules: Rules) -> None:

@@ -12,7 +12,7 @@ from index.errors import InvalidInput, NotFound
 from index.reader import Packer, Readable, Reader
 from tests.readers import WORDS, tiny_base, tiny_recipe
 from training import reader
-from training.asked import Asked, AskedSource, Pool, mine, read_asked
+from training.asked import Asked, AskedSource, Pool, balanced, mine, read_asked
 from training.export import ExportRefused
 from training.loop import LoopSettings, make_accelerator
 from training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
@@ -80,6 +80,16 @@ def test_templates_give_spans_in_the_passages_that_are_served() -> None:
         assert one.answer(pool)
         assert one.question.strip()
     assert read_asked(source, pools)[0] is pool
+
+
+def test_no_form_of_question_drowns_the_others() -> None:
+    forms = ["term"] * 50 + ["version"] * 5 + ["default"] * 2
+    found = [Asked(f"{form} {number}?", number, form=form) for number, form in enumerate(forms)]
+    kept = list(balanced(found))
+    assert [one.form for one in kept] == ["term"] * 3 + ["version"] * 5 + ["default"] * 2
+    assert kept[:3] == found[:3]
+    assert list(balanced(found[:50])) == found[:50]
+    assert list(balanced([])) == []
 
 
 def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A real encoder directory of a few kilobytes: the mean of a random vector per word, in ONNX."""
+"""Models of a few kilobytes with random weights: encoder directories in ONNX, and checkpoints to train from."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from index.classifiers import ENCODER, Trained, write_classifier
 from index.encoder import MODEL, SETTINGS, TOKENIZER, Settings
 
 DIM = 32
 LABELS = ("sports", "business", "world")
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+WORDS = (*SPECIAL, *"def return open close read write file line path mode in of the a to = ( ) : . ,".split())
 
 
-def tiny_encoder(directory: Path, words: Sequence[str] = (*LABELS, "about", "the", "news", "of")) -> str:
-    """Write it; a word's vector depends on the word alone. Returns its fingerprint."""
+def tiny_encoder(directory: Path) -> str:
+    """Write an encoder directory that takes the mean of a random vector per word. Returns its fingerprint."""
     directory.mkdir(parents=True)
-    vocabulary = ["[UNK]", *words]
+    vocabulary = ["[UNK]", *LABELS, "about", "the", "news", "of"]
     onnx.save(_model(vocabulary), directory / MODEL)
-    tokenizer = Tokenizer(models.WordLevel({word: row for row, word in enumerate(vocabulary)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.save(str(directory / TOKENIZER))
+    _tokenizer(vocabulary).save(str(directory / TOKENIZER))
     digests = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in (MODEL, TOKENIZER)}
     settings = Settings("tiny", DIM, 64, "", "", digests)
     (directory / SETTINGS).write_text(json.dumps(asdict(settings) | {"fingerprint": settings.fingerprint}))
     return settings.fingerprint
+
+
+def _tokenizer(words: Sequence[str]) -> Tokenizer:
+    tokenizer = Tokenizer(models.WordLevel({word: row for row, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return tokenizer
 
 
 def _model(vocabulary: Sequence[str]) -> onnx.ModelProto:
@@ -67,4 +74,37 @@ def trained(fingerprint: str, **changed: object) -> Trained:
 def staged(directory: Path, **changed: object) -> Path:
     """A directory with everything that a named classifier has."""
     write_classifier(directory, trained(tiny_encoder(directory / ENCODER), **changed))
+    return directory
+
+
+def save_tokenizer(directory: Path, words: Sequence[str] = WORDS, splitter: Any = None) -> None:
+    """A checkpoint's tokenizer of whole lower-case words, the first of which are SPECIAL."""
+    from transformers import PreTrainedTokenizerFast  # here, as the tests of the server do without torch
+
+    tokenizer = _tokenizer(words)
+    tokenizer.pre_tokenizer = splitter or tokenizer.pre_tokenizer
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), SPECIAL, strict=True))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=128, **names).save_pretrained(directory)
+
+
+def save_bert(directory: Path, words: Sequence[str] = WORDS, splitter: Any = None, **changes: Any) -> Path:
+    """A BERT checkpoint with that tokenizer; its weights are so large that every layer changes the result."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(1)
+    values = {
+        "vocab_size": len(words),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "max_position_embeddings": 128,
+        "initializer_range": 0.2,
+    }
+    BertModel(BertConfig(**values | changes), add_pooling_layer=False).save_pretrained(directory)
+    save_tokenizer(directory, words, splitter)
     return directory

@@ -26,6 +26,7 @@ from training.config import in_range
 Format = Literal["templates", "linked", "squad"]
 MAX_SAME_ANSWER = 0.1  # of a form's questions may have the same answer, or a reader learns to guess it
 MIN_SAME_ANSWER = 20
+MAX_FORM = 0.3  # of a reference's questions may be of one form, or a reader answers all as if they were
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ def _templates(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iter
     pool = _reference(source.path, pools)
     chosen = templates.questions(pool.documents, source.split)
     Random(0).shuffle(chosen)
-    return pool, _varied(_placed(chosen, pool.places))
+    return pool, balanced(list(_varied(_placed(chosen, pool.places))))
 
 
 def _placed(
@@ -143,6 +144,18 @@ def _varied(found: Iterator[tuple[templates.Example, Asked]]) -> Iterator[Asked]
     for example, asked in every:
         seen[asked.form, example.answer] += 1
         if seen[asked.form, example.answer] <= max(MIN_SAME_ANSWER, MAX_SAME_ANSWER * forms[asked.form]):
+            yield asked
+
+
+def balanced(found: Sequence[Asked]) -> Iterator[Asked]:
+    """Without the last questions of the most frequent form, so that it has no more than its `MAX_FORM`."""
+    forms = Counter(asked.form for asked in found)
+    frequent, count = forms.most_common(1)[0] if forms else ("", 0)
+    others = len(found) - count
+    left = round(others * MAX_FORM / (1 - MAX_FORM)) if others else count
+    for asked in found:
+        left -= asked.form == frequent
+        if asked.form != frequent or left >= 0:
             yield asked
 
 

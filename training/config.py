@@ -24,18 +24,22 @@ def read(path: Path, kind: type[T], *, data: Path | None = None) -> T:
     file it names, that does not exist, and InvalidInput for TOML that is broken, a key that is unknown or missing, or
     a value of a wrong type or outside its range; each names the key.
     """
+    return build(kind, tables(path), root=data or path.parent)
+
+
+def tables(path: Path) -> dict[str, Any]:
+    """What a recipe says, unchecked. Raises NotFound without one, and InvalidInput for what is no TOML."""
     if not path.is_file():
         raise NotFound(f"The recipe {path} does not exist.", field="config")
     if path.stat().st_size > MAX_BYTES:
         raise InvalidInput(f"{path.name} is larger than {MAX_BYTES:,} bytes: that is no recipe.", field="config")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (
         ValueError,
         RecursionError,
     ) as error:  # of its syntax, its encoding, numbers of thousands of digits, nesting
         raise InvalidInput(f"{path.name} is not valid TOML: {error}", field="config") from None
-    return build(kind, content, root=data or path.parent)
 
 
 def build(kind: type[T], content: Mapping[str, Any], *, root: Path, key: str = "") -> T:

@@ -13,35 +13,39 @@ import torch
 from accelerate import Accelerator
 
 from index import evaluate
-from index.encoder import Vectors
+from index.encoder import Role, Vectors
 from index.errors import InvalidInput, NotFound
 from index.passages import render
 from index.records import Document, Kind, SourceFile
 from index.sources import beir
 from training.config import in_range
+from training.losses import contrastive
 from training.model import TextModel, pad_texts
 from training.pairs import Pair, PairSource, read
 
 DEPTH = 100
+LOSS_BATCH = 32
 _BATCH_TOKENS = 8192
 _TOKENIZED_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevSet:
-    """A directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), or a file of pairs.
+    """A directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), a file of pairs, or questions by template
+    over the entries of `split` of a reference.
 
     For pairs, each query's own passage is relevant, and those of the same query; `limit` takes the first so many.
-    `measure` is one of index.evaluate's names.
+    `measure` is one of index.evaluate's names, or "-loss", eq. 3 over batches of LOSS_BATCH with its sign turned, so
+    that here too more is better: by the loss on such data the paper on reference QA chooses its epoch.
     """
 
     name: str
     path: Path
-    format: Literal["beir", "pairs"] = "beir"
+    format: Literal["beir", "pairs", "questions"] = "beir"
     kind: Kind = "code"
     split: str = "dev"
     limit: int | None = None
-    measure: Literal["MRR@100", "nDCG@10", "Recall@100"] = "MRR@100"
+    measure: Literal["MRR@100", "nDCG@10", "Recall@100", "-loss"] = "MRR@100"
 
     def __post_init__(self) -> None:
         in_range("limit", self.limit or 1, 1, 1 << 30)
@@ -59,9 +63,11 @@ class Judged:
 class Dev:
     """Measures a model on dev sets; the mean over the sets comes first."""
 
-    def __init__(self, sets: Sequence[DevSet], text_model: TextModel, accelerator: Accelerator) -> None:
+    def __init__(
+        self, sets: Sequence[DevSet], text_model: TextModel, accelerator: Accelerator, *, temperature: float = 1.0
+    ) -> None:
         self.sets = [(known, read_judged(known)) for known in sets]
-        self.model, self.accelerator = text_model, accelerator
+        self.model, self.accelerator, self.temperature = text_model, accelerator, temperature
 
     def measure(self) -> dict[str, float]:
         """`dev mean` and `dev NAME MEASURE` for each set; empty without sets."""
@@ -69,6 +75,8 @@ class Dev:
         return {"dev mean": float(np.mean(list(found.values()))), **found} if found else {}
 
     def _value(self, known: DevSet, judged: Judged) -> float:
+        if known.measure == "-loss":
+            return -loss(self.model, judged, self.accelerator, self.temperature)
         run = ranking(self.model, judged, self.accelerator)
         return next(measure.mean for measure in evaluate.evaluate(run, judged.qrels) if measure.name == known.measure)
 
@@ -82,8 +90,9 @@ def read_judged(known: DevSet) -> Judged:
 
 
 def _read(known: DevSet) -> Judged:
-    if known.format == "pairs":
-        pairs = read(PairSource(format="pairs", path=known.path, kind=known.kind, limit=known.limit))
+    if known.format != "beir":
+        source = PairSource(format=known.format, path=known.path, kind=known.kind, limit=known.limit, split=known.split)
+        pairs = read(source)
         return _judged_pairs([pair for pair in pairs if isinstance(pair, Pair)])
     qrels = evaluate.read_qrels(known.path / "qrels" / f"{known.split}.tsv")
     queries = evaluate.read_queries(known.path / "queries.jsonl")
@@ -113,14 +122,34 @@ def _judged_pairs(pairs: Sequence[Pair]) -> Judged:
 def ranking(text_model: TextModel, judged: Judged, accelerator: Accelerator) -> dict[str, list[str]]:
     """The best `DEPTH` passages of every query by exhaustive search."""
     settings = text_model.settings
-    queries = encode(text_model, list(judged.queries.values()), settings.max_query_tokens, accelerator)
+    queries = encode(text_model, list(judged.queries.values()), settings.max_query_tokens, accelerator, "query")
     passages = encode(text_model, list(judged.passages.values()), settings.max_passage_tokens, accelerator)
     ids = list(judged.passages)
     best = np.argsort(-(queries @ passages.T), axis=1, kind="stable")[:, :DEPTH]
     return {number: [ids[row] for row in rows] for number, rows in zip(judged.queries, best, strict=True)}
 
 
-def encode(text_model: TextModel, texts: Sequence[str], max_tokens: int, accelerator: Accelerator) -> Vectors:
+def loss(text_model: TextModel, judged: Judged, accelerator: Accelerator, temperature: float) -> float:
+    """Mean over the queries of eq. 3, each with its first relevant passage, those of LOSS_BATCH queries being each
+    other's negatives."""
+    settings = text_model.settings
+    relevant = [judged.qrels[number] for number in judged.queries]
+    ids = [next(iter(each)) for each in relevant]
+    passages = encode(text_model, [judged.passages[each] for each in ids], settings.max_passage_tokens, accelerator)
+    queries = encode(text_model, list(judged.queries.values()), settings.max_query_tokens, accelerator, "query")
+    total = 0.0
+    for start in range(0, len(ids), LOSS_BATCH):
+        part = slice(start, start + LOSS_BATCH)
+        asked, given = torch.from_numpy(queries[part]), torch.from_numpy(passages[part])
+        right = torch.tensor([[other in each for other in ids[part]] for each in relevant[part]])
+        own = torch.arange(len(given))
+        total += float(contrastive(asked, given, own, temperature=temperature, excluded=right)) * len(given)
+    return total / len(ids)
+
+
+def encode(
+    text_model: TextModel, texts: Sequence[str], max_tokens: int, accelerator: Accelerator, role: Role = "passage"
+) -> Vectors:
     """Vectors (len(texts), D) in the order given, in batches of similar length; the model is left in its mode."""
     training, tokenizer = text_model.training, text_model.tokenizer
     text_model.eval()
@@ -134,7 +163,7 @@ def encode(text_model: TextModel, texts: Sequence[str], max_tokens: int, acceler
             while order and (len(batch) + 1) * len(rows[batch[0]]) <= _BATCH_TOKENS:
                 batch.append(order.pop())
             ids, mask = pad_texts([rows[number] for number in batch], tokenizer.pad_token_id)
-            vectors = text_model.vectors(ids.to(accelerator.device), mask.to(accelerator.device)).cpu().numpy()
+            vectors = text_model.vectors(ids.to(accelerator.device), mask.to(accelerator.device), role).cpu().numpy()
             if not found.shape[1]:
                 found = np.empty((len(rows), vectors.shape[1]), dtype=np.float32)
             found[batch] = vectors

@@ -24,12 +24,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
 from transformers import AttentionInterface, AttentionMaskInterface, AutoTokenizer, T5ForConditionalGeneration
 
-from index.encoder import MODEL, SETTINGS, TOKENIZER, Encoder, Settings, Vectors
+from index.encoder import MODEL, QUERY_MODEL, SETTINGS, TOKENIZER, Encoder, Role, Settings, Vectors
 from index.errors import InvalidInput, NotFound
 from training.quantize import quantize
 
 Quantization = Literal["int8", "none"]
 CARD = "README.md"
+QUERY = "query"  # within a checkpoint, the encoder that queries have of their own
+GRAPHS: dict[Role, str] = {"passage": MODEL, "query": QUERY_MODEL}
 FUSED = "purlin-fused"  # the name of our attention function in the registry of transformers
 OPSET = 20  # the first with Gelu as one operator
 MAX_DIFFERENCE = 1e-4  # fp32 graph against torch, of any component of any probe's vector
@@ -98,28 +100,37 @@ def export(
 
     A whole T5 (architecture T5ForConditionalGeneration, no modules.json) gives the first position of its decoder, as
     SANTA takes it; other models what sentence-transformers makes of them. Vectors have length 1 even if the model was
-    trained on dot products of whatever length.
+    trained on dot products of whatever length. A checkpoint within it, in QUERY, is the queries' own encoder.
     `max_tokens` defaults to the checkpoint's own limit. `samples` are a few hundred texts like those to be encoded;
     int8 takes its scales from them, by default from code and prose of Python's library.
     Raises NotFound without a checkpoint, and ExportRefused where the graph's vectors of `probes()` are not the
     checkpoint's; `out` is then as it was.
     """
-    model = _load(checkpoint)
+    parts = _parts(checkpoint)
+    models = {role: _load(part) for role, part in parts.items()}
+    model = models["passage"]
     limit = max_tokens or model.max_seq_length or 512
     _refuse_longer(limit, model)
     with replacing(out) as new:
         write_tokenizer(model.tokenizer, new / TOKENIZER)
-        write_graph(checkpoint, new / MODEL)
+        for role, part in parts.items():
+            write_graph(part, new / GRAPHS[role])
         _write_settings(new, card, "none", model, limit)
         encoder = Encoder.load(new)
-        _compare(model, encoder, card.passage_prefix, "none")
+        _compare(models, encoder, card, "none")
         if quantization == "int8":
             texts = encoder.tokenize(samples or library_texts(), role="passage") + encoder.tokenize([""], role="query")
-            quantize(new / MODEL, new / MODEL, [ids[None] for ids in texts])
+            for role in parts:
+                quantize(new / GRAPHS[role], new / GRAPHS[role], [ids[None] for ids in texts])
             _write_settings(new, card, quantization, model, limit)
-            _compare(model, Encoder.load(new), card.passage_prefix, quantization)
+            _compare(models, Encoder.load(new), card, quantization)
         (new / CARD).write_text(_card_text(card, quantization, limit))
     return Encoder.load(out)
+
+
+def _parts(checkpoint: Path) -> dict[Role, Path]:
+    own = checkpoint / QUERY
+    return {"passage": checkpoint, "query": own} if own.is_dir() else {"passage": checkpoint}
 
 
 def write_graph(checkpoint: Path, path: Path) -> None:
@@ -313,7 +324,8 @@ def write_tokenizer(tokenizer: Any, path: Path) -> None:
 def _write_settings(
     directory: Path, card: Card, quantization: Quantization, model: SentenceTransformer, max_tokens: int
 ) -> None:
-    digests = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in (MODEL, TOKENIZER)}
+    written = [name for name in (MODEL, QUERY_MODEL, TOKENIZER) if (directory / name).is_file()]
+    digests = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in written}
     dim = model.get_embedding_dimension() or 0
     settings = Settings(card.name, dim, max_tokens, card.query_prefix, card.passage_prefix, digests)
     content = {
@@ -328,19 +340,26 @@ def _write_settings(
     (directory / SETTINGS).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def _compare(model: SentenceTransformer, encoder: Encoder, prefix: str, quantization: Quantization) -> None:
-    model.max_seq_length = encoder.max_tokens
-    expected = _unit(model.encode([prefix + text for text in probes()], batch_size=4, show_progress_bar=False))
-    found = encoder.encode(probes(), role="passage")
-    cosine = float((expected * found).sum(axis=1).min())
-    difference = float(np.abs(expected - found).max())
-    if not (difference < MAX_DIFFERENCE if quantization == "none" else cosine >= MIN_COSINE):
-        remedy = "" if quantization == "none" else ' Keep 32-bit weights: --fp32, or quantization = "none" in a recipe.'
-        raise ExportRefused(
-            f"The {quantization} graph's vectors differ from the checkpoint's by up to {difference:.2g} (worst cosine "
-            f"{cosine:.4f}); allowed are {MAX_DIFFERENCE} without quantization, a cosine of {MIN_COSINE} with int8. "
-            f"Nothing was written.{remedy}"
-        )
+def _compare(
+    models: Mapping[Role, SentenceTransformer], encoder: Encoder, card: Card, quantization: Quantization
+) -> None:
+    prefixes: dict[Role, str] = {"query": card.query_prefix, "passage": card.passage_prefix}
+    for role, model in models.items():
+        model.max_seq_length = encoder.max_tokens
+        texts = [prefixes[role] + text for text in probes()]
+        expected = _unit(model.encode(texts, batch_size=4, show_progress_bar=False))
+        found = encoder.encode(probes(), role=role)
+        cosine = float((expected * found).sum(axis=1).min())
+        difference = float(np.abs(expected - found).max())
+        if not (difference < MAX_DIFFERENCE if quantization == "none" else cosine >= MIN_COSINE):
+            remedy = (
+                "" if quantization == "none" else ' Keep 32-bit weights: --fp32, or quantization = "none" in a recipe.'
+            )
+            raise ExportRefused(
+                f"The {quantization} graph's vectors differ from the checkpoint's by up to {difference:.2g} (worst "
+                f"cosine {cosine:.4f}); allowed are {MAX_DIFFERENCE} without quantization, a cosine of {MIN_COSINE} "
+                f"with int8. Nothing was written.{remedy}"
+            )
 
 
 def _unit(vectors: Vectors) -> Vectors:

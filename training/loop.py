@@ -38,9 +38,9 @@ class Diverged(InvalidInput):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
     """How long, how fast, how often. `batch_size` counts pairs over all processes; one step takes `accumulation` of
-    them. `every` steps, and at the end, the dev measure is taken and a checkpoint written; after `patience` measures
-    without a better one training stops (0: never). `warmup` is a share of all steps; after it the learning rate falls
-    linearly to 0; `fresh_rate` times as high for what the base model lacks and starts at random.
+    them. `every` steps (0: after each epoch) and at the end the dev measure is taken and a checkpoint written; after
+    `patience` measures without a better one training stops (0: never). `warmup` is a share of all steps; after it the
+    learning rate falls linearly to 0; `fresh_rate` times as high for what the base model lacks and starts at random.
     """
 
     batch_size: int = 128
@@ -66,7 +66,7 @@ class LoopSettings:
         in_range("warmup", self.warmup, 0.0, 1.0)
         in_range("weight_decay", self.weight_decay, 0.0, 1.0)
         in_range("max_norm", self.max_norm, 1e-9, 1e9)
-        in_range("every", self.every, 1, 1 << 30)
+        in_range("every", self.every, 0, 1 << 30)
         in_range("patience", self.patience, 0, 1 << 30)
 
     def total_steps(self, batches_per_epoch: int) -> int:
@@ -215,6 +215,7 @@ class _Loop(Generic[B]):
         self.task, self.settings, self.directory, self.accelerator = task, settings, directory, accelerator
         self.seed, self.recipe, self.state = seed, recipe, State()
         self.total = settings.total_steps(task.batches_per_epoch())
+        self.every = settings.every or math.ceil(task.batches_per_epoch() / settings.accumulation)
         self.parameters = [weight for weight in task.model.parameters() if weight.requires_grad]
         self.optimizer = _optimizer(task, settings)
 
@@ -272,7 +273,7 @@ class _Loop(Generic[B]):
         step, settings = self.state.step, self.settings
         pairs = settings.batch_size * settings.accumulation
         self.state.finished = step >= self.total
-        due = self.state.finished or step % settings.every == 0
+        due = self.state.finished or step % self.every == 0
         logged = {**values, "learning_rate": settings.rate(step, self.total), "seconds": self.state.seconds}
         logged["pairs_per_s"] = step * pairs / self.state.seconds
         if due and (measures := self._measure()):

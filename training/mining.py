@@ -30,7 +30,8 @@ def mine(text_model: TextModel, pairs: Sequence[Pair], path: Path, *, depth: int
         first.setdefault(pair.passage, row)
     rows = np.array(list(first.values()), dtype=np.int32)
     passages = encode(text_model, [pairs[row].passage for row in rows], settings.max_passage_tokens, accelerator)
-    queries = encode(text_model, [pair.queries[0] for pair in pairs], settings.max_query_tokens, accelerator)
+    asked = [pair.queries[0] for pair in pairs]
+    queries = encode(text_model, asked, settings.max_query_tokens, accelerator, "query")
     with tempfile.TemporaryDirectory() as work:
         np.save(Path(work) / "vectors.npy", passages.astype(np.float16))
         dense.save(Path(work))

@@ -1,16 +1,16 @@
 """The models that are trained: a text encoder, and what predicts masked entities from it.
 
 Two architectures, chosen by the base model's config. T5 and CodeT5, as in SANTA: a text's vector is the first
-position of the decoder, and the whole T5 predicts. BERT-class encoders: a text's vector is the mean over its tokens,
-and a decoder of one layer predicts, which sees nothing but that vector and the masked text's words; it is not part of
-what is exported.
+position of the decoder, and the whole T5 predicts. BERT-class encoders: a text's vector is the mean over its tokens, or
+its first token's, and a decoder of one layer predicts, which sees nothing but that vector and the masked text's words;
+it is not part of what is exported. Queries may have a BERT-class encoder of their own, as in DPR.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,14 +23,19 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoTokenizer,
+    BertConfig,
+    BertModel,
+    DPRContextEncoder,
+    DPRQuestionEncoder,
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
 )
 
+from index.encoder import Role
 from index.errors import InvalidInput, NotFound
 from training.config import in_range
-from training.export import base_checkpoint, first_position, positions
+from training.export import QUERY, base_checkpoint, first_position, positions
 from training.losses import IGNORED
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
@@ -47,6 +52,7 @@ DROPOUTS = (  # what BERT, DistilBERT, ModernBERT and their like call it
     "mlp_dropout",
 )
 Similarity = Literal["cosine", "dot"]
+Pooling = Literal["mean", "first"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +78,13 @@ class ModelSettings:
     """Which model, and how texts are put before it. `max_*_tokens` count special tokens.
 
     `dropout` None keeps the base model's (0 of one from scratch); 0 lets attention run fused, which more than doubles
-    the speed on a CPU. `similarity` "cosine" makes vectors of length 1, "dot" leaves them, as the paper does.
+    the speed on a CPU. `similarity` "cosine" makes vectors of length 1, "dot" leaves them, as the paper does. `pooling`
+    is that of BERT-class encoders. With `query_base` queries have an encoder of their own, and `base` is the passages'.
     """
 
     base: str = BASE
+    query_base: str | None = None
+    pooling: Pooling = "mean"
     scratch: Scratch | None = None
     similarity: Similarity = "cosine"
     max_query_tokens: int = 64
@@ -103,9 +112,9 @@ class TextModel(nn.Module):
         super().__init__()
         self.settings, self.tokenizer = settings, tokenizer
 
-    def vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def vectors(self, ids: Tensor, mask: Tensor, role: Role = "passage") -> Tensor:
         """`ids`, `mask` (B, T) -> (B, D) float32, of length 1 if similarity is "cosine"."""
-        found = self._vectors(ids, mask).float()
+        found = self._vectors(ids, mask, role).float()
         return F.normalize(found, dim=-1) if self.settings.similarity == "cosine" else found
 
     def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
@@ -123,11 +132,11 @@ class TextModel(nn.Module):
         """Write weights, tokenizer and configuration in a layout that other tools load; never pickled."""
         raise NotImplementedError
 
-    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
         raise NotImplementedError
 
 
-class MeanPooled(TextModel):
+class BertLike(TextModel):
     """A BERT-class encoder; the decoder's words are the encoder's."""
 
     def __init__(self, settings: ModelSettings, tokenizer: Any, transformer: Any) -> None:
@@ -165,8 +174,10 @@ class MeanPooled(TextModel):
         states: Tensor = self.transformer.embeddings(input_ids=ids)
         return states
 
-    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
         states: Tensor = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+        if self.settings.pooling == "first":
+            return states[:, 0]
         weight = mask.unsqueeze(-1).to(states.dtype)
         return (states * weight).sum(1) / weight.sum(1).clamp(min=1)
 
@@ -200,7 +211,7 @@ class FirstDecoderPosition(TextModel):
         logits: Tensor = self.t5.lm_head(states * scale)
         return logits
 
-    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
         return first_position(self.t5, ids, mask)
 
     def save(self, directory: Path) -> None:
@@ -209,12 +220,51 @@ class FirstDecoderPosition(TextModel):
         self.tokenizer.save_pretrained(directory)
 
 
+class TwoEncoders(TextModel):
+    """DPR's: queries and passages have an encoder each, of one tokenizer. Entities are predicted from passages."""
+
+    def __init__(self, queries: BertLike, passages: BertLike) -> None:
+        super().__init__(passages.settings, passages.tokenizer)
+        self.queries, self.passages = queries, passages
+
+    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+        """By the passages' light decoder."""
+        return self.passages.predict(vectors, ids, mask, targets)
+
+    def fresh(self) -> list[nn.Parameter]:
+        """Those of the light decoders."""
+        return [*self.passages.fresh(), *self.queries.fresh()]
+
+    def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
+        return (self.queries if role == "query" else self.passages)._vectors(ids, mask, role)
+
+    def save(self, directory: Path) -> None:
+        """Write the passages' encoder as one alone would be, and the queries' within it."""
+        self.passages.save(directory)
+        (directory / QUERY).mkdir(exist_ok=True)
+        self.queries.save(directory / QUERY)
+
+
 def load(settings: ModelSettings, directory: Path | None = None) -> TextModel:
     """The base model, or the one that `save` left in `directory`.
 
-    Raises NotFound or InvalidInput for a directory without config, tokenizer or safetensors weights, and for a class
-    of models that is neither T5 nor BERT-like.
+    Raises NotFound or InvalidInput for a directory without config, tokenizer or safetensors weights, for a class of
+    models that is neither T5 nor BERT-like, and for two encoders that do not fit together.
     """
+    passages = _load(settings, directory)
+    if settings.query_base is None:
+        return passages
+    queries = _load(replace(settings, base=settings.query_base), directory and directory / QUERY)
+    if not (isinstance(passages, BertLike) and isinstance(queries, BertLike)):
+        raise InvalidInput("Two encoders need two BERT-like base models: leave query_base out.", field="query_base")
+    if queries.transformer.config.hidden_size != passages.transformer.config.hidden_size:
+        raise InvalidInput("base and query_base give vectors of different lengths.", field="query_base")
+    if queries.tokenizer.get_vocab() != passages.tokenizer.get_vocab():
+        raise InvalidInput("base and query_base have different tokenizers; they need one.", field="query_base")
+    return TwoEncoders(queries, passages)
+
+
+def _load(settings: ModelSettings, directory: Path | None) -> TextModel:
     place = str(directory or _place(settings.base))
     scratch = settings.scratch if directory is None else None
     if Path(place).is_dir():
@@ -224,7 +274,7 @@ def load(settings: ModelSettings, directory: Path | None = None) -> TextModel:
         t5 = _scratch(scratch, settings, tokenizer) if scratch else _pretrained_t5(settings, place, config)
         return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
     transformer = _pretrained_bert(settings, place, config)
-    model = MeanPooled(settings, tokenizer, transformer)
+    model = BertLike(settings, tokenizer, transformer)
     if (Path(place) / DECODER).is_file():
         _read_decoder(model.decoder, Path(place) / DECODER)
     return _prepared(model, transformer)
@@ -240,6 +290,20 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
 def pad_texts(rows: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Tensor]:
     """Ids and mask, both (n, longest)."""
     return pad(rows, filler), pad([[1] * len(row) for row in rows], 0)
+
+
+def in_groups(
+    run: Callable[[Tensor, Tensor], tuple[Tensor, ...]], ids: Tensor, mask: Tensor, size: int
+) -> tuple[Tensor, ...]:
+    """What `run` makes of `ids` and `mask` (n, T), each (n, ...), computed in groups of `size` texts.
+
+    Texts of similar length go together and are cut to the longest of them, so that little of the work is padding.
+    """
+    lengths = mask.sum(1)
+    order = lengths.argsort()
+    groups = [(rows, int(lengths[rows].max())) for rows in torch.split(order, size)]
+    found = [run(ids[rows, :longest], mask[rows, :longest]) for rows, longest in groups]
+    return tuple(torch.cat(parts)[order.argsort()] for parts in zip(*found, strict=True))
 
 
 def pad_targets(rows: Sequence[Sequence[int]]) -> Tensor:
@@ -308,7 +372,9 @@ def _pretrained_bert(settings: ModelSettings, place: str, config: Any) -> Any:
     unfit = InvalidInput(f"{settings.base} is a {config.model_type}: give a T5 or a BERT-like encoder.", field="base")
     if getattr(config, "is_encoder_decoder", False):
         raise unfit
-    transformer = _pretrained(AutoModel, place, config)
+    transformer = (
+        _pretrained_dpr(place, config) if config.model_type == "dpr" else _pretrained(AutoModel, place, config)
+    )
     if not hasattr(transformer, "embeddings"):
         raise unfit
     if transformer.get_input_embeddings().embedding_dim != config.hidden_size:
@@ -318,13 +384,26 @@ def _pretrained_bert(settings: ModelSettings, place: str, config: Any) -> Any:
     return transformer
 
 
+def _pretrained_dpr(place: str, config: Any) -> Any:
+    """The BERT in one of DPR's encoders, whose vector is the state of the first token."""
+    if config.projection_dim:
+        raise InvalidInput(f"{place} projects its vectors, which is not supported.", field="base")
+    of_passages = "DPRContextEncoder" in (config.architectures or [])
+    whole = _pretrained(DPRContextEncoder if of_passages else DPRQuestionEncoder, place, config)
+    found = (whole.ctx_encoder if of_passages else whole.question_encoder).bert_model
+    shared = {name: value for name, value in config.to_dict().items() if name in BertConfig().to_dict()}
+    bert = BertModel(BertConfig(**shared | {"model_type": "bert", "architectures": None}), add_pooling_layer=False)
+    bert.load_state_dict(found.state_dict())
+    return bert
+
+
 def _pretrained(kind: Any, place: str, config: Any) -> Any:
     options = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
     try:
         model, found = kind.from_pretrained(place, config=config, dtype=torch.float32, **options)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise NotFound(f"The weights of {place} cannot be loaded: {_first_line(error)}", field="base") from None
-    missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
+    missing = sorted(name for name in found["missing_keys"] if "pooler." not in name)
     if missing:
         raise InvalidInput(f"{place} lacks {len(missing)} weights, the first is {missing[0]}.", field="base")
     return model
@@ -380,7 +459,11 @@ def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -
         (directory / path).mkdir(exist_ok=True)
     _write_json(directory / "modules.json", modules)
     longest = min(EXPORT_TOKENS, positions(transformer) or MAX_TOKENS)
-    pooling = {"word_embedding_dimension": transformer.config.hidden_size, "pooling_mode_mean_tokens": True}
+    pooling = {
+        "word_embedding_dimension": transformer.config.hidden_size,
+        "pooling_mode_cls_token": settings.pooling == "first",
+        "pooling_mode_mean_tokens": settings.pooling == "mean",
+    }
     _write_json(directory / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
     _write_json(directory / "1_Pooling" / "config.json", pooling)
 

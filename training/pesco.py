@@ -136,6 +136,8 @@ class Recipe:
         check_templates(self.templates)
         if self.model.similarity != "cosine":
             raise InvalidInput("PESCO matches by cosine: leave similarity out.", field="model.similarity")
+        if self.model.query_base:
+            raise InvalidInput("PESCO has one encoder for texts and labels.", field="model.query_base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,17 @@ class Course:
         found: Vectors = vectors.reshape(len(self.labels), len(self.recipe.templates), -1).mean(1)
         return found
 
+    def levels(self, pool: Vectors, prompts: Vectors) -> Scores:
+        """The calibrated offsets (L,) of `prompts` (L, D), from their cosines with the `pool` (N, D)."""
+        teacher = self.recipe.teacher
+        return offsets((pool @ prompts.T).astype(np.float64), calibrate=teacher.calibrate, align=teacher.align)
+
+    def accuracy(self, text_model: TextModel, vectors: Vectors, less: Scores) -> float:
+        """On the dev rows, of labels' `vectors` (L, D) and the offsets `less` (L,)."""
+        assert self.dev is not None
+        found = (self.vectors(text_model, self.dev.texts) @ vectors.T - less).argmax(1)
+        return float((found == np.array(self.dev.labels)).mean())
+
     def base(self) -> TextModel:
         """The model that training starts from."""
         return self._model(None)
@@ -311,7 +324,7 @@ class Course:
         if not self._over(number, found, previous):
             rows = sample(found, self.recipe.student.texts(number, len(self.pool.texts)), len(self.labels), rng)
         keys = self._keys(text_model, rows, found.labels, prompts, rng)
-        dev = -1.0 if self.dev is None else self._accuracy(text_model, vectors, prompts)
+        dev = -1.0 if self.dev is None else self.accuracy(text_model, prompts, self.levels(vectors, prompts))
         taught = {"scores": found.scores.astype(np.float32), "rows": rows, "keys": keys, "dev": np.array(dev)}
         _write_taught(path, taught)
         return taught
@@ -325,14 +338,6 @@ class Course:
         taken = student.texts(number - 1, len(self.pool.texts))
         full = taken >= student.texts(student.rounds, len(self.pool.texts))
         return full and float((found.labels != previous.argmax(1)).mean()) <= student.converged
-
-    def _accuracy(self, text_model: TextModel, pool: Vectors, prompts: Vectors) -> float:
-        """Of the calibrated prompts, as they would be served now, on the dev rows."""
-        assert self.dev is not None
-        known = (pool @ prompts.T).astype(np.float64)
-        less = offsets(known, calibrate=self.recipe.teacher.calibrate, align=self.recipe.teacher.align)
-        found = (self.vectors(text_model, self.dev.texts) @ prompts.T - less).argmax(1)
-        return float((found == np.array(self.dev.labels)).mean())
 
     def _keys(
         self, text_model: TextModel, rows: Rows, labels: Rows, prompts: Vectors, rng: np.random.Generator
@@ -548,13 +553,9 @@ def serve(course: Course, text_model: TextModel, index: WordIndex) -> Served:
         vectors, bias = head(pool, taught, len(prompts))
         less = -bias.astype(np.float64)
     else:
-        vectors, cosines = prompts, (pool @ prompts.T).astype(np.float64)
-        less = offsets(cosines, calibrate=recipe.teacher.calibrate, align=recipe.teacher.align)
+        vectors, less = prompts, course.levels(pool, prompts)
     scores = (pool @ vectors.T).astype(np.float64) - less
-    dev = None
-    if course.dev is not None:
-        found = (course.vectors(text_model, course.dev.texts) @ vectors.T - less).argmax(1)
-        dev = float((found == np.array(course.dev.labels)).mean())
+    dev = None if course.dev is None else course.accuracy(text_model, vectors, less)
     return Served(vectors, less, temperature(scores, taught), Labelling.of(scores), dev)
 
 

@@ -27,6 +27,8 @@ Rows = NDArray[np.int64]
 
 SHARPNESS = 0.07  # the temperature under which cosines become probabilities
 LEVELLED = 5  # times that labels and their levels are worked out
+ALIGNED = 100  # times that offsets are moved towards equal probabilities
+SURE = 0.2  # of an even part of the texts, on which a check asks whether labels stayed
 HEAD_STEPS, HEAD_RATE, HEAD_DECAY = 150, 0.3, 1e-4
 MIN_TEXTS_OF_WORD, MAX_SHARE_OF_WORD = 3, 0.5
 MAX_WORDS = 200_000
@@ -173,14 +175,14 @@ def calibrated(vectors: Vectors, prompts: Vectors, teacher: Teacher) -> Scores:
     return cosines - offsets(cosines, calibrate=teacher.calibrate, align=teacher.align)
 
 
-def offsets(cosines: Scores, *, calibrate: bool, align: bool = False, rounds: int = 100) -> NDArray[np.float64]:
+def offsets(cosines: Scores, *, calibrate: bool, align: bool = False) -> NDArray[np.float64]:
     """What to subtract from each label's cosine (L,): nothing, its level, or what makes all labels equally probable."""
     found = np.zeros(cosines.shape[1])
     if calibrate:
         found = cosines.mean(0)
         for _ in range(LEVELLED):
             found = level(cosines, (cosines - found).argmax(1))
-    for _ in range(rounds if align else 0):
+    for _ in range(ALIGNED if align else 0):
         share = softmax((cosines - found) / SHARPNESS).mean(0)
         found = found + SHARPNESS * 0.5 * np.log(np.maximum(share, 1e-12) * len(share))
     return found
@@ -322,10 +324,10 @@ class Limits:
         in_range("halves", self.halves, 0.0, 2.0)
 
 
-def check(before: Labelling, after: Labelling, halves: Sequence[Rows], *, share: float = 0.2) -> Check:
+def check(before: Labelling, after: Labelling, halves: Sequence[Rows]) -> Check:
     """Of the same texts; `halves` are the labels of first and second halves (n,) before, and after."""
     count = before.scores.shape[1]
-    sure, labels = surest(before, share, count)
+    sure, labels = surest(before, SURE, count)
     return Check(
         kept=float((after.labels[sure] == labels).mean()),
         halves_before=kappa(halves[0], halves[1], count),

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO
 
+from index import labelled
 from index.classifier import check_labels, check_templates
 from index.classifiers import MAX_LABEL_CHARS, MAX_LABELS
-from index.errors import InvalidInput, NotFound
+from index.errors import InvalidInput
+from index.evaluate import parsed, read_lines, read_list
+from index.labelled import LONGEST
 
 MIN_TEXTS = 32
 TEXTS_PER_LABEL = 4
 MAX_CHARS = 20_000  # of a text: about 4,000 words, more than any encoder reads
-MAX_LINE_BYTES = 16 << 20
 MAX_LINES = 20_000_000
-MAX_LIST_BYTES = 16 << 20  # of labels or templates
 MAX_TEMPLATES = 32
 SHORT_WORDS = 3  # a sentence of fewer goes with the one before it
 MAX_SENTENCES = 32
@@ -93,23 +90,18 @@ def _refuse_few(count: int, repeated: int, labels: int) -> None:
 def read_labelled(path: Path, labels: Sequence[str]) -> Labelled:
     """JSON Lines {text, label}; raises InvalidInput for a label that is not among `labels`, by its line."""
     numbers = {label: number for number, label in enumerate(labels)}
-    found: list[tuple[str, int]] = []
-    for number, line in _lines(path):
-        row = _row(path, number, line)
-        if row.get("label") not in numbers:
-            raise InvalidInput(
-                f"{path.name}:{number}: {row.get('label')!r:.80} is none of the labels given.", field="dev"
-            )
-        found.append((_text(path, number, row)[:MAX_CHARS], numbers[str(row["label"])]))
-    if not found:
-        raise InvalidInput(f"{path.name} has no rows.", field="dev")
-    texts, known = zip(*found, strict=True)
-    return Labelled(texts, known)
+    texts, known = [], []
+    for number, text, label in labelled.rows(path):
+        if label not in numbers:
+            raise InvalidInput(f"{path.name}:{number}: {label!r:.80} is none of the labels given.", field="dev")
+        texts.append(_valid(text)[:MAX_CHARS])
+        known.append(numbers[label])
+    return Labelled(tuple(texts), tuple(known))
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
     """One label a line, in order; blank lines are passed over. Raises NotFound and InvalidInput."""
-    labels = _list(path, "labels")
+    labels = tuple(read_list(path))
     check_labels(labels)
     if not 2 <= len(labels) <= MAX_LABELS:
         raise InvalidInput(
@@ -125,7 +117,7 @@ def read_labels(path: Path) -> tuple[str, ...]:
 
 def read_templates(path: Path) -> tuple[str, ...]:
     """One template a line, each with {label}. Raises NotFound and InvalidInput."""
-    templates = _list(path, "templates")
+    templates = tuple(read_list(path))
     check_templates(templates)
     if len(templates) > MAX_TEMPLATES:
         raise InvalidInput(f"There are {len(templates)} templates; {MAX_TEMPLATES} are allowed.", field="templates")
@@ -175,59 +167,17 @@ def words(text: str) -> set[str]:
 
 def _texts(path: Path) -> Iterator[str]:
     rows = ".jsonl" in path.suffixes[-2:]
-    for number, line in _lines(path):
-        yield _text(path, number, _row(path, number, line)) if rows else line.decode(errors="replace")
+    for number, line in read_lines(path, longest=LONGEST, most=MAX_LINES, errors="strict" if rows else "replace"):
+        yield _text(path, number, line) if rows else line
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each line that is not blank."""
-    if not path.is_file():
-        raise NotFound(f"The file {path} does not exist.", field="texts")
-    try:
-        with _opened(path) as stream:
-            number = 0
-            while line := stream.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                if len(line) > MAX_LINE_BYTES or number > MAX_LINES:
-                    raise InvalidInput(
-                        f"{path.name}:{number}: lines have at most {MAX_LINE_BYTES:,} bytes, files at most "
-                        f"{MAX_LINES:,} lines.",
-                        field="texts",
-                    )
-                if line.strip():
-                    yield number, line
-    except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInput(f"{path.name} cannot be read: {error}", field="texts") from None
+def _text(path: Path, number: int, line: str) -> str:
+    match parsed(line):
+        case {"text": str(text)}:
+            return _valid(text)
+    raise InvalidInput(f'{path.name}:{number} is no JSON object such as {{"text": "..."}}.', field="texts")
 
 
-def _opened(path: Path) -> IO[bytes]:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
-
-
-def _row(path: Path, number: int, line: bytes) -> dict[str, object]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        row = None
-    if not isinstance(row, dict):
-        raise InvalidInput(f'{path.name}:{number} is no JSON object such as {{"text": "..."}}.', field="texts")
-    return row
-
-
-def _text(path: Path, number: int, row: dict[str, object]) -> str:
-    text = row.get("text")
-    if not isinstance(text, str):
-        raise InvalidInput(f'{path.name}:{number} has no "text", or it is no string.', field="texts")
-    return text.encode(errors="replace").decode()  # a lone surrogate is no text that a tokenizer takes
-
-
-def _list(path: Path, field: str) -> tuple[str, ...]:
-    if not path.is_file():
-        raise NotFound(f"The file {path} does not exist.", field=field)
-    if path.stat().st_size > MAX_LIST_BYTES:
-        raise InvalidInput(f"{path.name} is larger than {MAX_LIST_BYTES:,} bytes: that is no list.", field=field)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path.name} is not UTF-8: {error}", field=field) from None
-    return tuple(line.strip() for line in lines if line.strip())
+def _valid(text: str) -> str:
+    """A lone surrogate is no text that a tokenizer takes."""
+    return text.encode(errors="replace").decode()

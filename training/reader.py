@@ -27,7 +27,7 @@ from training import asked, export, model
 from training.asked import Asked, AskedSource, Pool
 from training.config import in_range
 from training.loop import LoopSettings, Progress, best_measures, make_accelerator, train
-from training.model import ModelSettings, pad_texts
+from training.model import ModelSettings, in_groups, pad_texts
 from training.quantize import quantize
 from training.santa import GROUP, Schedule, Stage
 
@@ -95,7 +95,7 @@ class Recipe:
 class ReaderModel(nn.Module):
     """A BERT-class encoder with one linear layer: start and end of every token, selection of the first."""
 
-    def __init__(self, text_model: model.MeanPooled) -> None:
+    def __init__(self, text_model: model.BertLike) -> None:
         super().__init__()
         self.transformer, self.tokenizer = text_model.transformer, text_model.tokenizer
         self.head = nn.Linear(self.transformer.config.hidden_size, 3)
@@ -116,7 +116,7 @@ class ReaderModel(nn.Module):
 def load(settings: ModelSettings, directory: Path | None = None) -> ReaderModel:
     """The base model with a new head, or what `save` left in `directory`. Raises what `training.model.load` does."""
     text_model = model.load(settings, directory)
-    if not isinstance(text_model, model.MeanPooled):
+    if not isinstance(text_model, model.BertLike):
         raise InvalidInput("A reader needs a BERT-like base model.", field="base")
     reader = ReaderModel(text_model)
     if directory is not None:
@@ -272,16 +272,14 @@ class ReaderTask:
 
     def _logits(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The model's, computed in groups of similar length, so that little of the work is padding."""
-        order = mask.sum(1).argsort()
-        found = []
+
+        def run(part: Tensor, seen: Tensor) -> tuple[Tensor, ...]:
+            starts, ends, selected = self.model(part, seen)
+            wider = (0, ids.shape[1] - part.shape[1])
+            return F.pad(starts, wider, value=HIDDEN), F.pad(ends, wider, value=HIDDEN), selected
+
         with self.accelerator.autocast():
-            for rows in torch.split(order, GROUP):
-                longest = int(mask[rows].sum(1).max())
-                starts, ends, selected = self.model(ids[rows, :longest], mask[rows, :longest])
-                wider = (0, ids.shape[1] - longest)
-                found.append((F.pad(starts, wider, value=HIDDEN), F.pad(ends, wider, value=HIDDEN), selected))
-        back = order.argsort()
-        starts, ends, selected = (torch.cat(parts)[back] for parts in zip(*found, strict=True))
+            starts, ends, selected = in_groups(run, ids, mask, GROUP)
         return starts, ends, selected
 
     def describe(self, batch: Batch) -> str:

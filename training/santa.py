@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from index.encoder import Role
 from index.errors import InvalidInput
 from training import augment, export, masking, mining, model
 from training.config import in_range
 from training.dev import Dev, DevSet
 from training.loop import LoopSettings, Progress, best_measures, make_accelerator, storing, train
 from training.losses import IGNORED, cached_backward, contrastive, reconstruction
-from training.model import ModelSettings, TextModel, pad_targets, pad_texts
+from training.model import ModelSettings, TextModel, in_groups, pad_targets, pad_texts
 from training.pairs import Pair, PairSource, Report
 from training.pairs import load as load_pairs
 
@@ -157,7 +158,7 @@ def run(
             seed=recipe.seed,
             directory=out / stage.name,
             weights=[recipe.pairs[known].weight for known in taken],
-            dev=Dev(recipe.dev, text_model, accelerator),
+            dev=Dev(recipe.dev, text_model, accelerator, temperature=stage.temperature),
         )
         so_far = asdict(replace(recipe, stage=recipe.stage[: number + 1], export=Export()))
         tell = progress(stage.name) if accelerator.is_main_process else None
@@ -176,7 +177,8 @@ def _export(recipe: Recipe, place: Path, out: Path, report: Report, accelerator:
         with storing(checkpoint):
             mixed = averaged(model.load(recipe.model), model.load(recipe.model, place), recipe.export.base_share)
             mixed.save(checkpoint)
-        measures = Dev(recipe.dev, mixed.to(accelerator.device), accelerator).measure()
+        dev = Dev(recipe.dev, mixed.to(accelerator.device), accelerator, temperature=recipe.stage[-1].temperature)
+        measures = dev.measure()
     card = export.Card(
         recipe.name,
         base_model=recipe.model.base if recipe.model.scratch is None else "none: trained from scratch",
@@ -340,7 +342,7 @@ class SantaTask:
         batch = batch.on(self.accelerator.device)
         stage, values = self.stage, dict[str, Tensor]()
         if stage.part and stage.sda:
-            parts = [*self._parts(batch.queries), *self._parts(batch.passages)]
+            parts = [*self._parts(batch.queries, "query"), *self._parts(batch.passages, "passage")]
             values["sda"] = cached_backward(parts, lambda vectors: stage.sda * self._alignment(vectors, batch))
             if stage.mep:
                 values["mep"] = self._predict_in_parts(batch)
@@ -353,22 +355,18 @@ class SantaTask:
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
         stage, values, passages = self.stage, dict[str, Tensor](), None
         if stage.sda:
-            queries, passages = self._vectors(*batch.queries), self._vectors(*batch.passages)
+            queries, passages = self._vectors(*batch.queries, "query"), self._vectors(*batch.passages, "passage")
             values["sda"] = stage.sda * self._alignment(torch.cat([queries, passages]), batch)
         if batch.masked:
             values["mep"] = self._prediction(batch, slice(None), self._tokens(batch), passages)
         return values
 
-    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
         """(n, D); on a CPU texts of similar length go together, so that little of the work is padding."""
         with self.accelerator.autocast():
             if ids.is_cuda or len(ids) <= GROUP:
-                return self.model.vectors(ids, mask)
-            lengths = mask.sum(1)
-            order = lengths.argsort()
-            groups = [(rows, int(lengths[rows].max())) for rows in torch.split(order, GROUP)]
-            found = [self.model.vectors(ids[rows, :longest], mask[rows, :longest]) for rows, longest in groups]
-            return torch.cat(found)[order.argsort()]
+                return self.model.vectors(ids, mask, role)
+            return in_groups(lambda part, seen: (self.model.vectors(part, seen, role),), ids, mask, GROUP)[0]
 
     def _alignment(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Eq. 5 for this process's queries and all processes' passages; `vectors` are the queries', then passages'."""
@@ -395,16 +393,16 @@ class SantaTask:
         assert batch.masked
         ids, mask, targets = (tensor[part] for tensor in batch.masked)
         if passages is None and self.model.reads_vectors:
-            known = (tensor[: len(batch.rows)][part] for tensor in batch.passages)
-            passages = self._vectors(*known)
+            own, seen = (tensor[: len(batch.rows)][part] for tensor in batch.passages)
+            passages = self._vectors(own, seen, "passage")
         with self.accelerator.autocast():
             vectors = None if passages is None else passages[: len(ids)]
             logits = self.model.predict(vectors, ids, mask, targets)
         return self.stage.mep * reconstruction(logits, targets) * (targets != IGNORED).sum() / tokens
 
-    def _parts(self, texts: tuple[Tensor, Tensor]) -> list[Callable[[], Tensor]]:
+    def _parts(self, texts: tuple[Tensor, Tensor], role: Role) -> list[Callable[[], Tensor]]:
         ids, mask = (torch.split(tensor, self.stage.part or len(tensor)) for tensor in texts)
-        return [partial(self._vectors, *part) for part in zip(ids, mask, strict=True)]
+        return [partial(self._vectors, *part, role) for part in zip(ids, mask, strict=True)]
 
     def _predict_in_parts(self, batch: Batch) -> Tensor:
         assert self.stage.part

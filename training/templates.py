@@ -53,7 +53,7 @@ CLEAR_WORDS = 4  # a description of fewer needs its class or module beside it
 PHRASE_WORDS = 5  # of the longest phrase that is looked up
 
 _PLACEHOLDER = re.compile(r"\{(.*?)\}")
-_KNOWN = frozenset(["noun", "where", "third", "plain", "rest", "term", "parameter", "condition"])
+_KNOWN = frozenset(["noun", "where", "third", "plain", "rest", "term", "name", "parameter", "condition"])
 
 _PARAGRAPH = re.compile(r"[^\n]+(?:\n[^\n]+)*")
 _STOP = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bcf)[.;:](?=[)\]”\"’']?(?:\s|$))|\n|$")
@@ -505,7 +505,8 @@ def _questions(entry: _Entry, item: _Found, rng: Random) -> list[str]:
     form = entry.rules.texts.get(item.form)
     if form is None:
         return []
-    values = {"term": entry.term, "noun": entry.noun, "where": entry.where, **item.values}
+    name = entry.term.rpartition(".")[2]
+    values = {"term": entry.term, "name": name, "noun": entry.noun, "where": entry.where, **item.values}
     short = len(values.get("rest", "").split()) < CLEAR_WORDS and entry.where != "" and item.form == "term"
     texts = [text for text in form.texts if _fits(text, values, short)]
     chosen = rng.sample(texts, min(form.draws, len(texts)))
@@ -536,7 +537,7 @@ def _fits(text: str, values: Mapping[str, str], short: bool) -> bool:
     A short description needs its owner's name; "What is the path?" needs to say what kind of thing is asked for.
     """
     needed = set(_PLACEHOLDER.findall(text))
-    bare = "third" in needed and not needed & {"noun", "term"} and values["third"].startswith("is ")
+    bare = "third" in needed and not needed & {"noun", "term", "name"} and values["third"].startswith("is ")
     if (short and "where" not in needed) or (bare and (values["where"] or not values["noun"])):
         return False
     return all(values.get(name) for name in needed - {"where"})
@@ -687,6 +688,9 @@ def _parameters(entry: _Entry) -> Iterator[_Found]:
         values = _does(entry, entry.body[about.end() : sentence.end], listed=item is not None)
         if values and not _names(values["rest"], about["parameter"]):
             yield _Found("parameter", *about.span("parameter"), values)
+            defaults = [each.default for each in entry.parameters[about["parameter"]] if each.default]
+            if len({entry.text(each) for each in defaults}) == 1 and _says(entry, defaults[0]):
+                yield _Found("described default", defaults[0].start, defaults[0].end, values)
 
 
 def _does(entry: _Entry, text: str, *, listed: bool) -> dict[str, str]:

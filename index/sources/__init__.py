@@ -11,6 +11,8 @@ from pathlib import Path
 from index.errors import InvalidInput, NotFound
 from index.records import KINDS, Document, Kind, Secondary, Skipped, SourceFile
 
+_MOVED = 2  # goes up when documents of several paths come out differently
+
 
 def open_source(
     kind: Kind, paths: Sequence[Path | str], *, secondary: Secondary = "demote", base_url: str = ""
@@ -75,12 +77,14 @@ def _prefixed(found: SourceFile | Skipped, prefix: str) -> SourceFile | Skipped:
             else:
                 yield _moved(record, prefix)
 
-    digest = sha256(f"{prefix} {found.digest}".encode()).hexdigest()
+    digest = sha256(f"{prefix} {_MOVED} {found.digest}".encode()).hexdigest()
     return SourceFile(f"{prefix}/{found.path}", digest, read)
 
 
 def _moved(document: Document, prefix: str) -> Document:
-    location = document.location
+    location, fields = document.location, document.fields
     if location.path is not None:
         location = replace(location, path=f"{prefix}/{location.path}")
-    return replace(document, id=f"{prefix}/{document.id}", location=location)
+        if fields.get("path") == document.location.path:
+            fields = {**fields, "path": f"{prefix}/{document.location.path}"}
+    return replace(document, id=f"{prefix}/{document.id}", location=location, fields=fields)

@@ -212,7 +212,7 @@ def _at(cursor: ts.TreeCursor) -> ts.Node:
 
 @dataclass(slots=True)
 class _Definition:
-    """A definition in a tree. `outer` includes decorators or `export`, `inner` is the node that has the body.
+    """A definition in a tree. `outer` includes decorators or `export`.
 
     `signature` are byte offsets and `signature_row` is its last row; `doc_row` is where the doc comment starts, or
     the definition; `parts` are the definitions directly inside; `broken` tells of a syntax error outside of them.
@@ -222,7 +222,6 @@ class _Definition:
     names: tuple[str, ...]
     language: Language
     outer: ts.Node
-    inner: ts.Node
     depth: int
     signature: tuple[int, int]
     signature_row: int
@@ -362,7 +361,7 @@ class _Walk:
             summary, doc_row = self._doc_comment(outer)
         names = self._context() + names
         signature = (start, max(start, end))
-        return _Definition(kind, names, self._language, outer, inner, depth, signature, row, summary, doc_row)
+        return _Definition(kind, names, self._language, outer, depth, signature, row, summary, doc_row)
 
     def _add_wrapper(self, node: ts.Node, depth: int) -> None:
         """Remember a node that belongs to the one definition it holds; `const a = …, b = …` holds two."""

@@ -1,0 +1,78 @@
+// Requests to the server this page came from, with the key of this tab, and what can go wrong with them.
+
+const KEY = "purlin-key";
+let key = remembered();
+
+function remembered() {
+  try {
+    return sessionStorage.getItem(KEY) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+/** Use this key from now on; an empty one means none. */
+export function useKey(given) {
+  key = given;
+  try {
+    if (given) sessionStorage.setItem(KEY, given);
+    else sessionStorage.removeItem(KEY);
+  } catch {
+    // Storage is off: the key lasts until the page is loaded again.
+  }
+}
+
+export const hasKey = () => key !== "";
+
+/** Why a request was not answered: what a problem+json says, or what stands for it. `status` 0: no answer at all. */
+export class Problem extends Error {
+  constructor({ status, title = "", detail = "", type = "about:blank", errors = [], retryAfter = null }) {
+    super(detail || title);
+    Object.assign(this, { status, title, detail, type, errors, retryAfter });
+  }
+}
+
+export const get = (path, signal) => call(path, { signal });
+
+export function post(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return call(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+}
+
+async function call(path, { headers = {}, ...options }) {
+  const sent = { Accept: "application/json", ...headers, ...(key && { Authorization: `Bearer ${key}` }) };
+  try {
+    const response = await fetch(path, { ...options, headers: sent, credentials: "omit", cache: "no-store" });
+    if (!response.ok) throw await problemIn(response);
+    return await response.json();
+  } catch (error) {
+    if (error instanceof Problem || error.name === "AbortError") throw error;
+    throw new Problem({ status: 0, detail: "Nothing was heard from it, or nothing that made sense. Is it running?" });
+  }
+}
+
+async function problemIn(response) {
+  const retryAfter = Number(response.headers.get("Retry-After")) || null;
+  const known = { status: response.status, title: response.statusText, retryAfter };
+  const said = await response.json().catch(() => null);
+  if (said === null || typeof said !== "object") return new Problem(known);
+  const errors = Array.isArray(said.errors) ? said.errors : [];
+  return new Problem({ ...known, title: said.title, detail: said.detail, type: said.type, errors });
+}
+
+/** Runs one request at a time: a new one takes the place of the one before, whose outcome is then ignored. */
+export function latest() {
+  let controller = null;
+  return async (ask, done, failed) => {
+    controller?.abort();
+    const mine = (controller = new AbortController());
+    try {
+      const reply = await ask(mine.signal);
+      if (mine === controller) done(reply);
+    } catch (error) {
+      if (mine !== controller || error.name === "AbortError") return;
+      if (!(error instanceof Problem)) throw error;
+      failed(error);
+    }
+  };
+}

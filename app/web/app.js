@@ -1,0 +1,126 @@
+// The frame: which view is shown, the key, the theme, and keys that work everywhere.
+
+import { ask } from "./ask.js";
+import { hasKey, useKey } from "./api.js";
+import { classify } from "./classify.js";
+import { corpora } from "./corpora.js";
+import { el } from "./dom.js";
+import { read } from "./place.js";
+import { search } from "./search.js";
+
+const VIEWS = { search, ask, classify, corpora };
+const byId = (id) => document.getElementById(id);
+const main = byId("main");
+const made = new Map();
+let current = null;
+
+function view(name) {
+  if (!made.has(name)) {
+    const root = el("div", { class: `view wide ${name}`, hidden: true });
+    main.append(root);
+    made.set(name, { root, ...VIEWS[name](root) });
+  }
+  return made.get(name);
+}
+
+function show() {
+  const { view: wanted, values } = read();
+  const name = Object.hasOwn(VIEWS, wanted) ? wanted : "search";
+  const before = current;
+  current = view(name);
+  for (const { root } of made.values()) root.hidden = root !== current.root;
+  markLinks(name);
+  const subject = values.query ?? values.question ?? "";
+  document.title = subject ? `${subject.slice(0, 60)} · Purlin` : "Purlin";
+  current.show(values);
+  if (before !== current) window.scrollTo(0, 0);
+  const desk = matchMedia("(hover: hover)").matches; // elsewhere focus would open a keyboard on the screen
+  if (before === null && !subject && desk) current.field?.focus({ preventScroll: true });
+}
+
+/** The link of the view shown is marked, and keeps its address, so that coming back finds what was there. */
+function markLinks(name) {
+  for (const link of byId("views").children) {
+    link.removeAttribute("aria-current");
+    if (read(link.hash).view !== name) continue;
+    link.setAttribute("aria-current", "page");
+    if (location.hash) link.setAttribute("href", location.hash);
+  }
+}
+
+// ---- dialogs
+
+function dialog(name, opened, submitted) {
+  const node = byId(`${name}-dialog`);
+  byId(`${name}-button`).addEventListener("click", () => (opened(), node.showModal()));
+  byId(`${name}-form`).addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (submitted()) node.close();
+  });
+  node.addEventListener("click", (event) => event.target === node && node.close());
+  return node;
+}
+
+const keyDialog = dialog("key", keyOpened, () => keyGiven(byId("key-field").value.trim()));
+dialog("help", () => null, () => true);
+byId("key-forget").addEventListener("click", () => keyGiven("") && keyDialog.close());
+
+function keyOpened() {
+  byId("key-field").value = "";
+  byId("key-wrong").textContent = "";
+}
+
+function keyGiven(key) {
+  if (/[^\x21-\x7e]/.test(key)) {
+    byId("key-wrong").textContent = "A key has no spaces, and only letters, digits and signs of ASCII.";
+    return false;
+  }
+  useKey(key);
+  keyShown();
+  show();
+  return true;
+}
+
+const keyShown = () => byId("key-button").classList.toggle("on", hasKey());
+
+// ---- the theme
+
+byId("theme-button").addEventListener("click", () => {
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const shown = document.documentElement.dataset.theme ?? system;
+  const wanted = shown === "dark" ? "light" : "dark";
+  if (wanted === system) delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = wanted;
+  try {
+    if (wanted === system) localStorage.removeItem("purlin-theme");
+    else localStorage.setItem("purlin-theme", wanted);
+  } catch {
+    // Storage is off: the choice lasts as long as the page.
+  }
+});
+
+// ---- the keyboard
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const typing = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select");
+  const actions = typing ? { Escape: () => typing.blur() } : { "/": toField, "?": () => byId("help-button").click() };
+  if (!Object.hasOwn(actions, event.key)) return;
+  event.preventDefault();
+  actions[event.key]();
+});
+
+/** To the field of this view, or of the search where it has none. */
+function toField() {
+  if (!current.field) {
+    history.pushState(null, "", "#search");
+    show();
+  }
+  current.field.focus();
+}
+
+byId("skip").addEventListener("click", () => main.focus());
+window.addEventListener("hashchange", show);
+window.addEventListener("noted", () => markLinks(read().view));
+keyShown();
+show();

@@ -1,0 +1,135 @@
+// Ask: a question to a reference, its answers marked in their passages.
+
+import { latest, post } from "./api.js";
+import { chooser, noCorpora } from "./chooser.js";
+import { el, fill, link, quoted, say } from "./dom.js";
+import { hitCard, prose, walk } from "./hits.js";
+import { unitSpans } from "./marks.js";
+import { address, go } from "./place.js";
+import { problemCard } from "./problem.js";
+import { askForm, hero, searchField } from "./search.js";
+
+const EXAMPLES = {
+  python: [
+    "What is the default step of range?",
+    "What does os.replace do if the target exists?",
+    "When is StopIteration raised?",
+  ],
+};
+
+/** The view, in `root`. */
+export function ask(root) {
+  let asked = {};
+  const run = latest();
+  const field = searchField("Question", "What would you like to know?");
+  const corpora = chooser(
+    (corpus) => corpus.kind === "reference" || corpus.kind === undefined,
+    (corpus) => (field.value.trim() ? go("ask", { corpus, question: field.value.trim() }) : welcome()),
+  );
+  const form = askForm(field, "Ask", corpora.node);
+  const results = el("div", { class: "results" });
+  const about = "Answers are stretches of the reference itself. Nothing is made up.";
+  root.append(hero("Ask, and get its exact words.", about), form, results);
+  walk(field, results);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (field.value.trim()) go("ask", { corpus: corpora.value(), question: field.value.trim() });
+  });
+
+  async function show(values) {
+    asked = values;
+    field.value = values.question ?? "";
+    root.classList.toggle("fresh", !values.question);
+    await run(() => corpora.load(), () => loaded(values), failed);
+  }
+
+  function loaded(values) {
+    if (!corpora.known().length) return fill(results, noCorpora("reference"));
+    corpora.select(values.corpus);
+    return values.question ? question(values.question, values.corpus || corpora.value()) : welcome();
+  }
+
+  function failed(problem) {
+    results.removeAttribute("aria-busy");
+    fill(results, problemCard(problem, () => show(asked)));
+  }
+
+  function question(text, corpus) {
+    const unanswered = (problem) => {
+      const noReader = problem.status === 404 && !problem.errors.length;
+      if (noReader) withoutReader(problem, text, corpus);
+      else failed(problem);
+    };
+    results.setAttribute("aria-busy", "true");
+    run((signal) => post("qa", { question: text, corpus, k: 3 }, signal), draw, unanswered);
+  }
+
+  function draw(reply) {
+    results.removeAttribute("aria-busy");
+    const cards = reply.answers.map((answer, i) => answerCard(answer, i === 0));
+    const read = [el("summary", {}, "The passages that were read"), list(reply.hits)];
+    const others = reply.hits.length > 0 && el("details", { class: "passages" }, read);
+    fill(results, verdict(reply), el("div", { class: "answers" }, cards), others);
+    say(reply.answers[0]?.text ?? "No answer.");
+  }
+
+  /** The search needs no reader: its hits take the answers' place. */
+  function withoutReader(problem, query, corpus) {
+    const searched = el("a", { href: address("search", { corpus, query }) }, "Open it in Search");
+    const notice = el(
+      "section",
+      { class: "notice no-reader" },
+      el("h2", {}, "Passages instead of answers"),
+      el("p", {}, quoted(problem.detail)),
+      el("p", {}, "Until then, here is what the search finds. ", searched),
+    );
+    say(`This server has no reader. ${problem.detail}`);
+    const found = (reply) => {
+      results.removeAttribute("aria-busy");
+      fill(results, notice, list(reply.hits));
+    };
+    run((signal) => post("search", { corpus, query, k: 5 }, signal), found, failed);
+  }
+
+  function welcome() {
+    const examples = Object.hasOwn(EXAMPLES, corpora.value()) ? EXAMPLES[corpora.value()] : [];
+    const example = (text) => el("a", { href: address("ask", { corpus: corpora.value(), question: text }) }, text);
+    fill(results, examples.length > 0 && el("p", { class: "examples" }, "Try ", examples.map(example)));
+  }
+
+  return { show, field };
+}
+
+const list = (hits) => el("ol", { class: "hits" }, hits.map((hit) => hitCard(hit, "reference", () => null)));
+
+/** How sure it is that the reference answers at all. */
+function verdict({ answerable, reader }) {
+  const sure = answerable >= 0.5;
+  const text = sure ? "The reference seems to answer this" : "The reference may well be silent on this";
+  return el(
+    "p",
+    { class: sure ? "verdict sure" : "verdict" },
+    el("b", {}, text),
+    el("span", { class: "bar", vars: { share: answerable } }),
+    el("span", {}, `${Math.round(answerable * 100)} %`),
+    el("small", {}, `read by ${reader}`),
+  );
+}
+
+function answerCard(answer, best) {
+  const marks = unitSpans(answer.passage, [[answer.start, answer.end]]);
+  const names = [...answer.terms, answer.title].filter((name, i, all) => name && all.indexOf(name) === i);
+  return el(
+    "article",
+    { class: best ? "answer best" : "answer" },
+    el("header", {}, el("h3", {}, answer.text), score(answer)),
+    el("p", { class: "trail" }, names.map((name) => el("span", {}, name))),
+    prose(answer.passage, marks, 0, Infinity),
+    answer.url && el("p", { class: "source-link" }, link(answer.url, {}, "Read it in the reference")),
+  );
+}
+
+function score({ score: value }) {
+  const bar = el("span", { class: "bar", vars: { share: value } });
+  return el("p", { class: "score" }, el("b", {}, value.toFixed(2)), bar);
+}

@@ -1,0 +1,173 @@
+// Classify: texts under labels that are only named, or under those of a trained classifier.
+
+import { get, latest, post } from "./api.js";
+import { el, fill, number, quoted, say } from "./dom.js";
+import { note } from "./place.js";
+import { problemCard } from "./problem.js";
+import { hero } from "./search.js";
+
+const RANKED = 5; // labels of a text that are shown
+const SHOWN = 100; // texts that are shown at once
+const ADDRESSED = 2_000; // characters of texts and labels that the address keeps
+const EXAMPLE = {
+  labels: "sports, politics, technology, food",
+  texts: [
+    "The striker scored twice in the final",
+    "Parliament votes on the budget tonight",
+    "The new chip halves the power a phone needs",
+    "Let the dough rest overnight before you bake it",
+  ].join("\n"),
+};
+
+/** The view, in `root`. */
+export function classify(root) {
+  const run = latest();
+  const texts = area("texts", 7, "One text a line");
+  const labels = area("labels", 3, "Names or phrases, between commas or one a line");
+  const source = el("select", { id: "label-source" }, el("option", { value: "" }, "labels that I name"));
+  const several = el("input", { type: "checkbox", id: "several" });
+  const named = el("div", { class: "group named" }, el("label", { for: "labels" }, "Labels"), labels);
+  const form = classifyForm(texts, named, source, several);
+  const results = el("div", { class: "results" });
+  const about = "Labels need no training, only names. Add, drop and rename them as you go.";
+  root.append(hero("Sort texts under any names.", about), el("div", { class: "halves" }, form, results));
+
+  form.addEventListener("submit", (event) => (event.preventDefault(), send()));
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
+  });
+  form.querySelector(".example").addEventListener("click", () => {
+    source.value = "";
+    [labels.value, texts.value] = [EXAMPLE.labels, EXAMPLE.texts];
+    sourced();
+    send();
+  });
+  source.addEventListener("change", sourced);
+
+  function sourced() {
+    named.hidden = source.value !== "";
+    several.disabled = source.value !== "";
+  }
+
+  function request() {
+    const asked = { texts: texts.value.split("\n").map((line) => line.trim()).filter(Boolean) };
+    if (source.value) return { ...asked, classifier: source.value };
+    return { ...asked, labels: split(labels.value), multi_label: several.checked };
+  }
+
+  function send() {
+    const asked = request();
+    const missing = !asked.texts.length ? texts : asked.labels && !asked.labels.length ? labels : null;
+    if (missing) return missing.focus();
+    keep();
+    results.setAttribute("aria-busy", "true");
+    return run((signal) => post("classify", asked, signal), (reply) => draw(asked, reply), failed);
+  }
+
+  function failed(problem) {
+    results.removeAttribute("aria-busy");
+    fill(results, problemCard(problem, send));
+  }
+
+  function draw(asked, reply) {
+    results.removeAttribute("aria-busy");
+    fill(results, (reply.warnings ?? []).map(warning), summary(reply.results), textList(asked.texts, reply.results));
+    say(`${reply.results.length} texts classified.`);
+  }
+
+  /** In the address, as long as it is not too long for one. */
+  function keep() {
+    const short = texts.value.length + labels.value.length <= ADDRESSED;
+    const own = { labels: labels.value, several: several.checked ? "1" : "" };
+    const sortedBy = source.value ? { classifier: source.value } : own;
+    note("classify", short ? { ...sortedBy, texts: texts.value } : {});
+  }
+
+  async function show(values) {
+    if (values.texts) texts.value = values.texts;
+    if (values.labels) labels.value = values.labels;
+    several.checked = values.several === "1";
+    const found = ({ classifiers }) => offer(classifiers, values.classifier);
+    await run((signal) => get("classifiers", signal), found, () => null);
+    sourced();
+    if (values.texts) send();
+  }
+
+  function offer(classifiers, wanted) {
+    const about = ({ name, labels: known }) => (known ? `${name} (${known.length} labels)` : name);
+    const option = (one) => el("option", { value: one.name }, about(one));
+    const chosen = wanted ?? source.value;
+    source.replaceChildren(source.firstChild, ...classifiers.filter((one) => one.state === "serving").map(option));
+    source.value = chosen;
+    if (source.selectedIndex < 0) source.value = "";
+    form.querySelector(".sources").hidden = source.options.length < 2;
+  }
+
+  return { show, field: texts };
+}
+
+const area = (id, rows, placeholder) => el("textarea", { id, rows: String(rows), placeholder, spellcheck: "false" });
+
+function classifyForm(texts, named, source, several) {
+  return el(
+    "form",
+    { class: "classify-form" },
+    el("div", { class: "group sources", hidden: true }, el("label", { for: "label-source" }, "Sort under"), source),
+    named,
+    el("div", { class: "group" }, el("label", { for: "texts" }, "Texts"), texts),
+    el("p", { class: "check" }, several, el("label", { for: "several" }, "Several labels may fit one text")),
+    el(
+      "p",
+      { class: "row" },
+      el("button", { type: "submit", class: "primary" }, "Classify"),
+      el("button", { type: "button", class: "example" }, "Show me an example"),
+    ),
+  );
+}
+
+/** One a line where there are lines, else between commas. */
+function split(given) {
+  const parts = given.split(given.trim().includes("\n") ? "\n" : ",");
+  return parts.map((label) => label.trim()).filter(Boolean);
+}
+
+const warning = (text) => el("p", { class: "notice", role: "note" }, quoted(text));
+
+function summary(results) {
+  if (results.length < 4) return null;
+  const counts = new Map();
+  for (const { label } of results) counts.set(label, (counts.get(label) ?? 0) + 1);
+  const common = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 8);
+  const counted = ([label, count]) => el("span", {}, el("b", {}, number(count)), label ?? "none");
+  return el("p", { class: "summary" }, common.map(counted));
+}
+
+function textList(texts, results) {
+  const list = el("ol", { class: "classified" });
+  const more = el("button", { type: "button", class: "more" }, "More");
+  const next = () => {
+    const from = list.children.length;
+    list.append(...results.slice(from, from + SHOWN).map((result, i) => textCard(texts[from + i], result)));
+    more.hidden = list.children.length >= results.length;
+  };
+  more.addEventListener("click", next);
+  next();
+  return [list, more];
+}
+
+function textCard(text, { label, ranking }) {
+  const top = ranking.slice(0, RANKED).map((one) => scoreRow(one, one.label === label));
+  const start = text.length > 300 ? `${text.slice(0, 300)}…` : text;
+  return el("li", { class: "card" }, el("p", { class: "text" }, start), el("ul", { class: "scores" }, top));
+}
+
+function scoreRow({ label, score }, best) {
+  const percent = `${(score * 100).toFixed(score >= 0.0995 ? 0 : 1)} %`;
+  return el(
+    "li",
+    { class: best ? "best" : null },
+    el("span", { class: "name" }, label),
+    el("span", { class: "bar", vars: { share: score } }),
+    el("span", { class: "value" }, percent),
+  );
+}

@@ -1,0 +1,137 @@
+// Corpora and classifiers: what is served, from which build, and how well it was measured to do.
+
+import { Problem, get, latest } from "./api.js";
+import { measureTable } from "./chart.js";
+import { noCorpora, unit } from "./chooser.js";
+import { el, fill, number, quoted, say, words } from "./dom.js";
+import { address } from "./place.js";
+import { problemCard } from "./problem.js";
+import { hero } from "./search.js";
+
+const MOST = 60; // of each, that are described
+
+/** The view, in `root`. */
+export function corpora(root) {
+  const run = latest();
+  const results = el("div", { class: "results" });
+  const about = "Each build is immutable and checksummed. A new one takes over by itself, and the last three are kept.";
+  root.append(hero("What is served here.", about), results);
+
+  async function show() {
+    results.setAttribute("aria-busy", "true");
+    await run(described, draw, failed);
+  }
+
+  function failed(problem) {
+    results.removeAttribute("aria-busy");
+    fill(results, problemCard(problem, show));
+  }
+
+  function draw({ corpora: served, classifiers }) {
+    results.removeAttribute("aria-busy");
+    const stock = (cards) => el("div", { class: "stock" }, cards);
+    const sorters = classifiers.length > 0 && [el("h2", {}, "Classifiers"), stock(classifiers.map(classifierCard))];
+    fill(results, served.length ? stock(served.map(corpusCard)) : noCorpora("code"), sorters);
+    say(`${served.length} corpora.`);
+  }
+
+  return { show, field: null };
+}
+
+async function described(signal) {
+  const { corpora: served } = await get("corpora", signal);
+  const classifiers = await get("classifiers", signal).then((reply) => reply.classifiers, refused);
+  return {
+    corpora: await details("corpora", served, signal),
+    classifiers: await details("classifiers", classifiers, signal),
+  };
+}
+
+/** A key for searches does not open classifiers: then there are none to show. */
+function refused(error) {
+  if (error instanceof Problem && error.status === 403) return [];
+  throw error;
+}
+
+/** One after the other: a page that is only looked at shall not take all places of a busy server. */
+async function details(path, named, signal) {
+  const found = [];
+  for (const one of named.slice(0, MOST)) {
+    const about = one.state === "serving" ? get(`${path}/${encodeURIComponent(one.name)}`, signal) : one;
+    found.push(await Promise.resolve(about).catch((error) => (error instanceof Problem ? one : Promise.reject(error))));
+  }
+  return found;
+}
+
+function corpusCard(corpus) {
+  const facts = {
+    [words(unit(corpus.kind))]: known(corpus.documents, number),
+    Passages: corpus.passages === corpus.documents ? null : known(corpus.passages, number),
+    "On disk": known(corpus.bytes, bytes),
+    Built: known(corpus.created_at, when),
+    "Build took": known(corpus.took_s, seconds),
+    "Left out": corpus.skipped ? number(corpus.skipped) : null,
+    Encoder: corpus.encoder?.name,
+    Splitter: corpus.splitter,
+    Sources: corpus.sources?.join(", "),
+    Build: corpus.build && el("code", {}, corpus.build),
+  };
+  return stockCard(corpus, corpus.kind, facts, open(corpus, "Search it", address("search", { corpus: corpus.name })));
+}
+
+function classifierCard(classifier) {
+  const labels = classifier.labels ?? [];
+  const facts = {
+    Labels: labels.slice(0, 12).join(", ") + (labels.length > 12 ? ` and ${labels.length - 12} more` : ""),
+    "On disk": known(classifier.bytes, bytes),
+    Trained: known(classifier.created_at, when),
+    Encoder: classifier.encoder?.name,
+    Build: classifier.build && el("code", {}, classifier.build),
+  };
+  const href = address("classify", { classifier: classifier.name });
+  return stockCard(classifier, "classifier", facts, open(classifier, "Use it", href));
+}
+
+const open = ({ state }, text, href) => state === "serving" && el("a", { class: "open", href }, text);
+
+function stockCard(one, kind, facts, opening) {
+  const rows = Object.entries(facts).filter(([, value]) => value);
+  return el(
+    "article",
+    { class: "card stock-card", "data-name": one.name },
+    el(
+      "header",
+      {},
+      el("h3", {}, one.name),
+      kind && el("span", { class: "tag" }, kind),
+      el("span", { class: `state ${one.state}` }, one.state),
+    ),
+    one.problem && el("p", { class: "notice" }, quoted(one.problem)),
+    measureTable(one.measures),
+    el("dl", { class: "facts" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+    opening && el("p", {}, opening),
+  );
+}
+
+// ---- figures
+
+const known = (value, told) => (value === undefined || value === null ? null : told(value));
+
+function bytes(size) {
+  const units = ["bytes", "kB", "MB", "GB", "TB"];
+  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, size)) / 3)));
+  const value = size / 1000 ** power;
+  return `${value.toFixed(power && value < 10 ? 1 : 0)} ${units[power]}`;
+}
+
+function seconds(took) {
+  if (took < 90) return `${took < 10 ? took.toFixed(1) : Math.round(took)} s`;
+  return took < 5400 ? `${Math.round(took / 60)} min` : `${(took / 3600).toFixed(1)} h`;
+}
+
+function when(iso) {
+  const at = new Date(iso);
+  if (Number.isNaN(at.getTime())) return iso;
+  const local = at.toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+  return el("time", { datetime: iso }, local);
+}

@@ -1,0 +1,186 @@
+// Hits of each kind, and moving between them by keyboard.
+
+import { codeBlock } from "./code.js";
+import { el, link, shown, words } from "./dom.js";
+import { marked, nodes, pieces, unitSpans } from "./marks.js";
+import { tokens } from "./syntax.js";
+
+const ATTRIBUTE = /^([^:\n]{1,40}): ([^\n]+)$/;
+const LONG = 900; // characters of prose that are shown at first
+
+/** A hit of a corpus of that kind. `filter(field, value)` is called when somebody clicks a field's value. */
+export function hitCard(hit, kind, filter) {
+  const marks = unitSpans(hit.text, hit.highlights);
+  const body = { code: codeBody, product: productBody }[kind] ?? referenceBody;
+  return el(
+    "li",
+    {},
+    el(
+      "article",
+      { class: `hit ${kind}`, tabindex: "-1", "data-hit": hit.id, "aria-label": `${hit.rank}. ${hit.title}` },
+      el("header", {}, el("div", {}, trail(hit), title(hit, kind), details(hit, kind)), score(hit)),
+      body(hit, marks, filter),
+    ),
+  );
+}
+
+function title(hit, kind) {
+  const name = hit.title || hit.id;
+  const dot = kind === "code" ? name.lastIndexOf(".") + 1 : 0;
+  const parts = [dot > 0 && el("span", { class: "outer" }, name.slice(0, dot)), name.slice(dot)];
+  return el("h3", {}, hit.location.url ? link(hit.location.url, { class: "title" }, parts) : parts);
+}
+
+function trail(hit) {
+  const headings = Array.isArray(hit.fields.headings) ? hit.fields.headings : [];
+  const names = [...headings, ...hit.context.filter((name) => !headings.includes(name))];
+  if (!names.length || hit.fields.language) return null;
+  return el("p", { class: "trail" }, names.map((name) => el("span", {}, name)));
+}
+
+function details(hit, kind) {
+  if (kind === "code") return whereabouts(hit);
+  return kind === "product" && typeof hit.fields.price === "number" && el("p", { class: "price" }, price(hit.fields));
+}
+
+function whereabouts({ location, fields }) {
+  const lines = location.start_line ? `:${location.start_line}–${location.end_line ?? location.start_line}` : "";
+  return el(
+    "p",
+    { class: "where" },
+    location.path && el("span", { class: "path" }, location.path, el("span", { class: "lines" }, lines)),
+    fields.language && el("span", { class: "tag" }, String(fields.language)),
+    fields.role && fields.role !== "source" && el("span", { class: "tag" }, String(fields.role)),
+  );
+}
+
+function score({ score: value, scores }) {
+  const legs = { dense: "meaning", lexical: "words" };
+  const parts = Object.entries(legs).filter(([leg]) => typeof scores[leg] === "number");
+  const told = parts.map(([leg, name]) => `${name} ${scores[leg].toFixed(2)}`).join(", ");
+  return el(
+    "p",
+    { class: "score", title: told },
+    el("b", {}, value.toFixed(2)),
+    el("span", { class: "bar", vars: { share: Math.min(1, value) } }),
+    el("small", {}, told),
+  );
+}
+
+// ---- bodies
+
+function codeBody(hit, marks) {
+  const whole = hit.id === hit.document_id; // a later passage starts somewhere below the document's first line
+  return codeBlock(hit.text, marks, hit.fields.language, whole ? (hit.location.start_line ?? null) : null);
+}
+
+function productBody(hit, marks, filter) {
+  const { prose, matched } = productText(hit.text, marks);
+  const fields = Object.entries(hit.fields).filter(([name]) => name !== "price");
+  fields.sort(([a], [b]) => a.includes(".") - b.includes(".")); // those that the product's kind adds come last
+  return [
+    prose.length > 0 && el("div", { class: "prose" }, prose),
+    el("ul", { class: "fields", "aria-label": "Fields" }, fields.map((field) => chips(field, matched, filter))),
+  ];
+}
+
+function price({ price: amount, currency }) {
+  const fixed = amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+  return typeof currency === "string" ? `${fixed} ${currency}` : fixed;
+}
+
+/** The lines of a product's text: first as a paragraph, the others as points; `Name: value` at the end are fields. */
+function productText(text, marks) {
+  const rows = [];
+  for (let from = 0; from <= text.length; ) {
+    const end = text.indexOf("\n", from) < 0 ? text.length : text.indexOf("\n", from);
+    rows.push([from, end]);
+    from = end + 1;
+  }
+  const matched = new Set();
+  while (rows.length && ATTRIBUTE.test(text.slice(...rows.at(-1)))) {
+    const [from, end] = rows.pop();
+    const value = text.slice(from, end).match(ATTRIBUTE)[2].toLowerCase();
+    if (marks.some((mark) => mark.start < end && mark.end > from + 1)) matched.add(value);
+  }
+  const [first, ...points] = rows.filter(([from, end]) => text.slice(from, end).trim());
+  const item = ([from, end]) => el("li", {}, marked(text, marks, from, end));
+  const prose = first ? [el("p", {}, marked(text, marks, ...first))] : [];
+  if (points.length) prose.push(el("ul", {}, points.map(item)));
+  return { prose, matched };
+}
+
+function chips([name, value], matched, filter) {
+  return [value].flat().map((one) => {
+    const found = matched.has(shown(one).toLowerCase());
+    const label = [el("span", {}, words(name)), found ? el("mark", {}, shown(one)) : shown(one)];
+    const attributes = { type: "button", click: () => filter(name, one), title: "Only these" };
+    return el("li", {}, el("button", attributes, label));
+  });
+}
+
+function referenceBody(hit, marks) {
+  const { text, fields } = hit;
+  const signature = typeof fields.signature === "string" && text.startsWith(fields.signature) ? fields.signature : "";
+  const start = signature.length;
+  const coloured = tokens(signature, "python");
+  const telling = signature !== hit.title && !hit.title.endsWith(`.${signature}`);
+  return [
+    telling && start > 0 && el("pre", { class: "signature" }, nodes(text, pieces(text, 0, start, coloured, marks))),
+    prose(text, marks, start),
+  ];
+}
+
+/** Paragraphs of text[from:] with its marks, folded where they are longer than `long` characters. */
+export function prose(text, marks, from = 0, long = LONG) {
+  const paragraphs = [];
+  for (const match of text.slice(from).matchAll(/[^\n][\s\S]*?(?=\n\s*\n|$)/g)) {
+    const start = from + match.index;
+    const node = /^(?:>>>|\s{4}|\t)/.test(match[0]) ? "pre" : "p";
+    paragraphs.push(el(node, {}, marked(text, marks, start, start + match[0].trimEnd().length)));
+  }
+  const box = el("div", { class: "prose" }, paragraphs);
+  return text.length - from > long ? folded(box) : box;
+}
+
+function folded(box) {
+  const button = el("button", { type: "button", class: "fold", "aria-expanded": "false" }, "Show all");
+  box.classList.add("clamped");
+  button.addEventListener("click", () => {
+    const clamped = box.classList.toggle("clamped");
+    button.setAttribute("aria-expanded", String(!clamped));
+    button.textContent = clamped ? "Show all" : "Show less";
+  });
+  return el("div", {}, box, button);
+}
+
+// ---- the keyboard
+
+/** From `field` down into the hits of `list`, between them, and back; Enter opens a hit's page or unfolds it. */
+export function walk(field, list) {
+  const hits = () => [...list.querySelectorAll("article.hit")];
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "ArrowDown" || !hits().length) return;
+    event.preventDefault();
+    to(hits()[0]);
+  });
+  list.addEventListener("keydown", (event) => {
+    const at = hits().indexOf(event.target.closest("article.hit"));
+    if (at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (step(event, hits(), at, field)) event.preventDefault();
+  });
+}
+
+function step(event, all, at, field) {
+  if (event.key === "ArrowDown") to(all[Math.min(at + 1, all.length - 1)]);
+  else if (event.key === "ArrowUp") to(all[at - 1] ?? field);
+  else if (event.key === "Escape") to(field);
+  else if (event.key === "Enter" && event.target === all[at]) all[at].querySelector("a.title, button.fold")?.click();
+  else return false;
+  return true;
+}
+
+function to(node) {
+  node.focus({ preventScroll: true });
+  node.scrollIntoView({ block: "nearest" });
+}

@@ -1,0 +1,59 @@
+// Problems, told to people.
+
+import { el, quoted, say } from "./dom.js";
+
+const HEADINGS = {
+  0: "The server cannot be reached",
+  401: "This server asks for a key",
+  403: "This key does not open that",
+  404: "That is not there",
+  408: "The request took too long",
+  409: "Something else is being done to that",
+  413: "That is too much at once",
+  422: "That cannot be answered as it is",
+  429: "A little slower, please",
+  500: "Something went wrong in the server",
+};
+const BY_TYPE = {
+  "urn:purlin:problem:opening": "Still being opened",
+  "urn:purlin:problem:overloaded": "The server is busy",
+  "urn:purlin:problem:damaged": "This needs the operator's attention",
+  "urn:purlin:problem:encoder-mismatch": "This needs the operator's attention",
+  "urn:purlin:problem:storage-failed": "This needs the operator's attention",
+};
+
+/** A card that says what is wrong and what can be done. `again` asks once more. */
+export function problemCard(problem, again) {
+  const heading = BY_TYPE[problem.type] ?? HEADINGS[problem.status] ?? problem.title ?? "That did not work";
+  say(`${heading}. ${problem.detail}`);
+  return el(
+    "section",
+    { class: "problem", "data-status": problem.status },
+    el("h2", {}, heading),
+    problem.detail && el("p", {}, quoted(problem.detail)),
+    fieldErrors(problem),
+    problem.retryAfter && el("p", { class: "muted" }, `The server suggests to wait ${problem.retryAfter} s.`),
+    remedy(problem, again),
+  );
+}
+
+function fieldErrors({ detail, errors }) {
+  const rows = errors.filter((error) => error.message && error.message !== detail);
+  if (!rows.length) return null;
+  const item = ({ field, message }) => el("li", {}, el("code", {}, String(field)), " ", quoted(String(message)));
+  return el("ul", {}, rows.map(item));
+}
+
+/** A key where one is missing; once more where that may help. */
+function remedy({ status }, again) {
+  if (status === 401 || status === 403) return el("p", { class: "row" }, keyButton());
+  if (status >= 500 || [0, 408, 409, 429].includes(status)) return el("p", { class: "row" }, againButton(again));
+  return null;
+}
+
+const againButton = (again) => el("button", { type: "button", class: "primary", click: again }, "Try again");
+
+function keyButton() {
+  const open = () => document.getElementById("key-button").click();
+  return el("button", { type: "button", class: "primary", click: open }, "Enter a key");
+}

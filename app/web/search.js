@@ -1,0 +1,182 @@
+// Search: one field, the corpora, hits, and what they have in common.
+
+import { latest, post } from "./api.js";
+import { chooser, noCorpora } from "./chooser.js";
+import { el, fill, number, say } from "./dom.js";
+import { conditions, facets } from "./facets.js";
+import { hitCard, walk } from "./hits.js";
+import { address, go } from "./place.js";
+import { problemCard } from "./problem.js";
+
+const LOADED = 50; // hits in one request: facets count in them
+const SHOWN = 10;
+const MOST = 10_000; // that the server pages to
+
+// For the corpora that `purlin index demo` makes; of others nobody knows what is in them.
+const EXAMPLES = {
+  code: ["remove a directory tree", "parse a date", "retry after a timeout"],
+  python: ["default step of range", "read a file line by line", "how to sort a list of tuples"],
+  products: ["light for reading in bed", "quiet laptop for lectures", "cable to charge a laptop"],
+};
+const MODES = { hybrid: "Meaning and words", dense: "Meaning", lexical: "Words" };
+
+/** The view, in `root`. */
+export function search(root) {
+  let asked = {};
+  const run = latest();
+  const field = searchField("Query", "What are you looking for?");
+  const corpora = chooser(
+    () => true,
+    (name) => again({ corpus: name, filter: "" }),
+  );
+  const mode = rankings();
+  mode.addEventListener("change", () => again({}));
+  const ranking = el("label", { class: "mode" }, el("span", {}, "Rank by"), mode);
+  const form = askForm(field, "Search", corpora.node, ranking);
+  const results = el("div", { class: "results" });
+  const about = "Code, products and references, searched by meaning and by words. On your machine, and nowhere else.";
+  root.append(hero("Find it by what it does.", about), form, results);
+  walk(field, results);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (field.value.trim()) go("search", { ...now(), filter: asked.query ? asked.filter : "" });
+  });
+
+  const ranked = () => (mode.value === "hybrid" ? "" : mode.value);
+  const now = () => ({ corpus: corpora.value(), query: field.value.trim(), mode: ranked() });
+
+  /** Ask the same with something else; without a query there is nothing to ask yet. */
+  function again(change) {
+    if (field.value.trim()) go("search", { ...now(), filter: asked.filter, ...change });
+    else welcome();
+  }
+
+  async function show(values) {
+    asked = values;
+    field.value = values.query ?? "";
+    mode.value = Object.hasOwn(MODES, values.mode ?? "") ? values.mode : "hybrid";
+    root.classList.toggle("fresh", !values.query);
+    await run(() => corpora.load(), () => loaded(values), failed);
+  }
+
+  function loaded(values) {
+    corpora.select(values.corpus);
+    if (!corpora.known().length) present(noCorpora("code"));
+    else if (values.query) ask(values, values.corpus || corpora.value()); // of an unknown one the server tells more
+    else welcome();
+  }
+
+  function present(...children) {
+    results.removeAttribute("aria-busy");
+    fill(results, children);
+    results.classList.toggle("with-facets", results.querySelector(".facets") !== null);
+  }
+
+  const welcome = () => present(examples(corpora.value()), elsewhere());
+  const failed = (problem) => present(problemCard(problem, () => show(asked)));
+
+  function ask(values, corpus) {
+    const request = { corpus, query: values.query ?? "", mode: mode.value, filter: parsed(values.filter), k: LOADED };
+    results.setAttribute("aria-busy", "true");
+    run((signal) => post("search", request, signal), (reply) => draw(request, reply), failed);
+  }
+
+  function draw(request, reply) {
+    const changed = (filter) => again({ filter: Object.keys(filter).length ? JSON.stringify(filter) : "" });
+    const only = (name, value) => changed({ ...request.filter, [name]: value });
+    const card = (hit) => hitCard(hit, corpora.kind() ?? "reference", only);
+    const beside = facets(reply.hits, request.filter, changed);
+    present(
+      el("div", { class: "found" }, el("p", {}, told(reply)), conditions(request.filter, changed)),
+      beside.length > 0 && facetBox(beside, reply.hits.length),
+      hitList(request, reply, card, run, failed),
+    );
+    say(`${reply.hits.length} hits.`);
+  }
+
+  return { show, field };
+}
+
+/** The cards of a reply, some at a time; what was not loaded yet is asked for by `run`. */
+function hitList(request, reply, card, run, failed) {
+  if (!reply.hits.length) return nothing(request);
+  const list = el("ol", { class: "hits" });
+  const waiting = [...reply.hits];
+  const more = el("button", { type: "button", class: "more" }, "More");
+  const next = () => {
+    const cards = waiting.splice(0, SHOWN).map(card);
+    list.append(...cards);
+    more.hidden = !waiting.length && list.children.length >= Math.min(reply.total, MOST);
+    return cards[0]?.querySelector("article");
+  };
+  more.addEventListener("click", () => {
+    if (waiting.length) return next().focus();
+    const offset = list.children.length;
+    const below = { ...request, offset, k: Math.min(LOADED, MOST - offset) };
+    const put = (page) => (waiting.push(...page.hits), next()?.focus());
+    return run((signal) => post("search", below, signal), put, failed);
+  });
+  next();
+  return el("div", { class: "column" }, list, more);
+}
+
+function examples(corpus) {
+  const known = Object.hasOwn(EXAMPLES, corpus) ? EXAMPLES[corpus] : [];
+  const example = (query) => el("a", { href: address("search", { corpus, query }) }, query);
+  return known.length > 0 && el("p", { class: "examples" }, "Try ", known.map(example));
+}
+
+function rankings() {
+  const options = Object.entries(MODES).map(([value, name]) => el("option", { value }, name));
+  return el("select", { "aria-label": "Ranking by" }, options);
+}
+
+/** A field for one line of words. */
+export function searchField(label, placeholder) {
+  const typing = { autocomplete: "off", spellcheck: "false", maxlength: "4096", enterkeyhint: "search" };
+  return el("input", { type: "search", ...typing, "aria-label": label, placeholder });
+}
+
+/** That field with its button, and options below it. */
+export function askForm(field, action, ...options) {
+  const button = el("button", { type: "submit", class: "primary" }, action);
+  const row = el("div", { class: "field" }, field, el("kbd", { "aria-hidden": "true" }, "/"), button);
+  return el("form", { role: "search", class: "ask-form" }, row, el("div", { class: "options" }, options));
+}
+
+/** The first words of a view. */
+export const hero = (heading, text) => el("div", { class: "hero" }, el("h1", {}, heading), el("p", {}, text));
+
+function parsed(filter) {
+  try {
+    const given = JSON.parse(filter || "{}");
+    return given !== null && typeof given === "object" && !Array.isArray(given) ? given : {};
+  } catch {
+    return {};
+  }
+}
+
+function facetBox(beside, hits) {
+  const open = matchMedia("(min-width: 60rem)").matches;
+  const about = el("p", { class: "muted" }, `among the best ${hits}`);
+  return el("details", { class: "facets", open }, el("summary", {}, "Narrow down"), about, beside);
+}
+
+const told = ({ total, took_ms: took }) => `Best of ${number(total)} in ${took.toFixed(took < 10 ? 1 : 0)} ms`;
+
+function nothing({ filter }) {
+  const narrowed = Object.keys(filter).length > 0;
+  const advice = narrowed ? "Lift one of the conditions above." : "Try other words, or another corpus.";
+  return el("section", { class: "empty column" }, el("h2", {}, "Nothing found"), el("p", {}, advice));
+}
+
+function elsewhere() {
+  const card = (href, name, text) => el("a", { class: "card", href }, el("b", {}, name), el("span", {}, text));
+  return el(
+    "nav",
+    { class: "cards", "aria-label": "What else there is" },
+    card("#ask", "Ask", "A question to a reference, answered in its exact words."),
+    card("#classify", "Classify", "Sort texts under labels that you only have to name."),
+    card("#corpora", "Corpora", "What is served here, and how well it was measured to do."),
+  );
+}

@@ -1,0 +1,35 @@
+"""A real server on a free port of the loopback, in a thread, for the official clients of the protocols."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from app.main import create_app
+from app.settings import Settings
+from index.encoder import TextEncoder
+
+
+@contextmanager
+def listening(home: Path, encoder: TextEncoder, **settings: Any) -> Iterator[str]:
+    """Its URL."""
+    app = create_app(Settings(home=home, **settings), encoder)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+                time.sleep(0.01)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()

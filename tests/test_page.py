@@ -1,0 +1,734 @@
+"""The page at `/`: its routes always, and where Chromium is installed the page itself, against a real server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+import app
+from app.main import create_app
+from app.page import FILES, POLICY, prefers_html
+from app.settings import Settings
+from index.build import build
+from index.classifiers import publish
+from index.records import Document, Location
+from index.sources import open_source
+from tests.browser import CHROMIUM, Tab, browsing
+from tests.conftest import HashEncoder
+from tests.serving import FUNCTIONS, make, numbered, problem, serving
+from tests.test_ask import HTML
+from tests.tiny import staged
+
+WEB = Path(app.__file__).parent / "web"
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+KEY = "a-key-for-the-page-of-tests"
+
+LONG = "\n".join(
+    ["def walk(tree):", *(f"        step_{n}(tree)  # onwards" for n in range(1, 39)), "        return tree"]
+)
+HOSTILE = '<img src=x onerror="window.hacked = 1"><script>window.hacked = 2</script>'
+CODE = [
+    *FUNCTIONS,
+    Document(
+        id="walk.py::walk",
+        kind="code",
+        title="Forest.walk",
+        body=LONG,
+        context=("Forest",),
+        location=Location("walk.py", 7, 46),
+        fields={"language": "python"},
+    ),
+    Document(
+        id="odd.py::emoji",
+        kind="code",
+        title="emoji",
+        body='def emoji():\n    return "🎉🎉 party 🎉 hat"  # 🎉 party',
+        location=Location("odd.py", 1, 2),
+        fields={"language": "python"},
+    ),
+    Document(
+        id="evil.py::evil",
+        kind="code",
+        title=HOSTILE,
+        body=f"# evil\n{HOSTILE}\n</code></pre>",
+        context=(HOSTILE,),
+        location=Location(f"{HOSTILE}.py", 1, 3, "javascript:window.hacked=3"),
+        fields={"language": HOSTILE[:40]},
+    ),
+]
+COLOURS = "red red green green green blue blue white white white".split() * 3
+PRODUCTS = [
+    Document(
+        id=f"p{n}",
+        kind="product",
+        title=f"Lamp {n} {colour}",
+        body=f"A lamp to read by.\nDims\nColour: {colour}",
+        fields={"colour": colour, "price": 10.5 + n, "attrs.usb_socket": n % 2 == 0, "watts": n},
+    )
+    for n, colour in enumerate(COLOURS)
+]
+
+
+# ---- the routes
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home, pages = tmp_path_factory.mktemp("page"), tmp_path_factory.mktemp("pages")
+    (pages / "functions.html").write_text(HTML)
+    make(home, "code", CODE, HashEncoder())
+    make(home, "lamps", PRODUCTS, HashEncoder(), "product")
+    build(
+        home, "library", "reference", open_source("reference", [pages], base_url="https://example.org"), HashEncoder()
+    )
+    return home
+
+
+@pytest.fixture(scope="module")
+def client(home: Path) -> Iterator[TestClient]:
+    with serving(home) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("accept", "html"),
+    [
+        (BROWSER["Accept"], True),
+        ("text/html", True),
+        ("TEXT/HTML ; Q=0.3", True),
+        ("text/*", True),
+        ("application/json;q=0.5, text/html", True),
+        ("*/*;q=0.9, application/json;q=0.1", True),
+        ("", False),
+        ("*/*", False),
+        ("application/json", False),
+        ("application/json, text/html", False),
+        ("text/html;q=0.5, application/json", False),
+        ("text/html;q=0, */*", False),
+        ("text/html;q=1.2.3", False),
+        ("image/png", False),
+    ],
+)
+def test_browsers_get_the_page_and_programs_json(client: TestClient, accept: str, html: bool) -> None:
+    response = client.get("/", headers={"Accept": accept})
+    assert response.status_code == 200
+    assert response.headers["vary"] == "Accept"
+    assert response.headers["content-type"] == ("text/html; charset=utf-8" if html else "application/json")
+    if not html:
+        assert response.json()["openapi"] == "/openapi.json"
+
+
+@given(
+    st.lists(st.sampled_from(["text/html", "*/*", "text/*", ";", "q=", "0.5", "7", ",", " ", ".", "²", "é"])).map(
+        "".join
+    )
+)
+def test_no_accept_header_is_too_odd(accept: str) -> None:
+    assert prefers_html(accept) in (True, False)
+    assert not prefers_html(f"{accept},application/json;q=1")
+
+
+def test_the_page_may_load_nothing_but_its_own_files_and_frame_nothing(client: TestClient) -> None:
+    response = client.get("/", headers=BROWSER)
+    assert response.headers["content-security-policy"] == POLICY
+    assert POLICY.startswith("default-src 'none'; ")
+    assert not re.search(r"unsafe|https?:|\*|data:|blob:", POLICY)
+    for directive in ("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "trusted-types 'none'"):
+        assert directive in POLICY
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["cross-origin-opener-policy"] == "same-origin"
+
+
+class Markup(HTMLParser):
+    """What a page refers to, and what stands in it that a strict policy forbids."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.inline: list[str] = []
+        self._in_script = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self._in_script = tag == "script"
+        if tag == "style" or (tag == "script" and "src" not in given):
+            self.inline.append(tag)
+        self.inline += [name for name in given if name == "style" or name.startswith("on")]
+        self.references += [str(given[name]) for name in ("src", "href", "action") if name in given]
+
+    def handle_data(self, data: str) -> None:
+        if self._in_script and data.strip():
+            self.inline.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_script = False
+
+
+def test_the_page_has_no_inline_script_or_style_and_refers_to_nothing_elsewhere(client: TestClient) -> None:
+    markup = Markup(client.get("/", headers=BROWSER).text)
+    assert markup.inline == []
+    assert {"web/style.css", "web/app.js", "web/theme.js"} <= set(markup.references)
+    for reference in markup.references:
+        assert reference.startswith("#") or client.get(f"/{reference}").status_code == 200
+
+
+def test_each_file_of_the_page_is_listed_and_each_that_is_listed_is_there() -> None:
+    assert {file.name for file in WEB.iterdir()} == {"index.html", *FILES}
+    project = tomllib.loads((WEB.parent.parent / "pyproject.toml").read_text())
+    assert "web/*" in project["tool"]["setuptools"]["package-data"]["app"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_served_whole_and_not_again_while_it_is_the_same(client: TestClient, name: str) -> None:
+    response = client.get(f"/web/{name}")
+    assert response.status_code == 200
+    assert response.content == (WEB / name).read_bytes()
+    assert response.headers["content-type"] == FILES[name]
+    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    tag = response.headers["etag"]
+    for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = client.get(f"/web/{name}", headers={"If-None-Match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert client.get(f"/web/{name}", headers={"If-None-Match": '"other"'}).status_code == 200
+    head = client.head(f"/web/{name}")
+    assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", tag)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/web/",
+        "/web/index.html",
+        "/web/none.js",
+        "/web/app.js/",
+        "/web/APP.JS",
+        "/web/app.js%00",
+        "/web/..%2Fmain.py",
+        "/web/%2e%2e/main.py",
+        "/web/%2e%2e%2fmain.py",
+        "/web/..%5cmain.py",
+        "/web/....//main.py",
+        "/web//etc/passwd",
+        "/web/%2Fetc%2Fpasswd",
+        "/web/style.css%2F..%2F..%2Fpage.py",
+        "/web/" + "x" * 5000,
+    ],
+)
+def test_nothing_else_is_served(client: TestClient, path: str) -> None:
+    assert problem(client.get(path), 404)["type"] == "about:blank"
+
+
+def test_the_page_takes_no_key_and_changes_nothing(home: Path) -> None:
+    with serving(home, keys=f"reader search {KEY}") as client:
+        assert client.get("/", headers=BROWSER).status_code == 200
+        assert client.get("/web/app.js").status_code == 200
+        problem(client.post("/", headers=BROWSER), 405)
+        problem(client.get("/corpora"), 401)
+        assert "/web/{file}" not in client.get("/openapi.json").json()["paths"]
+
+
+def test_no_script_makes_markup_from_text_or_asks_elsewhere() -> None:
+    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|setHTML|srcdoc|DOMParser"
+    for file in WEB.glob("*.js"):
+        script = file.read_text()
+        assert not re.search(forbidden, script), file.name
+        assert re.findall(r"https?://[^\"' ]+", script.replace("http://www.w3.org/2000/svg", "")) == [], file.name
+        assert set(re.findall(r"from \"\./([^\"]+)\"", script)) <= set(FILES), file.name
+
+
+# ---- the page in a browser
+
+
+@contextmanager
+def served(home: Path, **settings: Any) -> Iterator[str]:
+    """A server on a port of the loopback, in a thread; its address."""
+    created = create_app(Settings(home=home, **settings), HashEncoder())
+    config = uvicorn.Config(created, port=0, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+        while httpx.get(f"{address}readyz").status_code != 200:
+            time.sleep(0.01)
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def site(home: Path) -> Iterator[str]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    with served(home, reader=home / "none") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def tab(site: str) -> Iterator[Tab]:
+    """A browser for all tests here; nothing that they do may make it complain or ask elsewhere."""
+    with browsing() as tab:
+        yield tab
+        assert [url for url in tab.requests if not url.startswith(("http://127.0.0.1:", "about:", "data:"))] == []
+
+
+@pytest.fixture(autouse=True)
+def quiet(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test in a browser begins with nothing remembered, and ends without complaints but of refused requests."""
+    if "tab" not in request.fixturenames:
+        yield
+        return
+    tab = request.getfixturevalue("tab")
+    tab.look()
+    tab.complaints.clear()
+    yield
+    tab.run("sessionStorage.clear(), localStorage.clear()")
+    assert [one for one in tab.complaints if "Failed to load resource" not in one] == []
+
+
+IDLE = "document.querySelector('.view:not([hidden]) .results > *') && !document.querySelector('[aria-busy]')"
+
+
+def shown(tab: Tab, address: str) -> None:
+    tab.open(address)
+    tab.until(IDLE)
+
+
+def on_page(tab: Tab, module: str, expression: str) -> Any:
+    """The value of an expression in which `m` is one of the page's modules."""
+    return tab.run(f"import('/web/{module}').then((m) => ({expression}))")
+
+
+def searched(site: str, **body: Any) -> Any:
+    return httpx.post(f"{site}search", json={"k": 50, **body}).json()
+
+
+def test_searching_by_keyboard_alone(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    tab.press("/", "Escape")
+    assert tab.run("document.activeElement === document.body")
+    tab.press("/")
+    assert tab.run("document.activeElement.type + document.activeElement.value") == "search"
+    tab.type("walk step tree")
+    tab.press("Enter")
+    tab.until("document.querySelector('.hits')")
+    assert tab.run("location.hash") == "#search?corpus=code&query=walk+step+tree"
+    assert tab.run("document.title") == "walk step tree · Purlin"
+    titles = [hit["title"] for hit in searched(site, corpus="code", query="walk step tree")["hits"]]
+    assert tab.texts(".hit h3") == titles
+    tab.press("ArrowDown", "ArrowDown", "ArrowUp")
+    focused = "document.activeElement.dataset.hit"
+    assert tab.run(focused) == "walk.py::walk"
+    assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    assert tab.run("document.querySelectorAll('[data-hit=\"walk.py::walk\"] .line').length") == 12
+    tab.press("Enter")
+    assert tab.run("document.querySelectorAll('[data-hit=\"walk.py::walk\"] .line').length") == 40
+    tab.press("Enter")
+    assert tab.run("document.querySelectorAll('[data-hit=\"walk.py::walk\"] .line').length") == 12
+    tab.press("ArrowDown")
+    assert tab.run(focused) != "walk.py::walk"
+    tab.press("Escape")
+    assert tab.run("document.activeElement.type") == "search"
+    tab.press("Escape", "?")
+    assert tab.run("document.querySelector('[type=search]').value") == "walk step tree"
+    assert tab.run("document.querySelector('#help-dialog').open")
+    tab.press("Escape")
+    assert not tab.run("document.querySelector('#help-dialog').open")
+    shown(tab, f"{site}#corpora")
+    tab.press("/")
+    assert tab.run("location.hash + document.activeElement.type") == "#searchsearch"
+
+
+def test_code_has_line_numbers_colours_and_marked_words(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=code&query=walk+step+tree")
+    block = "[data-hit='walk.py::walk'] "
+    lines = tab.run(f'[...document.querySelectorAll("{block}.line")].map(one => [one.dataset.number, one.textContent])')
+    assert lines[0] == ["7", "def walk(tree):\n"]
+    assert lines[1] == ["8", "    step_1(tree)  # onwards\n"]  # no deeper than it has to be
+    assert tab.texts(f"{block}.t-keyword") == ["def"]
+    assert tab.texts(f"{block}.t-comment")[0] == "# onwards"
+    assert tab.texts(f"{block}.hit-line mark")[:2] == ["walk", "tree"]
+    assert tab.texts(f"{block}.path") == ["walk.py:7–46"]
+    assert tab.texts(f"{block}h3 .outer") == ["Forest."]
+
+
+def test_marks_are_where_the_server_counts_them_also_after_emoji(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=code&query=emoji+party+hat")
+    (hit,) = [one for one in searched(site, corpus="code", query="emoji party hat")["hits"] if one["title"] == "emoji"]
+    expected = [hit["text"][start:end] for start, end in hit["highlights"]]
+    assert expected.count("party") == 2
+    assert tab.texts("[data-hit='odd.py::emoji'] mark") == expected
+
+
+def test_what_a_corpus_holds_is_putas_text_and_never_run(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=code&query=evil")
+    assert HOSTILE in tab.texts(".hit h3")
+    assert any(HOSTILE in text for text in tab.texts(".hit pre"))
+    shown(tab, f"{site}#search?corpus=code&filter=%3Cb%3E&mode=%3Cb%3E&query={HOSTILE.replace('=', '%3D')}")
+    assert tab.run("document.querySelectorAll('main img, main script').length") == 0
+    assert tab.run("[...document.links].filter(one => !/^https?:$/.test(one.protocol)).length") == 0
+    assert tab.run("window.hacked === undefined")
+    assert (
+        on_page(tab, "dom.js", "m.page('javascript:1') ?? m.page(' JaVaScRiPt:1') ?? m.page('data:text/html,x')")
+        is None
+    )
+    assert on_page(tab, "dom.js", "m.page('a/b.html#c')") == "a/b.html#c"
+
+
+def test_the_browser_itself_refuses_markup_from_text_and_pictures_from_elsewhere(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    refused = "(() => { try { document.body.innerHTML = '<b>'; } catch (error) { return error.name; } })()"
+    assert tab.run(refused) == "TypeError"
+    told = "document.addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective))"
+    put = "document.body.append(Object.assign(document.createElement('img'), { src: 'data:,' }))"
+    assert tab.run(f"new Promise((done) => {{ {told}; {put}; }})") == "img-src"
+    assert all("Content Security Policy" in one or "TrustedHTML" in one for one in tab.complaints)
+    tab.complaints.clear()
+
+
+def test_products_are_narrowed_down_by_clicking_values(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp+to+read")
+    assert len(tab.texts(".hit")) == 10
+    tab.click(".more")
+    assert len(tab.texts(".hit")) == 20
+    facets = dict(zip(tab.texts(".facet h3"), tab.texts(".facet"), strict=True))
+    assert sorted(re.findall(r"\w+ \d+", facets["Colour"].replace("\n", " "))) == [
+        "blue 6",
+        "green 9",
+        "red 6",
+        "white 9",
+    ]
+    assert facets.keys() == {"Colour", "Price", "Usb socket", "Watts"}
+    tab.run("[...document.querySelectorAll('.facet button')].find(one => one.innerText.startsWith('blue')).click()")
+    tab.until("document.querySelector('.condition')")
+    assert len(tab.texts(".hit")) == 6
+    assert tab.run("new URLSearchParams(location.hash.split('?')[1]).get('filter')") == '{"colour":"blue"}'
+    tab.run("[...document.querySelectorAll('.fields button')].find(one => one.innerText.includes('Yes')).click()")
+    tab.until("document.querySelectorAll('.condition').length === 2")
+    assert tab.texts(".condition") == ["Colour\nblue\n×", "Usb socket\nYes\n×"]
+    assert len(tab.texts(".hit")) == 3
+    tab.run("history.back()")
+    tab.until("document.querySelectorAll('.condition').length === 1")
+    tab.click(".condition")
+    tab.until("!document.querySelector('.condition')")
+    tab.run("document.querySelector('[aria-label=\"Price from\"]').focus()")
+    tab.type("30")
+    tab.press("Enter")
+    tab.until("document.querySelector('.condition')")
+    assert tab.texts(".condition") == ["Price\nfrom 30\n×"]
+    assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
+
+
+def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_directory: Path) -> None:
+    question = "What is the default step of range?"
+    with served(home, reader=reader_directory) as address:
+        reply = httpx.post(f"{address}qa", json={"question": question, "corpus": "library"}).json()
+        shown(tab, f"{address}#ask?corpus=library&question={question}")
+        assert [text.strip() for text in tab.texts(".answer h3")] == [one["text"].strip() for one in reply["answers"]]
+        for number, answer in enumerate(reply["answers"]):
+            marked = f"[...document.querySelectorAll('.answer')][{number}].querySelectorAll('mark')"
+            assert tab.run(f"[...{marked}].map(one => one.textContent).join('')").split() == answer["text"].split()
+        links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
+        assert links == [one["url"] for one in reply["answers"] if one.get("url")] != []
+        assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
+
+
+def test_without_a_reader_that_is_said_and_the_search_stands_in(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#ask?corpus=library&question=close+the+file")
+    assert "This server has no reader" in tab.texts(".no-reader")[0]
+    assert tab.texts(".no-reader code") == ["purlin train refqa"]
+    assert tab.texts(".hit h3")[0] == "close(file)"
+    link = tab.run("document.querySelector('.hit h3 a').href + ' ' + document.querySelector('.hit h3 a').rel")
+    assert link == "https://example.org/functions.html#close noopener noreferrer"
+
+
+def test_classifying_and_its_address(site: str, tab: Tab) -> None:
+    asked = {"texts": ["sort the numbers", "fetch a page"], "labels": ["page fetching", "sort"]}
+    shown(tab, site)
+    tab.run("location.hash = '#classify'")
+    tab.until("document.querySelector('#texts')")
+    for field, lines in (("texts", asked["texts"]), ("labels", asked["labels"])):
+        tab.run(f"document.querySelector('#{field}').focus()")
+        tab.type("\n".join(lines))
+    tab.press("Enter", modifiers=2)
+    tab.until("document.querySelector('.classified')")
+    results = httpx.post(f"{site}classify", json=asked).json()["results"]
+    assert tab.texts(".classified .text") == asked["texts"]
+    assert tab.texts(".classified .best .name") == [one["label"] for one in results]
+    shares = tab.run(
+        "[...document.querySelectorAll('.classified .bar')].map(one => +one.style.getPropertyValue('--share'))"
+    )
+    assert shares == [one["score"] for result in results for one in result["ranking"]]
+    address, before = tab.run("location.href"), tab.texts(".classified")
+    shown(tab, address)
+    assert tab.texts(".classified") == before
+    tab.click(".example")
+    tab.until("document.querySelectorAll('.classified li.card').length === 4")
+    tab.click("nav a[href='#corpora']")
+    tab.until("document.querySelector('.stock-card')")
+    tab.click("nav a[href^='#classify']")
+    tab.until("document.querySelectorAll('.classified li.card').length === 4")
+    assert "dough" in tab.run("document.querySelector('#texts').value")
+
+
+def test_a_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
+    publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#corpora")
+        assert tab.texts(".empty h2") == ["Nothing to search yet"]
+        assert tab.texts(".stock-card h3") == ["tickets"]
+        tab.click(".stock-card .open")
+        tab.until("document.querySelector('#label-source')?.value === 'tickets'")
+        assert not tab.run("document.querySelector('#labels').checkVisibility()")
+        tab.run("document.querySelector('#texts').focus()")
+        tab.type("business\nsports")
+        tab.press("Enter", modifiers=2)
+        tab.until("document.querySelector('.classified')")
+        assert tab.texts(".classified .best .name") == ["business", "sports"]
+
+
+def test_a_corpus_that_is_refused_says_why(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "good", FUNCTIONS, HashEncoder())
+    (make(tmp_path, "torn", FUNCTIONS, HashEncoder()) / "documents.sqlite").write_bytes(b"torn")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#corpora")
+        assert dict(zip(tab.texts(".stock-card h3"), tab.texts(".state"), strict=True)) == {
+            "good": "serving",
+            "torn": "refused",
+        }
+        assert "documents.sqlite" in tab.texts("[data-name=torn] .notice")[0]
+        shown(tab, f"{address}#search?corpus=torn&query=sort")
+        assert tab.texts(".problem h2") == ["This needs the operator's attention"]
+        assert tab.run("[...document.querySelectorAll('.chooser input')].map(one => one.disabled)") == [False, True]
+
+
+def test_corpora_tell_how_they_are(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#corpora")
+    assert tab.texts(".stock-card h3") == ["code", "lamps", "library"]
+    assert tab.texts(".state") == ["serving"] * 3
+    about = httpx.get(f"{site}corpora/code").json()
+    assert about["build"] in tab.texts(".stock-card")[0].replace("\n", "")
+    assert f"Functions\n{len(CODE)}" in tab.texts(".facts")[0]
+    assert tab.run("document.querySelector('svg.measure').getAttribute('aria-label')") == "dense recall@100: 1.000"
+    tab.click(".stock-card .open")
+    tab.until("document.querySelector('.view.search:not([hidden]) .chooser input:checked')?.value === 'code'")
+
+
+def test_measures_of_every_shape_are_drawn_with_their_intervals(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    given = {
+        "MRR@100": {"mean": 0.545, "low": 0.509, "high": 0.579, "queries": 500},
+        "dense": [{"name": "nDCG@10", "mean": 0.5, "low": 0.4, "high": 0.6}],
+        "check": {"halves": 0.25, "deep": {"er": 0.125}},
+        "texts": 12345,
+        "nearly": 0.99999,
+        "note": "none",
+    }
+    flat = on_page(tab, "chart.js", f"m.flat({json.dumps(given)})")
+    assert [one["name"] for one in flat] == [
+        "MRR@100", "dense, nDCG@10", "check, halves", "check, deep, er", "texts", "nearly",
+    ]  # fmt: skip
+    drawn = on_page(
+        tab,
+        "chart.js",
+        f"[...m.measureTable({json.dumps(given)}).querySelectorAll('dd')].map(one => [one.innerText, one.querySelector"
+        "('.interval')?.getAttribute('x'), one.querySelector('.interval')?.getAttribute('width')])",
+    )
+    assert drawn[0] == ["0.545 (0.509–0.579)", "50.90%", "7.00%"]
+    assert drawn[1] == ["0.500 (0.400–0.600)", "40.00%", "20.00%"]
+    assert [one[0] for one in drawn[2:]] == ["0.250", "0.125", "12,345", "> 0.999"]
+    assert on_page(tab, "chart.js", "[null, [], {}, 'x', 3].map((one) => m.measureTable(one))") == [None] * 5
+
+
+def test_a_key_is_asked_for_used_and_forgotten(home: Path, tab: Tab) -> None:
+    with served(home, keys=f"reader search sha256:{hashlib.sha256(KEY.encode()).hexdigest()}") as address:
+        shown(tab, f"{address}#search?corpus=code&query=sort")
+        assert tab.texts(".problem h2") == ["This server asks for a key"]
+        tab.click(".problem button")
+        tab.type("a key with spaces")
+        tab.press("Enter")
+        assert "no spaces" in tab.texts("#key-wrong")[0]
+        tab.run("document.querySelector('#key-field').value = ''")
+        tab.type(KEY)
+        tab.press("Enter")
+        tab.until("document.querySelector('.hits')")
+        assert tab.run("sessionStorage.getItem('purlin-key')") == KEY
+        assert KEY not in tab.run("document.documentElement.outerHTML + location.href + JSON.stringify(localStorage)")
+        shown(tab, f"{address}#search?corpus=code&query=numbers")
+        assert tab.texts(".hit h3")
+        tab.run("location.hash = '#corpora'")
+        tab.until("document.querySelectorAll('.stock-card').length === 3")
+        shown(tab, f"{address}#classify?labels=a,b&texts=x")
+        assert tab.texts(".problem h2") == ["This key does not open that"]
+        tab.click("#key-button")
+        tab.click("#key-forget")
+        tab.run(f"location.href = '{address}#search?corpus=code&query=sort'")
+        tab.until("document.querySelector('.view.search .problem')")
+        assert tab.run("sessionStorage.getItem('purlin-key')") is None
+
+
+def test_problems_are_told_in_words(home: Path, tab: Tab) -> None:
+    with served(home) as address:
+        shown(tab, f"{address}#search?corpus=none&query=x")
+        assert tab.texts(".problem h2") == ["That is not there"]
+        assert tab.texts(".problem p") == ["There is no corpus 'none'. Corpora: code, lamps, library."]
+        shown(tab, f"{address}#search?corpus=code&query=x&filter=%7B%22languag%22:1%7D")
+        assert "Did you mean 'language'?" in tab.texts(".problem")[0]
+        shown(tab, f"{address}#search?corpus=lamps&query=lamp")
+        tab.run("document.querySelector('.hits').dataset.old = 1")
+    tab.run("document.querySelector('.ask-form').requestSubmit()")
+    tab.until("document.querySelector('.problem')")
+    assert tab.texts(".problem h2") == ["The server cannot be reached"]
+    assert tab.run("document.querySelector('.problem').offsetWidth") > 400
+    assert tab.texts(".problem button") == ["Try again"]
+
+
+def test_dark_and_light(site: str, tab: Tab) -> None:
+    def paper() -> str:
+        return str(tab.run("getComputedStyle(document.body).backgroundColor"))
+
+    shown(tab, site)
+    light = paper()
+    tab.look(dark=True)
+    dark = paper()
+    assert light != dark
+    tab.click("#theme-button")
+    assert paper() == light
+    shown(tab, site)
+    assert paper() == light
+    tab.click("#theme-button")
+    assert paper() == dark
+    assert tab.run("localStorage.length") == 0
+    tab.look(dark=False)
+    assert paper() == light
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_nothing_is_wider_than_the_window(site: str, tab: Tab, width: int) -> None:
+    tab.look(width, 740)
+    places = [
+        "",
+        "#search?corpus=code&query=walk+evil",
+        "#search?corpus=lamps&query=lamp",
+        "#search?corpus=library&query=range",
+        "#ask?corpus=library&question=range",
+        f"#classify?labels=a,b&texts={'x' * 200}",
+        "#corpora",
+        "#search?corpus=none&query=x",
+    ]
+    for place in places:
+        shown(tab, site + place)
+        assert tab.run("document.documentElement.scrollWidth") <= width, place
+
+
+def test_every_control_has_a_name(site: str, tab: Tab) -> None:
+    for place in ("#search?corpus=lamps&query=lamp", "#ask", "#classify?labels=a,b&texts=x", "#corpora"):
+        tab.open(site + place)
+        tab.until("document.querySelector('.view')")
+        nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+        roles = {"button", "link", "textbox", "searchbox", "combobox", "checkbox", "radio", "spinbutton", "img"}
+        controls = [one for one in nodes if not one["ignored"] and one["role"]["value"] in roles]
+        assert len(controls) > 8
+        assert [one for one in controls if not one.get("name", {}).get("value")] == []
+
+
+def test_a_hit_page_further_down_is_loaded(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "many", numbered(120), HashEncoder(), "reference")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=many&query=number")
+        total = searched(address, corpus="many", query="number")["total"]
+        for count in range(20, total + 10, 10):
+            tab.click(".more")
+            tab.until(f"document.querySelectorAll('.hit').length === {min(count, total)}")
+        assert tab.run("document.querySelector('.more').hidden")
+        assert len(set(tab.run("[...document.querySelectorAll('.hit')].map(one => one.dataset.hit)"))) == total
+
+
+# ---- modules by themselves
+
+LANGUAGES = {
+    "garden.rb": "ruby", "router.js": "javascript", "queue.ts": "typescript", "badge.tsx": "tsx",
+    "Ledger.java": "java", "shelf.py": "python", "mailer.php": "php", "ring.go": "go",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_code_of_every_language_is_coloured(site: str, tab: Tab, name: str) -> None:
+    shown(tab, site)
+    text = (Path(__file__).parent / "data" / "code" / name).read_text()
+    found = on_page(tab, "syntax.js", f"m.tokens({json.dumps(text)}, '{LANGUAGES[name]}')")
+    ends = [0, *(one["end"] for one in found)]
+    assert all(end <= one["start"] < one["end"] for end, one in zip(ends, found, strict=False))
+    kinds = {one["kind"] for one in found}
+    assert {"keyword", "string"} <= kinds <= {
+        "keyword", "string", "comment", "number", "constant", "function", "type", "decorator",
+    }  # fmt: skip
+    keywords = {text[one["start"] : one["end"]] for one in found if one["kind"] == "keyword"}
+    assert keywords & {"def", "function", "func", "class", "return", "public"}
+
+
+@pytest.mark.parametrize(
+    "piece", ['"', "'", "/*", "`", '"""', "\\", "0", "a", "@", "#", "//", "\n", "🎉", "0x", "r'''"]
+)
+def test_crafted_code_is_coloured_soon(site: str, tab: Tab, piece: str) -> None:
+    shown(tab, site)
+    script = (
+        f"['python', 'php', 'java', 'tsx', 'go'].map(one => m.tokens({json.dumps(piece)}.repeat(20000), one).length)"
+    )
+    assert len(on_page(tab, "syntax.js", script)) == 5
+    assert on_page(tab, "syntax.js", "m.tokens('def f(): pass', 'constructor')") == []
+
+
+def test_offsets_in_code_points_become_those_of_strings(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    text = "a🎉b🎉🎉c"
+    spans = [[5, 6], [0, 1], [2, 3], [3, 5], [6, 9]]
+    found = on_page(
+        tab, "marks.js", f"m.unitSpans({json.dumps(text)}, {spans}).map(s => {json.dumps(text)}.slice(s.start, s.end))"
+    )
+    assert found == ["a", "b", "🎉🎉", "c", ""]
+    cut = on_page(
+        tab, "marks.js", "m.pieces('ab\\ncd', 0, 5, [{start: 1, end: 4, kind: 'string'}], [{start: 0, end: 2}])"
+    )
+    assert [(one["start"], one["end"], one.get("kind"), one["marked"]) for one in cut] == [
+        (0, 1, None, True),
+        (1, 2, "string", True),
+        (2, 3, "string", False),
+        (3, 4, "string", False),
+        (4, 5, None, False),
+    ]
+
+
+def test_code_is_putno_deeper_than_it_begins(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    texts = {
+        "def f():\n        a\n        b": 4,
+        "void f() {\n        a;\n    }": 4,
+        "func f() {\n\ta()\n}": 0,
+        "def f():\n\t\treturn 1": 1,
+        "one line": 0,
+        "x\n\n   \n": 0,
+    }
+    assert on_page(tab, "code.js", f"{json.dumps(list(texts))}.map((one) => m.surplus(one))") == list(texts.values())

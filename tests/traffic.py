@@ -1,0 +1,388 @@
+"""A server in a process of its own, what is done to it, and clients whose load ends by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HOST = "127.0.0.1"
+START_S = 180.0  # after which a server that is not ready has failed, on however busy a machine
+PATIENCE_S = 60.0  # of a client that tries again
+
+Request = tuple[str, str, dict[str, Any] | None]  # method, path, JSON body
+
+
+def purlin(*words: str | Path, before: Sequence[str] = ()) -> list[str]:
+    """A command line; `before` are the words of a command that runs it."""
+    return [*before, sys.executable, "-m", "purlin", *map(str, words)]
+
+
+def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+# ---- the server
+
+
+class Server:
+    """`purlin serve` on a port that stays the same over restarts. Settings are given as PURLIN_ variables."""
+
+    def __init__(
+        self, home: Path, *, before: Sequence[str] = (), env: dict[str, str] | None = None, **settings: object
+    ) -> None:
+        with socket.create_server((HOST, 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self.url = f"http://{HOST}:{self.port}"
+        self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
+        self._command = purlin("serve", "--home", home, "--port", str(self.port), before=before)
+        variables = {f"PURLIN_{name.upper()}": str(value) for name, value in settings.items()}
+        self._env = os.environ | (env or {}) | variables
+        self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed with the server
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process, of the last start."""
+        assert self._process is not None
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def start(self) -> float:
+        """Start it; returns the seconds until it was ready."""
+        started = time.monotonic()
+        self._process = subprocess.Popen(
+            self._command, cwd=ROOT, env=self._env, stdout=self._log, stderr=subprocess.STDOUT
+        )
+        while not self._ready():
+            assert self._process.poll() is None, self.log()
+            assert time.monotonic() - started < START_S, self.log()
+            time.sleep(0.02)
+        return time.monotonic() - started
+
+    def _ready(self) -> bool:
+        try:
+            return self.client.get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        """SIGKILL: it cannot finish anything."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(180)
+
+    def log(self) -> str:
+        """All that it has written so far."""
+        self._log.seek(0)
+        return self._log.read().decode()
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+        self.client.close()
+        self._log.close()
+
+    def metric(self, name: str) -> float:
+        """A number of `/metrics` that has no labels."""
+        found = re.search(rf"^{name} (\S+)$", self.client.get("/metrics").text, re.MULTILINE)
+        assert found is not None
+        return float(found[1])
+
+    # ---- what /proc says
+
+    def memory_mb(self) -> float:
+        """Memory that is its own, in MiB; that of mapped files, which the kernel can take back, is not counted."""
+        return _kilobytes(self.pid, "RssAnon") / 1024
+
+    def peak_mb(self) -> float:
+        """The most memory it ever had, mapped files included, in MiB."""
+        return _kilobytes(self.pid, "VmHWM") / 1024
+
+    def open_files(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+
+def _kilobytes(pid: int, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+@contextmanager
+def running(home: Path, **options: Any) -> Iterator[Server]:
+    """A server that is ready, and gone afterwards."""
+    server = Server(home, **options)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+def until(true: Callable[[], bool], most_s: float = 30.0) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + most_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# ---- clients
+
+
+class Retrying:
+    """A client that asks again until it is answered: soon after a lost connection, after a 503 when it is told to."""
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+        self.tries = 0
+
+    def ask(self, request: Request) -> httpx.Response:
+        method, path, body = request
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            self.tries += 1
+            try:
+                response = self._client.request(method, path, json=body)
+                if response.status_code != 503:
+                    return response
+                pause_s = float(response.headers.get("retry-after", 1))
+            except httpx.TransportError:
+                pause_s = 0.05
+            assert time.monotonic() < deadline, f"no answer to {request}"
+            time.sleep(pause_s)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@dataclass
+class Load:
+    """Clients that ask one thing after the other until the block ends, or for `most_s` if it does not.
+
+    `statuses` counts answers, `lost` connections that ended without one, by what the client said; `replies` has
+    whatever `note` made of each answer that it did not make None of.
+    """
+
+    url: str
+    request: Callable[[random.Random], Request]
+    clients: int = 3
+    most_s: float = 300.0
+    pause_s: float = 0.0
+    note: Callable[[httpx.Response], Any] = lambda _: None
+    statuses: Counter[int] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    replies: set[Any] = field(default_factory=set)
+
+    def __enter__(self) -> Load:
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._deadline = time.monotonic() + self.most_s
+        self._pool = ThreadPoolExecutor(self.clients)
+        self._asking: list[Future[None]] = [self._pool.submit(self._ask, number) for number in range(self.clients)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._pool.shutdown()
+        for asking in self._asking:
+            asking.result()
+
+    @property
+    def answered(self) -> int:
+        return sum(self.statuses.values())
+
+    def _ask(self, number: int) -> None:
+        choose = random.Random(number)
+        with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
+            while not self._stop.wait(self.pause_s) and time.monotonic() < self._deadline:
+                self._ask_once(client, self.request(choose))
+
+    def _ask_once(self, client: httpx.Client, request: Request) -> None:
+        method, path, body = request
+        try:
+            response = client.request(method, path, json=body)
+        except httpx.TransportError as error:
+            with self._lock:
+                self.lost[f"{type(error).__name__}: {error}"] += 1
+            self._stop.wait(0.02)
+            return
+        noted = self.note(response)
+        with self._lock:
+            self.statuses[response.status_code] += 1
+            if noted is not None:
+                self.replies.add(noted)
+
+
+# ---- much load from one thread
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Status (0: the connection ended) and the seconds from sending to the answer's last byte."""
+
+    status: int
+    took_s: float
+
+
+class Sender:
+    """Sends requests over connections that stay open, cheaply, so that the server has the processor for itself."""
+
+    def __init__(self, port: int, requests: Sequence[Request]) -> None:
+        self._port = port
+        self._requests = [_encoded(request) for request in requests]
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._sent = 0
+
+    def closed(self, clients: int, seconds: float) -> list[Reply]:
+        """Clients that each send as soon as they are answered."""
+        return asyncio.run(self._closed(clients, seconds))
+
+    def offered(self, per_s: float, seconds: float) -> list[Reply]:
+        """So many requests a second, whatever became of those before."""
+        return asyncio.run(self._offered(per_s, seconds))
+
+    async def _closed(self, clients: int, seconds: float) -> list[Reply]:
+        deadline = time.perf_counter() + seconds
+        replies: list[Reply] = []
+
+        async def client() -> None:
+            while time.perf_counter() < deadline:
+                replies.append(await self._send())
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+        await self._hang_up()
+        return replies
+
+    async def _offered(self, per_s: float, seconds: float) -> list[Reply]:
+        started = time.perf_counter()
+        sending = []
+        for number in range(int(per_s * seconds)):
+            await asyncio.sleep(max(0.0, started + number / per_s - time.perf_counter()))
+            sending.append(asyncio.create_task(self._send()))
+        replies = await asyncio.gather(*sending)
+        await self._hang_up()
+        return replies
+
+    async def _send(self) -> Reply:
+        request = self._requests[self._sent % len(self._requests)]
+        self._sent += 1
+        started = time.perf_counter()
+        try:
+            status = await self._exchange(request)
+        except (OSError, asyncio.IncompleteReadError):
+            status = 0
+        return Reply(status, time.perf_counter() - started)
+
+    async def _exchange(self, request: bytes) -> int:
+        reader, writer = await self._connection()
+        try:
+            writer.write(request)
+            status = await _answer(reader)
+        except (OSError, asyncio.IncompleteReadError):
+            writer.close()
+            raise
+        self._idle.append((reader, writer))
+        return status
+
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while self._idle:
+            reader, writer = self._idle.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await asyncio.open_connection(HOST, self._port)
+
+    async def _hang_up(self) -> None:
+        for _, writer in self._idle:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for _, writer in self._idle), return_exceptions=True)
+        self._idle.clear()
+
+
+def _encoded(request: Request) -> bytes:
+    method, path, body = request
+    made = httpx.Request(method, f"http://{HOST}{path}", json=body)
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in made.headers.items()), "", ""]
+    return "\r\n".join(lines).encode() + made.read()
+
+
+async def _answer(reader: asyncio.StreamReader) -> int:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    assert length is not None
+    await reader.readexactly(int(length[1]))
+    return int(head[9:12])
+
+
+# ---- what a machine can do to a process
+
+
+@contextmanager
+def small_disk(at: Path, megabytes: int) -> Iterator[Callable[[str], None]]:
+    """Mount a small file system; yields what remounts it `ro` or `rw`. Skips the test where that is not allowed."""
+    if run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(at)]).returncode:
+        pytest.skip("mounting a small disk takes root")
+
+    def remount(how: str) -> None:
+        remounted = run(["mount", "-o", f"remount,{how}", str(at)])
+        assert remounted.returncode == 0, remounted.stderr
+
+    try:
+        yield remount
+    finally:
+        run(["umount", "--lazy", str(at)])
+
+
+@contextmanager
+def memory_limit(megabytes: int) -> Iterator[Sequence[str]]:
+    """Words before a command that give it so much memory (a cgroup). Skips the test where that is not allowed."""
+    group = _memory_group()
+    try:
+        group.mkdir()
+        limit = next(group / name for name in ("memory.max", "memory.limit_in_bytes") if (group / name).exists())
+        limit.write_text(str(megabytes * 2**20))
+    except (OSError, StopIteration):
+        pytest.skip("limiting memory takes root and a memory cgroup that can be written to")
+    try:
+        yield ["sh", "-c", f'echo $$ > "{group}/cgroup.procs" && exec "$@"', "sh"]
+    finally:
+        until(lambda: not (group / "cgroup.procs").read_text(), 10)
+        group.rmdir()
+
+
+def _memory_group() -> Path:
+    """A new group below this process's own, in cgroup v1 or v2."""
+    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    first = [path for _, controllers, path in lines if "memory" in controllers.split(",")]
+    second = [path for _, controllers, path in lines if not controllers]
+    root = Path("/sys/fs/cgroup/memory" if first else "/sys/fs/cgroup")
+    return root / [*first, *second, "/"][0].strip("/") / f"purlin-test-{os.getpid()}"
