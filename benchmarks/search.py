@@ -1,6 +1,7 @@
-"""Latency of POST /search with one client, and where the time goes.
+"""Latency of POST /search, or of POST /qa, with one client, and where the time goes.
 
     python benchmarks/search.py --corpus csn --queries queries.jsonl [--home var] [--rounds 5] [--mode hybrid]
+    python benchmarks/search.py --corpus python --questions questions/python.jsonl [--home var] [--rounds 5]
 
 Starts a server of its own on a free loopback port, warms it with one round and then asks every query in each round.
 """
@@ -19,12 +20,15 @@ import httpx
 import numpy as np
 
 from index.evaluate import read_queries
+from index.questions import read_questions
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--corpus", required=True)
-    options.add_argument("--queries", type=Path, required=True)
+    asked = options.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--queries", type=Path)
+    asked.add_argument("--questions", type=Path)
     options.add_argument("--home", type=Path, default=Path("var"))
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--mode", default="hybrid")
@@ -44,13 +48,12 @@ def main() -> None:
 def measure(url: str, given: argparse.Namespace) -> None:
     client = httpx.Client(base_url=url, timeout=60)
     wait_ready(client)
-    queries = list(read_queries(given.queries).values())
+    path, bodies = requests(given)
     times, parts = [], []
     for round_number in range(given.rounds + 1):
-        for query in queries:
-            body = {"query": query, "corpus": given.corpus, "mode": given.mode, "explain": True}
+        for body in bodies:
             started = time.perf_counter()
-            answer = client.post("/search", json=body).raise_for_status().json()
+            answer = client.post(path, json=body).raise_for_status().json()
             if round_number:
                 times.append((time.perf_counter() - started) * 1000)
                 parts.append(answer["timings_ms"])
@@ -60,6 +63,13 @@ def measure(url: str, given: argparse.Namespace) -> None:
     stages["HTTP and the rest"] = p50 - sum(stages.values())
     for stage, milliseconds in stages.items():
         print(f"  {stage:>18} {milliseconds:6.2f} ms {milliseconds / p50:4.0%}")
+
+
+def requests(given: argparse.Namespace) -> tuple[str, list[dict[str, object]]]:
+    common = {"corpus": given.corpus, "explain": True}
+    if given.questions:
+        return "/qa", [common | {"question": one.question} for one in read_questions(given.questions)]
+    return "/search", [common | {"query": query, "mode": given.mode} for query in read_queries(given.queries).values()]
 
 
 def wait_ready(client: httpx.Client) -> None:
