@@ -13,7 +13,7 @@ import math
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from index.answer_types import ECHO, MATCH, AnswerType, candidates, echoes, expected
+from index.answer_types import ECHO, MATCH, candidates, echoes, expected
 from index.encoder import available_cpus, open_session
 from index.errors import NotFound
 from index.exported import MODEL as MODEL
@@ -43,6 +43,7 @@ _BEST = 8  # starts, and ends, of a passage that are combined
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Place = tuple[int, int]  # characters of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +195,13 @@ class Reader:
         known = np.log(np.maximum(priors, 1e-3) / max(1e-3, float(priors.max(initial=0.0))))
         logits = selected + (self.settings.prior_weight * known).astype(np.float32)
         shares, any_answer = selection(logits)
-        kind = expected(question)
+        kind, seen = expected(question), passages[: len(outputs)]
+        places = [tuple(candidates(kind, passage.text)) if kind else () for passage in seen]
         spans = [
-            best_spans(output[0][0], output[1][0], one, passage, kind)
-            for output, one, passage in zip(outputs, packed, passages, strict=False)
+            best_spans(output[0][0], output[1][0], one, passage, of_kind)
+            for output, one, passage, of_kind in zip(outputs, packed, seen, places, strict=False)
         ]
-        spans, shares = typed(question, kind, passages, spans, shares)
+        spans, shares = typed(question, seen, places, spans, shares)
         answers = tuple(_ranked(spans, shares, k))
         relevance = np.zeros(len(passages), dtype=np.float32)
         relevance[: len(shares)] = shares
@@ -242,20 +244,19 @@ def selection(logits: Floats) -> tuple[Floats, float]:
 
 def typed(
     question: str,
-    kind: AnswerType | None,
     passages: Sequence[Readable],
+    places: Sequence[Collection[Place]],
     spans: Sequence[Sequence[Span]],
     shares: Floats,
 ) -> tuple[list[list[Span]], Floats]:
-    """Spans and shares once the question's expected answer type is known, by Bayes' rule.
+    """Spans and shares once it is known in which `places` of each passage the expected answer type is, by Bayes' rule.
 
-    A span of that type becomes e ** MATCH times as likely, one that the question names e ** ECHO times; what is not
-    among the spans stays as it is. A passage's share grows and falls with what its spans do.
+    A span there becomes e ** MATCH times as likely, one that the question names e ** ECHO times; what is not among the
+    spans stays as it is. A passage's share grows and falls with what its spans do.
     """
     found, weights = [], np.ones(len(shares))
-    for number, (passage, known) in enumerate(zip(passages, spans, strict=False)):
-        places = set(candidates(kind, passage.text)) if kind else set()
-        raised = [replace(span, score=span.score + _gain(question, passage.text, span, places)) for span in known]
+    for number, (passage, of_kind, known) in enumerate(zip(passages, places, spans, strict=True)):
+        raised = [replace(span, score=span.score + _gain(question, passage.text, span, of_kind)) for span in known]
         others = max(0.0, 1.0 - _sum(known))
         weights[number] = others + _sum(raised)
         scored = [replace(span, score=span.score - math.log(weights[number])) for span in raised]
@@ -268,17 +269,17 @@ def _sum(spans: Sequence[Span]) -> float:
     return sum(math.exp(span.score) for span in spans)
 
 
-def _gain(question: str, text: str, span: Span, places: Container[tuple[int, int]]) -> float:
+def _gain(question: str, text: str, span: Span, places: Collection[Place]) -> float:
     gain = MATCH if (span.start, span.end) in places else 0.0
     return gain + (ECHO if echoes(question, text[span.start : span.end]) else 0.0)
 
 
 def best_spans(
-    starts: Floats, ends: Floats, packed: Packed, passage: Readable, kind: AnswerType | None = None
+    starts: Floats, ends: Floats, packed: Packed, passage: Readable, places: Collection[Place] = ()
 ) -> list[Span]:
     """Valid spans of a passage, best first, from eq. 1 and 2's logits (t,): in its text, in order, not too long.
 
-    Those of the expected answer type are among them, however unlikely.
+    Those of `places`, where the expected answer type is, are among them, however unlikely.
     """
     here = slice(packed.first, packed.first + len(packed.offsets))
     start, end = _log_softmax(starts[here]), _log_softmax(ends[here])
@@ -291,14 +292,14 @@ def best_spans(
                 place = whole_words(passage.text, packed.offsets[first][0] - skip, packed.offsets[last][1] - skip)
                 score = float(start[first] + end[last])
                 found[place] = max(score, found.get(place, -math.inf))
-    for place in candidates(kind, passage.text) if kind else ():
+    for place in places:
         if (tokens := _tokens_of(place, packed, skip)) is not None:
             found.setdefault(place, float(start[tokens[0]] + end[tokens[1]]))
     spans = [Span(*place, score) for place, score in found.items() if place[0] < place[1]]
     return sorted(spans, key=lambda span: -span.score)
 
 
-def _tokens_of(place: tuple[int, int], packed: Packed, skip: int) -> tuple[int, int] | None:
+def _tokens_of(place: Place, packed: Packed, skip: int) -> tuple[int, int] | None:
     """First and last token, counted from the passage's first, of characters of its text; None if they were cut off."""
     first = bisect_right(packed.offsets, place[0] + skip, key=lambda offset: offset[1])
     last = bisect_left(packed.offsets, place[1] + skip, key=lambda offset: offset[0]) - 1

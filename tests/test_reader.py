@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from index.answer_types import ECHO, MATCH, expected
+from index.answer_types import ECHO, MATCH, candidates, expected
 from index.errors import Damaged, NotFound
 from index.reader import (
     MAX_ANSWER_TOKENS,
@@ -228,7 +228,10 @@ def test_the_expected_type_changes_shares_and_spans_by_bayes() -> None:
     ]
     assert [passages[0].text[span.start : span.end] for span in spans[0]] == ["save", "3.2", "3.1"]
     question, shares = "since when is there save?", np.array([0.3, 0.7], dtype=np.float32)
-    found, changed = typed(question, expected(question), passages, spans, shares)
+    kind = expected(question)
+    assert kind is not None
+    places = [set(candidates(kind, passage.text)) for passage in passages]
+    found, changed = typed(question, passages, places, spans, shares)
     gains = [{"save": ECHO, "3.2": MATCH, "3.1": MATCH}, {"save": ECHO}]
     joint = {}  # of passage and span; None stands for all other spans of the passage
     for number, share in enumerate(shares):
@@ -248,10 +251,10 @@ def test_the_expected_type_changes_shares_and_spans_by_bayes() -> None:
 def test_without_an_expected_type_nothing_but_echoes_changes() -> None:
     passages, shares = [Readable("the open call")], np.array([1.0], dtype=np.float32)
     spans = [[Span(4, 8, math.log(0.5)), Span(9, 13, math.log(0.25))]]
-    found, changed = typed("How do I do it?", None, passages, spans, shares)
+    found, changed = typed("How do I do it?", passages, [set()], spans, shares)
     assert found == spans
     assert changed.tolist() == [1.0]
-    assert typed("", None, [], [], np.empty(0, dtype=np.float32))[0] == []
+    assert typed("", [], [], [], np.empty(0, dtype=np.float32))[0] == []
 
 
 def test_spans_of_the_expected_type_are_there_however_unlikely(packer: Packer) -> None:
@@ -260,8 +263,9 @@ def test_spans_of_the_expected_type_are_there_however_unlikely(packer: Packer) -
     logits[packed.first + 3 :][:9] = 30.0  # more than are combined, none of them the number
     kind = expected("how many step")
     assert kind is not None
-    for of_kind, there in ((None, False), (kind, True)):
-        found = best_spans(logits, logits, packed, RANGE, of_kind)
+    places = list(candidates(kind, RANGE.text))
+    for given_places, there in (((), False), (places, True)):
+        found = best_spans(logits, logits, packed, RANGE, given_places)
         assert ("1" in {RANGE.text[span.start : span.end] for span in found}) == there
     cut = Packer(packer.tokenizer, 16).pack("how many step", [RANGE])[0]
-    assert "1" not in {RANGE.text[span.start : span.end] for span in best_spans(logits, logits, cut, RANGE, kind)}
+    assert "1" not in {RANGE.text[span.start : span.end] for span in best_spans(logits, logits, cut, RANGE, places)}
