@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from index.encoder import Role, Vectors
+from index.encoder import RELEASED, Encoder, Role, TextEncoder, Vectors
 from index.records import Document, Skipped, SourceFile
 
 
@@ -56,12 +56,23 @@ def encoder() -> HashEncoder:
     return HashEncoder()
 
 
+@pytest.fixture(scope="session")
+def released() -> Encoder:
+    return Encoder.load(RELEASED)
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def built_with() -> TextEncoder:
+    """The encoder of `home`; modules whose servers are processes of their own take the released one."""
+    return HashEncoder()
+
+
+@pytest.fixture
+def home(tmp_path: Path, built_with: TextEncoder) -> Path:
     """Where one corpus is: `code`, of the functions in tests/serving.py."""
     from tests.serving import FUNCTIONS, make
 
-    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", FUNCTIONS, built_with)
     return tmp_path
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from index import generations
 from index.corpus import Corpus
-from index.encoder import RELEASED, Encoder, available_cpus
+from index.encoder import Encoder, available_cpus
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered
 from tests.test_reliability import (
@@ -49,15 +49,9 @@ def sized(full: float) -> int:
     return max(1, round(full * SHARE))
 
 
-@pytest.fixture(scope="session")
-def released() -> Encoder:
-    return Encoder.load(RELEASED)
-
-
 @pytest.fixture
-def home(tmp_path: Path, released: Encoder) -> Path:
-    make(tmp_path, "code", FUNCTIONS, released)
-    return tmp_path
+def built_with(released: Encoder) -> Encoder:
+    return released
 
 
 class Samples:

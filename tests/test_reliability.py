@@ -26,7 +26,7 @@ from app.corpora import OpenCorpora
 from index import generations
 from index.build import build
 from index.corpus import Corpus
-from index.encoder import RELEASED, Encoder
+from index.encoder import Encoder
 from index.errors import Damaged
 from tests.conftest import HashEncoder, source
 from tests.serving import FUNCTIONS, make, numbered
@@ -49,15 +49,9 @@ KEY, KEY_LINE = new_key("test", ["search", "classify", "qa", "admin"])
 ADMIN = {"Authorization": f"Bearer {KEY}"}
 
 
-@pytest.fixture(scope="session")
-def released() -> Encoder:
-    return Encoder.load(RELEASED)
-
-
 @pytest.fixture
-def home(tmp_path: Path, released: Encoder) -> Path:
-    make(tmp_path, "code", FUNCTIONS, released)
-    return tmp_path
+def built_with(released: Encoder) -> Encoder:
+    return released
 
 
 # ---- whatever the OpenAPI document allows, and what it does not
