@@ -71,6 +71,7 @@ CELLS: dict[str, Changes] = {
     "calibrated prompts": {"teacher": {"views": ("prompts",)}},
     "prompts, head": {"teacher": {"views": ("prompts", "head")}},
     "prompts, words": {"teacher": {"views": ("prompts", "words")}},
+    "prompts do not fade": {"teacher": {"fading": 1.0}},
     "blended rounds": {"teacher": {"blend": 0.5}},
     "rounds from the base": {"student": {"restart": True}},
     "half the base's weights": {"student": {"base_share": 0.5}},

@@ -91,11 +91,12 @@ def test_words_help_where_vectors_cannot_tell() -> None:
     texts = [" ".join(rng.choice([f"{'ab'[label]}{n}" for n in range(6)], 4)) for label in labels]
     vectors = unit(np.eye(2, 8)[labels] * 0.5 + rng.standard_normal((400, 8)) / 2)
     prompts = unit(np.eye(2, 8))
-    plain, told = (
-        (teach(vectors, prompts, index, Teacher(views=("prompts", "words"))).labels == labels).mean()
-        for index in (None, WordIndex.of(texts))
+    index = WordIndex.of(texts)
+    plain, steady, fading = (
+        (teach(vectors, prompts, known, Teacher(views=("prompts", "words"), fading=factor)).labels == labels).mean()
+        for known, factor in ((None, 0.5), (index, 1.0), (index, 0.5))
     )
-    assert plain < 0.9 < 0.95 < told
+    assert plain < 0.9 < 0.95 < steady < fading
 
 
 def test_words_rates_against_a_count() -> None:
@@ -229,7 +230,14 @@ def test_each_reason_is_said() -> None:
 
 
 def test_settings_that_are_refused() -> None:
-    for wrong in ({"views": ()}, {"views": ("head", "head")}, {"shares": ()}, {"shares": (0.0,)}, {"blend": 1.0}):
+    for wrong in (
+        {"views": ()},
+        {"views": ("head", "head")},
+        {"shares": ()},
+        {"shares": (0.0,)},
+        {"blend": 1.0},
+        {"fading": 1.1},
+    ):
         with pytest.raises(InvalidInput):
             Teacher(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="at most 268,435 texts"):

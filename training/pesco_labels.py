@@ -44,13 +44,15 @@ class Teacher:
     `calibrate` subtracts each label's level, its mean cosine over texts of all labels alike; `align` goes on until the
     labels' probabilities have equal sums. `views` are added up, each scaled to a standard deviation of 1; all but the
     prompts are learnt `len(shares)` times from the labels there are, from that share of an even part of the pool for
-    each label, the surest first. `blend` is the weight of the earlier rounds' scores.
+    each label, the surest first. The prompts' weight beside them falls by the factor `fading` each time: the first
+    labels are theirs, the last ones mostly those of the texts. `blend` is the weight of the earlier rounds' scores.
     """
 
     calibrate: bool = True
     align: bool = False
     views: tuple[View, ...] = ("prompts", "head", "words")
     shares: tuple[float, ...] = (0.3, 0.5, 0.8, 0.8)
+    fading: float = 0.5
     confidence: Literal["margin", "score"] = "margin"
     blend: float = 0.0
 
@@ -61,6 +63,7 @@ class Teacher:
             raise InvalidInput("Views that are learnt need at least one share.", field="shares")
         for share in self.shares:
             in_range("shares", share, 0.001, 1.0)
+        in_range("fading", self.fading, 0.0, 1.0)
         in_range("blend", self.blend, 0.0, 0.99)
 
 
@@ -149,10 +152,10 @@ def teach(vectors: Vectors, prompts: Vectors, index: WordIndex | None, teacher: 
     first = calibrated(vectors, prompts, teacher)
     learnt = [view for view in teacher.views if view != "prompts" and (index or view != "words")]
     found = Labelling.of(first, teacher.confidence)
-    for share in teacher.shares if learnt else ():
+    for number, share in enumerate(teacher.shares if learnt else ()):
         rows, labels = surest(found, share, len(prompts))
         parts = [scaled(_view(view, vectors, index, rows, labels, len(prompts)), found.labels) for view in learnt]
-        parts += [scaled(first, found.labels)] if "prompts" in teacher.views else []
+        parts += [teacher.fading**number * scaled(first, found.labels)] if "prompts" in teacher.views else []
         found = Labelling.of(sum(parts[1:], parts[0]), "margin")
     if learnt and teacher.confidence == "score":
         found = Labelling.of(found.scores * SHARPNESS, "score")
