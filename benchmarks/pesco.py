@@ -70,6 +70,8 @@ CELLS: dict[str, Changes] = {
     "the paper's teacher": {"teacher": PAPER},
     "calibrated prompts": {"teacher": {"views": ("prompts",)}},
     "prompts, head": {"teacher": {"views": ("prompts", "head")}},
+    "without neighbours": {"teacher": {"views": ("prompts", "head", "words")}},
+    "without words": {"teacher": {"views": ("prompts", "head", "neighbours")}},
     "prompts, words": {"teacher": {"views": ("prompts", "words")}},
     "prompts do not fade": {"teacher": {"fading": 1.0}},
     "blended rounds": {"teacher": {"blend": 0.5}},

@@ -15,6 +15,7 @@ from training.pesco_labels import (
     Check,
     Labelling,
     Limits,
+    Neighbours,
     Rows,
     Teacher,
     WordIndex,
@@ -31,6 +32,8 @@ from training.pesco_labels import (
     softmax,
     surest,
     teach,
+    together,
+    weights,
 )
 
 PAPER = Teacher(calibrate=False, views=("prompts",), confidence="score")
@@ -77,7 +80,7 @@ def test_alignment_makes_labels_equally_probable() -> None:
     assert offsets(cosines, calibrate=False) == pytest.approx([0, 0, 0])
 
 
-@pytest.mark.parametrize("views", [("prompts", "head"), ("prompts", "centroids"), ("head",)])
+@pytest.mark.parametrize("views", [("prompts", "head"), ("prompts", "centroids"), ("head",), ("prompts", "neighbours")])
 def test_views_learnt_from_the_surest_do_better_than_prompts(views: tuple[pesco_labels.View, ...]) -> None:
     texts, labels, prompts = blobs((200, 200, 200), noise=0.9)
     plain = (teach(texts, prompts, None, Teacher(views=("prompts",))).labels == labels).mean()
@@ -115,6 +118,50 @@ def test_no_usual_words_are_no_words() -> None:
     index = WordIndex.of(["a", "b", "c"])
     assert index.names == []
     assert index.scores(index.rates(np.arange(3), np.zeros(3, np.int64), 2)).tolist() == [[0, 0]] * 3
+
+
+def test_neighbours_against_a_loop() -> None:
+    rng = np.random.default_rng(6)
+    vectors, labels = unit(rng.standard_normal((40, 5))), rng.integers(3, size=40)
+    rows = np.flatnonzero(rng.random(40) < 0.7)
+    found = Neighbours.of(vectors).scores(rows, labels[rows], 3)
+    for text in range(40):
+        others = sorted(
+            (other for other in range(40) if other != text), key=lambda other: -vectors[text] @ vectors[other]
+        )
+        near = others[: pesco_labels.NEIGHBOURS]
+        likeness = np.exp([10 * float(vectors[text] @ vectors[other]) for other in near])
+        expected = [
+            sum(
+                weight for other, weight in zip(near, likeness, strict=True) if other in rows and labels[other] == label
+            )
+            for label in range(3)
+        ]
+        assert found[text] == pytest.approx(np.array(expected) / likeness.sum(), abs=1e-5)
+
+
+def test_few_texts_have_few_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = unit(np.random.default_rng(7).standard_normal((9, 4)))
+    whole = Neighbours.of(vectors)
+    assert whole.rows.shape == (9, 8)
+    assert all(text not in row for text, row in enumerate(whole.rows))
+    monkeypatch.setattr(pesco_labels, "BLOCK_CELLS", 20)  # two rows at a time
+    rows = np.arange(9)
+    assert Neighbours.of(vectors).scores(rows, rows, 9) == pytest.approx(whole.scores(rows, rows, 9))
+
+
+def test_a_view_weighs_as_much_as_the_others_agree_with_it() -> None:
+    rng = np.random.default_rng(8)
+    labels = rng.integers(4, size=2000)
+    right = np.eye(4)[labels]
+    *others, guessing = (np.eye(4)[rng.integers(4, size=2000)] for _ in range(3))
+    noisy = [np.where((rng.random(2000) < 0.8)[:, None], right, other) for other in others]
+    assert weights([*noisy, guessing])[2] < 0.1
+    assert min(weights([*noisy, right])) > 0.5
+    assert weights(noisy) == [1.0, 1.0]
+    assert weights([right, 1 - right]) == [1.0, 1.0]  # who always contradict each other
+    combined = together([*noisy, guessing], [1.0, 1.0, 1.0]).argmax(1)
+    assert (combined == labels).mean() > (sum([*noisy, guessing]).argmax(1) == labels).mean()
 
 
 def test_heads_and_centroids_know_no_label_that_never_occurs() -> None:

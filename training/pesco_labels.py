@@ -1,9 +1,10 @@
 """Pseudo-labels: vectors of texts and label prompts -> a label and a confidence for each text. Numpy only.
 
 The paper's teacher is the cosine alone (eq. 1 and 2). Beyond it, a teacher can subtract each label's mean, and listen
-to further views that are learnt from the labels it is surest of: a linear head and centroids over the vectors, and the
-words of the texts. Views err on different texts, so that together they are right more often than each (co-training,
-Blum and Mitchell 1998); the prompts stay one of them, so that the labels keep their meaning.
+to further views that are learnt from the labels it is surest of: a linear head and centroids over the vectors, the
+labels of the nearest texts, and the words of the texts. Views err on different texts, so that together they are right
+more often than each (co-training, Blum and Mitchell 1998); each weighs as much as the others agree with it. The prompts
+stay one of them, so that the labels keep their meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from index.errors import InvalidInput
 from training.config import in_range
 from training.pesco_texts import words
 
-View = Literal["prompts", "centroids", "head", "words"]
+View = Literal["prompts", "centroids", "head", "neighbours", "words"]
 Scores = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
@@ -33,6 +34,12 @@ HEAD_STEPS, HEAD_RATE, HEAD_DECAY = 150, 0.3, 1e-4
 MIN_TEXTS_OF_WORD, MAX_SHARE_OF_WORD = 3, 0.5
 MAX_WORDS = 200_000
 MAX_RATES = 1 << 25  # words times labels
+NEIGHBOURS, NEARNESS = (
+    20,
+    10.0,
+)  # nearest texts that are asked, and the factor of their cosines in their weights' exponent
+MAX_AGREEMENT = 0.99  # beyond which views do not weigh more
+BLOCK_CELLS = 1 << 24  # cosines held at once: 64 MiB
 PRIOR = 2.0  # texts' worth of the overall rate that a word's rate in a label starts with
 MAX_CELLS = 1 << 28  # texts times labels: 2 GiB of scores
 
@@ -42,7 +49,7 @@ class Teacher:
     """How pseudo-labels come about; Teacher(calibrate=False, views=("prompts",), confidence="score") is the paper's.
 
     `calibrate` subtracts each label's level, its mean cosine over texts of all labels alike; `align` goes on until the
-    labels' probabilities have equal sums. `views` are added up, each scaled to a standard deviation of 1; all but the
+    labels' probabilities have equal sums. `views` are added up, scaled and weighed (`scaled`, `weights`); all but the
     prompts are learnt `len(shares)` times from the labels there are, from that share of an even part of the pool for
     each label, the surest first. The prompts' weight beside them falls by the factor `fading` each time: the first
     labels are theirs, the last ones mostly those of the texts. `blend` is the weight of the earlier rounds' scores.
@@ -50,7 +57,7 @@ class Teacher:
 
     calibrate: bool = True
     align: bool = False
-    views: tuple[View, ...] = ("prompts", "head", "words")
+    views: tuple[View, ...] = ("prompts", "head", "neighbours", "words")
     shares: tuple[float, ...] = (0.3, 0.5, 0.8, 0.8)
     fading: float = 0.5
     confidence: Literal["margin", "score"] = "margin"
@@ -126,6 +133,36 @@ class WordIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Of each text the rows of the nearest others (N, K) and their weights (N, K), which sum up to 1."""
+
+    rows: Rows
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, vectors: Vectors) -> Neighbours:
+        """By exhaustive search among unit vectors (N, D), N at least 2; K is NEIGHBOURS, or N - 1 of fewer texts."""
+        most = min(NEIGHBOURS, len(vectors) - 1)
+        found, weights = np.empty((len(vectors), most), np.int64), np.empty((len(vectors), most), np.float32)
+        size = max(1, BLOCK_CELLS // len(vectors))
+        for start in range(0, len(vectors), size):
+            cosines = vectors[start : start + size] @ vectors.T
+            places = np.arange(len(cosines))
+            cosines[places, start + places] = -np.inf  # itself
+            nearest = np.argpartition(-cosines, most - 1, axis=1)[:, :most]
+            found[start : start + size] = nearest
+            weights[start : start + size] = softmax(NEARNESS * np.take_along_axis(cosines, nearest, axis=1))
+        return cls(found, weights)
+
+    def scores(self, rows: Rows, labels: Rows, count: int) -> Scores:
+        """(N, count): the weight of the neighbours among `rows` that have each of their `labels`."""
+        known = np.zeros((len(self.rows), count))
+        known[rows, labels] = 1
+        found: Scores = np.stack([(self.weights * column[self.rows]).sum(1) for column in known.T], axis=1)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Labelling:
     """What a teacher says: `scores` (N, L), the best label (N,) and a confidence of at least 0 (N,)."""
 
@@ -151,12 +188,15 @@ def teach(vectors: Vectors, prompts: Vectors, index: WordIndex | None, teacher: 
     refuse_too_many(len(vectors), len(prompts))
     first = calibrated(vectors, prompts, teacher)
     learnt = [view for view in teacher.views if view != "prompts" and (index or view != "words")]
+    near = Neighbours.of(vectors) if "neighbours" in learnt else None
     found = Labelling.of(first, teacher.confidence)
     for number, share in enumerate(teacher.shares if learnt else ()):
         rows, labels = surest(found, share, len(prompts))
-        parts = [scaled(_view(view, vectors, index, rows, labels, len(prompts)), found.labels) for view in learnt]
-        parts += [teacher.fading**number * scaled(first, found.labels)] if "prompts" in teacher.views else []
-        found = Labelling.of(sum(parts[1:], parts[0]), "margin")
+        views = [_view(view, vectors, index, near, rows, labels, len(prompts)) for view in learnt]
+        faded = [1.0] * len(views)
+        if "prompts" in teacher.views:
+            views, faded = [*views, first], [*faded, teacher.fading**number]
+        found = Labelling.of(together([scaled(view, found.labels) for view in views], faded), "margin")
     if learnt and teacher.confidence == "score":
         found = Labelling.of(found.scores * SHARPNESS, "score")
     return found
@@ -209,10 +249,42 @@ def surest(found: Labelling, share: float, count: int) -> tuple[Rows, Rows]:
     return rows, found.labels[rows]
 
 
-def _view(view: View, vectors: Vectors, index: WordIndex | None, rows: Rows, labels: Rows, count: int) -> Scores:
+def together(views: Sequence[Scores], factors: Sequence[float]) -> Scores:
+    """The sum of scaled views (N, L), each times its factor and its weight."""
+    parts = zip(views, factors, weights(views), strict=True)
+    found: Scores = sum((factor * weight * view for view, factor, weight in parts), np.zeros_like(views[0]))
+    return found
+
+
+def weights(views: Sequence[Scores]) -> list[float]:
+    """How far each view (N, L) can be trusted, the most trusted one 1.
+
+    The square of the logarithm of how much likelier than by chance it has the label that the others have together. Two
+    views agree with each other alike, and weigh the same.
+    """
+    total, labels = sum(views[1:], views[0]), views[0].shape[1]
+    found = []
+    for view in views:
+        agreed = min(MAX_AGREEMENT, float((view.argmax(1) == (total - view).argmax(1)).mean()))
+        found.append(max(0.0, np.log(max(1e-9, agreed * (labels - 1) / (1 - agreed)))) ** 2)
+    return [value / max(found) if max(found) else 1.0 for value in found]
+
+
+def _view(
+    view: View,
+    vectors: Vectors,
+    index: WordIndex | None,
+    near: Neighbours | None,
+    rows: Rows,
+    labels: Rows,
+    count: int,
+) -> Scores:
     if view == "words":
         assert index is not None
         return index.scores(index.rates(rows, labels, count))
+    if view == "neighbours":
+        assert near is not None
+        return near.scores(rows, labels, count)
     learn = head if view == "head" else centroids
     weights, bias = learn(vectors[rows], labels, count)
     return (vectors @ weights.T + bias).astype(np.float64)
