@@ -207,11 +207,12 @@ class OpenBuilds(Generic[T]):
 
     def _fall_back(self, slot: _Slot[T], wanted: Path | Damaged) -> None:
         """Let the newest build that is older than the refused one and sound serve instead."""
+        directory = generations.thing_directory(self._home, slot.name, self._shelf)
         older = generations.builds(self._home, slot.name, self._shelf)
         if isinstance(wanted, Path):
             older = [build for build in older if build < wanted.name]
         for build in reversed(older):
-            if self._open(slot, generations.thing_directory(self._home, slot.name, self._shelf) / build) is None:
+            if not generations.refused(directory / build) and self._open(slot, directory / build) is None:
                 return
 
     # ---- counting users

@@ -201,8 +201,11 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
 
 @posting.post("/corpora/{name}/activate", responses=responses(400, 404, 408, 409, 413, 415, 422, 503))
 def activate(name: str, asked: ActivateRequest, service: ServiceOf) -> ActiveReply:
-    """Let another finished build of a corpus serve, after comparing its files with their checksums."""
-    generations.activate(service.home, name, asked.build)
+    """Let another finished build of a corpus serve, after comparing its files with their checksums.
+
+    One that was refused when it was made, as it answered judged queries worse, takes `force`.
+    """
+    generations.activate(service.home, name, asked.build, force=asked.force)
     return ActiveReply(corpus=name, build=asked.build)
 
 
@@ -243,7 +246,9 @@ def _described(status: Status[T], details: Callable[[T], dict[str, object]]) -> 
 
 
 def _corpus(opened: Corpus) -> dict[str, object]:
-    return asdict(opened.manifest) | {"bytes": sum(file["bytes"] for file in opened.manifest.files.values())}
+    manifest = opened.manifest
+    size = sum(file["bytes"] for file in manifest.files.values())
+    return asdict(manifest) | {"bytes": size, "judged": manifest.judged or None}
 
 
 def _classifier(opened: TrainedClassifier) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,11 @@ class Corpus:
                 f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
             )
         generations.verify(directory, manifest)
+        return cls.unchecked(directory, manifest, encoder)
+
+    @classmethod
+    def unchecked(cls, directory: Path, manifest: generations.Manifest, encoder: TextEncoder) -> Corpus:
+        """Open files that were just written, before they are a build."""
         return cls(directory, manifest, encoder, Dense.load(directory), Lexical.load(directory / "lexical"))
 
     def close(self) -> None:
@@ -127,6 +132,10 @@ class Corpus:
     def document(self, document_id: str) -> Document:
         """The document with this id, whole. NotFound if there is none."""
         return self._store.document(document_id)
+
+    def count(self, document_ids: Iterable[str]) -> int:
+        """How many of these documents there are."""
+        return len(self._store.known(document_ids))
 
     @property
     def field_names(self) -> list[str]:
@@ -317,11 +326,16 @@ def _rounded(score: np.float32) -> float:
     return round(float(score), 4)
 
 
-def _check(query: str, k: int, offset: int, mode: str) -> None:
+def check_query(query: str) -> None:
+    """Refuse a query without a word, and one that is too long."""
     if not query.strip():
         raise InvalidInput("query is empty; give it at least one word.", field="query")
     if len(query) > MAX_QUERY_CHARS:
         raise InvalidInput(f"query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.", field="query")
+
+
+def _check(query: str, k: int, offset: int, mode: str) -> None:
+    check_query(query)
     if not 1 <= k <= MAX_K:
         raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
     if not 0 <= offset <= MAX_DEPTH - k:

@@ -132,6 +132,11 @@ class Store:
             raise NotFound(f"There is no document {document_id[:200]!r} in this corpus.", field="id")
         return self._document(rows[0])
 
+    def known(self, ids: Iterable[str]) -> set[str]:
+        """Those of these ids that are of documents here."""
+        sql = "SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?))"
+        return {id_ for (id_,) in self._all(sql, (json.dumps(list(ids)),))}
+
     def named(self, name: str) -> NDArray[np.int64]:
         """Passage rows of the documents whose id or title is exactly `name`; the case of a title does not matter."""
         sql = """SELECT p.row FROM documents JOIN passages p ON p.document = documents.row
