@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
@@ -14,6 +15,7 @@ from app.settings import Settings
 from index.classifier import Classifier
 from index.encoder import TextEncoder
 from index.errors import NotFound
+from index.lookups import Lookups
 from index.reader import Reader
 
 
@@ -45,6 +47,11 @@ class Service:
             if self._reader is None:
                 self._reader = Reader.load(self._reader_directory)
             return self._reader
+
+    @property
+    def caches(self) -> Mapping[str, Lookups]:
+        """How often each cache had what was asked for."""
+        return {"filters": self.corpora.filters, **self.classifier.lookups}
 
     def ready(self) -> bool:
         """Whether all that was there at the start is open, or refused."""

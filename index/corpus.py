@@ -19,6 +19,7 @@ from index.encoder import TextEncoder, Vectors
 from index.errors import EncoderMismatch, InvalidInput
 from index.fusion import DENSE, LEXICAL, Fusion
 from index.lexical import Lexical, Scores, matches, top
+from index.lookups import Lookups
 from index.records import Document, Hit, Mode, Passage
 from index.store import Filter, Store, Stored
 
@@ -93,7 +94,13 @@ class Corpus:
     """One build, open for searching; safe to share between threads."""
 
     def __init__(
-        self, directory: Path, manifest: generations.Manifest, encoder: TextEncoder, dense: Dense, lexical: Lexical
+        self,
+        directory: Path,
+        manifest: generations.Manifest,
+        encoder: TextEncoder,
+        dense: Dense,
+        lexical: Lexical,
+        filters: Lookups | None = None,
     ) -> None:
         self.name = manifest.name
         self.build = directory.name
@@ -106,10 +113,14 @@ class Corpus:
         self._priors = self._role_priors()
         self._filters: OrderedDict[str, NDArray[np.bool_]] = OrderedDict()
         self._filters_lock = threading.Lock()
+        self._filter_lookups = filters or Lookups()
 
     @classmethod
-    def load(cls, directory: Path, encoder: TextEncoder) -> Corpus:
-        """Open a build. Damaged names a file that is not as it was written; EncoderMismatch says what to do."""
+    def load(cls, directory: Path, encoder: TextEncoder, *, filters: Lookups | None = None) -> Corpus:
+        """Open a build. Damaged names a file that is not as it was written; EncoderMismatch says what to do.
+
+        `filters` counts how often the row mask of a filter was there.
+        """
         manifest = generations.read_manifest(directory)
         if manifest.encoder["fingerprint"] != encoder.fingerprint:
             raise EncoderMismatch(
@@ -118,12 +129,14 @@ class Corpus:
                 f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
             )
         generations.verify(directory, manifest)
-        return cls.unchecked(directory, manifest, encoder)
+        return cls.unchecked(directory, manifest, encoder, filters)
 
     @classmethod
-    def unchecked(cls, directory: Path, manifest: generations.Manifest, encoder: TextEncoder) -> Corpus:
+    def unchecked(
+        cls, directory: Path, manifest: generations.Manifest, encoder: TextEncoder, filters: Lookups | None = None
+    ) -> Corpus:
         """Open files that were just written, before they are a build."""
-        return cls(directory, manifest, encoder, Dense.load(directory), Lexical.load(directory / "lexical"))
+        return cls(directory, manifest, encoder, Dense.load(directory), Lexical.load(directory / "lexical"), filters)
 
     def close(self) -> None:
         """Release the files; searches after this fail."""
@@ -201,9 +214,11 @@ class Corpus:
     def _allowed(self, filter: Filter) -> NDArray[np.bool_]:
         key = repr(sorted(filter.items(), key=lambda item: item[0]))
         with self._filters_lock:
-            if key in self._filters:
+            if (known := self._filters.get(key)) is not None:
                 self._filters.move_to_end(key)
-                return self._filters[key]
+                self._filter_lookups.count(hits=1)
+                return known
+        self._filter_lookups.count(misses=1)
         mask = self._store.allowed(filter)[self._document_of]
         with self._filters_lock:
             self._filters[key] = mask

@@ -189,6 +189,12 @@ def refused(directory: Path) -> bool:
     return False
 
 
+def withheld(home: Path, name: str) -> list[str]:
+    """Builds of a corpus that are newer than the active one, and were refused."""
+    active = current(home, name)
+    return [build for build in builds(home, name) if build > active.name and refused(active.parent / build)]
+
+
 def _damaged(directory: Path, file: str, what: str) -> str:
     name = directory.parent.name
     shelf = CLASSIFIERS if directory.parent.parent.name == CLASSIFIERS.folder else CORPORA
