@@ -300,11 +300,25 @@ class Judged(BaseModel):
     refused: bool
 
 
+class Stale(BaseModel):
+    """Files of the sources that changed, came and went since the build, by name and time; at most 30 s old.
+
+    Not `reachable`: the server cannot see the sources. Not `complete`: there were too many to look at all of them.
+    """
+
+    reachable: bool
+    complete: bool
+    changed: int
+    added: int
+    removed: int
+
+
 class CorpusReply(CorpusStatus):
     """The same with what its build's manifest says.
 
     `bytes` is its size on disk, `took_s` how long it took to build, `reused` how many passages were not encoded again.
-    `measures` are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval.
+    `measures` are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `stale` is there where the
+    build knows its sources.
     """
 
     created_at: str | None = None
@@ -319,6 +333,7 @@ class CorpusReply(CorpusStatus):
     bytes: int | None = None
     measures: Mapping[str, Any] | None = None
     judged: Judged | None = None
+    stale: Stale | None = None
 
 
 class CorporaReply(BaseModel):

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from app.classifiers import OpenClassifiers
 from app.corpora import OpenCorpora
+from app.freshness import Freshness
 from app.metrics import Metrics
 from app.settings import Settings
 from index.classifier import Classifier
@@ -29,6 +30,7 @@ class Service:
         self._reader_directory, self._reading = settings.reader, threading.Lock()
         self.encoder = encoder
         self.corpora = OpenCorpora(settings.home, encoder, timeout_s=settings.open_timeout_s)
+        self.freshness = Freshness(self.corpora)
         self.classifier = Classifier(encoder)
         self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=settings.open_timeout_s)
 

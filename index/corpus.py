@@ -21,6 +21,7 @@ from index.fusion import DENSE, LEXICAL, Fusion
 from index.lexical import Lexical, Scores, matches, top
 from index.lookups import Lookups
 from index.records import Document, Hit, Mode, Passage
+from index.stale import MAX_FILES, Staleness, look
 from index.store import Filter, Store, Stored
 
 MAX_QUERY_CHARS = 4096
@@ -149,6 +150,10 @@ class Corpus:
     def count(self, document_ids: Iterable[str]) -> int:
         """How many of these documents there are."""
         return len(self._store.known(document_ids))
+
+    def staleness(self) -> Staleness | None:
+        """How far its sources have moved on since it was built; None where it does not know them."""
+        return look(self.manifest, *self._store.file_names(MAX_FILES))
 
     @property
     def field_names(self) -> list[str]:

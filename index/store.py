@@ -177,6 +177,12 @@ class Store:
         rows = self._all("SELECT path, reason, line FROM skipped LIMIT ?", (most,))
         return [Skipped(*row) for row in rows]
 
+    def file_names(self, most: int) -> tuple[list[str], list[str]]:
+        """Names of the files that were read, and of those that were left out; `most` of each."""
+        queries = ("SELECT path FROM files LIMIT ?", "SELECT DISTINCT path FROM skipped WHERE file IS NULL LIMIT ?")
+        read, left_out = ([name for (name,) in self._all(sql, (most,))] for sql in queries)
+        return read, left_out
+
     def digests(self) -> dict[bytes, int]:
         """Digest of what the encoder saw -> passage row."""
         return dict(self._all("SELECT digest, row FROM passages"))
