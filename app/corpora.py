@@ -18,5 +18,11 @@ class OpenCorpora(OpenBuilds[Corpus]):
     """
 
     def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
-        self.filters = filters = Lookups()
-        super().__init__(home, CORPORA, lambda build: Corpus.load(build, encoder, filters=filters), timeout_s=timeout_s)
+        self.filters = Lookups()
+        self._encoder = encoder
+        super().__init__(home, CORPORA, self._opened, timeout_s=timeout_s)
+
+    def _opened(self, build: Path) -> Corpus:
+        corpus = Corpus.load(build, self._encoder)
+        corpus.filter_lookups = self.filters
+        return corpus

@@ -95,13 +95,7 @@ class Corpus:
     """One build, open for searching; safe to share between threads."""
 
     def __init__(
-        self,
-        directory: Path,
-        manifest: generations.Manifest,
-        encoder: TextEncoder,
-        dense: Dense,
-        lexical: Lexical,
-        filters: Lookups | None = None,
+        self, directory: Path, manifest: generations.Manifest, encoder: TextEncoder, dense: Dense, lexical: Lexical
     ) -> None:
         self.name = manifest.name
         self.build = directory.name
@@ -114,14 +108,11 @@ class Corpus:
         self._priors = self._role_priors()
         self._filters: OrderedDict[str, NDArray[np.bool_]] = OrderedDict()
         self._filters_lock = threading.Lock()
-        self._filter_lookups = filters or Lookups()
+        self.filter_lookups = Lookups()  # of row masks; whoever opens build after build may put one for all here
 
     @classmethod
-    def load(cls, directory: Path, encoder: TextEncoder, *, filters: Lookups | None = None) -> Corpus:
-        """Open a build. Damaged names a file that is not as it was written; EncoderMismatch says what to do.
-
-        `filters` counts how often the row mask of a filter was there.
-        """
+    def load(cls, directory: Path, encoder: TextEncoder) -> Corpus:
+        """Open a build. Damaged names a file that is not as it was written; EncoderMismatch says what to do."""
         manifest = generations.read_manifest(directory)
         if manifest.encoder["fingerprint"] != encoder.fingerprint:
             raise EncoderMismatch(
@@ -129,15 +120,13 @@ class Corpus:
                 f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
                 f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
             )
-        generations.verify(directory, manifest)
-        return cls.unchecked(directory, manifest, encoder, filters)
+        return cls.opened(directory, manifest, encoder)
 
     @classmethod
-    def unchecked(
-        cls, directory: Path, manifest: generations.Manifest, encoder: TextEncoder, filters: Lookups | None = None
-    ) -> Corpus:
-        """Open files that were just written, before they are a build."""
-        return cls(directory, manifest, encoder, Dense.load(directory), Lexical.load(directory / "lexical"), filters)
+    def opened(cls, directory: Path, manifest: generations.Manifest, encoder: TextEncoder) -> Corpus:
+        """Open the files of a manifest, which need not be a build yet. Damaged as for `load`."""
+        generations.verify(directory, manifest)
+        return cls(directory, manifest, encoder, Dense.load(directory), Lexical.load(directory / "lexical"))
 
     def close(self) -> None:
         """Release the files; searches after this fail."""
@@ -221,9 +210,9 @@ class Corpus:
         with self._filters_lock:
             if (known := self._filters.get(key)) is not None:
                 self._filters.move_to_end(key)
-                self._filter_lookups.count(hits=1)
+                self.filter_lookups.count(hits=1)
                 return known
-        self._filter_lookups.count(misses=1)
+        self.filter_lookups.count(misses=1)
         mask = self._store.allowed(filter)[self._document_of]
         with self._filters_lock:
             self._filters[key] = mask

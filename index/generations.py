@@ -151,6 +151,20 @@ def builds(home: Path, name: str, shelf: Shelf = CORPORA) -> list[str]:
     return sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
 
 
+def refused(directory: Path) -> bool:
+    """Whether a build was measured to be worse than the one that was active then, and not activated."""
+    with contextlib.suppress(Damaged, ValueError):
+        judged = read_listing(directory).get("judged")
+        return isinstance(judged, dict) and bool(judged.get("refused"))
+    return False
+
+
+def withheld(home: Path, name: str) -> list[str]:
+    """Builds of a corpus that are newer than the active one, and were refused."""
+    active = current(home, name)
+    return [build for build in builds(home, name) if build > active.name and refused(active.parent / build)]
+
+
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a corpus's build, checked against the build's name."""
     return _manifest(read_listing(directory), directory)
@@ -179,20 +193,6 @@ def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
             f"{values.get('format')!r}, this one reads {FORMAT}); build the corpus again."
         )
     return Manifest(**values | {"sources": tuple(values["sources"])})
-
-
-def refused(directory: Path) -> bool:
-    """Whether a build was measured to be worse than the one that was active then, and not activated."""
-    with contextlib.suppress(Damaged, ValueError):
-        judged = read_listing(directory).get("judged")
-        return isinstance(judged, dict) and bool(judged.get("refused"))
-    return False
-
-
-def withheld(home: Path, name: str) -> list[str]:
-    """Builds of a corpus that are newer than the active one, and were refused."""
-    active = current(home, name)
-    return [build for build in builds(home, name) if build > active.name and refused(active.parent / build)]
 
 
 def _damaged(directory: Path, file: str, what: str) -> str:

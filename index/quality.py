@@ -104,7 +104,7 @@ def measured(
     `refused` is set if the whole 95 % interval of the difference (new - active; paired bootstrap) lies below 0. An
     active build that this encoder cannot open is not compared with; `against` then has the reason.
     """
-    run, lacking = _run_of(Corpus.unchecked(made, manifest, encoder), judged, progress)
+    run, lacking = _run_of(Corpus.opened(made, manifest, encoder), judged, progress)
     measures = evaluate.evaluate(run, judged.qrels)
     against = _against(active, run, encoder, judged, progress) if active is not None else None
     deciding = _named(measures, judged.measure)
