@@ -50,7 +50,7 @@ class Freshness:
         try:
             with self._corpora.lease(name) as corpus:
                 look.found = corpus.staleness() if corpus.build == look.build else None
-        except PurlinError:
-            look.found = None  # it was deleted or replaced in the meantime
+        except (PurlinError, RuntimeError):
+            look.found = None  # it was deleted or replaced in the meantime, or the server is ending
         finally:
             look.over.set()

@@ -57,7 +57,7 @@ def build(
     `origin` is noted in the manifest. `progress(stage, done, total)` is called with stages read, encode and measure.
     With `judged`, the build and the active one are measured on the same queries, and a build that is worse beyond its
     interval is kept but not activated, unless forced: that raises Worse. Raises Busy, StorageFailed, and InvalidInput
-    if the sources yield no document, or none that is judged where there is no build before; nothing is left then.
+    if the sources yield no document, or neither they nor the active build have one that is judged; nothing is left then.
     """
     tell = progress or _silent
     with generations.locked(home, name) as directory, generations.staging(directory) as made:
@@ -160,8 +160,9 @@ class _Making:
         started = time.monotonic()
         try:
             self._read(sources, previous)
-            if self._judged is not None and previous.store is None:
-                quality.check_known(self._judged, self._ids)
+            if self._judged is not None:
+                before = previous.store.known(self._judged.relevant) if previous.store is not None else set()
+                quality.check_known(self._judged, self._ids | before)
         except BaseException:
             self._store.abandon()
             raise

@@ -77,11 +77,12 @@ def ranked(
 ) -> Run:
     """The best 100 documents of each judged query that there is a text of."""
     run: dict[str, list[str]] = {}
-    for done, query in enumerate(judged.asked, 1):
+    asked = judged.asked
+    for done, query in enumerate(asked, 1):
         hits = corpus.search(judged.queries[query], k=DEPTH, mode=mode, filter=filter).hits
         run[query] = [hit.document_id for hit in hits]
         if progress is not None:
-            progress(done, len(judged.asked))
+            progress(done, len(asked))
     return run
 
 

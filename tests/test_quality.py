@@ -170,6 +170,10 @@ def test_judgements_of_another_corpus_are_refused_before_anything_is_encoded(tmp
         build(tmp_path, "c", "reference", [source("all", documents())], encoder, judged=other)
     assert encoder.encoded == []
     assert not (tmp_path / "corpora/c").exists()
+    made(tmp_path, documents())
+    with pytest.raises(InvalidInput, match="are these the judgements of another one"):
+        made(tmp_path, documents(5), judged=other)
+    assert len(generations.builds(tmp_path, "c")) == 1
 
 
 def test_a_build_of_another_encoder_is_not_compared_with(tmp_path: Path) -> None:
