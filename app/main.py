@@ -112,8 +112,8 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
         from app.tracing import Spans
     except ModuleNotFoundError as error:
         raise NotFound(
-            f"The endpoint for spans is set (OTEL_EXPORTER_OTLP_ENDPOINT or …_TRACES_ENDPOINT), but {error.name} is not "
-            "installed: pip install 'purlin[otel]', or unset it."
+            f"OTEL_EXPORTER_OTLP_ENDPOINT, or …_TRACES_ENDPOINT, is set, but {error.name} is not installed: "
+            "pip install 'purlin[otel]', or unset it."
         ) from None
     return Spans()
 

@@ -57,7 +57,7 @@ def build(
     `origin` is noted in the manifest. `progress(stage, done, total)` is called with stages read, encode and measure.
     With `judged`, the build and the active one are measured on the same queries, and a build that is worse beyond its
     interval is kept but not activated, unless forced: that raises Worse. Raises Busy, StorageFailed, and InvalidInput
-    if the sources yield no document, or neither they nor the active build have one that is judged; nothing is left then.
+    if the sources yield no document, or no build has one that is judged; nothing is left behind then.
     """
     tell = progress or _silent
     with generations.locked(home, name) as directory, generations.staging(directory) as made:

@@ -7,22 +7,27 @@ what was deleted on purpose can be told from it: then take it out of the judgeme
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from index import evaluate
+import numpy as np
+
+from index import evaluate, generations
 from index.corpus import Corpus, check_query
 from index.encoder import TextEncoder
-from index.errors import InvalidInput, PurlinError
-from index.evaluate import Difference, Measure, Qrels, Run
+from index.errors import EncoderMismatch, InvalidInput, PurlinError
+from index.evaluate import Measure, Qrels, Run, Values
 from index.generations import Manifest
 from index.records import Mode
 from index.store import Filter
 
 MEASURES = {name.lower(): name for name in ("nDCG@10", "MRR@100", "Recall@100")}
 DEPTH = 100
+FILE = "judged.json"
 
 Progress = Callable[[int, int], None]
 
@@ -58,6 +63,12 @@ class Judgements:
     def relevant(self) -> set[str]:
         """Ids of the documents that ought to be found."""
         return {document for grades in self.qrels.values() for document, grade in grades.items() if grade > 0}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of all of it but the choice of the measure."""
+        content = [{query: self.queries[query] for query in self.asked}, {**self.qrels}]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _check(identifier: str, text: str, path: Path) -> None:
@@ -102,45 +113,77 @@ def measured(
     """The manifest with the measures of the build in `made` among its own, and `judged`: on how many queries, how many
     relevant documents there are and how many the build lacks, and `against`: the active build on the same queries.
 
-    `refused` is set if the whole 95 % interval of the difference (new - active; paired bootstrap) lies below 0. An
-    active build that this encoder cannot open is not compared with; `against` then has the reason.
+    `refused` is set if the whole 95 % interval of the difference (new - active; paired bootstrap) lies below 0. The
+    values of each query are kept in the build, so that a later one of another encoder, which cannot open this one, can
+    be compared with it. An active build that has none is not compared with; `against` then has the reason.
     """
-    run, lacking = _run_of(Corpus.opened(made, manifest, encoder), judged, progress)
-    measures = evaluate.evaluate(run, judged.qrels)
-    against = _against(active, run, encoder, judged, progress) if active is not None else None
-    deciding = _named(measures, judged.measure)
+    values, lacking = _values_of(Corpus.opened(made, manifest, encoder), judged, progress)
+    measures = [evaluate.measure(name, each, len(judged.qrels)) for name, each in values.items()]
+    against = _against(active, values, encoder, judged, progress) if active is not None else None
     about = {
         "measure": judged.measure,
-        "queries": deciding.queries,
+        "queries": len(values[judged.measure]),
         "relevant": len(judged.relevant),
         "missing": lacking,
         "against": against,
         "refused": against is not None and against.get("high", 0.0) < 0,
     }
+    files = {**manifest.files, FILE: _keep(made / FILE, judged, values)}
     named = {one.name: _rounded(one) for one in measures}
-    return replace(manifest, measures={**manifest.measures, **named}, judged=about)
+    return replace(manifest, measures={**manifest.measures, **named}, judged=about, files=files)
 
 
-def _run_of(corpus: Corpus, judged: Judgements, progress: Progress) -> tuple[Run, int]:
-    """The ranking, and how many relevant documents the build does not have. Closes the corpus."""
+def _values_of(corpus: Corpus, judged: Judgements, progress: Progress) -> tuple[dict[str, Values], int]:
+    """Each measure's values (queries,), and how many relevant documents the build does not have. Closes the corpus."""
     try:
-        return ranked(corpus, judged, progress=progress), len(judged.relevant) - corpus.count(judged.relevant)
+        run = ranked(corpus, judged, progress=progress)
+        return evaluate.per_query(run, judged.qrels, 0.0), len(judged.relevant) - corpus.count(judged.relevant)
     finally:
         corpus.close()
 
 
-def _against(active: Path, run: Run, encoder: TextEncoder, judged: Judgements, progress: Progress) -> dict[str, Any]:
+def _against(
+    active: Path, values: Mapping[str, Values], encoder: TextEncoder, judged: Judgements, progress: Progress
+) -> dict[str, Any]:
     try:
-        before, lacking = _run_of(Corpus.load(active, encoder), judged, progress)
+        before, lacking = _before(active, encoder, judged, progress)
     except PurlinError as error:
         return {"build": active.name, "problem": error.message}
-    found: Difference = _named(evaluate.compare(before, run, judged.qrels), judged.measure)
+    found = evaluate.difference(judged.measure, before[judged.measure], values[judged.measure])
     figures = {"mean": found.mean_a, "difference": found.mean, "low": found.low, "high": found.high}
     return {"build": active.name, "missing": lacking} | {name: round(value, 6) for name, value in figures.items()}
 
 
-def _named(found: Iterable[Any], name: str) -> Any:
-    return next(one for one in found if one.name == name)
+def _before(
+    active: Path, encoder: TextEncoder, judged: Judgements, progress: Progress
+) -> tuple[Mapping[str, Values], int]:
+    """The same of the active build; of another encoder's, as it was measured when it was made."""
+    try:
+        corpus = Corpus.load(active, encoder)
+    except EncoderMismatch:
+        if (kept := _kept(active, judged)) is None:
+            raise
+        return kept
+    return _values_of(corpus, judged, progress)
+
+
+def _keep(path: Path, judged: Judgements, values: Mapping[str, Values]) -> dict[str, Any]:
+    """Write the values into a build; returns what its manifest says of the file."""
+    content = json.dumps({"of": judged.digest, "values": {name: each.tolist() for name, each in values.items()}})
+    path.write_text(content)
+    return {"bytes": len(content), "sha256": hashlib.sha256(content.encode()).hexdigest()}
+
+
+def _kept(build: Path, judged: Judgements) -> tuple[dict[str, Values], int] | None:
+    """The values that were kept in a build, and how many documents it lacked; None if they are of other judgements."""
+    manifest = generations.read_manifest(build)
+    if FILE not in manifest.files:
+        return None
+    generations.verify(build, replace(manifest, files={FILE: manifest.files[FILE]}))
+    kept = json.loads((build / FILE).read_text())
+    if kept["of"] != judged.digest:
+        return None
+    return {name: np.array(each) for name, each in kept["values"].items()}, int(manifest.judged["missing"])
 
 
 def _rounded(one: Measure) -> dict[str, Any]:

@@ -176,19 +176,41 @@ def test_judgements_of_another_corpus_are_refused_before_anything_is_encoded(tmp
     assert len(generations.builds(tmp_path, "c")) == 1
 
 
-def test_a_build_of_another_encoder_is_not_compared_with(tmp_path: Path) -> None:
-    class Other(HashEncoder):
-        fingerprint = "hash-other"
+class Other(HashEncoder):
+    fingerprint = "hash-other"
 
-    made(tmp_path, documents())
+
+def test_a_build_of_another_encoder_is_compared_by_what_was_kept_of_it(tmp_path: Path) -> None:
+    made(tmp_path, documents(19))
     before = active(tmp_path)
-    manifest = build(tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=JUDGED)
-    assert manifest.judged["against"]["build"] == before
+    noted = generations.read_manifest(generations.current(tmp_path, "c")).measures["nDCG@10"]["mean"]
+    with pytest.raises(Worse, match="is worse"):
+        build(tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=JUDGED)
+    assert active(tmp_path) == before
+    manifest = build(tmp_path, "c", "reference", [source("all", documents())], Other(), judged=JUDGED)
+    against = manifest.judged["against"]
+    assert (against["build"], against["mean"], against["missing"]) == (before, noted, 0)
+    assert active(tmp_path) != before
+
+
+def test_without_the_same_judgements_a_build_of_another_encoder_is_not_compared(tmp_path: Path) -> None:
+    made(tmp_path, documents())
+    half = Judgements(JUDGED.queries, {query: JUDGED.qrels[query] for query in list(JUDGED.qrels)[:10]})
+    manifest = build(tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=half)
     assert "was built with encoder" in manifest.judged["against"]["problem"]
     assert "Not compared" in quality.told(manifest)
-    assert active(tmp_path) != before
+    made(tmp_path, documents(), judged=None)
+    manifest = build(tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=JUDGED)
+    assert "was built with encoder" in manifest.judged["against"]["problem"]
     with pytest.raises(EncoderMismatch):
         Corpus.load(generations.current(tmp_path, "c"), HashEncoder())
+
+
+def test_a_damaged_build_is_not_compared_with(tmp_path: Path) -> None:
+    made(tmp_path, documents())
+    (generations.current(tmp_path, "c") / "judged.json").write_text("{}")
+    manifest = made(tmp_path, documents(5))
+    assert "judged.json has 2 bytes" in manifest.judged["against"]["problem"]
 
 
 def test_builds_from_before_there_were_judgements_are_still_read(tmp_path: Path) -> None:
