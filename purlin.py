@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from index.build import Progress
     from index.encoder import Encoder
     from index.generations import Manifest
+    from index.quality import Judgements
     from index.records import Hit
     from index.store import Scalar
 
@@ -160,31 +162,54 @@ def index_build(
     dense_weight: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of the dense leg in hybrid scores [default: by kind].")
     ] = None,
+    queries: Annotated[Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")] = None,
+    qrels: Annotated[Path | None, typer.Option(help="Their judged documents, BEIR's .tsv or TREC's.")] = None,
+    measure: Annotated[str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")] = "ndcg@10",
+    force: Annotated[bool, typer.Option("--force", help="Activate the build even if it measures worse.")] = False,
 ) -> None:
     """Build a corpus and make it the active one; unchanged files are not read or encoded again.
+
+    With --queries and --qrels a build that answers them worse than the active one is kept, but not activated.
 
     Example: purlin index build code ~/src/project --name project
     """
     from index.build import Options, build
     from index.sources import open_source
 
+    judged = _judgements(queries, qrels, measure, force)
     sources = open_source(kind, paths, secondary=secondary, base_url=base_url)
     options = Options(splitter, dense_weight, secondary == "demote")
     origin = tuple(str(path.absolute()) for path in paths)
     with _undone_if_interrupted(), _progress() as progress:
-        manifest = build(
-            home, name, kind, sources, _encoder(encoder), options=options, origin=origin, progress=progress
-        )
+        manifest = build(home, name, kind, sources, _encoder(encoder), options=options, origin=origin,
+                         progress=progress, judged=judged, force=force)  # fmt: skip
     _report(home, manifest)
 
 
+def _judgements(queries: Path | None, qrels: Path | None, measure: str, force: bool) -> Judgements | None:
+    from index.errors import InvalidInput
+    from index.quality import Judgements
+
+    if queries is not None and qrels is not None:
+        return Judgements.read(queries, qrels, measure)
+    if queries is not None or qrels is not None:
+        raise InvalidInput("--queries and --qrels go together: give both, or neither.", field="queries")
+    if force:
+        raise InvalidInput("--force overrules measures: give --queries and --qrels, too.", field="force")
+    return None
+
+
 def _report(home: Path, manifest: Manifest) -> None:
+    from index.quality import told
+
     rate = (manifest.passages - manifest.reused) / max(manifest.took_s, 0.001)
     out.print(
         f"[bold]{manifest.name}[/]: {manifest.documents:,} documents, {manifest.passages:,} passages "
         f"({manifest.reused:,} unchanged) in {manifest.took_s:.1f} s"
         + (f", {rate:,.0f} new passages/s" if manifest.passages > manifest.reused else "")
     )
+    if measured := told(manifest):
+        out.print(measured, markup=False)
     if manifest.skipped:
         out.print(f"{manifest.skipped:,} left out; `purlin index show {manifest.name}` lists them")
 
@@ -246,14 +271,19 @@ def index_show(
 
 
 @index_app.command("activate")
-def index_activate(name: str, build: str, home: Home = HOME) -> None:
-    """Make an earlier build the active one; a running server follows.
+def index_activate(
+    name: str,
+    build: str,
+    home: Home = HOME,
+    force: Annotated[bool, typer.Option("--force", help="Even one that was refused, as it measured worse.")] = False,
+) -> None:
+    """Make another build the active one; a running server follows.
 
     Example: purlin index activate code 20261121T093000123456-1a2b3c4d5e6f
     """
     from index import generations
 
-    generations.activate(home, name, build)
+    generations.activate(home, name, build, force=force)
     out.print(f"{name}: {build} is active")
 
 
@@ -549,20 +579,15 @@ def evaluate_search(
     """
     from index import evaluate, generations
     from index.corpus import Corpus
+    from index.quality import Judgements, ranked
 
     opened = Corpus.load(generations.current(home, corpus), _encoder(encoder))
-    asked, judged = evaluate.read_queries(queries), evaluate.read_qrels(qrels)
-    chosen = _filter(filter)
-    ranked: dict[str, list[str]] = {}
-    with _progress() as progress:
-        wanted = [query for query in judged if query in asked]
-        for done, query in enumerate(wanted, 1):
-            hits = opened.search(asked[query], k=100, mode=mode, filter=chosen).hits
-            ranked[query] = [hit.document_id for hit in hits]
-            progress("search", done, len(wanted))
+    judged = Judgements(evaluate.read_queries(queries), evaluate.read_qrels(qrels))
+    with _progress() as tell:
+        found = ranked(opened, judged, mode=mode, filter=_filter(filter), progress=partial(tell, "search"))
     if run is not None:
-        evaluate.write_run(run, ranked)
-    _print_measures(evaluate.evaluate(ranked, judged), as_json)
+        evaluate.write_run(run, found)
+    _print_measures(evaluate.evaluate(found, judged.qrels), as_json)
     opened.close()
 
 

@@ -55,6 +55,8 @@ class _Slot(Generic[T]):
     loading: Future[None] | None = None
     problem: PurlinError | None = None
     open: _Open[T] | None = None
+    switches: int = 0
+    refusals: int = 0
 
     def due(self, wanted: str) -> bool:
         if self.loading is not None and not self.loading.done():
@@ -65,12 +67,18 @@ class _Slot(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Status(Generic[T]):
-    """Of one name: the build that serves, if any, and what is wrong with the newest build, if anything."""
+    """Of one name: the build that serves, if any, and what is wrong with the newest build, if anything.
+
+    `switches` and `refusals` count since the server saw it first: builds that took the place of another, and builds
+    that could not be opened.
+    """
 
     name: str
     state: Literal["serving", "opening", "refused"]
     problem: str | None
     opened: T | None
+    switches: int = 0
+    refusals: int = 0
 
     @property
     def build(self) -> str | None:
@@ -139,11 +147,11 @@ class OpenBuilds(Generic[T]):
         """How one name is doing. NotFound if there is none of that name."""
         slot = self._notice(name)
         with self._lock:
-            opened, problem = slot.open, slot.problem
+            opened, problem, counts = slot.open, slot.problem, (slot.switches, slot.refusals)
         message = problem.message if problem else None
         if opened is None:
-            return Status(name, "refused" if problem else "opening", message, None)
-        return Status(name, "serving", message, opened.build)
+            return Status(name, "refused" if problem else "opening", message, None, *counts)
+        return Status(name, "serving", message, opened.build, *counts)
 
     def close(self) -> None:
         """Stop opening and close everything; what is in use closes with their last request."""
@@ -183,6 +191,7 @@ class OpenBuilds(Generic[T]):
     def _load(self, slot: _Slot[T], wanted: Path | Damaged) -> None:
         problem = self._open(slot, wanted) if isinstance(wanted, Path) else wanted
         if problem is not None and str(problem) != str(slot.problem):
+            slot.refusals += 1
             self._log.error("%s", problem.message)
         if problem is not None and slot.open is None:
             self._fall_back(slot, wanted)
@@ -199,6 +208,7 @@ class OpenBuilds(Generic[T]):
             return Damaged(f"{slot.name}/{directory.name} cannot be opened ({type(error).__name__}); see the log.")
         with self._lock:
             if self._slots.get(slot.name) is slot:
+                slot.switches += slot.open is not None
                 self._replace(slot, _Open(opened))
                 self._log.info("%s is served from build %s", slot.name, directory.name)
             else:
@@ -207,11 +217,12 @@ class OpenBuilds(Generic[T]):
 
     def _fall_back(self, slot: _Slot[T], wanted: Path | Damaged) -> None:
         """Let the newest build that is older than the refused one and sound serve instead."""
+        directory = generations.thing_directory(self._home, slot.name, self._shelf)
         older = generations.builds(self._home, slot.name, self._shelf)
         if isinstance(wanted, Path):
             older = [build for build in older if build < wanted.name]
         for build in reversed(older):
-            if self._open(slot, generations.thing_directory(self._home, slot.name, self._shelf) / build) is None:
+            if not generations.refused(directory / build) and self._open(slot, directory / build) is None:
                 return
 
     # ---- counting users

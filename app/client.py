@@ -163,6 +163,57 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True)
+class Against:
+    """The build that was active when one was made: the difference (new - this) on the same queries, its interval."""
+
+    build: str
+    mean: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    missing: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The queries that a build was measured with, and the measure that decided; `missing` documents are not in it."""
+
+    measure: str
+    queries: int
+    relevant: int
+    missing: int
+    refused: bool
+    against: Against | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Files of the sources that changed, came and went since the build, if the server can see them (`reachable`)."""
+
+    reachable: bool
+    complete: bool
+    changed: int
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusDetails(Corpus):
+    """A corpus with what its build was made from and how good it is; see `GET /corpora/{name}`."""
+
+    created_at: str | None = None
+    encoder: Mapping[str, Any] | None = None
+    sources: tuple[str, ...] = ()
+    skipped: int | None = None
+    took_s: float | None = None
+    bytes: int | None = None
+    measures: Mapping[str, Any] | None = None
+    judged: Judged | None = None
+    stale: Stale | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredDocument(Document):
     """A whole document, and the corpus and build that it is from."""
 
@@ -196,6 +247,7 @@ def _json_of(kind: type[T]) -> Callable[[httpx.Response], T]:
 
 _read_found, _read_classified, _read_answered = _json_of(Found), _json_of(Classified), _json_of(Answered)
 _read_corpora, _read_document = _json_of(_Corpora), _json_of(StoredDocument)
+_read_corpus = _json_of(CorpusDetails)
 
 
 def _search(
@@ -250,6 +302,11 @@ def _qa(question: str, corpus: str, *, k: int = 3, explain: bool = False) -> _Ca
 def _corpora() -> _Call[tuple[Corpus, ...]]:
     """All corpora, by name."""
     return _Call("GET", "/corpora", lambda response: _read_corpora(response).corpora)
+
+
+def _corpus(name: str) -> _Call[CorpusDetails]:
+    """One corpus: its build, how good it was measured to be, and whether its sources have moved on."""
+    return _Call("GET", f"/corpora/{quote(name, safe='')}", _read_corpus)
 
 
 def _document(corpus: str, document_id: str) -> _Call[StoredDocument]:
@@ -376,6 +433,7 @@ class Client:
     classify = _blocking(_classify)
     qa = _blocking(_qa)
     corpora = _blocking(_corpora)
+    corpus = _blocking(_corpus)
     document = _blocking(_document)
     health = _blocking(_health)
 
@@ -429,6 +487,7 @@ class AsyncClient:
     classify = _awaited(_classify)
     qa = _awaited(_qa)
     corpora = _awaited(_corpora)
+    corpus = _awaited(_corpus)
     document = _awaited(_document)
     health = _awaited(_health)
 

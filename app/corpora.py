@@ -8,10 +8,21 @@ from app.builds import OpenBuilds
 from index.corpus import Corpus
 from index.encoder import TextEncoder
 from index.generations import CORPORA
+from index.lookups import Lookups
 
 
 class OpenCorpora(OpenBuilds[Corpus]):
-    """All corpora below `home`, opened with one encoder; those made with another are refused."""
+    """All corpora below `home`, opened with one encoder; those made with another are refused.
+
+    `filters` counts how often the row mask of a filter was there, over all of them.
+    """
 
     def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
-        super().__init__(home, CORPORA, lambda build: Corpus.load(build, encoder), timeout_s=timeout_s)
+        self.filters = Lookups()
+        self._encoder = encoder
+        super().__init__(home, CORPORA, self._opened, timeout_s=timeout_s)
+
+    def _opened(self, build: Path) -> Corpus:
+        corpus = Corpus.load(build, self._encoder)
+        corpus.filter_lookups = self.filters
+        return corpus

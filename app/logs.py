@@ -17,19 +17,23 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_PATH_CHARS = 200
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 _log = logging.getLogger("purlin.requests")
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Ids of a request. `trace_id` (32 hex digits) and `parent_id` (16) are the W3C's; the span is this server's."""
+    """Ids of a request. `trace_id` (32 hex digits) and `parent_id` (16) are the W3C's; the span is this server's.
+
+    `sampled` is what the client says of its own span: whether it is recorded.
+    """
 
     request_id: str
     trace_id: str
     span_id: str
     parent_id: str | None = None
+    sampled: bool = False
 
 
 _trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
@@ -41,9 +45,14 @@ def trace_of(headers: Headers) -> Trace:
     request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
     parent = headers.get("traceparent", "")
     found = _TRACEPARENT.fullmatch(parent)
-    if found is None or (parent.startswith("00") and found[3]):
+    if found is None or (parent.startswith("00") and found[4]):
         return Trace(request_id, secrets.token_hex(16), secrets.token_hex(8))
-    return Trace(request_id, found[1], secrets.token_hex(8), found[2])
+    return Trace(request_id, found[1], secrets.token_hex(8), found[2], bool(int(found[3], 16) & 1))
+
+
+def current_trace() -> Trace | None:
+    """The ids of the request that is being answered."""
+    return _trace.get()
 
 
 class RequestLog:
@@ -120,7 +129,8 @@ def config(form: str) -> dict[str, Any]:
         "formatters": {"line": formatter},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "loggers": {
-            name: {"handlers": ["stderr"], "level": "INFO", "propagate": False} for name in ("purlin", "uvicorn")
+            name: {"handlers": ["stderr"], "level": "INFO", "propagate": False}
+            for name in ("purlin", "uvicorn", "opentelemetry")
         }
         | quiet,
     }

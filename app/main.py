@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 import uvicorn
@@ -20,19 +22,25 @@ from app.overload import Queue, SharedEncoder
 from app.page import router as page_router
 from app.routes import router
 from app.service import Service
-from app.settings import Settings
+from app.settings import Settings, spans_wanted
 from index.encoder import Encoder, TextEncoder, available_cpus
-from index.errors import InvalidInput
+from index.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from app.tracing import Spans
 
 
 def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAPI:
-    """The HTTP service. Only keys are read before it starts; it then loads `settings.encoder` unless one is given."""
-    keys, metrics = _keys(settings), Metrics()
+    """The HTTP service. Only keys are read before it starts; it then loads `settings.encoder` unless one is given.
+
+    With OpenTelemetry's variables set it also sends spans; raises NotFound where what that takes is not installed.
+    """
+    keys, metrics, spans = _keys(settings), Metrics(), _spans(os.environ)
     app = FastAPI(
         title="Purlin",
         summary="Search over code, products and references, and classification by label names.",
         version=version("purlin"),
-        lifespan=_lifespan(settings, encoder, keys, metrics),
+        lifespan=_lifespan(settings, encoder, keys, metrics, spans),
         redirect_slashes=False,
         docs_url=None,  # the page that FastAPI would serve loads scripts from elsewhere
         redoc_url=None,
@@ -57,6 +65,8 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
     app.add_middleware(protocols.OwnErrors)
     app.add_middleware(access.SecurityHeaders)  # outside of problems, which then have them too
     app.add_middleware(Meter, metrics=metrics)
+    if spans is not None:
+        app.add_middleware(spans.middleware)
     app.add_middleware(logs.RequestLog)
     app.include_router(router)
     app.include_router(metrics_router)
@@ -94,12 +104,30 @@ def _keys(settings: Settings) -> tuple[access.Key, ...]:
     return access.read_keys_file(settings.keys_file)
 
 
+def _spans(environ: Mapping[str, str]) -> Spans | None:
+    """Where spans go, if the variables of OpenTelemetry say where."""
+    if not spans_wanted(environ):
+        return None
+    try:
+        from app.tracing import Spans
+    except ModuleNotFoundError as error:
+        raise NotFound(
+            f"OTEL_EXPORTER_OTLP_ENDPOINT, or …_TRACES_ENDPOINT, is set, but {error.name} is not installed: "
+            "pip install 'purlin[otel]', or unset it."
+        ) from None
+    return Spans()
+
+
 _log = logging.getLogger("purlin.main")
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service]]]
 
 
 def _lifespan(
-    settings: Settings, given: TextEncoder | None, keys: tuple[access.Key, ...], metrics: Metrics
+    settings: Settings,
+    given: TextEncoder | None,
+    keys: tuple[access.Key, ...],
+    metrics: Metrics,
+    spans: Spans | None,
 ) -> _Lifespan:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[Mapping[str, Service]]:
@@ -109,11 +137,13 @@ def _lifespan(
         encoder = await anyio.to_thread.run_sync(Encoder.load, settings.encoder) if given is None else given
         shared = SharedEncoder(encoder, at_once=available_cpus(), metrics=metrics)
         service = Service(settings, shared, metrics)
-        metrics.show(encoder, service.corpora.statuses)
+        metrics.show(settings.home, encoder, service.corpora.statuses, service.caches)
         await anyio.to_thread.run_sync(service.open)
         try:
             yield {"service": service}
         finally:
             await anyio.to_thread.run_sync(service.close)
+            if spans is not None:
+                await anyio.to_thread.run_sync(spans.close)
 
     return lifespan

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from index.errors import Busy, Damaged, EncoderMismatch, InvalidInput, NotFound, PurlinError, StorageFailed
+from index.errors import Busy, Damaged, EncoderMismatch, InvalidInput, NotFound, PurlinError, StorageFailed, Worse
 
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 10
@@ -38,6 +38,7 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
     InvalidInput: (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input"),
     NotFound: (HTTPStatus.NOT_FOUND, "not-found"),
     Busy: (HTTPStatus.CONFLICT, "busy"),
+    Worse: (HTTPStatus.CONFLICT, "worse"),
     Damaged: (HTTPStatus.SERVICE_UNAVAILABLE, "damaged"),
     EncoderMismatch: (HTTPStatus.SERVICE_UNAVAILABLE, "encoder-mismatch"),
     Opening: (HTTPStatus.SERVICE_UNAVAILABLE, "opening"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import BaseModel
@@ -169,9 +171,24 @@ def list_corpora(service: ServiceOf) -> CorporaReply:
 
 
 @router.get("/corpora/{name}", response_model_exclude_none=True, responses=responses(404, 422))
-def show_corpus(name: str, service: ServiceOf) -> CorpusReply:
-    """One corpus: what it was built from, when, and how well it was measured to do."""
-    return CorpusReply.model_validate(_described(service.corpora.status(name), _corpus))
+def show_corpus(name: str, request: Request, service: ServiceOf) -> CorpusReply:
+    """One corpus: what it was built from, when, how well it was measured to do, and whether its sources have moved on.
+
+    Where the sources are on the server's disk is told to an admin key; others see the last parts of their names.
+    """
+    status = service.corpora.status(name)
+    found = _described(status, _corpus)
+    if status.build is not None:
+        found["stale"] = service.freshness.of(name, status.build)
+    reply = CorpusReply.model_validate(found, from_attributes=True)
+    if reply.sources is not None and "admin" not in getattr(request.state, "scopes", ()):
+        reply.sources = tuple(map(_without_place, reply.sources))
+    return reply
+
+
+def _without_place(source: str) -> str:
+    """The last part of a path; of words that hold one, the words with its last part."""
+    return Path(source).name if Path(source).is_absolute() else re.sub(r"(?<!\S)/(?:[^\s/]+/)*", "", source)
 
 
 @router.get(
@@ -201,8 +218,11 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
 
 @posting.post("/corpora/{name}/activate", responses=responses(400, 404, 408, 409, 413, 415, 422, 503))
 def activate(name: str, asked: ActivateRequest, service: ServiceOf) -> ActiveReply:
-    """Let another finished build of a corpus serve, after comparing its files with their checksums."""
-    generations.activate(service.home, name, asked.build)
+    """Let another finished build of a corpus serve, after comparing its files with their checksums.
+
+    One that was refused when it was made, as it answered judged queries worse, takes `force`.
+    """
+    generations.activate(service.home, name, asked.build, force=asked.force)
     return ActiveReply(corpus=name, build=asked.build)
 
 
@@ -243,7 +263,9 @@ def _described(status: Status[T], details: Callable[[T], dict[str, object]]) -> 
 
 
 def _corpus(opened: Corpus) -> dict[str, object]:
-    return asdict(opened.manifest) | {"bytes": sum(file["bytes"] for file in opened.manifest.files.values())}
+    manifest = opened.manifest
+    size = sum(file["bytes"] for file in manifest.files.values())
+    return asdict(manifest) | {"bytes": size, "judged": manifest.judged or None}
 
 
 def _classifier(opened: TrainedClassifier) -> dict[str, object]:

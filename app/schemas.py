@@ -271,10 +271,54 @@ class CorpusStatus(BaseModel):
     passages: int | None = None
 
 
+class Against(BaseModel):
+    """A build and the one that was active before it, on the same queries: difference (new - before) and its interval.
+
+    `missing` counts relevant documents that the build before lacked; `problem` says why it could not be compared with.
+    """
+
+    build: str
+    mean: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    missing: int | None = None
+    problem: str | None = None
+
+
+class Judged(BaseModel):
+    """The queries that a build was measured with when it was made, and the measure that decided over it.
+
+    `relevant` counts the documents that ought to be found, `missing` those of them that the build does not have.
+    """
+
+    measure: str
+    queries: int
+    relevant: int
+    missing: int
+    against: Against | None = None
+    refused: bool
+
+
+class Stale(BaseModel):
+    """Files of the sources that changed, came and went since the build, by name and time; at most 30 s old.
+
+    Not `reachable`: the server cannot see the sources. Not `complete`: there were too many to look at all of them.
+    """
+
+    reachable: bool
+    complete: bool
+    changed: int
+    added: int
+    removed: int
+
+
 class CorpusReply(CorpusStatus):
-    """The same with what its build's manifest says, `measures` among it.
+    """The same with what its build's manifest says.
 
     `bytes` is its size on disk, `took_s` how long it took to build, `reused` how many passages were not encoded again.
+    `measures` are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `stale` is there where the
+    build knows its sources.
     """
 
     created_at: str | None = None
@@ -288,6 +332,8 @@ class CorpusReply(CorpusStatus):
     took_s: float | None = None
     bytes: int | None = None
     measures: Mapping[str, Any] | None = None
+    judged: Judged | None = None
+    stale: Stale | None = None
 
 
 class CorporaReply(BaseModel):
@@ -300,6 +346,7 @@ class ActivateRequest(Strict):
     """The build that is to serve."""
 
     build: str = Field(max_length=64, description="One of the corpus's builds.")
+    force: bool = Field(default=False, description="Even one that was refused, as it measured worse.")
 
 
 class ActiveReply(BaseModel):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
 from app.classifiers import OpenClassifiers
 from app.corpora import OpenCorpora
+from app.freshness import Freshness
 from app.metrics import Metrics
 from app.settings import Settings
 from index.classifier import Classifier
 from index.encoder import TextEncoder
 from index.errors import NotFound
+from index.lookups import Lookups
 from index.reader import Reader
 
 
@@ -27,6 +30,7 @@ class Service:
         self._reader_directory, self._reading = settings.reader, threading.Lock()
         self.encoder = encoder
         self.corpora = OpenCorpora(settings.home, encoder, timeout_s=settings.open_timeout_s)
+        self.freshness = Freshness(self.corpora)
         self.classifier = Classifier(encoder)
         self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=settings.open_timeout_s)
 
@@ -45,6 +49,11 @@ class Service:
             if self._reader is None:
                 self._reader = Reader.load(self._reader_directory)
             return self._reader
+
+    @property
+    def caches(self) -> Mapping[str, Lookups]:
+        """How often each cache had what was asked for."""
+        return {"filters": self.corpora.filters, **self.classifier.lookups}
 
     def ready(self) -> bool:
         """Whether all that was there at the start is open, or refused."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,25 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.encoder import RELEASED, available_cpus
+from index.errors import InvalidInput
 from index.reader import RELEASED as RELEASED_READER
+
+_PROTOCOL = "http/protobuf"
+
+
+def spans_wanted(environ: Mapping[str, str]) -> bool:
+    """Whether OpenTelemetry's variables ask for spans. Raises InvalidInput for a protocol that is not spoken here."""
+    endpoint = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if not endpoint or disabled or environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
+        return False
+    names = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    name = next((name for name in names if environ.get(name)), names[0])
+    if environ.get(name, _PROTOCOL) not in ("", _PROTOCOL):
+        raise InvalidInput(
+            f"{name} is {environ[name][:40]!r}; spans are sent by {_PROTOCOL}: set it so, or leave it out."
+        )
+    return True
 
 
 class Settings(BaseSettings):

@@ -5,20 +5,23 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from index import dense, generations
+from index import dense, generations, quality
 from index.encoder import TextEncoder
-from index.errors import InvalidInput, PurlinError
+from index.errors import InvalidInput, PurlinError, Worse
 from index.fusion import HYBRID
 from index.generations import Manifest
 from index.lexical import LexicalBuilder
 from index.passages import DEFAULT_SPLITTERS, lexical_text, render, split
+from index.quality import Judgements
 from index.records import Document, Kind, Skipped, SourceFile, Splitter
 from index.store import Store, StoreWriter
 
@@ -46,19 +49,46 @@ def build(
     options: Options | None = None,
     origin: tuple[str, ...] = (),
     progress: Progress | None = None,
+    judged: Judgements | None = None,
+    force: bool = False,
 ) -> Manifest:
     """Build corpus `name` and make it the active one; the old one serves until the last moment.
 
-    `origin` is noted in the manifest. `progress(stage, done, total)` is called with stages read and encode.
-    Raises Busy, StorageFailed, and InvalidInput if the sources yield no document; nothing is left behind then.
+    `origin` is noted in the manifest. `progress(stage, done, total)` is called with stages read, encode and measure.
+    With `judged`, the build and the active one are measured on the same queries, and a build that is worse beyond its
+    interval is kept but not activated, unless forced: that raises Worse. Raises Busy, StorageFailed, and InvalidInput
+    if the sources yield no document, or no build has one that is judged; nothing is left behind then.
     """
+    tell = progress or _silent
     with generations.locked(home, name) as directory, generations.staging(directory) as made:
         with generations.storage_errors():
-            making = _Making(made, name, kind, encoder, options or Options(), origin, progress or _silent)
+            making = _Making(made, name, kind, encoder, options or Options(), origin, tell, judged)
             with _previous(home, name, kind) as previous:
                 manifest = making.run(sources, previous)
-            generations.switch(directory, generations.publish(made, manifest))
+            if judged is not None:
+                active = _active(home, name)
+                manifest = quality.measured(made, manifest, encoder, judged, active, partial(tell, "measure"))
+            if force and manifest.judged.get("refused"):
+                manifest = replace(manifest, judged={**manifest.judged, "refused": False})
+            _activate(directory, generations.publish(made, manifest), manifest)
     return manifest
+
+
+def _activate(directory: Path, built: str, manifest: Manifest) -> None:
+    """Switch to a build, or keep it where it is and raise Worse."""
+    if not manifest.judged.get("refused"):
+        generations.switch(directory, built)
+        return
+    generations.forget_oldest(directory, str(manifest.judged["against"]["build"]))
+    raise Worse(quality.refusal(manifest, built))
+
+
+def _active(home: Path, name: str) -> Path | None:
+    """The build to compare with; a damaged one cannot be."""
+    try:
+        return generations.current(home, name)
+    except PurlinError:
+        return None
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:
@@ -114,7 +144,9 @@ class _Making:
         options: Options,
         origin: tuple[str, ...],
         progress: Progress,
+        judged: Judgements | None,
     ) -> None:
+        self._judged = judged
         self._made, self._name, self._kind = made, name, kind
         self._encoder, self._options, self._origin, self._progress = encoder, options, origin, progress
         self._splitter: Splitter = options.splitter or DEFAULT_SPLITTERS[kind]
@@ -128,6 +160,9 @@ class _Making:
         started = time.monotonic()
         try:
             self._read(sources, previous)
+            if self._judged is not None:
+                before = previous.store.known(self._judged.relevant) if previous.store is not None else set()
+                quality.check_known(self._judged, self._ids | before)
         except BaseException:
             self._store.abandon()
             raise
@@ -228,7 +263,7 @@ class _Making:
         return Manifest(
             name=self._name,
             kind=self._kind,
-            created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            created_at=f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
             encoder={"name": self._encoder.name, "fingerprint": self._encoder.fingerprint, "dim": self._encoder.dim},
             documents=self._store.documents,
             passages=len(self._digests),

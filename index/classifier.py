@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from index.encoder import TextEncoder, Vectors
 from index.errors import InvalidInput
+from index.lookups import Lookups
 
 # Chosen on the dev sets of AG News, DBpedia, Amazon polarity and Yahoo Answers with all-MiniLM-L6-v2: the templates by
 # mean accuracy, the rest by mean log loss (for single labels right and wrong ones weigh the same).
@@ -79,6 +80,7 @@ class Classifier:
     def __init__(self, encoder: TextEncoder, *, capacity: int = 20_000) -> None:
         self.encoder = encoder
         self._sets = _LabelSets(encoder, capacity)
+        self.lookups = {"label_sets": self._sets.set_lookups, "label_vectors": self._sets.label_lookups}
 
     def classify(
         self,
@@ -99,13 +101,13 @@ class Classifier:
         check_texts(texts)
         if len(labels) == 1 and not multi_label:
             raise InvalidInput(_ONE_LABEL, field="labels")
-        chosen = self.label_set(labels, templates)
+        chosen = self._sets.get(tuple(labels), tuple(templates))
         to_scores = independent_scores if multi_label else shared_scores
         return rank(self.encoder, texts, chosen, to_scores, min_score=min_score, ranked=ranked)
 
     def label_set(self, labels: Sequence[str], templates: Sequence[str] = DEFAULT_TEMPLATES) -> LabelSet:
         """The labels with their vectors, encoded unless they are known. Raises InvalidInput."""
-        return self._sets.get(tuple(labels), tuple(templates))
+        return self._sets.get(tuple(labels), tuple(templates), counted=False)
 
 
 def rank(
@@ -230,14 +232,22 @@ class _LabelSets:
         self._vectors: OrderedDict[tuple[tuple[str, ...], str], Vectors] = OrderedDict()
         self._sets: OrderedDict[tuple[tuple[str, ...], tuple[str, ...]], LabelSet] = OrderedDict()
         self._rows = 0  # of all sets
+        self.set_lookups, self.label_lookups = Lookups(), Lookups()
 
-    def get(self, labels: tuple[str, ...], templates: tuple[str, ...]) -> LabelSet:
+    def get(self, labels: tuple[str, ...], templates: tuple[str, ...], *, counted: bool = True) -> LabelSet:
         """The labels with their vectors; those not known yet are encoded in one call. Raises InvalidInput."""
         key = (templates, labels)
         with self._lock:
-            if (found := self._sets.get(key)) is not None:
+            found = self._sets.get(key)
+            if found is not None:
                 self._sets.move_to_end(key)
-                return found
+        if counted:
+            self.set_lookups.count(hits=found is not None, misses=found is None)
+        return found or self._make(labels, templates, key)
+
+    def _make(
+        self, labels: tuple[str, ...], templates: tuple[str, ...], key: tuple[tuple[str, ...], tuple[str, ...]]
+    ) -> LabelSet:
         check_labels(labels)
         check_templates(templates)
         made = LabelSet.of(labels, self._gather(labels, templates))
@@ -251,6 +261,7 @@ class _LabelSets:
     def _gather(self, labels: Sequence[str], templates: tuple[str, ...]) -> Vectors:
         found = self._recall(labels, templates)
         missing = [label for label in labels if label not in found]
+        self.label_lookups.count(hits=len(found), misses=len(missing))
         if missing:
             new = self._encode(missing, templates)
             found |= new

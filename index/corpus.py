@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from index.encoder import TextEncoder, Vectors
 from index.errors import EncoderMismatch, InvalidInput
 from index.fusion import DENSE, LEXICAL, Fusion
 from index.lexical import Lexical, Scores, matches, top
+from index.lookups import Lookups
 from index.records import Document, Hit, Mode, Passage
+from index.stale import MAX_FILES, Staleness, look
 from index.store import Filter, Store, Stored
 
 MAX_QUERY_CHARS = 4096
@@ -106,6 +108,7 @@ class Corpus:
         self._priors = self._role_priors()
         self._filters: OrderedDict[str, NDArray[np.bool_]] = OrderedDict()
         self._filters_lock = threading.Lock()
+        self.filter_lookups = Lookups()  # of row masks; whoever opens build after build may put one for all here
 
     @classmethod
     def load(cls, directory: Path, encoder: TextEncoder) -> Corpus:
@@ -117,6 +120,11 @@ class Corpus:
                 f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
                 f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
             )
+        return cls.opened(directory, manifest, encoder)
+
+    @classmethod
+    def opened(cls, directory: Path, manifest: generations.Manifest, encoder: TextEncoder) -> Corpus:
+        """Open the files of a manifest, which need not be a build yet. Damaged as for `load`."""
         generations.verify(directory, manifest)
         return cls(directory, manifest, encoder, Dense.load(directory), Lexical.load(directory / "lexical"))
 
@@ -127,6 +135,14 @@ class Corpus:
     def document(self, document_id: str) -> Document:
         """The document with this id, whole. NotFound if there is none."""
         return self._store.document(document_id)
+
+    def count(self, document_ids: Iterable[str]) -> int:
+        """How many of these documents there are."""
+        return len(self._store.known(document_ids))
+
+    def staleness(self) -> Staleness | None:
+        """How far its sources have moved on since it was built; None where it does not know them."""
+        return look(self.manifest, *self._store.file_names(MAX_FILES))
 
     @property
     def field_names(self) -> list[str]:
@@ -192,9 +208,11 @@ class Corpus:
     def _allowed(self, filter: Filter) -> NDArray[np.bool_]:
         key = repr(sorted(filter.items(), key=lambda item: item[0]))
         with self._filters_lock:
-            if key in self._filters:
+            if (known := self._filters.get(key)) is not None:
                 self._filters.move_to_end(key)
-                return self._filters[key]
+                self.filter_lookups.count(hits=1)
+                return known
+        self.filter_lookups.count(misses=1)
         mask = self._store.allowed(filter)[self._document_of]
         with self._filters_lock:
             self._filters[key] = mask
@@ -317,11 +335,16 @@ def _rounded(score: np.float32) -> float:
     return round(float(score), 4)
 
 
-def _check(query: str, k: int, offset: int, mode: str) -> None:
+def check_query(query: str) -> None:
+    """Refuse a query without a word, and one that is too long."""
     if not query.strip():
         raise InvalidInput("query is empty; give it at least one word.", field="query")
     if len(query) > MAX_QUERY_CHARS:
         raise InvalidInput(f"query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.", field="query")
+
+
+def _check(query: str, k: int, offset: int, mode: str) -> None:
+    check_query(query)
     if not 1 <= k <= MAX_K:
         raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
     if not 0 <= offset <= MAX_DEPTH - k:

@@ -31,6 +31,10 @@ class EncoderMismatch(PurlinError):
     """An index was made with another encoder than the one at hand."""
 
 
+class Worse(PurlinError):
+    """A build that was measured to answer judged queries worse than the active one."""
+
+
 class Busy(PurlinError):
     """Another process holds the lock, for instance on a corpus being built."""
 

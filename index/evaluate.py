@@ -68,7 +68,7 @@ def evaluate(run: Run, qrels: Qrels, *, min_grade: float = 0.0) -> list[Measure]
     Intervals are percentiles of 10,000 bootstrap resamples of the queries, the same in every call. Raises InvalidInput
     if no query has a relevant document.
     """
-    return [measure(name, values, len(qrels)) for name, values in _per_query(run, qrels, min_grade).items()]
+    return [measure(name, values, len(qrels)) for name, values in per_query(run, qrels, min_grade).items()]
 
 
 def compare(run_a: Run, run_b: Run, qrels: Qrels, *, min_grade: float = 0.0) -> list[Difference]:
@@ -76,8 +76,8 @@ def compare(run_a: Run, run_b: Run, qrels: Qrels, *, min_grade: float = 0.0) -> 
 
     Intervals by paired bootstrap; `p` by 10,000 random exchanges of a's and b's values (sign flips), so at least 1e-4.
     """
-    values_a, values_b = _per_query(run_a, qrels, min_grade), _per_query(run_b, qrels, min_grade)
-    return [_difference(name, values_a[name], values_b[name]) for name in values_a]
+    values_a, values_b = per_query(run_a, qrels, min_grade), per_query(run_b, qrels, min_grade)
+    return [difference(name, values_a[name], values_b[name]) for name in values_a]
 
 
 def reciprocal_rank(ranking: Sequence[str], relevant: Collection[str], depth: int = 100) -> float:
@@ -104,7 +104,7 @@ def _ranked(ranking: Sequence[str], depth: int) -> Iterator[tuple[int, str]]:
     return zip(range(1, depth + 1), dict.fromkeys(ranking), strict=False)
 
 
-def _per_query(run: Run, qrels: Qrels, min_grade: float) -> dict[str, Values]:
+def per_query(run: Run, qrels: Qrels, min_grade: float) -> dict[str, Values]:
     """Each measure's values (queries,), over the queries it is defined for, in the order of the judgements."""
     relevant = {
         query: {document for document, grade in grades.items() if grade > 0 and grade >= min_grade}
@@ -127,7 +127,8 @@ def measure(name: str, values: Values, judged: int) -> Measure:
     return Measure(name, float(values.mean()), low, high, len(values), judged - len(values))
 
 
-def _difference(name: str, values_a: Values, values_b: Values) -> Difference:
+def difference(name: str, values_a: Values, values_b: Values) -> Difference:
+    """How much larger values b (queries,) are than values a, query by query."""
     gained = values_b - values_a
     low, high = _interval(gained)
     means = float(values_a.mean()), float(values_b.mean()), float(gained.mean())

@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
+from index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed, Worse
 from index.records import Kind
 
 FORMAT = 1
@@ -70,7 +70,10 @@ class Listing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a build holds and what it was made from. `files` maps a relative path to its size and SHA-256."""
+    """What a build holds and what it was made from. `files` maps a relative path to its size and SHA-256.
+
+    `judged` tells of the queries that it was measured with, if any, as `index.quality.measured` does.
+    """
 
     name: str
     kind: Kind
@@ -87,6 +90,7 @@ class Manifest:
     reused: int = 0
     took_s: float = 0.0
     measures: Mapping[str, Any] = field(default_factory=dict)
+    judged: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     format: int = FORMAT
 
@@ -147,6 +151,20 @@ def builds(home: Path, name: str, shelf: Shelf = CORPORA) -> list[str]:
     return sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
 
 
+def refused(directory: Path) -> bool:
+    """Whether a build was measured to be worse than the one that was active then, and not activated."""
+    with contextlib.suppress(Damaged, ValueError):
+        judged = read_listing(directory).get("judged")
+        return isinstance(judged, dict) and bool(judged.get("refused"))
+    return False
+
+
+def withheld(home: Path, name: str) -> list[str]:
+    """Builds of a corpus that are newer than the active one, and were refused."""
+    active = current(home, name)
+    return [build for build in builds(home, name) if build > active.name and refused(active.parent / build)]
+
+
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a corpus's build, checked against the build's name."""
     return _manifest(read_listing(directory), directory)
@@ -168,7 +186,8 @@ def read_listing(directory: Path) -> dict[str, Any]:
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
     known = {one.name for one in fields(Manifest)}
-    if values.get("format") != FORMAT or values.keys() != known:
+    missing = known - values.keys() - {"judged"}  # which the first builds did not have
+    if values.get("format") != FORMAT or missing or values.keys() - known:
         raise Damaged(
             f"{directory.parent.name}/{directory.name} was written by another version (format "
             f"{values.get('format')!r}, this one reads {FORMAT}); build the corpus again."
@@ -324,28 +343,45 @@ def switch(directory: Path, build: str) -> None:
     with replacing(directory / "CURRENT") as file:
         file.write(f"{build}\n".encode())
     _fsync(directory)
-    kept = sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
-    for old in kept[:-KEPT_BUILDS]:
-        if old != build:
+    forget_oldest(directory, build)
+
+
+def forget_oldest(directory: Path, active: str) -> None:
+    """Remove the builds beyond those kept: the active one, the last few, and the last one that was refused."""
+    finished = sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
+    worse = [build for build in finished if refused(directory / build)]
+    others = [build for build in finished if build not in worse]
+    for old in worse[:-1] + others[:-KEPT_BUILDS]:
+        if old != active:
             shutil.rmtree(directory / old, ignore_errors=True)
 
 
-def activate(home: Path, name: str, build: str) -> None:
-    """Make a finished build of a corpus the active one, after comparing all its files with their checksums."""
+def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
+    """Make a finished build of a corpus the active one, after comparing all its files with their checksums.
+
+    Raises Worse for a build that was refused, unless forced.
+    """
     if build not in builds(home, name):
         known = ", ".join(builds(home, name)) or "none"
         raise NotFound(f"Corpus {name!r} has no build {build[:60]!r}. Builds: {known}.", field="build")
     with locked(home, name) as directory, storage_errors():
-        verify(directory / build, read_manifest(directory / build))
+        manifest = read_manifest(directory / build)
+        if manifest.judged.get("refused") and not force:
+            raise Worse(
+                f"Build {build} was refused, as it answered judged queries worse than the one that was active then; "
+                "`force` activates it all the same.",
+                field="build",
+            )
+        verify(directory / build, manifest)
         switch(directory, build)
 
 
 def roll_back(home: Path, name: str) -> str:
-    """Make the build before the active one the active one, and return it. NotFound if there is none."""
-    active = current(home, name).name
-    older = [build for build in builds(home, name) if build < active]
+    """Make the build before the active one that was not refused the active one, and return it. NotFound without one."""
+    active = current(home, name)
+    older = [build for build in builds(home, name) if build < active.name and not refused(active.parent / build)]
     if not older:
-        raise NotFound(f"Corpus {name!r} has no build before {active}, the active one.", field="corpus")
+        raise NotFound(f"Corpus {name!r} has no build before {active.name}, the active one.", field="corpus")
     activate(home, name, older[-1])
     return older[-1]
 

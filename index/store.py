@@ -132,6 +132,11 @@ class Store:
             raise NotFound(f"There is no document {document_id[:200]!r} in this corpus.", field="id")
         return self._document(rows[0])
 
+    def known(self, ids: Iterable[str]) -> set[str]:
+        """Those of these ids that are of documents here."""
+        sql = "SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?))"
+        return {id_ for (id_,) in self._all(sql, (json.dumps(list(ids)),))}
+
     def named(self, name: str) -> NDArray[np.int64]:
         """Passage rows of the documents whose id or title is exactly `name`; the case of a title does not matter."""
         sql = """SELECT p.row FROM documents JOIN passages p ON p.document = documents.row
@@ -171,6 +176,12 @@ class Store:
         """The first `most` things the readers left out."""
         rows = self._all("SELECT path, reason, line FROM skipped LIMIT ?", (most,))
         return [Skipped(*row) for row in rows]
+
+    def file_names(self, most: int) -> tuple[list[str], list[str]]:
+        """Names of the files that were read, and of those that were left out; `most` of each."""
+        queries = ("SELECT path FROM files LIMIT ?", "SELECT DISTINCT path FROM skipped WHERE file IS NULL LIMIT ?")
+        read, left_out = ([name for (name,) in self._all(sql, (most,))] for sql in queries)
+        return read, left_out
 
     def digests(self) -> dict[bytes, int]:
         """Digest of what the encoder saw -> passage row."""

@@ -72,6 +72,28 @@ def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
     assert len((shop / "run.trec").read_text().splitlines()) == 6
 
 
+def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) -> None:
+    corpus, queries, qrels = (tmp_path / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"))
+    queries.write_text('{"_id": "q1", "text": "electric kettle"}\n{"_id": "q2", "text": "whistling kettle"}\n')
+    qrels.write_text("q1\tk1\t1\nq2\tk2\t1\n")
+
+    def build(rows: list[dict[str, object]], *options: object) -> subprocess.CompletedProcess[str]:
+        corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return _run("index", "build", "product", corpus, "--name", "shop", *options, home=tmp_path)
+
+    measured = ("--queries", queries, "--qrels", qrels, "--measure", "mrr@100")
+    assert "MRR@100 1.0000 (1.0000 to 1.0000) on 2 queries" in build(SHOP, *measured).stdout
+    done = build(SHOP[2:], *measured)
+    assert done.returncode == 1
+    assert "is worse than the active one and was kept, not activated: MRR@100 0.0000" in done.stderr
+    assert "2 of 2 relevant documents are not in this build" in done.stderr
+    assert "--force" in done.stderr
+    assert "3 documents" not in build(SHOP[2:], *measured, "--force").stdout
+    assert '"documents": 1' in _run("index", "show", "shop", home=tmp_path).stdout
+    assert "--queries and --qrels go together" in build(SHOP, "--queries", queries).stderr
+    assert "--force overrules measures" in build(SHOP, "--force").stderr
+
+
 def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
     corpus = shop / "corpus.jsonl"
     for name in ("one", "two"):

@@ -109,6 +109,17 @@ def test_corpora_are_listed(purlin: Client) -> None:
     assert listed[1][:3] == ("library", "serving", "reference")
 
 
+def test_a_corpus_is_described(purlin: Client) -> None:
+    purlin.search("sort", "code")
+    found = purlin.corpus("code")
+    assert (found.name, found.state, found.documents) == ("code", "serving", 3)
+    assert found.encoder is not None
+    assert found.measures == {"dense recall@100": 1.0}
+    assert (found.bytes or 0) > 0
+    assert found.judged is None
+    assert found.stale is None  # these documents come from no file
+
+
 def test_the_async_client_does_the_same(url: str, purlin: Client) -> None:
     async def run() -> list[Any]:
         async with AsyncClient(url) as client:
@@ -116,15 +127,17 @@ def test_the_async_client_does_the_same(url: str, purlin: Client) -> None:
                 await client.health(),
                 await client.search("sort", "code"),
                 await client.corpora(),
+                await client.corpus("code"),
                 await client.document("code", FUNCTIONS[0].id),
                 await client.classify(["a"], ["a", "b"]),
                 await client.qa("close", "library"),
             ]
 
-    health, found, corpora, document, classified, answered = anyio.run(run)
+    health, found, corpora, corpus, document, classified, answered = anyio.run(run)
     assert health is True
     assert found.hits == purlin.search("sort", "code").hits
     assert corpora == purlin.corpora()
+    assert corpus == purlin.corpus("code")
     assert document == purlin.document("code", FUNCTIONS[0].id)
     assert classified.results == purlin.classify(["a"], ["a", "b"]).results
     assert answered.answers == purlin.qa("close", "library").answers
@@ -296,7 +309,7 @@ def test_health_is_false_while_corpora_are_being_opened_and_does_not_wait() -> N
 
 
 def test_both_clients_have_the_same_methods_with_signatures_and_docs() -> None:
-    names = {"search", "classify", "qa", "corpora", "document", "health"}
+    names = {"search", "classify", "qa", "corpora", "corpus", "document", "health"}
     for name in names:
         blocking, awaited = getattr(Client, name), getattr(AsyncClient, name)
         assert inspect.iscoroutinefunction(awaited)

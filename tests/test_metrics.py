@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.conftest import HashEncoder
-from tests.serving import make, numbered, serving
+from index.build import build
+from index.errors import Worse
+from index.quality import Judgements
+from tests.conftest import HashEncoder, source
+from tests.serving import FUNCTIONS, make, numbered, serving
+from tests.test_corpora import until
 
 SEARCH = {"query": "sort", "corpus": "code"}
 
@@ -99,3 +104,52 @@ def test_no_key_is_needed_to_look(home: Path) -> None:
     with serving(home, keys="reader search a-key-that-nobody-sends") as client:
         client.post("/search", json=SEARCH)
         assert samples(client)["purlin_requests_total", "other", "other", "401"] == 1
+
+
+def test_builds_are_told_when_they_were_made_and_how_often_they_were_switched(client: TestClient, home: Path) -> None:
+    client.post("/search", json=SEARCH)
+    manifest = client.get("/corpora/code").json()
+    found = samples(client)
+    made_at = datetime.fromisoformat(manifest["created_at"]).timestamp()
+    assert found["purlin_corpus_built_timestamp_seconds", "code"] == made_at
+    assert found["purlin_corpus_build_seconds", "code"] == manifest["took_s"] > 0
+    assert found["purlin_corpus_switches_total", "code"] == found["purlin_corpus_refused_total", "code"] == 0
+    make(home, "code", numbered(5), HashEncoder())
+    until(lambda: samples(client)["purlin_corpus_switches_total", "code"] == 1)
+    found = samples(client)
+    assert found["purlin_corpus_built_timestamp_seconds", "code"] > made_at
+    assert found["purlin_corpus_documents", "code"] == 5
+
+
+def test_builds_that_are_not_used_are_told(client: TestClient, home: Path) -> None:
+    judged = Judgements({"q": "sort numbers"}, {"q": {FUNCTIONS[1].id: 1.0}})
+    with pytest.raises(Worse):
+        build(home, "code", "code", [source("all", numbered(3, "other"))], HashEncoder(), judged=judged)
+    client.post("/search", json=SEARCH)
+    assert samples(client)["purlin_corpus_withheld", "code"] == 1
+    (make(home, "code", numbered(5), HashEncoder()) / "dense.json").write_text("{}")
+    until(lambda: samples(client)["purlin_corpus_refused_total", "code"] == 1)
+    assert samples(client)["purlin_corpus", "code", "serving"] == 1
+    assert samples(client)["purlin_corpus_withheld", "code"] == 0  # an older one, by now
+
+
+def test_lookups_in_caches_are_counted(client: TestClient) -> None:
+    def count(cache: str) -> tuple[float, float]:
+        found = samples(client)
+        return tuple(found["purlin_cache_total", cache, result] for result in ("hit", "miss"))  # type: ignore[return-value]
+
+    for language in ("python", "python", "javascript", "python"):
+        client.post("/search", json=SEARCH | {"filter": {"language": language}})
+    assert count("filters") == (2, 2)
+    for labels in (["one", "two"], ["one", "two"], ["two", "three", "four"]):
+        client.post("/classify", json={"texts": ["a text"], "labels": labels})
+    assert count("label_sets") == (1, 2)
+    assert count("label_vectors") == (1, 4)
+
+
+def test_caches_go_on_counting_when_a_build_takes_over(client: TestClient, home: Path) -> None:
+    client.post("/search", json=SEARCH | {"filter": {"language": "python"}})
+    make(home, "code", FUNCTIONS[:2], HashEncoder())
+    until(lambda: samples(client)["purlin_corpus_documents", "code"] == 2)
+    client.post("/search", json=SEARCH | {"filter": {"language": "python"}})
+    assert samples(client)["purlin_cache_total", "filters", "miss"] == 2

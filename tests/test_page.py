@@ -27,12 +27,14 @@ from app.page import FILES, POLICY, prefers_html
 from app.settings import Settings
 from index.build import build
 from index.classifiers import publish
+from index.quality import Judgements
 from index.records import Document, Location
 from index.sources import open_source
 from tests.browser import CHROMIUM, Tab, browsing
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, problem, serving
 from tests.test_ask import HTML
+from tests.test_corpora import until
 from tests.tiny import staged
 
 WEB = Path(app.__file__).parent / "web"
@@ -94,9 +96,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (pages / "functions.html").write_text(HTML)
     make(home, "code", CODE, HashEncoder())
     make(home, "lamps", PRODUCTS, HashEncoder(), "product")
-    build(
-        home, "library", "reference", open_source("reference", [pages], base_url="https://example.org"), HashEncoder()
-    )
+    sources = open_source("reference", [pages], base_url="https://example.org")
+    judged = Judgements({"q": "range step"}, {"q": {"functions.html#range": 1.0}})
+    build(home, "library", "reference", sources, HashEncoder(), origin=(str(pages),), judged=judged)
     return home
 
 
@@ -532,6 +534,14 @@ def test_corpora_tell_how_they_are(site: str, tab: Tab) -> None:
     assert about["build"] in tab.texts(".stock-card")[0].replace("\n", "")
     assert f"Functions\n{len(CODE)}" in tab.texts(".facts")[0]
     assert tab.run("document.querySelector('svg.measure').getAttribute('aria-label')") == "dense recall@100: 1.000"
+    until(lambda: "stale" in httpx.get(f"{site}corpora/library").json())
+    shown(tab, site)
+    shown(tab, f"{site}#corpora")
+    (facts,) = tab.texts("[data-name=library] .facts")
+    assert "Sources\npages" in facts
+    assert "Since then\nnothing changed" in facts
+    assert "Judged by\n1 query, nDCG@10" in facts
+    assert tab.run("document.querySelectorAll('[data-name=library] svg.measure .interval').length") == 3
     tab.click(".stock-card .open")
     tab.until("document.querySelector('.view.search:not([hidden]) .chooser input:checked')?.value === 'code'")
 

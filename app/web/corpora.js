@@ -74,6 +74,8 @@ function corpusCard(corpus) {
     Encoder: corpus.encoder?.name,
     Splitter: corpus.splitter,
     Sources: corpus.sources?.join(", "),
+    "Since then": known(corpus.stale, moved),
+    "Judged by": known(corpus.judged, ({ queries, measure }) => `${number(queries)} ${queries === 1 ? "query" : "queries"}, ${measure}`),
     Build: corpus.build && el("code", {}, corpus.build),
   };
   return stockCard(corpus, corpus.kind, facts, open(corpus, "Search it", address("search", { corpus: corpus.name })));
@@ -111,6 +113,14 @@ function stockCard(one, kind, facts, opening) {
     el("dl", { class: "facts" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
     opening && el("p", {}, opening),
   );
+}
+
+/** What has become of the sources since the build. */
+function moved({ reachable, complete, changed, added, removed }) {
+  if (!reachable) return "sources out of reach";
+  const counts = { changed, added, removed };
+  const parts = Object.entries(counts).flatMap(([what, count]) => (count ? [`${number(count)} ${what}`] : []));
+  return `${parts.join(", ") || "nothing changed"}${complete ? "" : ", at least"}`;
 }
 
 // ---- figures

@@ -39,13 +39,43 @@ def open_source(
 
 
 def _open_all(kind: Kind, roots: Sequence[Path], secondary: Secondary, base_url: str) -> Iterator[SourceFile | Skipped]:
+    for root, prefix in zip(roots, prefixes(roots), strict=True):
+        for found in _open(kind, root, secondary, base_url):
+            yield _prefixed(found, prefix)
+
+
+def prefixes(roots: Sequence[Path]) -> list[str]:
+    """What the names of the files of each root begin with, before a slash; nothing where there is one root."""
+    if len(roots) == 1:
+        return [""]
     seen: Counter[str] = Counter()
+    found = []
     for root in roots:
         name = root.resolve().name or "root"
         seen[name] += 1
-        prefix = f"{name}~{seen[name]}" if seen[name] > 1 else name
-        for found in _open(kind, root, secondary, base_url):
-            yield _prefixed(found, prefix)
+        found.append(f"{name}~{seen[name]}" if seen[name] > 1 else name)
+    return found
+
+
+def names(kind: Kind, roots: Sequence[Path]) -> Iterator[str]:
+    """Names of the files that `open_source` would look into, in no order; none of them is opened."""
+    for root, prefix in zip(roots, prefixes(roots), strict=True):
+        for name in [root.name] if root.is_file() else _names(kind, root):
+            yield f"{prefix}/{name}" if prefix else name
+
+
+def _names(kind: Kind, root: Path) -> Iterator[str]:
+    if kind == "code":
+        from index.sources import code
+
+        return code.names(root)
+    if kind == "product":
+        from index.sources import product
+
+        return product.names(root)
+    from index.sources import reference
+
+    return reference.names(root)
 
 
 def _open(kind: Kind, root: Path, secondary: Secondary, base_url: str) -> Iterator[SourceFile | Skipped]:

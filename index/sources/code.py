@@ -69,6 +69,13 @@ def files(root: Path, *, secondary: Secondary = "demote", entities: bool = False
             yield Skipped(name, f"not source code in a known language ({', '.join(BY_SUFFIX)})")
 
 
+def names(root: Path) -> Iterator[str]:
+    """Names of the source files below a directory, of whatever part; none of them is opened."""
+    for name in walk(root):
+        if isinstance(name, str) and Path(name).suffix.lower() in BY_SUFFIX:
+            yield name
+
+
 def _source_file(
     path: Path, name: str, language: Language, secondary: Secondary, entities: bool
 ) -> SourceFile | Skipped:

@@ -168,6 +168,13 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
         yield SourceFile(name, digest, partial(_read, file, name, columns, entities))
 
 
+def names(root: Path) -> Iterator[str]:
+    """Names of the product tables below a directory; none of them is opened."""
+    for file in root.rglob("*"):
+        if not file.name.startswith(".") and format_of(file) and file.is_file():
+            yield file.relative_to(root).as_posix()
+
+
 def format_of(path: Path) -> str:
     """The suffix that tells how to read a file, without `.gz`; empty where there is no way."""
     name = path.name.lower()

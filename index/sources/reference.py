@@ -79,6 +79,18 @@ def _pages(root: Path) -> Iterator[tuple[Path, str]]:
             yield path, path.relative_to(root).as_posix()
 
 
+def names(root: Path) -> Iterator[str]:
+    """Names of the pages below a directory; none of them is opened."""
+    texts, suffixes = [], set()
+    for path in _walk(root):
+        suffixes.add(path.suffix)
+        if path.suffix.lower() == ".txt":
+            texts.append(path)
+        else:
+            yield path.relative_to(root).as_posix()
+    yield from (path.relative_to(root).as_posix() for path in texts if ".rst" in suffixes)
+
+
 def _walk(root: Path) -> Iterator[Path]:
     inside = root.resolve()
     for folder, folders, names in os.walk(root):

@@ -1,0 +1,221 @@
+"""How far sources have moved on since a build: by names and times, bounded, and told to whom it may be told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import freshness
+from app.routes import _without_place
+from index import stale
+from index.build import build
+from index.corpus import Corpus
+from index.generations import current
+from index.records import Kind, Secondary
+from index.sources import names, open_source
+from index.stale import Staleness
+from tests.conftest import HashEncoder
+from tests.serving import serving
+
+KEYS = "operator admin,search the-key-of-the-operator; reader search the-key-of-the-reader"
+PAGE = "<html><title>{0}</title><body><h1>{0}</h1><p>Tells of {0}, at length.</p></body></html>"
+
+
+def built(home: Path, kind: Kind, *roots: Path, secondary: Secondary = "demote") -> None:
+    origin = tuple(str(root.absolute()) for root in roots)
+    build(home, "c", kind, open_source(kind, roots, secondary=secondary), HashEncoder(), origin=origin)
+
+
+def staleness(home: Path) -> Staleness | None:
+    corpus = Corpus.load(current(home, "c"), HashEncoder())
+    try:
+        return corpus.staleness()
+    finally:
+        corpus.close()
+
+
+def write(root: Path, **files: str) -> None:
+    for name, content in files.items():
+        path = root / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    write(root, a_py="def a():\n    return 1\n", lib__b_py="def b():\n    return 2\n", c_go="package c\nfunc C() {}\n")
+    write(root, tests__test_py="def test():\n    assert 1\n", notes_txt="no code", build__gen_py="def g(): pass\n")
+    (root / ".gitignore").write_text("build/\n")
+    return root
+
+
+def test_what_changed_came_and_went_is_counted(tmp_path: Path, code: Path) -> None:
+    built(tmp_path, "code", code)
+    assert staleness(tmp_path) == Staleness(reachable=True)
+    write(code, a_py="def a():\n    return 3\n", lib__new_py="def n(): pass\n", lib__new_go="package n\n")
+    write(code, notes_txt="still no code", build__more_py="def m(): pass\n")
+    (code / "c.go").unlink()
+    assert staleness(tmp_path) == Staleness(reachable=True, changed=1, added=2, removed=1)
+    built(tmp_path, "code", code)
+    assert staleness(tmp_path) == Staleness(reachable=True)
+
+
+def test_a_file_that_was_replaced_by_an_older_one_has_changed(tmp_path: Path, code: Path) -> None:
+    (tmp_path / "older.py").write_text("def older(): pass\n")
+    built(tmp_path, "code", code)
+    (tmp_path / "older.py").replace(code / "a.py")
+    assert staleness(tmp_path) == Staleness(reachable=True, changed=1)
+
+
+def test_what_a_build_leaves_out_on_purpose_is_not_new(tmp_path: Path, code: Path) -> None:
+    built(tmp_path, "code", code, secondary="leave-out")
+    assert staleness(tmp_path) == Staleness(reachable=True)
+
+
+def test_pages_count_and_what_a_generator_writes_beside_them_does_not(tmp_path: Path) -> None:
+    root = tmp_path / "html"
+    write(root, index_html=PAGE.format("one"), library__two_html=PAGE.format("two"), genindex_html=PAGE.format("all"))
+    write(root, readme_txt="plain", _static__x_html="no page")
+    (root / "_static").mkdir(exist_ok=True)
+    built(tmp_path, "reference", root)
+    assert staleness(tmp_path) == Staleness(reachable=True)
+    write(root, library__three_html=PAGE.format("three"), genindex_html=PAGE.format("more"), more_txt="plain")
+    assert staleness(tmp_path) == Staleness(reachable=True, added=1)
+    write(root, manual_rst="Manual\n======\nText.\n")
+    assert staleness(tmp_path) == Staleness(reachable=True, added=4)  # beside .rst, .txt is read, too
+
+
+def test_tables_and_single_files(tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    write(root, goods_csv="id,title\n1,Lamp\n", notes_pdf="none")
+    built(tmp_path, "product", root)
+    assert staleness(tmp_path) == Staleness(reachable=True)
+    write(root, more_csv="id,title\n2,Chair\n")
+    assert staleness(tmp_path) == Staleness(reachable=True, added=1)
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"_id": "1", "title": "one", "text": "two"}) + "\n")
+    built(tmp_path, "product", corpus)
+    assert staleness(tmp_path) == Staleness(reachable=True)
+    corpus.write_text(json.dumps({"_id": "1", "title": "one", "text": "three"}) + "\n")
+    assert staleness(tmp_path) == Staleness(reachable=True, changed=1)
+
+
+def test_several_sources_of_the_same_name(tmp_path: Path, code: Path) -> None:
+    other = tmp_path / "elsewhere" / "project"
+    write(other, a_py="def other(): pass\n", z_py="def z(): pass\n")
+    built(tmp_path, "code", code, other, other / "z.py")
+    assert staleness(tmp_path) == Staleness(reachable=True)
+    write(other, a_py="def changed(): pass\n", new_py="def n(): pass\n")
+    (code / "a.py").unlink()
+    assert staleness(tmp_path) == Staleness(reachable=True, changed=1, added=1, removed=1)
+    shutil.rmtree(other)
+    assert staleness(tmp_path) == Staleness(reachable=False)
+
+
+def test_the_names_are_those_that_a_build_reads(tmp_path: Path, code: Path) -> None:
+    for roots in ([code], [code, code / "a.py"]):
+        read = {one.path for one in open_source("code", roots)}
+        assert set(names("code", roots)) == read
+
+
+def test_where_the_sources_are_no_paths_nothing_is_said(tmp_path: Path, code: Path) -> None:
+    for origin in ((), ("a small catalogue",), (str(code), "and more")):
+        build(tmp_path, "c", "code", open_source("code", [code]), HashEncoder(), origin=origin)
+        assert staleness(tmp_path) is None
+
+
+def test_no_more_is_looked_at_than_is_allowed(tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built(tmp_path, "code", code)
+    for path in code.rglob("*.py"):
+        path.touch()
+    monkeypatch.setattr(stale, "MAX_FILES", 2)
+    found = staleness(tmp_path)
+    assert found is not None
+    assert not found.complete
+    assert found.changed + found.added + found.removed <= 2
+    monkeypatch.setattr(stale, "MAX_FILES", 1000)
+    monkeypatch.setattr(stale, "SECONDS", -1.0)
+    assert staleness(tmp_path) == Staleness(reachable=True, complete=False)
+
+
+# ---- over HTTP
+
+
+def shown(client: Any, key: str | None = None) -> dict[str, Any]:
+    client.post("/search", json={"query": "a", "corpus": "c"}, headers=bearer(key))
+    found: dict[str, Any] = client.get("/corpora/c", headers=bearer(key)).json()
+    return found
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def test_a_corpus_tells_how_stale_it_is_and_looks_again_after_a_while(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
+    built(tmp_path, "code", code)
+    with serving(tmp_path) as client:
+        fresh = {"reachable": True, "complete": True, "changed": 0, "added": 0, "removed": 0}
+        assert shown(client)["stale"] == fresh
+        (code / "c.go").unlink()
+        assert shown(client)["stale"] == fresh  # the look before is still good
+        monkeypatch.setattr(freshness, "AGAIN_S", 0.0)
+        assert shown(client)["stale"] == fresh | {"removed": 1}
+        shutil.rmtree(code)
+        assert shown(client)["stale"]["reachable"] is False
+
+
+def test_only_an_admin_is_told_where_the_sources_are(tmp_path: Path, code: Path) -> None:
+    built(tmp_path, "code", code)
+    with serving(tmp_path, keys=KEYS) as client:
+        assert shown(client, "the-key-of-the-operator")["sources"] == [str(code)]
+        found = shown(client, "the-key-of-the-reader")
+    assert found["sources"] == ["project"]
+    assert str(tmp_path) not in json.dumps(found)
+    with serving(tmp_path) as client:
+        assert str(tmp_path) not in json.dumps(shown(client))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("/home/me/my project", "my project"),
+        ("/", ""),
+        ("a small catalogue", "a small catalogue"),
+        ("the Python reference in /usr/share/doc/python3/html", "the Python reference in html"),
+        ("either/or", "either/or"),
+    ],
+)
+def test_paths_are_cut_to_their_last_part(source: str, said: str) -> None:
+    assert _without_place(source) == said
+
+
+def test_no_request_waits_for_a_look_that_does_not_end(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, begun = threading.Event(), threading.Semaphore(0)
+
+    def hang(*_: object) -> Staleness:
+        begun.release()
+        dead.wait(60)
+        return Staleness(reachable=True)
+
+    monkeypatch.setattr("index.corpus.look", hang)
+    monkeypatch.setattr(freshness, "WAIT_S", 0.05)
+    built(tmp_path, "code", code)
+    with serving(tmp_path) as client:
+        for _ in range(3):
+            found = shown(client)
+            assert found["state"] == "serving"
+            assert "stale" not in found
+        assert begun.acquire(timeout=10)
+        assert not begun.acquire(blocking=False)  # one look, not three
+        dead.set()
