@@ -215,16 +215,15 @@ def _range(schema: Schema, least: str, most: str, unit: str) -> str:
 
 def _client() -> Iterator[str]:
     yield "## The Python client\n`app.client`; how to use it is told in [client](client.md).\n"
-    for kind in (client.Client, client.AsyncClient):
-        yield f"### {kind.__name__}{_signature(kind)}\n{_doc(kind)}\n"
+    for made in (client.Client, client.AsyncClient):
+        yield f"### {made.__name__}{_signature(made)}\n{_doc(made)}\n"
     for name in ("search", "classify", "qa", "corpora", "document", "health"):
         method = getattr(client.Client, name)
         yield f"- `{name}{_signature(method)}`: {_line(_doc(method))}"
     yield "\n### What comes back\n"
-    shown = [kind for name, kind in vars(client).items() if is_dataclass(kind) and not name.startswith("_")]
-    for kind in shown:
-        if kind.__module__ == client.__name__:
-            yield f"- `{kind.__name__}({', '.join(one.name for one in fields(kind))})`: {_line(_doc(kind))}"
+    for name, kind in vars(client).items():
+        if is_dataclass(kind) and kind.__module__ == client.__name__ and not name.startswith("_"):
+            yield f"- `{name}({', '.join(one.name for one in fields(kind))})`: {_line(_doc(kind))}"
     yield ""
 
 
