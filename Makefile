@@ -8,7 +8,7 @@ PORT ?= 8000
 CONSTRAINTS ?= constraints.txt
 PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
-.PHONY: serve test test-long check format install install-dev clean
+.PHONY: serve test test-long check format docs install install-dev clean
 
 serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
@@ -32,6 +32,10 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+# docs/api.md from the OpenAPI document, the client and the recipes.
+docs: $(VENV)/.dev
+	$(VENV)/bin/python -m docs.reference > docs/api.md
 
 install: $(VENV)/.serving
 

@@ -559,6 +559,8 @@ def _need_training() -> None:
         raise NotFound(
             f"Training needs {', '.join(missing)}. Run `make install-dev`, or pip install 'purlin[training]'."
         )
+    if not err.is_terminal:
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers' bars too
 
 
 @evaluate_app.command("search")

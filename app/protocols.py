@@ -50,9 +50,9 @@ _OneOrMore = Annotated[_Texts, BeforeValidator(_listed, json_schema_input_type=_
 class EmbeddingsRequest(Strict):
     """Texts to encode. What is longer than the encoder reads is cut off."""
 
-    input: _OneOrMore
+    input: _OneOrMore = Field(description="The texts; no token ids.")
     model: str = Field(max_length=200, description="The one of GET /v1/models.")
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] = Field(default="float", description="base64 is of float32.")
     dimensions: int | None = Field(default=None, description="The encoder's own, if given.")
     input_type: Role = Field(
         default="passage",
@@ -164,7 +164,7 @@ class _Truncating(Strict):
 class EmbedRequest(_Truncating):
     """Texts to encode."""
 
-    inputs: _OneOrMore
+    inputs: _OneOrMore = Field(description="The texts.")
     normalize: bool = Field(default=True, description="Vectors are always of unit length: only true is accepted.")
     prompt_name: Role = Field(
         default="passage", description="`query` for what is searched with, `passage` for what is searched."
@@ -175,8 +175,8 @@ class EmbedRequest(_Truncating):
 class RerankRequest(_Truncating):
     """A query, and texts to order by how well they fit it."""
 
-    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS)
-    texts: _Texts
+    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS, description="What the texts are to fit.")
+    texts: _Texts = Field(description="The texts, in any order.")
     return_text: bool = Field(default=False, description="Adds its text to each result.")
     raw_scores: bool = Field(default=False, description="The cosine itself (-1 to 1) instead of (1 + cosine) / 2.")
 

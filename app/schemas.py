@@ -52,15 +52,17 @@ CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpor
 class SearchRequest(Strict):
     """A query to a corpus. The conditions of `filter` hold all at once; a list means any of its values."""
 
-    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS)
+    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS, description="What to look for, in words or by name.")
     corpus: CorpusName
     k: int = Field(default=10, ge=1, le=MAX_K, description="Hits to return.")
     offset: int = Field(
         default=0, ge=0, lt=MAX_DEPTH, description=f"Hits to leave out first; offset + k <= {MAX_DEPTH}."
     )
-    mode: Mode = "hybrid"
+    mode: Mode = Field(default="hybrid", description="Which scores count: both, those of meaning, those of words.")
     filter: dict[str, Condition] = Field(
-        default={}, examples=[{"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}]
+        default={},
+        description='Field -> a value, a list of values (any of them), or {"gte": …, "lte": …}.',
+        examples=[{"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}],
     )
     rerank: bool = Field(default=False, description="No reranker is installed in this version: only false is accepted.")
     explain: bool = Field(default=False, description="Adds `timings_ms`, and to each hit how its score came about.")
@@ -91,7 +93,12 @@ class SearchReply(BaseModel):
 class QaRequest(Strict):
     """A question to a reference, in plain words."""
 
-    question: str = Field(min_length=1, max_length=MAX_QUERY_CHARS, examples=["What is the default step of range?"])
+    question: str = Field(
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description="A whole question in English.",
+        examples=["What is the default step of range?"],
+    )
     corpus: CorpusName
     k: int = Field(default=3, ge=1, le=MAX_ANSWERS, description="Answers to return.")
     explain: bool = Field(default=False, description="Adds `timings_ms` and `read`, how many passages were read.")
@@ -157,7 +164,7 @@ Templates = Annotated[
 class ClassifyRequest(Strict):
     """Texts, and the labels to choose from: by name, or those of a trained classifier."""
 
-    texts: Texts
+    texts: Texts = Field(description="What to classify; the encoder reads the first 256 tokens or so of each.")
     labels: Labels | None = Field(
         default=None,
         description='Names, or paths such as "Sports > Football > World Cup"; one is enough if multi_label.',

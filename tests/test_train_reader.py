@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import purlin
 from index.errors import InvalidInput, NotFound
 from index.reader import Packer, Readable, Reader
 from tests.readers import WORDS, tiny_base, tiny_recipe
@@ -226,6 +227,28 @@ def test_a_trained_reader_answers_what_it_was_trained_on(base: Path, squad: Path
     assert "four questions" in card
     assert "dev exact" in card
     assert reader.run(recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True) == directory
+
+
+def test_the_command_makes_a_reader_of_a_recipe(
+    base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "recipe.toml").write_text(
+        f"""name = "tiny"
+        asked = [{{format = "squad", path = "{squad.name}"}}]
+        model = {{base = "{base}", max_query_tokens = 16, max_passage_tokens = 64, max_target_tokens = 16}}
+        reading = {{passages = 2, depth = 2, max_tokens = 64}}
+        loop = {{batch_size = 4, steps = 2, every = 2, precision = "fp32"}}
+        export = {{quantization = "none"}}
+        """
+    )
+    arguments = ["--config", tmp_path / "recipe.toml", "--data", squad.parent, "--out", tmp_path / "out", "--cpu"]
+    monkeypatch.setattr("sys.argv", ["purlin", "train", "refqa", *map(str, arguments)])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(SystemExit) as done:
+        purlin.main()
+    assert done.value.code in (0, None), capsys.readouterr().err
+    assert "PURLIN_READER=" in capsys.readouterr().out
+    assert Reader.load(tmp_path / "out" / "tiny", threads=1).name == "tiny"
 
 
 def test_export_refuses_a_graph_that_differs(

@@ -1,0 +1,191 @@
+"""Every command in the guide, and in the other pages, is run as a reader would run it."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from index.build import build
+from index.classifiers import publish
+from index.encoder import Encoder
+from index.sources import open_source
+from tests.commands import ROOT, Command, Shell, blocks, commands, same, shell, wrong
+from tests.serving import FUNCTIONS, make
+from tests.test_ask import HTML
+from tests.tiny import LABELS, staged
+
+DOCS = ROOT / "docs"
+GUIDE = (DOCS / "guide.md").read_text()
+
+NOT_RUN = {  # what cannot be run here, and what tests it instead
+    r"docker\b": "needs a container engine; tests/test_containers.py",
+    r"make install-dev$": "what these tests run in",
+    r"purlin serve$": "stays in the foreground; the guide, tests/test_serve.py",
+    r"purlin train santa ": "tests/test_santa.py, with a tiny model",
+    r"purlin train refqa ": "tests/test_train_reader.py, with a tiny model",
+    r"purlin train pesco ": "the guide, with a quick recipe; tests/test_pesco.py",
+}
+NOT_HERE = {"guide", "results"}  # has a test of its own; is measured on data sets that are not in the repository
+
+
+# ---- how pages are read and compared
+
+
+PAGE = """
+```bash
+cat > a <<'EOF'
+$ no command
+EOF
+```
+text
+```console
+$ one \\
+    --more
+printed
+$ two <<'END'
+x
+END
+$ three
+```
+"""
+
+
+def test_commands_are_read_from_pages() -> None:
+    assert [(one.line, one.text, one.printed) for one in commands(PAGE)] == [
+        (2, "cat > a <<'EOF'\n$ no command\nEOF\n", None),
+        (8, "one \\\n    --more", "printed"),
+        (8, "two <<'END'\nx\nEND", ""),
+        (8, "three", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "alike"),
+    [
+        ("a  0.50 b", "a 0.52\nb", True),
+        ("a 0.50", "a 0.54", False),
+        ("a 12", "a 13", False),
+        ("a…c", "a\nb\nc", True),
+        ("a…c", "a b", False),
+        ("in 1.2 s", "in 101.0 s", True),
+        ('"took_ms":5.1', '"took_ms":505.1', True),
+        ("20261121T220028671537-bc5a5f841ea2!", "20271121T220028671537-ac5a5f841ea2!", True),
+        ("20261121T220028671537-bc5a5f841ea2", "none", False),
+        ("[x]", "[x]", True),
+    ],
+)
+def test_what_is_printed_is_compared_but_for_what_varies(expected: str, printed: str, alike: bool) -> None:
+    assert same(expected, printed) is alike
+
+
+def test_a_shell_keeps_its_state_and_tells_what_failed(tmp_path: Path) -> None:
+    with shell(tmp_path) as bash:
+        assert bash.run("cd / && HERE=there") == ("", 0)
+        assert bash.run('echo "$HERE $PWD"; echo lost >&2') == ("there /\nlost\n", 0)
+        assert bash.run("false") == ("", 1)
+    assert wrong(Command(1, "false", "error: no"), "error: no", 1) is None
+    assert wrong(Command(1, "x", "error: no"), "error: no", 0)
+    assert wrong(Command(1, "x", None), "", 1)
+    assert wrong(Command(1, "x", ""), '{"type":"urn:purlin:problem:not-found"}', 0)
+    assert wrong(Command(1, "x", "a"), "b", 0)
+
+
+# ---- the guide
+
+
+@pytest.mark.timeout(900)
+def test_every_command_of_the_guide_prints_what_it_says(tmp_path: Path) -> None:
+    with shell(tmp_path) as bash:
+        found = [wrong(command, *bash.run(command.text)) for command in commands(GUIDE)]
+    assert [one for one in found if one is not None] == []
+
+
+def test_the_guide_has_few_commands_that_are_not_run() -> None:
+    others = [block for block in blocks(GUIDE) if block.language not in ("bash", "console")]
+    assert {block.language for block in others} == {"text", "nginx"}
+    lines = [line for block in others if block.language == "text" for line in block.text.splitlines()]
+    assert all(re.match(r"make install|export PATH=|0 3 \* \* \*", line) for line in lines)
+    assert len(commands(GUIDE)) > 40
+
+
+# ---- the other pages
+
+
+def _pages() -> Iterator[tuple[str, Command]]:
+    for path in sorted(DOCS.glob("*.md")):
+        if path.stem not in NOT_HERE:
+            yield from ((path.stem, command) for command in commands(path.read_text()))
+
+
+RUN = [(page, one) for page, one in _pages() if not any(re.search(pattern, one.text) for pattern in NOT_RUN)]
+
+
+@pytest.fixture(scope="module")
+def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterator[Shell]:
+    """Where the pages' examples find what they speak of: a server with small corpora, a classifier, rows to measure."""
+    here = tmp_path_factory.mktemp("reader")
+    home, manual = here / "var", here / "manual"
+    make(home, "code", FUNCTIONS, released)
+    manual.mkdir()
+    (manual / "functions.html").write_text(HTML)
+    build(home, "python", "reference", open_source("reference", [manual]), released)
+    publish(home, "tickets", staged(here / "staged"))
+    (here / "labels.txt").write_text("\n".join(LABELS))
+    (here / "dev.jsonl").write_text(
+        "".join(json.dumps({"text": f"The {one} news", "label": one}) + "\n" for one in LABELS)
+    )
+    (here / "questions").mkdir()
+    asked = {"id": "1", "question": "What is the default of step?", "form": "default value", "split": "dev"}
+    for name, about in (("python", {"answers": ["1"], "entry": "functions.html#range"}),
+                        ("python-unanswerable", {"answers": [], "entry": None, "id": "2"})):  # fmt: skip
+        (here / "questions" / f"{name}.jsonl").write_text(json.dumps(asked | about))
+    with shell(here) as opened:
+        opened.run("purlin serve > server.log 2>&1 &")
+        ready, _ = opened.run("curl -sf --retry 60 --retry-delay 1 --retry-connrefused localhost:8000/readyz")
+        assert "ok" in ready, (here / "server.log").read_text()
+        yield opened
+
+
+@pytest.mark.parametrize(("page", "command"), RUN, ids=[f"{page}-{one.text[:40]}" for page, one in RUN])
+def test_a_command_of_the_other_pages_works(bash: Shell, page: str, command: Command) -> None:
+    printed, status = bash.run(command.text)
+    assert wrong(command, printed, status) is None, (bash.directory / "server.log").read_text()
+
+
+def test_the_other_pages_are_among_them() -> None:
+    assert {"agents", "classify", "pesco", "qa", "running"} <= {page for page, _ in RUN}
+    unused = [pattern for pattern in NOT_RUN if not any(re.search(pattern, one.text) for _, one in _pages())]
+    assert unused == []
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.stem)
+def test_pages_have_commands_only_in_blocks_that_are_run(path: Path) -> None:
+    known = {"bash", "console", "json", "nginx", "python", "text", "toml"}
+    assert {block.language for block in blocks(path.read_text())} <= known
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    for path in (ROOT / "README.md", *DOCS.glob("*.md")):
+        for target, anchor in re.findall(r"\]\(([\w./-]*\.md)?(?:#([\w-]+))?\)", path.read_text()):
+            page = (path.parent / target).resolve() if target else path
+            assert page.is_file(), f"{path.name}: {target}"
+            assert not anchor or anchor in _anchors(page), f"{path.name}: {target}#{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+# ---- measures
+
+
+def test_the_examples_of_the_measures_are_right() -> None:
+    done = doctest.testfile(str(DOCS / "measures.md"), module_relative=False)
+    assert done.attempted >= 12
+    assert done.failed == 0
