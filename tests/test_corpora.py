@@ -284,7 +284,7 @@ def test_what_nobody_foresaw_is_logged_and_refused(
         raise ZeroDivisionError("unforeseen")
 
     make(tmp_path, "code", FUNCTIONS, encoder)
-    monkeypatch.setattr(generations, "verify", fail)
+    monkeypatch.setattr(generations, "read_manifest", fail)
     corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
     with pytest.raises(Damaged, match="ZeroDivisionError"):
         build_of(corpora)
