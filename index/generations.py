@@ -246,6 +246,8 @@ def array(content: bytes) -> NDArray[Any]:
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("it is no array of version 1.0")
     shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its shape is {shape}")
     numbers = np.frombuffer(content, dtype, math.prod(shape), file.tell())
     return numbers.reshape(shape, order="F" if by_columns else "C")
 
