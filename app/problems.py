@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from index.errors import Busy, Damaged, EncoderMismatch, InvalidInput, NotFound, PurlinError, StorageFailed
+from index.errors import Altered, Busy, Damaged, EncoderMismatch, InvalidInput, NotFound, PurlinError, StorageFailed
 
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 10
@@ -39,6 +39,7 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
     NotFound: (HTTPStatus.NOT_FOUND, "not-found"),
     Busy: (HTTPStatus.CONFLICT, "busy"),
     Damaged: (HTTPStatus.SERVICE_UNAVAILABLE, "damaged"),
+    Altered: (HTTPStatus.SERVICE_UNAVAILABLE, "damaged"),
     EncoderMismatch: (HTTPStatus.SERVICE_UNAVAILABLE, "encoder-mismatch"),
     Opening: (HTTPStatus.SERVICE_UNAVAILABLE, "opening"),
     Left: (HTTPStatus.SERVICE_UNAVAILABLE, "left"),
