@@ -14,7 +14,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from app.problems import Opening
 from index import generations
-from index.errors import Damaged, NotFound, PurlinError
+from index.errors import Altered, Damaged, NotFound, PurlinError
 from index.generations import Shelf
 
 RETRY_S = 60.0  # until a build that was refused is looked at again
@@ -91,7 +91,7 @@ class OpenBuilds(Generic[T]):
 
     Whatever CURRENT names is opened while the build before it goes on serving, and takes its place when it is open. A
     build that `load` refuses is logged once, shown in its status, tried again after a while; meanwhile the build
-    before it serves, also after a restart.
+    before it serves, also after a restart. So it is with one whose files change while it serves.
     """
 
     def __init__(self, home: Path, shelf: Shelf, load: Callable[[Path], T], *, timeout_s: float) -> None:
@@ -127,6 +127,9 @@ class OpenBuilds(Generic[T]):
         opened = self._acquire(slot)
         try:
             yield opened.build
+        except Altered as problem:
+            self._withdraw(name, opened, problem)
+            raise
         finally:
             self._release(opened)
 
@@ -179,6 +182,16 @@ class OpenBuilds(Generic[T]):
             raise
         except Damaged as problem:
             return problem
+
+    def _withdraw(self, name: str, opened: _Open[T], problem: Altered) -> None:
+        """Let a build that turned out to be changed serve no longer; the next request has it compared again."""
+        with self._lock:
+            slot = self._slots.get(name)
+            if slot is None or slot.open is not opened:
+                return
+            self._replace(slot, None)
+            slot.problem, slot.wanted = problem, ""
+        self._log.error("%s", problem.message)
 
     def _forget(self, name: str) -> None:
         with self._lock:

@@ -16,7 +16,17 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from index.errors import Busy, Damaged, EncoderMismatch, InvalidInput, NotFound, PurlinError, StorageFailed, Worse
+from index.errors import (
+    Altered,
+    Busy,
+    Damaged,
+    EncoderMismatch,
+    InvalidInput,
+    NotFound,
+    PurlinError,
+    StorageFailed,
+    Worse,
+)
 
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 10
@@ -40,6 +50,7 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
     Busy: (HTTPStatus.CONFLICT, "busy"),
     Worse: (HTTPStatus.CONFLICT, "worse"),
     Damaged: (HTTPStatus.SERVICE_UNAVAILABLE, "damaged"),
+    Altered: (HTTPStatus.SERVICE_UNAVAILABLE, "damaged"),
     EncoderMismatch: (HTTPStatus.SERVICE_UNAVAILABLE, "encoder-mismatch"),
     Opening: (HTTPStatus.SERVICE_UNAVAILABLE, "opening"),
     Left: (HTTPStatus.SERVICE_UNAVAILABLE, "left"),

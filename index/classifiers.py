@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,13 +100,17 @@ def write_classifier(directory: Path, trained: Trained) -> None:
             file.write(text.encode())
 
 
-def read_classifier(directory: Path) -> Trained:
-    """What `write_classifier` wrote. Raises Damaged naming the file that is missing, too large or wrong."""
+def read_classifier(directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Trained:
+    """What `write_classifier` wrote; `read` gives the content of a file.
+
+    Raises Damaged naming the file that is missing, too large or wrong.
+    """
     path = directory / ABOUT
     with refusing("classifier", path):
-        trained = _trained(json.loads(_bounded(path, MAX_BYTES)))
+        _check_size(path, MAX_BYTES)
+        trained = _trained(json.loads(read(path)))
         _check(trained)
-    return replace(trained, vectors=_read_vectors(directory / VECTORS, len(trained.labels)))
+    return replace(trained, vectors=_read_vectors(directory / VECTORS, len(trained.labels), read))
 
 
 def publish(home: Path, name: str, staged: Path) -> str:
@@ -151,8 +155,9 @@ class TrainedClassifier:
         with refusing("classifier", directory / "manifest.json"):
             if listing.get("format") != FORMAT:
                 raise ValueError("it was written by another version")
-        generations.verify(directory, Manifest(**listing))
-        trained = read_classifier(directory)
+        files = generations.Files(directory, Manifest(**listing))
+        trained = read_classifier(directory, files.read)
+        files.check_others()
         mine = shared is not None and shared.fingerprint == trained.fingerprint
         encoder = shared if mine and shared is not None else _encoder(directory, trained)
         return cls(trained, encoder, _label_set(trained, encoder, directory), directory)
@@ -273,22 +278,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _read_vectors(path: Path, count: int) -> Vectors | None:
+def _read_vectors(path: Path, count: int, read: Callable[[Path], bytes]) -> Vectors | None:
     if not path.exists():
         return None
     with refusing("classifier", path):
-        if path.stat().st_size > count * _MAX_DIM * 4 + _HEADER_BYTES:
-            raise ValueError("it is too large")
-        vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(vectors, np.ndarray):
-            raise ValueError("it is no array")
+        _check_size(path, count * _MAX_DIM * 4 + _HEADER_BYTES)
+        vectors: Vectors = generations.array(read(path))
         _check_vectors(vectors, count)
-        return np.array(vectors)
+        return vectors
 
 
-def _bounded(path: Path, most: int) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
+def _check_size(path: Path, most: int) -> None:
+    if path.stat().st_size > most:
         raise ValueError(f"it has more than {most:,} bytes")
-    return content

@@ -22,7 +22,7 @@ from index.lexical import Lexical, Scores, matches, top
 from index.lookups import Lookups
 from index.records import Document, Hit, Mode, Passage
 from index.stale import MAX_FILES, Staleness, look
-from index.store import Filter, Store, Stored
+from index.store import Filter, Store, Stored, state
 
 MAX_QUERY_CHARS = 4096
 MAX_K = 1000
@@ -95,15 +95,21 @@ class Corpus:
     """One build, open for searching; safe to share between threads."""
 
     def __init__(
-        self, directory: Path, manifest: generations.Manifest, encoder: TextEncoder, dense: Dense, lexical: Lexical
+        self,
+        build: str,
+        manifest: generations.Manifest,
+        encoder: TextEncoder,
+        dense: Dense,
+        lexical: Lexical,
+        store: Store,
     ) -> None:
         self.name = manifest.name
-        self.build = directory.name
+        self.build = build
         self.manifest = manifest
         self._encoder = encoder
         self._dense = dense
         self._lexical = lexical
-        self._store = Store(directory / "documents.sqlite", manifest.kind)
+        self._store = store
         self._document_of = self._store.document_of
         self._priors = self._role_priors()
         self._filters: OrderedDict[str, NDArray[np.bool_]] = OrderedDict()
@@ -112,7 +118,11 @@ class Corpus:
 
     @classmethod
     def load(cls, directory: Path, encoder: TextEncoder) -> Corpus:
-        """Open a build. Damaged names a file that is not as it was written; EncoderMismatch says what to do."""
+        """Open a build. Damaged names a file that is not as it was written; EncoderMismatch says what to do.
+
+        Everything but the documents is read into memory, and is not touched on disk again. A method that finds the
+        documents' file changed since raises Altered.
+        """
         manifest = generations.read_manifest(directory)
         if manifest.encoder["fingerprint"] != encoder.fingerprint:
             raise EncoderMismatch(
@@ -125,8 +135,13 @@ class Corpus:
     @classmethod
     def opened(cls, directory: Path, manifest: generations.Manifest, encoder: TextEncoder) -> Corpus:
         """Open the files of a manifest, which need not be a build yet. Damaged as for `load`."""
-        generations.verify(directory, manifest)
-        return cls(directory, manifest, encoder, Dense.load(directory), Lexical.load(directory / "lexical"))
+        documents = directory / "documents.sqlite"
+        before = state(documents)  # it is compared below: whatever is done to it afterwards shows
+        files = generations.Files(directory, manifest)
+        dense, lexical = Dense.load(directory, files.read), Lexical.load(directory / "lexical", files.read)
+        files.check_others()
+        store = Store(documents, manifest.kind, before)
+        return cls(directory.name, manifest, encoder, dense, lexical, store)
 
     def close(self) -> None:
         """Release the files; searches after this fail."""

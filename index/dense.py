@@ -9,6 +9,7 @@ with the recall in `dense.json`. Few rows, or few that pass a filter, are scored
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import faiss
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.encoder import Vectors
+from index.generations import array
 
 Rows = NDArray[np.int64]
 EXACT_ROWS = 4096  # as few are all scored
@@ -77,6 +79,10 @@ def _tuned(index: faiss.Index, vectors: NDArray[np.float16]) -> dict[str, float]
     return {"overfetch": overfetch, "recall@100": round(recall, 4)}
 
 
+def _index(content: bytes) -> faiss.Index:
+    return faiss.deserialize_index(np.frombuffer(content, np.uint8))
+
+
 class Dense:
     """Unit vectors of passages, one row each."""
 
@@ -86,11 +92,11 @@ class Dense:
         self._overfetch = overfetch
 
     @classmethod
-    def load(cls, directory: Path) -> Dense:
-        """Open what `save` wrote; the vectors stay on disk, memory-mapped."""
-        vectors = np.load(directory / "vectors.npy", mmap_mode="r")
-        settings = json.loads((directory / "dense.json").read_text())
-        index = faiss.read_index(str(directory / "dense.faiss")) if len(vectors) > EXACT_ROWS else None
+    def load(cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Dense:
+        """Read what `save` wrote into memory; `read` gives the content of a file."""
+        vectors = array(read(directory / "vectors.npy"))
+        settings = json.loads(read(directory / "dense.json"))
+        index = _index(read(directory / "dense.faiss")) if len(vectors) > EXACT_ROWS else None
         return cls(vectors, index, settings["overfetch"])
 
     def __len__(self) -> int:

@@ -27,6 +27,10 @@ class Damaged(PurlinError):
     """A file on disk is missing, truncated or altered."""
 
 
+class Altered(Damaged):
+    """A file was changed while it was in use: what is open cannot be trusted any more."""
+
+
 class EncoderMismatch(PurlinError):
     """An index was made with another encoder than the one at hand."""
 

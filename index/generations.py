@@ -15,7 +15,9 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import io
 import json
+import math
 import os
 import re
 import shutil
@@ -26,6 +28,9 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed, Worse
 from index.records import Kind
@@ -177,9 +182,9 @@ def read_listing(directory: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(_MAX_MANIFEST_BYTES)
     except OSError as error:
-        raise Damaged(_damaged(directory, "manifest.json", "cannot be read")) from error
+        raise Damaged(damaged(directory, "manifest.json", "cannot be read")) from error
     if hashlib.sha256(content).hexdigest()[:12] != directory.name.rpartition("-")[2]:
-        raise Damaged(_damaged(directory, "manifest.json", "was altered"))
+        raise Damaged(damaged(directory, "manifest.json", "was altered"))
     listing: dict[str, Any] = json.loads(content)
     return listing
 
@@ -195,7 +200,8 @@ def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
     return Manifest(**values | {"sources": tuple(values["sources"])})
 
 
-def _damaged(directory: Path, file: str, what: str) -> str:
+def damaged(directory: Path, file: str, what: str) -> str:
+    """The sentence that refuses a build: its file, what is wrong with it, and what to do."""
     name = directory.parent.name
     shelf = CLASSIFIERS if directory.parent.parent.name == CLASSIFIERS.folder else CORPORA
     remedy = shelf.remake[0].upper() + shelf.remake[1:]
@@ -204,16 +210,65 @@ def _damaged(directory: Path, file: str, what: str) -> str:
     return f"{name}/{directory.name}/{file} {what}; this build is not used. {remedy}."
 
 
+class Files:
+    """The files of a build, each compared with its checksum by the one pass that reads it. Damaged names it."""
+
+    def __init__(self, directory: Path, manifest: Listing) -> None:
+        self._directory = directory
+        self._unread = dict(manifest.files)
+
+    def read(self, path: Path) -> bytes:
+        """Content of a file of the build, once: what was compared is what is used."""
+        name = path.relative_to(self._directory).as_posix()
+        with self._as_written(name) as file:
+            content = file.read()
+            self._compare(name, hashlib.sha256(content))
+        return content
+
+    def check_others(self) -> None:
+        """Compare what was not read."""
+        for name in list(self._unread):
+            with self._as_written(name) as file:
+                self._compare(name, hashlib.file_digest(file, "sha256"))
+
+    @contextlib.contextmanager
+    def _as_written(self, name: str) -> Iterator[io.BufferedReader]:
+        """The file, open, and of the size that it had."""
+        expected = self._unread[name]["bytes"]
+        try:
+            with (self._directory / name).open("rb") as file:
+                found = os.fstat(file.fileno()).st_size
+                if found != expected:
+                    raise self._refused(name, f"has {found} bytes, not {expected}")
+                yield file
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise self._refused(name, "is missing") from error
+        except OSError as error:
+            raise self._refused(name, f"cannot be read ({error.strerror})") from error
+
+    def _compare(self, name: str, found: hashlib._Hash) -> None:
+        if found.hexdigest() != self._unread.pop(name)["sha256"]:
+            raise self._refused(name, "was altered")
+
+    def _refused(self, name: str, what: str) -> Damaged:
+        return Damaged(damaged(self._directory, name, what))
+
+
 def verify(directory: Path, manifest: Listing) -> None:
     """Compare every file of a build with its checksum. Damaged names the first that differs."""
-    for name, expected in manifest.files.items():
-        path = directory / name
-        if not path.is_file():
-            raise Damaged(_damaged(directory, name, "is missing"))
-        if path.stat().st_size != expected["bytes"]:
-            raise Damaged(_damaged(directory, name, f"has {path.stat().st_size} bytes, not {expected['bytes']}"))
-        if _sha256(path) != expected["sha256"]:
-            raise Damaged(_damaged(directory, name, "was altered"))
+    Files(directory, manifest).check_others()
+
+
+def array(content: bytes) -> NDArray[Any]:
+    """The array that an `.npy` file holds, on its content: nothing is copied, nothing can be written. ValueError."""
+    file = io.BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("it is no array of version 1.0")
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its shape is {shape}")
+    numbers = np.frombuffer(content, dtype, math.prod(shape), file.tell())
+    return numbers.reshape(shape, order="F" if by_columns else "C")
 
 
 def _sha256(path: Path) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import unicodedata
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import bm25s
 import numpy as np
 import Stemmer
 from numpy.typing import NDArray
+
+from index import generations
 
 Scores = NDArray[np.float32]
 K1, B = 1.2, 0.75
@@ -118,48 +121,61 @@ class LexicalBuilder:
 
 
 class Lexical:
-    """A loaded index of `rows` texts; arrays are memory-mapped."""
+    """A loaded index of `rows` texts: a sparse matrix with a column for each token of the vocabulary.
 
-    def __init__(self, bm25: bm25s.BM25) -> None:
-        self._bm25 = bm25
-        self._vocabulary: Mapping[str, int] = bm25.vocab_dict
-        self.rows = int(bm25.scores["num_docs"])
+    Column t has `scores[bounds[t]:bounds[t + 1]]` in the rows `at[bounds[t]:bounds[t + 1]]`, and zeros elsewhere.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        vocabulary: Mapping[str, int],
+        scores: Scores,
+        at: NDArray[np.int32],
+        bounds: NDArray[np.int64],
+    ) -> None:
+        self.rows = rows
+        self._vocabulary = vocabulary
+        self._scores, self._at, self._bounds = scores, at, bounds
 
     @classmethod
-    def load(cls, directory: Path) -> Lexical:
-        """Open an index written by `LexicalBuilder.save`."""
-        return cls(bm25s.BM25.load(directory, mmap=True))
+    def load(cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Lexical:
+        """Read an index written by `LexicalBuilder.save` into memory; `read` gives the content of a file."""
+        rows = json.loads(read(directory / "params.index.json"))["num_docs"]
+        vocabulary = json.loads(read(directory / "vocab.index.json"))
+        parts = (generations.array(read(directory / f"{part}.csc.index.npy")) for part in ("data", "indices", "indptr"))
+        return cls(rows, vocabulary, *parts)
 
     def weights(self, query: str) -> dict[str, float]:
         """Each distinct token of the query -> its idf: the most it can add to a BM25 score (Lucene's variant)."""
         return {token: self._idf(token) for token in dict.fromkeys(tokens(query))}
 
     def _idf(self, token: str) -> float:
-        found = self._vocabulary.get(token)
-        indptr = self._bm25.scores["indptr"]
-        df = int(indptr[found + 1] - indptr[found]) if found is not None else 0
+        column = self._column(token)
+        df = column.stop - column.start
         return float(np.log1p((self.rows - df + 0.5) / (df + 0.5)))
 
     def scores(self, weights: Mapping[str, float]) -> Scores:
         """(rows,) BM25 of every row as a share of the sum of `weights`: 0 without a match, below 1 always."""
-        ids = [self._vocabulary[t] for t in weights if t in self._vocabulary]
-        if not ids:
-            return np.zeros(self.rows, dtype=np.float32)
-        raw: Scores = self._bm25.get_scores_from_ids(np.asarray(ids, dtype=np.int64))
-        return raw / np.float32(sum(weights.values()))
+        scores = np.zeros(self.rows, dtype=np.float32)
+        for token in weights:
+            column = self._column(token)
+            scores[self._at[column]] += self._scores[column]
+        return scores / np.float32(sum(weights.values()) or 1.0)
+
+    def _column(self, token: str) -> slice:
+        """Where the matrix has the token's scores; nowhere if no text has it."""
+        known = self._vocabulary.get(token)
+        return slice(int(self._bounds[known]), int(self._bounds[known + 1])) if known is not None else slice(0, 0)
 
     def explain(self, weights: Mapping[str, float], row: int) -> dict[str, float]:
         """What each token of the query adds to the score of `row`; tokens that add nothing are left out."""
-        data, indices, indptr = (self._bm25.scores[name] for name in ("data", "indices", "indptr"))
         total, parts = sum(weights.values()), {}
         for token in weights:
-            column = self._vocabulary.get(token)
-            if column is None:
-                continue
-            start, end = int(indptr[column]), int(indptr[column + 1])
-            at = np.flatnonzero(indices[start:end] == row)
-            if at.size:
-                parts[token] = float(data[start + int(at[0])]) / total
+            column = self._column(token)
+            here = self._scores[column][self._at[column] == row]
+            if here.size:
+                parts[token] = float(here[0]) / total
         return parts
 
 

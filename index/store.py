@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.errors import InvalidInput, NotFound
+from index import generations
+from index.errors import Altered, InvalidInput, NotFound
 from index.records import Document, Kind, Location, Passage, Skipped, Span, Value
 
 Scalar = str | int | float | bool
@@ -103,10 +105,31 @@ class StoreWriter:
         self._db.close()
 
 
-class Store:
-    """Reads one build's file; safe to share between threads."""
+State = tuple[int, int, int]
 
-    def __init__(self, path: Path, kind: Kind) -> None:
+
+def state(path: Path) -> State | None:
+    """What becomes another one whenever the file is written to, cut or replaced; None if it is not there.
+
+    That is when its inode changed: unlike the time of the last writing, nobody can set that back.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116 - it is asked for by every query
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_ctime_ns
+
+
+class Store:
+    """Reads one build's file; safe to share between threads.
+
+    Rows are read from the file when they are asked for. Every query makes sure that the file is still as it was
+    `before`, which is now unless given, and raises Altered if not. One that was removed can be read on.
+    """
+
+    def __init__(self, path: Path, kind: Kind, before: State | None = None) -> None:
+        self._path = path
+        self._before = before or state(path)
         self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
         self._lock = threading.Lock()
         self._kind: Kind = kind
@@ -116,7 +139,18 @@ class Store:
 
     def _all(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
-            return self._db.execute(sql, values).fetchall()
+            try:
+                rows = self._db.execute(sql, values).fetchall()
+            except sqlite3.ProgrammingError:
+                raise  # our own, not the file's
+            except sqlite3.DatabaseError as error:
+                raise self._altered(f"cannot be read any more ({error})") from error
+        if state(self._path) not in (self._before, None):
+            raise self._altered("was changed while it was in use")
+        return rows
+
+    def _altered(self, what: str) -> Altered:
+        return Altered(generations.damaged(self._path.parent, self._path.name, what))
 
     def close(self) -> None:
         """Release the file."""
@@ -147,6 +181,8 @@ class Store:
     def stored(self, rows: Sequence[int]) -> list[Stored]:
         """The passages of these rows with their documents, in the order given."""
         found = dict(self._stored(f"p.row IN ({','.join('?' * len(rows))})", rows))
+        if len(found) != len(set(rows)):
+            raise self._altered("lacks rows")
         return [found[row] for row in rows]
 
     def stored_in(self, start: int, end: int) -> list[Stored]:
@@ -189,7 +225,10 @@ class Store:
 
     def _document(self, row: Sequence[Any]) -> Document:
         identifier, title, body, summary, record = row
-        return _from_json(identifier, self._kind, title, body, summary, record)
+        try:
+            return _from_json(identifier, self._kind, title, body, summary, record)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._altered("holds what was never written") from error
 
     # ---- filters
 

@@ -17,6 +17,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 FINAL = DOCKERFILE.rpartition("\nFROM ")[2]
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 BUILD = (ROOT / "docker-compose.build.yml").read_text()
+OFFLINE = (ROOT / "docker-compose.offline.yml").read_text()
 RUNNING = (ROOT / "docs" / "running.md").read_text()
 
 
@@ -42,6 +43,11 @@ def test_the_build_extends_the_server_and_asks_for_its_sources() -> None:
     assert build["restart"] == "no"
 
 
+def test_the_server_can_do_without_any_network() -> None:
+    assert service(OFFLINE, "purlin") == {"network_mode": "none"}
+    assert "-f docker-compose.yml -f docker-compose.offline.yml" in RUNNING
+
+
 def test_every_variable_is_documented() -> None:
     variables = set(re.findall(r"\$\{([A-Z_]+)", COMPOSE + BUILD))
     assert variables == {name for name in variables if f"`{name}`" in RUNNING}
@@ -56,7 +62,7 @@ def test_the_image_is_not_root_and_keeps_its_home_in_a_volume() -> None:
 
 
 def test_no_file_names_an_index_or_a_machine() -> None:
-    for text in (DOCKERFILE, COMPOSE, BUILD):
+    for text in (DOCKERFILE, COMPOSE, BUILD, OFFLINE):
         hosts = set(re.findall(r"\b[a-z0-9-]+\.[a-z0-9.-]+\.?(?:com|org|net|io|dev)\b", text))
         assert not hosts
         assert not re.search(r"https?://(?!127\.0\.0\.1)", text)

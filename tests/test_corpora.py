@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from app import builds as module
 from app.corpora import OpenCorpora
 from app.problems import Opening
 from index import generations
-from index.errors import Damaged, EncoderMismatch, InvalidInput, NotFound
+from index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
 from index.records import Document
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, problem, serving
@@ -131,6 +132,36 @@ def test_a_damaged_build_is_refused_by_name_and_the_one_before_serves(
     assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [status.problem]
     third = make(tmp_path, "code", numbered(6), encoder).name
     until(lambda: build_of(served) == third)
+    assert served.status("code").problem is None
+
+
+def test_a_build_that_is_changed_while_it_serves_makes_room_for_the_one_before(
+    tmp_path: Path, encoder: HashEncoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = make(tmp_path, "code", FUNCTIONS, encoder)
+    second = make(tmp_path, "code", FUNCTIONS, encoder)
+    with closing(OpenCorpora(tmp_path, encoder, timeout_s=10)) as corpora:
+        assert build_of(corpora) == second.name
+        damage(second)
+        with pytest.raises(Damaged, match=r"documents\.sqlite was changed while it was in use"):
+            build_of(corpora)
+        assert build_of(corpora) == first.name
+        assert f"{second.name}/documents.sqlite was altered" in str(corpora.status("code").problem)
+        damage(first)
+        with pytest.raises(Damaged, match=first.name):
+            build_of(corpora)
+        with pytest.raises(Damaged, match=second.name):
+            build_of(corpora)
+        assert corpora.status("code").state == "refused"
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 4
+
+
+def test_a_build_that_was_only_touched_serves_again(served: OpenCorpora, tmp_path: Path) -> None:
+    build = build_of(served)
+    os.utime(generations.current(tmp_path, "code") / "documents.sqlite")
+    with pytest.raises(Altered):
+        build_of(served)
+    assert build_of(served) == build
     assert served.status("code").problem is None
 
 
@@ -284,7 +315,7 @@ def test_what_nobody_foresaw_is_logged_and_refused(
         raise ZeroDivisionError("unforeseen")
 
     make(tmp_path, "code", FUNCTIONS, encoder)
-    monkeypatch.setattr(generations, "verify", fail)
+    monkeypatch.setattr(generations, "read_manifest", fail)
     corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
     with pytest.raises(Damaged, match="ZeroDivisionError"):
         build_of(corpora)

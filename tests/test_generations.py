@@ -1,4 +1,5 @@
 import hashlib
+import io
 import os
 import shutil
 import subprocess
@@ -6,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from index import generations
@@ -144,3 +146,57 @@ def test_what_another_version_wrote_is_refused(tmp_path: Path, old: str, new: st
     (other / "manifest.json").write_bytes(content)
     with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
         generations.read_manifest(other)
+
+
+# ---- arrays
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.arange(6, dtype=np.float16).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.zeros((0, 4), np.float32),
+        np.array(7, np.int32),
+    ],
+)
+def test_an_array_is_read_as_numpy_reads_it(numbers: np.ndarray) -> None:
+    file = io.BytesIO()
+    np.save(file, numbers)
+    found = generations.array(file.getvalue())
+    np.testing.assert_array_equal(found, numbers)
+    assert (found.dtype, found.flags.writeable) == (numbers.dtype, False)
+
+
+def _saved(numbers: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, numbers)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        _saved(np.ones((3, 4)))[:-1],
+        _saved(np.ones((3, 4)))[:20],
+        _saved(np.ones((3, 4))).replace(b"(3, 4)", b"(-3,4)"),
+        _saved(np.array([{}], dtype=object)),
+        _saved(np.ones(3)).replace(b"NUMPY\x01", b"NUMPY\x03"),
+    ],
+)
+def test_what_is_no_array_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        generations.array(content)
+
+
+def test_a_file_is_compared_by_the_pass_that_reads_it(tmp_path: Path) -> None:
+    _publish(tmp_path, "c", "good")
+    directory = generations.current(tmp_path, "c")
+    files = generations.Files(directory, generations.read_manifest(directory))
+    assert files.read(directory / "lexical" / "data") == b"good"
+    (directory / "lexical" / "data").write_text("evil")
+    files.check_others()  # there is no other
+    again = generations.Files(directory, generations.read_manifest(directory))
+    with pytest.raises(Damaged, match=r"lexical/data was altered"):
+        again.read(directory / "lexical" / "data")

@@ -25,11 +25,13 @@ from app.access import new_key
 from app.corpora import OpenCorpora
 from index import generations
 from index.build import build
+from index.classifiers import publish
 from index.corpus import Corpus
 from index.encoder import Encoder
 from index.errors import Damaged
 from tests.conftest import HashEncoder, source
 from tests.serving import FUNCTIONS, make, numbered
+from tests.tiny import staged
 from tests.traffic import (
     ROOT,
     Load,
@@ -204,11 +206,16 @@ def harmed(home: Path, harms: Sequence[Callable[[bytes], bytes]]) -> Iterator[Pa
     directory = generations.current(home, "code")
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     for path in [directory.parent / "CURRENT", *files]:
-        whole = path.read_bytes()
-        for harm in harms:
-            path.write_bytes(harm(whole))
-            yield path
-        path.write_bytes(whole)
+        yield from each_harm(path, harms)
+
+
+def each_harm(path: Path, harms: Sequence[Callable[[bytes], bytes]] = HARMS) -> Iterator[Path]:
+    """One file, harmed in place in one way after the other."""
+    whole = path.read_bytes()
+    for harm in harms:
+        path.write_bytes(harm(whole))
+        yield path
+    path.write_bytes(whole)
 
 
 def answer_or_name(home: Path, whole: str, path: Path) -> bool:
@@ -235,6 +242,39 @@ def test_every_file_that_was_harmed_is_named(tmp_path: Path) -> None:
         whole = hits(corpus)
     answered = Counter(path.name for path in harmed(tmp_path, HARMS) if answer_or_name(tmp_path, whole, path))
     assert answered.keys() <= {"CURRENT"}  # without its line break it says the same, and no build but one is there
+
+
+def answers(server: Server) -> list[tuple[int, Any]]:
+    """What is answered from the corpus that is harmed, from another one, and by a classifier."""
+    replies = [
+        server.client.post("/search", json={"corpus": "code", "query": "read rows of a csv file", "explain": True}),
+        server.client.post("/search", json={"corpus": "other", "query": "number 3"}),
+        server.client.post("/classify", json={"classifier": "tickets", "texts": ["news about sports"]}),
+    ]
+    found = [(reply.status_code, reply.json()) for reply in replies]
+    return [(status, body.get("hits") or body.get("results") or body["detail"]) for status, body in found]
+
+
+def test_whatever_is_done_to_what_is_served_it_is_answered_rightly_or_refused_by_name(
+    home: Path, released: Encoder
+) -> None:
+    make(home, "other", numbered(5), released)
+    publish(home, "tickets", staged(home / "staged"))
+    shelves = [home / "corpora" / "code", home / "classifiers"]
+    with running(home, open_timeout_s=60) as server:
+        whole = answers(server)
+        assert [status for status, _ in whole] == [200] * 3
+        in_memory = (path for shelf in shelves for path in sorted(shelf.rglob("*.*")) if path.suffix != ".sqlite")
+        for path in [*(path for path in in_memory if path.is_file()), shelves[0] / "CURRENT"]:
+            for _ in each_harm(path):
+                assert answers(server) == whole
+        for _ in each_harm(generations.current(home, "code") / "documents.sqlite"):
+            for _ in range(2):
+                refused, *others = answers(server)
+                assert (refused[0], "documents.sqlite" in refused[1], others) == (503, True, whole[1:])
+        make(home, "code", FUNCTIONS, released)
+        until(lambda: answers(server) == whole)
+        assert "Traceback" not in server.log()
 
 
 def test_a_corpus_that_is_harmed_while_it_is_served_is_refused_by_the_next_start(home: Path) -> None:

@@ -1,12 +1,17 @@
+import os
 import re
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from index.errors import InvalidInput, NotFound
+from index.errors import Altered, InvalidInput, NotFound
 from index.records import Document, Location, Passage, Skipped, Span
-from index.store import Filter, Store, StoreWriter
+from index.store import Filter, Store, StoreWriter, state
 
 DOCUMENTS = [
     Document(
@@ -114,3 +119,61 @@ def test_hostile_field_names_are_only_names(store: Store) -> None:
     with pytest.raises(InvalidInput):
         store.allowed({"x' OR 1=1 --": "go"})
     assert not store.allowed({"language": "' OR 1=1 --"}).any()
+
+
+# ---- a file that is changed while it is open
+
+
+def _write(path: Path) -> None:
+    """One byte, and the times set back."""
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.seek(before.st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _replace(path: Path) -> None:
+    copy = path.with_name("copy")
+    shutil.copy2(path, copy)
+    copy.replace(path)
+
+
+HARMS = [_write, lambda path: os.truncate(path, 9000), lambda path: os.truncate(path, 0), _replace, os.utime]
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_whatever_is_done_to_the_file_is_noticed_by_the_next_query(
+    store: Store, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    harm(tmp_path / "documents.sqlite")
+    for ask in (lambda: store.stored([0]), lambda: store.document("c"), lambda: store.allowed({"hot": True})):
+        with pytest.raises(Altered, match=r"documents\.sqlite (was changed|cannot be read)"):
+            ask()
+
+
+def test_what_was_done_between_comparing_and_opening_is_noticed(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "documents.sqlite"
+    before = state(path)
+    _write(path)
+    with pytest.raises(Altered):
+        Store(path, "code", before).document("c")
+
+
+def test_a_file_that_is_removed_can_be_read_on(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "documents.sqlite").unlink()
+    assert store.document("c") == DOCUMENTS[2]
+
+
+@pytest.mark.parametrize("record", ["x", "[]", "{}", '{"location": 3}', '{"location": [], "entities": [[1]]}'])
+def test_rows_that_nobody_wrote_are_not_shown(store: Store, tmp_path: Path, record: str) -> None:
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "documents.sqlite")) as db, db:
+        db.execute("UPDATE documents SET record = ? WHERE id = 'c'", (record,))
+        db.execute("DELETE FROM passages WHERE row = 1")
+    opened = Store(tmp_path / "documents.sqlite", "code")
+    for ask in (lambda: opened.document("c"), lambda: opened.stored([4]), lambda: opened.stored([0, 1])):
+        with pytest.raises(Altered, match=r"never written|lacks rows"):
+            ask()

@@ -198,6 +198,7 @@ class Load:
     most_s: float = 300.0
     pause_s: float = 0.0
     note: Callable[[httpx.Response], Any] = lambda _: None
+    headers: dict[str, str] = field(default_factory=dict)
     statuses: Counter[int] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
     replies: set[Any] = field(default_factory=set)
@@ -222,7 +223,7 @@ class Load:
 
     def _ask(self, number: int) -> None:
         choose = random.Random(number)
-        with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=self.url, timeout=60, trust_env=False, headers=self.headers) as client:
             while not self._stop.wait(self.pause_s) and time.monotonic() < self._deadline:
                 self._ask_once(client, self.request(choose))
 
