@@ -7,8 +7,8 @@ ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
 COPY pyproject.toml constraints.txt ./
-RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
-        > /requirements.txt \
+RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+        print(*p['dependencies'], *p['optional-dependencies']['otel'], sep='\n')" > /requirements.txt \
     && python -m venv --without-pip /venv \
     && pip --python /venv/bin/python install -c constraints.txt -r /requirements.txt \
     && rm -rf /venv/lib/python3*/site-packages/pyarrow/include /venv/lib/python3*/site-packages/pyarrow/tests
