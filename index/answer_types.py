@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_CANDIDATES = 64
 MAX_CHARS = 20_000  # of a passage that are looked at
@@ -29,6 +30,7 @@ _CLASS = (
     r"(?P<name>(?:\w+\.)*[A-Z]\w+|\d-tuples?|tuple|list|dict\w*|str\w*|int\w*|float|bytes|set)\b"
 )
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.)*[A-Za-z_]\w*) ?(?=\()"
+_PLAIN, _HYPHENED = re.compile(r"\w+"), re.compile(r"[\w-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,12 @@ def candidates(kind: AnswerType, text: str) -> Iterator[tuple[int, int]]:
 
 def echoes(question: str, answer: str) -> bool:
     """Whether the question names the answer itself, or its last part: `mkdir` of "Path.mkdir(mode)"."""
-    names = re.findall(r"[\w-]+", answer.partition("(")[0])
+    names = _HYPHENED.findall(answer.partition("(")[0])
     last = names[-1].lower() if names else ""
-    return len(last) > 1 and re.search(rf"(?<!\w){re.escape(last)}(?!\w)", question.lower()) is not None
+    return len(last) > 1 and last in _names_in(question)
+
+
+@lru_cache(maxsize=256)
+def _names_in(question: str) -> frozenset[str]:
+    lower = question.lower()
+    return frozenset((*_PLAIN.findall(lower), *_HYPHENED.findall(lower)))

@@ -63,13 +63,13 @@ def ask(
     best = reading.answers[0].passage if reading.answers else 0
     known = evidence([one.hit for one in found], retrieved[best].document if found else None, corpus.weights(question))
     answerable = logistic(known, reader.settings.calibration)
-    shown = corpus.highlighted(question, _reranked(retrieved, reading)[:hits])
+    shown = corpus.highlighted(question, _reranked(retrieved, reading, hits))
     laps = {**timings, "rank": (ranked - started) * 1000, "read": (time.monotonic() - ranked) * 1000}
     return Answered(answers, answerable, shown, reading.read, laps)
 
 
-def _reranked(retrieved: Sequence[Retrieved], reading: Reading) -> tuple[Hit, ...]:
-    """The hits by the reader's ranking, then those that it did not read, as they come."""
+def _reranked(retrieved: Sequence[Retrieved], reading: Reading, k: int) -> tuple[Hit, ...]:
+    """The best `k` hits by the reader's ranking, then those that it did not read, as they come."""
     order = sorted(range(reading.read), key=lambda at: (-reading.relevance[at], at))
     found = [
         replace(
@@ -78,7 +78,7 @@ def _reranked(retrieved: Sequence[Retrieved], reading: Reading) -> tuple[Hit, ..
         for at in order
     ]
     every = [*found, *(one.hit for one in retrieved[reading.read :])]
-    return tuple(replace(hit, rank=rank) for rank, hit in enumerate(every, 1))
+    return tuple(replace(hit, rank=rank) for rank, hit in enumerate(every[:k], 1))
 
 
 def judged(

@@ -15,7 +15,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -209,7 +209,7 @@ class Reader:
     def _weighed(self, prior: float, found: Iterable[tuple[Span, dict[str, float]]]) -> list[Span]:
         """Spans with all that speaks for them: scores are log odds but for a constant."""
         base = self.settings.prior_weight * prior
-        return [replace(span, score=base + weighed(clues)) for span, clues in found]
+        return [Span(span.start, span.end, base + weighed(clues)) for span, clues in found]
 
     def _outputs(self, packed: Sequence[Packed], deadline: float | None) -> Iterator[list[Floats]]:
         """Start logits (1, t), end logits (1, t) and selection (1,) of passage after passage, some at a time."""
@@ -258,7 +258,7 @@ def normalized(spans: Sequence[Sequence[Span]]) -> tuple[list[list[Span]], Float
     """Each passage's probability (n,), and its spans, best first, with the logarithm of theirs within it."""
     sums = np.array([_log_sum([span.score for span in found]) for found in spans], dtype=np.float64)
     within = [
-        sorted((replace(span, score=span.score - total) for span in found), key=lambda span: -span.score)
+        sorted((Span(span.start, span.end, span.score - total) for span in found), key=lambda span: -span.score)
         for found, total in zip(spans, sums, strict=True)
     ]
     return within, np.exp(sums - _log_sum(sums.tolist())).astype(np.float32)
