@@ -82,26 +82,36 @@ def span_choice(reader: Reader, question: Question, found: Sequence[Retrieved], 
 
 
 def conditional(choices: Sequence[Choice], ridge: float) -> Numbers:
-    """Weights under which the softmax over each choice is most right, by Newton's steps on the expected clues."""
+    """Weights under which the softmax over each choice is most right: Newton's steps, halved until they are a gain."""
     choices = [choice for choice in choices if choice.right.any()]
     spread = np.concatenate([choice.clues for choice in choices]).std(axis=0) + 1e-9
+    scaled = [Choice(choice.clues / spread, choice.right) for choice in choices]
     weights = np.zeros(len(spread))
     for _ in range(50):
         slope, bend = -ridge * weights, ridge * np.eye(len(weights))
-        for choice in choices:
-            clues = choice.clues / spread
-            chance, among = (softmax(clues @ weights, mask) for mask in (choice.right | True, choice.right))
-            mean = chance @ clues
-            slope += among @ clues - mean
-            bend += (clues * chance[:, None]).T @ clues - np.outer(mean, mean)
-        step = np.linalg.solve(bend, slope)
-        weights += step / max(1.0, float(np.abs(step).max()))
+        for one in scaled:
+            scores = one.clues @ weights
+            chance = np.exp(scores - log_sum(scores))
+            among = np.exp(scores[one.right] - log_sum(scores[one.right]))
+            mean = chance @ one.clues
+            slope += among @ one.clues[one.right] - mean
+            bend += (one.clues * chance[:, None]).T @ one.clues - np.outer(mean, mean)
+        step, before = np.linalg.solve(bend, slope), gain(scaled, weights, ridge)
+        while np.abs(step).max() > 1e-6 and gain(scaled, weights + step, ridge) < before:
+            step /= 2
+        weights += step
     return np.asarray(weights / spread)
 
 
-def softmax(scores: Numbers, among: Flags) -> Numbers:
-    powers = np.where(among, np.exp(np.minimum(scores - scores[among].max(), 0.0)), 0.0)
-    return np.asarray(powers / powers.sum())
+def gain(choices: Sequence[Choice], weights: Numbers, ridge: float) -> float:
+    """The logarithm of the probability of being right in all choices, less the ridge."""
+    scores = [(one.clues @ weights, one.right) for one in choices]
+    return sum(log_sum(each[right]) - log_sum(each) for each, right in scores) - ridge / 2 * float(weights @ weights)
+
+
+def log_sum(scores: Numbers) -> float:
+    highest = float(scores.max())
+    return highest + float(np.log(np.exp(scores - highest).sum()))
 
 
 def fitted(x: Numbers, y: Flags) -> Numbers:
