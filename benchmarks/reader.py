@@ -1,12 +1,13 @@
-"""Tune a reader on questions: how much the search's score counts beside its own, how deep it reads, its calibration.
+"""Tune a reader on questions: how deep it reads, what the clues of `index.clues` weigh, its calibration.
 
-    python benchmarks/reader.py --corpus python --reader DIR --questions questions/python.jsonl
-        --questions questions/python-unanswerable.jsonl [--split dev] [--home var] [--encoder DIR]
+    python benchmarks/reader.py --reader DIR --on python questions/python.jsonl questions/python-unanswerable.jsonl
+        --on postgresql questions/postgresql.jsonl questions/postgresql-unanswerable.jsonl [--split dev] [--home var]
 
-Prints a row per depth and `prior_weight`, then, for the last depth and the weight that was best there, the
-`calibration` that a logistic regression finds, with the AUROC of `answerable` by it (from the same questions, so
-flattering) and left out in tenths (not so). Take the values into the recipe's `[export]`, or have `--write` put them
-into the reader directory.
+Prints the weights of PASSAGE and SPAN that a conditional logit finds over all corpora, and the exact match with each
+fifth of the questions answered by what the others teach; then the `calibration` that a logistic regression finds, and
+the AUROC of `answerable` from the same questions (flattering) and left out in tenths (not so); then a row per corpus
+and depth. Take the weights into `index/clues.py`, `prior_weight` and calibration into the recipe's `[export]`, or have
+`--write` put these two into the reader directory.
 """
 
 from __future__ import annotations
@@ -14,24 +15,25 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from index import ask, generations
-from index.corpus import Corpus
+from index.clues import PASSAGE, SPAN, Sought, evidence, passage_clues
+from index.corpus import Corpus, Retrieved
 from index.encoder import RELEASED, Encoder
-from index.questions import Judged, Question, auroc, measures, read_questions
-from index.reader import SETTINGS, Floats, Packed, Reader, evidence
+from index.questions import Question, auroc, exact_match, judge, measures, read_questions
+from index.reader import SETTINGS, Floats, Packed, Reader, readable, span_clues
 
-WEIGHTS = (0.0, 6.0, 12.0, 25.0, 50.0)
-DEPTHS = (6, 20, 12)
-RAW = (0.0, 1.0, 0.0, 0.0)  # the calibration under which `answerable` is eq. 3's own
-RIDGE = 1e-2
+DEPTHS = (ask.DEPTH, 6, 20)
+RIDGE, PASSAGE_RIDGE, SPAN_RIDGE = 1e-2, 30.0, 3.0  # the latter two for clues of variance 1
+FOLDS = 5
 
-Features = NDArray[np.float64]
+Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 class Remembering(Reader):
@@ -46,22 +48,73 @@ class Remembering(Reader):
         return iter([self.seen[one.ids.tobytes()] for one in packed])
 
 
-def judged(corpus: Corpus, reader: Reader, asked: Sequence[Question], depth: int, weight: float) -> list[Judged]:
-    reader.settings = replace(reader.settings, prior_weight=weight, calibration=RAW)
-    return ask.judged(corpus, reader, asked, depth=depth)
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What competes: clues (n, c), and which of the n are right."""
+
+    clues: Numbers
+    right: Flags
 
 
-def features(corpus: Corpus, reader: Reader, asked: Sequence[Question], depth: int) -> Features:
-    """(n, 3), as `index.reader.evidence` has them."""
-    rows = []
-    for question in asked:
-        found = ask.ask(corpus, reader, question.question, k=1, depth=depth, seconds=60.0)
-        best = found.answers[0].score if found.answers else 0.0
-        rows.append(evidence(found.answerable, best, max((hit.score for hit in found.hits), default=0.0)))
-    return np.array(rows)
+def passage_choice(question: Question, found: Sequence[Retrieved]) -> Choice:
+    """Right are the passages of the entry that hold an answer, or all of the entry if none does."""
+    clues = passage_clues(question.question, [(one.hit, one.document) for one in found])
+    of_entry = np.array([ask.entry_of(one.hit) == question.entry for one in found], dtype=bool)
+    holds = np.array([judge(question, [(None, one.hit.text)], (), 0.0).answer_rank == 1 for one in found], dtype=bool)
+    return Choice(clues, of_entry & holds if (of_entry & holds).any() else of_entry)
 
 
-def fitted(x: Features, y: NDArray[np.bool_]) -> Features:
+def span_choice(reader: Reader, question: Question, found: Sequence[Retrieved], known: Numbers) -> Choice:
+    """The spans of the passages that are read; the first clue is the passage's score, of those `known`. Right are exact
+    matches, of the entry if there is one there.
+    """
+    order = np.argsort(-known, kind="stable")[: ask.DEPTH]
+    passages = [readable(found[at].document, found[at].passage, float(known[at] - known.max())) for at in order]
+    packed, sought = reader._packer.pack(question.question, passages), Sought(question.question)
+    rows, right, of_entry = [], [], []
+    for at, passage, one, output in zip(order, passages, packed, reader._outputs(packed, None), strict=True):
+        for span, clues in span_clues(sought, passage, one, output):
+            rows.append((passage.prior, *(clues.get(name, 0.0) for name in SPAN)))
+            right.append(exact_match(passage.text[span.start : span.end], question.answers))
+            of_entry.append(ask.entry_of(found[at].hit) == question.entry)
+    exact, both = np.array(right), np.array(right) & np.array(of_entry)
+    return Choice(np.array(rows, dtype=np.float64), both if both.any() else exact)
+
+
+def conditional(choices: Sequence[Choice], ridge: float) -> Numbers:
+    """Weights under which the softmax over each choice is most right: Newton's steps, halved until they are a gain."""
+    choices = [choice for choice in choices if choice.right.any()]
+    spread = np.concatenate([choice.clues for choice in choices]).std(axis=0) + 1e-9
+    scaled = [Choice(choice.clues / spread, choice.right) for choice in choices]
+    weights = np.zeros(len(spread))
+    for _ in range(50):
+        slope, bend = -ridge * weights, ridge * np.eye(len(weights))
+        for one in scaled:
+            scores = one.clues @ weights
+            chance = np.exp(scores - log_sum(scores))
+            among = np.exp(scores[one.right] - log_sum(scores[one.right]))
+            mean = chance @ one.clues
+            slope += among @ one.clues[one.right] - mean
+            bend += (one.clues * chance[:, None]).T @ one.clues - np.outer(mean, mean)
+        step, before = np.linalg.solve(bend, slope), gain(scaled, weights, ridge)
+        while np.abs(step).max() > 1e-6 and gain(scaled, weights + step, ridge) < before:
+            step /= 2
+        weights += step
+    return np.asarray(weights / spread)
+
+
+def gain(choices: Sequence[Choice], weights: Numbers, ridge: float) -> float:
+    """The logarithm of the probability of being right in all choices, less the ridge."""
+    scores = [(one.clues @ weights, one.right) for one in choices]
+    return sum(log_sum(each[right]) - log_sum(each) for each, right in scores) - ridge / 2 * float(weights @ weights)
+
+
+def log_sum(scores: Numbers) -> float:
+    highest = float(scores.max())
+    return highest + float(np.log(np.exp(scores - highest).sum()))
+
+
+def fitted(x: Numbers, y: Flags) -> Numbers:
     """Logistic regression with a small ridge: a constant and a weight for each of x's columns, by Newton's method."""
     columns = np.hstack([np.ones((len(x), 1)), x])
     weights = np.zeros(columns.shape[1])
@@ -73,12 +126,12 @@ def fitted(x: Features, y: NDArray[np.bool_]) -> Features:
     return weights
 
 
-def area(x: Features, y: NDArray[np.bool_], weights: Features) -> float:
+def area(x: Numbers, y: Flags, weights: Numbers) -> float:
     scores = weights[0] + x @ weights[1:]
     return auroc(scores[y].tolist(), scores[~y].tolist())
 
 
-def left_out(x: Features, y: NDArray[np.bool_], parts: int = 10) -> float:
+def left_out(x: Numbers, y: Flags, parts: int = 10) -> float:
     """AUROC with each tenth scored by what the others teach."""
     part = np.random.default_rng(1).permutation(len(y)) % parts
     scores = np.zeros(len(y))
@@ -88,6 +141,40 @@ def left_out(x: Features, y: NDArray[np.bool_], parts: int = 10) -> float:
     return auroc(scores[y].tolist(), scores[~y].tolist())
 
 
+def known(corpus: Corpus, reader: Reader, asked: Sequence[Question]) -> Numbers:
+    """(n, 3), as `index.clues.evidence` has them."""
+    rows = []
+    for question in asked:
+        answered = ask.ask(corpus, reader, question.question, k=1, hits=ask.FOUND, seconds=60.0)
+        documents = {hit.id: hit.document_id for hit in answered.hits}
+        best = documents[answered.answers[0].passage_id] if answered.answers else None
+        document = corpus.document(best) if best else None
+        rows.append(evidence(answered.hits, document, corpus.weights(question.question)))
+    return np.array(rows)
+
+
+def weights_and_exact(asked: Sequence[tuple[Corpus, Question]], reader: Reader) -> tuple[Numbers, Numbers, Numbers]:
+    """Weights of PASSAGE, of the prior and SPAN, and the exact matches (n,), each fifth answered by the others."""
+    found = [corpus.passages(question.question, ask.FOUND)[0] for corpus, question in asked]
+    passages = [passage_choice(question, each) for (_, question), each in zip(asked, found, strict=True)]
+
+    def spans_by(weights: Numbers) -> list[Choice]:
+        every = zip(asked, found, passages, strict=True)
+        return [span_choice(reader, question, each, one.clues @ weights) for (_, question), each, one in every]
+
+    part = np.random.default_rng(0).permutation(len(asked)) % FOLDS
+    exact = np.zeros(len(asked))
+    for fold in range(FOLDS):
+        train = [at for at in range(len(asked)) if part[at] != fold]
+        first = conditional([passages[at] for at in train], PASSAGE_RIDGE)
+        spans = spans_by(first)
+        second = conditional([spans[at] for at in train], SPAN_RIDGE)
+        for at in np.flatnonzero(part == fold):
+            exact[at] = spans[at].right[(spans[at].clues @ second).argmax()]
+    first = conditional(passages, PASSAGE_RIDGE)
+    return first, conditional(spans_by(first), SPAN_RIDGE), exact
+
+
 def write(reader: Reader, directory: Path) -> None:
     settings = reader.settings
     kept = json.loads((directory / SETTINGS).read_text())
@@ -95,38 +182,54 @@ def write(reader: Reader, directory: Path) -> None:
     (directory / SETTINGS).write_text(json.dumps(kept, indent=2) + "\n")
 
 
+def table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Reader) -> None:
+    shown = ("entry accuracy@1", "entry MRR@100", "answer accuracy@1", "answer MRR@100", "exact match", "F1", "AUROC")
+    print(f"| corpus | depth | {' | '.join(shown)} |\n{'|---' * (len(shown) + 2)}|")
+    for corpus, asked in corpora:
+        for depth in DEPTHS:
+            found = {one.name: one.mean for one in measures(ask.judged(corpus, reader, asked, depth=depth))}
+            print(f"| {corpus.name} | {depth} | {' | '.join(f'{found[name]:.3f}' for name in shown)} |", flush=True)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--corpus", required=True)
     options.add_argument("--reader", type=Path, required=True)
-    options.add_argument("--questions", type=Path, action="append", required=True)
+    options.add_argument("--on", nargs="+", action="append", required=True, metavar=("CORPUS", "QUESTIONS"))
     options.add_argument("--split", default="dev")
     options.add_argument("--home", type=Path, default=Path("var"))
     options.add_argument("--encoder", type=Path, default=RELEASED)
     options.add_argument("--write", action="store_true")
     given = options.parse_args()
-    corpus = Corpus.load(generations.current(given.home, given.corpus), Encoder.load(given.encoder))
-    asked = [question for path in given.questions for question in read_questions(path, given.split)]
+    encoder = Encoder.load(given.encoder)
+    corpora = [
+        (
+            Corpus.load(generations.current(given.home, name), encoder),
+            [question for path in paths for question in read_questions(Path(path), given.split)],
+        )
+        for name, *paths in given.on
+    ]
     reader = Remembering.load(given.reader)
     reader.seen = {}
-    shown = ("entry accuracy@1", "entry MRR@100", "answer accuracy@1", "answer MRR@100", "exact match", "F1", "AUROC")
-    print(f"| depth | prior_weight | {' | '.join(shown)} |\n{'|---' * (len(shown) + 2)}|")
-    best = (-1.0, 0.0, 0.0)
-    for depth in DEPTHS:
-        for weight in WEIGHTS:
-            found = {one.name: one.mean for one in measures(judged(corpus, reader, asked, depth, weight))}
-            print(f"| {depth} | {weight} | {' | '.join(f'{found[name]:.3f}' for name in shown)} |", flush=True)
-            if depth == DEPTHS[-1]:
-                best = max(best, (found["exact match"] + found["F1"], found["answer MRR@100"], weight))
-    reader.settings = replace(reader.settings, prior_weight=best[2], calibration=RAW)
-    x = features(corpus, reader, asked, DEPTHS[-1])
-    y = np.array([question.answerable for question in asked])
+    answered = [(corpus, question) for corpus, asked in corpora for question in asked if question.answers]
+    passage, span, exact = weights_and_exact(answered, reader)
+    print("PASSAGE", dict(zip(PASSAGE, passage.round(2).tolist(), strict=True)))
+    print("prior_weight", round(float(span[0]), 2), "SPAN", dict(zip(SPAN, span[1:].round(2).tolist(), strict=True)))
+    for corpus, _ in corpora:
+        of_corpus = np.array([one is corpus for one, _ in answered])
+        print(
+            f"{corpus.name}: exact match, left out in fifths, {exact[of_corpus].mean():.3f} of {of_corpus.sum()}",
+            flush=True,
+        )
+    x = np.concatenate([known(corpus, reader, asked) for corpus, asked in corpora])
+    y = np.array([question.answerable for _, asked in corpora for question in asked])
     weights = fitted(x, y)
-    print(f"prior_weight {best[2]}, calibration {np.round(weights, 3).tolist()}, {y.sum()} answerable of {len(y)}")
-    print(f"AUROC {area(x, y, weights):.3f}, left out {left_out(x, y):.3f}")
+    print(f"calibration {np.round(weights, 3).tolist()}, {y.sum()} answerable of {len(y)}")
+    print(f"AUROC {area(x, y, weights):.3f}, left out {left_out(x, y):.3f}", flush=True)
+    calibration = weights.round(4).tolist()
+    reader.settings = replace(reader.settings, prior_weight=round(float(span[0]), 2), calibration=tuple(calibration))
     if given.write:
-        reader.settings = replace(reader.settings, calibration=tuple(np.round(weights, 4).tolist()))
         write(reader, given.reader)
+    table(corpora, reader)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A question to a corpus -> exact answers: the corpus finds passages, the reader ranks them and marks the words."""
+"""A question to a corpus -> exact answers: a search finds passages, structure ranks them, a reader marks the words."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from index.clues import evidence, passage_scores
 from index.corpus import MAX_QUERY_CHARS, Corpus, Retrieved
 from index.errors import InvalidInput
 from index.questions import DEPTHS, Judged, Question, judge
-from index.reader import MAX_ANSWERS, Found, Reader, Reading, readable
+from index.reader import MAX_ANSWERS, Found, Reader, Reading, logistic, readable
 from index.records import Answer, Hit
 
 DEPTH = 12  # passages that are read
+FOUND = 100  # passages that are ranked by what their structure says
 SECONDS = 2.0  # for the reader; what is not read by then keeps its place in the search
 HITS = 10
 
@@ -21,8 +23,8 @@ HITS = 10
 class Answered:
     """Answers best first, the probability (0-1) that the corpus answers the question, and the passages behind it.
 
-    `hits` are ordered by the reader, those that it did not read last. `timings_ms` has the legs of the search, and
-    read, in milliseconds; `read` counts the passages that were read in time.
+    `hits` are ordered by the reader, those that it did not read last. `timings_ms` has the legs of the search,
+    rank and read, in milliseconds; `read` counts the passages that were read in time.
     """
 
     answers: tuple[Answer, ...]
@@ -47,17 +49,27 @@ def ask(
     Raises InvalidInput for a corpus of another kind, and for a question of no words or too many.
     """
     _check(corpus, question, k)
-    retrieved, timings = corpus.passages(question, max(depth, hits))
+    found, timings = corpus.passages(question, max(FOUND, depth, hits))
     started = time.monotonic()
-    passages = [readable(one.document, one.passage, one.hit.score) for one in retrieved[:depth]]
+    scores = passage_scores(question, [(one.hit, one.document) for one in found])
+    order = sorted(range(len(found)), key=lambda at: (-scores[at], at))
+    retrieved, priors = [found[at] for at in order], [scores[at] - scores[order[0]] for at in order]
+    passages = [
+        readable(one.document, one.passage, float(prior)) for one, prior in zip(retrieved[:depth], priors, strict=False)
+    ]
+    ranked = time.monotonic()
     reading = reader.read(question, passages, k=k, deadline=started + seconds)
     answers = tuple(_answer(found, retrieved[found.passage]) for found in reading.answers)
-    laps = {**timings, "read": (time.monotonic() - started) * 1000}
-    return Answered(answers, reading.answerable, _reranked(retrieved, reading)[:hits], reading.read, laps)
+    best = reading.answers[0].passage if reading.answers else 0
+    known = evidence([one.hit for one in found], retrieved[best].document if found else None, corpus.weights(question))
+    answerable = logistic(known, reader.settings.calibration)
+    shown = corpus.highlighted(question, _reranked(retrieved, reading, hits))
+    laps = {**timings, "rank": (ranked - started) * 1000, "read": (time.monotonic() - ranked) * 1000}
+    return Answered(answers, answerable, shown, reading.read, laps)
 
 
-def _reranked(retrieved: Sequence[Retrieved], reading: Reading) -> tuple[Hit, ...]:
-    """The hits by the reader's ranking, then those that it did not read, in the search's."""
+def _reranked(retrieved: Sequence[Retrieved], reading: Reading, k: int) -> tuple[Hit, ...]:
+    """The best `k` hits by the reader's ranking, then those that it did not read, as they come."""
     order = sorted(range(reading.read), key=lambda at: (-reading.relevance[at], at))
     found = [
         replace(
@@ -66,7 +78,7 @@ def _reranked(retrieved: Sequence[Retrieved], reading: Reading) -> tuple[Hit, ..
         for at in order
     ]
     every = [*found, *(one.hit for one in retrieved[reading.read :])]
-    return tuple(replace(hit, rank=rank) for rank, hit in enumerate(every, 1))
+    return tuple(replace(hit, rank=rank) for rank, hit in enumerate(every[:k], 1))
 
 
 def judged(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,24 +184,36 @@ class Corpus:
         ranking = self._rank(asked, offset + k, clock)
         page = slice(offset, offset + k)
         stored = self._store.stored(ranking.rows[page].tolist())
-        hits = tuple(self._hit(asked, ranking, at, found, explain) for at, found in enumerate(stored, offset))
+        hits = tuple(self._hit(asked, ranking, at, found, explain=explain) for at, found in enumerate(stored, offset))
         total = self._total(asked)
         clock.lap("fetch")
         return SearchResult(hits, total, clock.laps)
 
     def passages(self, query: str, k: int) -> tuple[list[Retrieved], Mapping[str, float]]:
-        """The best `k` passages, several of a document if they are so good, and the milliseconds each leg took."""
+        """The best `k` passages, several of a document if they are so good, and the milliseconds each leg took.
+
+        Their hits have no highlights: `highlighted` adds those, where they are shown.
+        """
         _check(query, k, 0, "hybrid")
         clock = _Clock()
         asked = self._prepare(query, "hybrid", None, clock)
         ranking = self._rank(asked, k, clock, distinct=False)
         stored = self._store.stored(ranking.rows[:k].tolist())
         found = [
-            Retrieved(self._hit(asked, ranking, at, one, explain=False), one.document, one.passage)
+            Retrieved(self._hit(asked, ranking, at, one, marked=False), one.document, one.passage)
             for at, one in enumerate(stored)
         ]
         clock.lap("fetch")
         return found, clock.laps
+
+    def weights(self, query: str) -> Mapping[str, float]:
+        """Each distinct token of the query -> its idf."""
+        return self._lexical.weights(query)
+
+    def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+        """The hits, with what of their texts the query's words match."""
+        wanted = frozenset(self.weights(query))
+        return tuple(replace(hit, highlights=_highlights(hit.text, wanted)) for hit in hits)
 
     # ---- legs
 
@@ -306,7 +318,9 @@ class Corpus:
 
     # ---- hits
 
-    def _hit(self, asked: _Query, ranking: _Ranking, at: int, stored: Stored, explain: bool) -> Hit:
+    def _hit(
+        self, asked: _Query, ranking: _Ranking, at: int, stored: Stored, *, explain: bool = False, marked: bool = True
+    ) -> Hit:
         document, passage = stored.document, stored.passage
         text = document.body[passage.start : passage.end]
         wanted = frozenset(asked.weights or self._lexical.weights(asked.text))
@@ -318,7 +332,7 @@ class Corpus:
             scores=self._leg_scores(asked, ranking, at),
             title=document.title,
             text=text,
-            highlights=tuple(span for span, _ in zip(matches(text, wanted), range(MAX_HIGHLIGHTS), strict=False)),
+            highlights=_highlights(text, wanted) if marked else (),
             location=document.location,
             fields=document.fields,
             context=document.context,
@@ -343,6 +357,10 @@ class Corpus:
             "named": row in asked.named,
             "prior": float(self._priors[row]) if self._priors is not None else 1.0,
         }
+
+
+def _highlights(text: str, wanted: frozenset[str]) -> tuple[tuple[int, int], ...]:
+    return tuple(span for span, _ in zip(matches(text, wanted), range(MAX_HIGHLIGHTS), strict=False))
 
 
 def _rounded(score: np.float32) -> float:

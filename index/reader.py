@@ -13,9 +13,9 @@ import math
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,8 +24,9 @@ import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from index.answer_types import ECHO, MATCH, candidates, echoes, expected
+from index.clues import Sought, weighed
 from index.encoder import available_cpus, open_session
+from index.entries import Entry, Place, entry_of
 from index.errors import NotFound
 from index.exported import MODEL as MODEL
 from index.exported import TOKENIZER as TOKENIZER
@@ -39,23 +40,28 @@ MAX_QUESTION_TOKENS = 64
 MAX_ANSWER_TOKENS = 24
 MAX_ANSWERS = 20
 CHARS_PER_TOKEN = 40  # more of a text is not looked at
+UNLIKELY = -25.0  # less probable spans are all the same
+NOTHING = -1e9  # of a passage without spans
 _BEST = 8  # starts, and ends, of a passage that are combined
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
-Place = tuple[int, int]  # characters of a text
+
+NO_ENTRY = Entry()
 
 
 @dataclass(frozen=True, slots=True)
 class Readable:
     """A passage before the reader: `before` (the terms that enclose it) is read too, answers are spans of `text`.
 
-    `prior` is what is known of its relevance beforehand, such as its score in the search (0-1).
+    `prior` is what is known of its relevance beforehand, in log odds but for a constant; `entry` what its structure
+    says.
     """
 
     text: str
     before: str = ""
     prior: float = 0.0
+    entry: Entry = NO_ENTRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +76,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came of a question. `answerable` is the probability (0-1) that the passages read answer it.
+    """What came of a question. `answerable` is eq. 3's probability (0-1) that the passages read answer it.
 
-    `answers` are best first and do not overlap. `relevance` (n,) has each passage's share of eq. 3, 0 for those that
-    were not `read` before time was up.
+    `answers` are best first and do not overlap. `relevance` (n,) has each passage's probability, 0 for those that were
+    not `read` before time was up.
     """
 
     answers: tuple[Found, ...]
@@ -86,10 +92,8 @@ class Reading:
 class Settings:
     """What `reader.json` says. `files` has SHA-256 (hex) of model and tokenizer.
 
-    The passages' scores are the model's, plus `prior_weight` times the logarithm of how their prior compares with the
-    best one's: what the search tells apart counts, not how sure it is. The probability of an
-    answer is the logistic function of `calibration`: a constant, and the weights of the log odds that there is any
-    answer by eq. 3, of the logarithm of the best span's probability, and of the best prior.
+    `prior_weight` is what a passage's prior counts beside the clues of `index.clues.SPAN`. The probability that the
+    corpus has an answer is the logistic function of `calibration`: a constant, and weights of `index.clues.evidence`.
     """
 
     name: str
@@ -155,7 +159,7 @@ class Packer:
 def readable(document: Document, passage: Passage, prior: float = 0.0) -> Readable:
     """A passage as the reader sees it, in training and in serving: what the encoder reads of it, its text last."""
     text = document.body[passage.start : passage.end]
-    return Readable(text, render(document, passage).removesuffix(text).rstrip("\n"), prior)
+    return Readable(text, render(document, passage).removesuffix(text).rstrip("\n"), prior, entry_of(document, passage))
 
 
 def shown(passage: Readable) -> str:
@@ -190,23 +194,22 @@ class Reader:
         """
         packed = self._packer.pack(question, passages)
         outputs = list(self._outputs(packed, deadline))
-        selected = np.array([float(output[2][0]) for output in outputs], dtype=np.float32)
-        priors = np.array([passage.prior for passage in passages[: len(outputs)]], dtype=np.float32)
-        known = np.log(np.maximum(priors, 1e-3) / max(1e-3, float(priors.max(initial=0.0))))
-        logits = selected + (self.settings.prior_weight * known).astype(np.float32)
-        shares, any_answer = selection(logits)
-        kind, seen = expected(question), passages[: len(outputs)]
-        places = [tuple(candidates(kind, passage.text)) if kind else () for passage in seen]
-        spans = [
-            best_spans(output[0][0], output[1][0], one, passage, of_kind)
-            for output, one, passage, of_kind in zip(outputs, packed, seen, places, strict=False)
-        ]
-        spans, shares = typed(question, seen, places, spans, shares)
-        answers = tuple(_ranked(spans, shares, k))
+        sought = Sought(question)
+        spans, shares = normalized(
+            [
+                self._weighed(passage.prior, span_clues(sought, passage, one, output))
+                for passage, one, output in zip(passages, packed, outputs, strict=False)
+            ]
+        )
         relevance = np.zeros(len(passages), dtype=np.float32)
         relevance[: len(shares)] = shares
-        features = evidence(any_answer, answers[0].score if answers else 0.0, float(priors.max(initial=0.0)))
-        return Reading(answers, logistic(features, self.settings.calibration), relevance, len(outputs))
+        selected = np.array([output[2][0] for output in outputs], dtype=np.float32)
+        return Reading(tuple(_ranked(spans, shares, k)), any_answer(selected), relevance, len(outputs))
+
+    def _weighed(self, prior: float, found: Iterable[tuple[Span, dict[str, float]]]) -> list[Span]:
+        """Spans with all that speaks for them: scores are log odds but for a constant."""
+        base = self.settings.prior_weight * prior
+        return [Span(span.start, span.end, base + weighed(clues)) for span, clues in found]
 
     def _outputs(self, packed: Sequence[Packed], deadline: float | None) -> Iterator[list[Floats]]:
         """Start logits (1, t), end logits (1, t) and selection (1,) of passage after passage, some at a time."""
@@ -231,47 +234,40 @@ class Reader:
         self._pool.shutdown(cancel_futures=True)
 
 
-def selection(logits: Floats) -> tuple[Floats, float]:
-    """Eq. 3: each passage's share of those that answer (n,), and the probability that any of them does."""
+def any_answer(logits: Floats) -> float:
+    """Eq. 3's probability that any passage answers, from their logits (n,): the share of all choices but "none"."""
     if not len(logits):
-        return np.empty(0, dtype=np.float32), 0.0
+        return 0.0
     highest = float(logits.max())
-    powers = np.exp(logits - highest)
-    shares: Floats = (powers / powers.sum()).astype(np.float32)
-    log_sum = highest + math.log(float(powers.sum()))
-    return shares, 1 / (1 + math.exp(-max(-50.0, min(50.0, log_sum))))
+    log_sum = highest + math.log(float(np.exp(logits - highest).sum()))
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_sum))))
 
 
-def typed(
-    question: str,
-    passages: Sequence[Readable],
-    places: Sequence[Collection[Place]],
-    spans: Sequence[Sequence[Span]],
-    shares: Floats,
-) -> tuple[list[list[Span]], Floats]:
-    """Spans and shares once it is known in which `places` of each passage the expected answer type is, by Bayes' rule.
-
-    A span there becomes e ** MATCH times as likely, one that the question names e ** ECHO times; what is not among the
-    spans stays as it is. A passage's share grows and falls with what its spans do.
-    """
-    found, weights = [], np.ones(len(shares))
-    for number, (passage, of_kind, known) in enumerate(zip(passages, places, spans, strict=True)):
-        raised = [replace(span, score=span.score + _gain(question, passage.text, span, of_kind)) for span in known]
-        others = max(0.0, 1.0 - _sum(known))
-        weights[number] = others + _sum(raised)
-        scored = [replace(span, score=span.score - math.log(weights[number])) for span in raised]
-        found.append(sorted(scored, key=lambda span: -span.score))
-    total = float((shares * weights).sum())
-    return found, (shares * weights / total).astype(np.float32) if total else shares
+def span_clues(
+    sought: Sought, passage: Readable, packed: Packed, output: Sequence[Floats]
+) -> Iterator[tuple[Span, dict[str, float]]]:
+    """The spans of a passage, by the reader's start, end and selection logits, each with its clues."""
+    places, selected = sought.places(passage.text, passage.entry), float(output[2][0])
+    for span in best_spans(output[0][0], output[1][0], packed, passage, places):
+        place = span.start, span.end
+        clues = sought.clues(passage.text, passage.entry, place, places.get(place))
+        yield span, {**clues, "selected": selected, "read": max(span.score, UNLIKELY)}
 
 
-def _sum(spans: Sequence[Span]) -> float:
-    return sum(math.exp(span.score) for span in spans)
+def normalized(spans: Sequence[Sequence[Span]]) -> tuple[list[list[Span]], Floats]:
+    """Each passage's probability (n,), and its spans, best first, with the logarithm of theirs within it."""
+    sums = np.array([_log_sum([span.score for span in found]) for found in spans], dtype=np.float64)
+    within = [
+        sorted((Span(span.start, span.end, span.score - total) for span in found), key=lambda span: -span.score)
+        for found, total in zip(spans, sums, strict=True)
+    ]
+    return within, np.exp(sums - _log_sum(sums.tolist())).astype(np.float32)
 
 
-def _gain(question: str, text: str, span: Span, places: Collection[Place]) -> float:
-    gain = MATCH if (span.start, span.end) in places else 0.0
-    return gain + (ECHO if echoes(question, text[span.start : span.end]) else 0.0)
+def _log_sum(scores: Sequence[float]) -> float:
+    """The logarithm of the sum of powers; that of none is far below all others."""
+    highest = max(scores, default=NOTHING)
+    return highest + math.log(sum(math.exp(score - highest) for score in scores)) if scores else NOTHING
 
 
 def best_spans(
@@ -350,12 +346,6 @@ def _ranked(spans: Sequence[Sequence[Span]], shares: Floats, k: int) -> Iterator
         if all(found.passage != one.passage or found.end <= one.start or one.end <= found.start for one in taken):
             taken.append(found)
     yield from taken
-
-
-def evidence(any_answer: float, best: float, prior: float) -> tuple[float, float, float]:
-    """What `answerable` is calibrated on: log odds of any answer, log probability of the best span, best prior."""
-    certain = min(max(any_answer, 1e-6), 1 - 1e-6)
-    return math.log(certain / (1 - certain)), math.log(max(best, 1e-6)), prior
 
 
 def logistic(features: Sequence[float], weights: Sequence[float]) -> float:

@@ -13,21 +13,32 @@ from index.answer_types import MAX_CANDIDATES, TYPES, candidates, echoes, expect
         ("basket.total new in", "version"),
         ("What does basket.save raise if the disk is full?", "exception"),
         ("Which exception tells that a keyword argument is missing?", "exception"),
+        ("I throw away a basket: what happens?", "name"),
         ("Which argument decides whether an error is raised?", "parameter"),
+        ("what do I pass to save it twice", "parameter"),
+        ("what do I pass as mode", "constant"),
         ("basket.save: the keyword that sets the mode", "parameter"),
         ("Which module do I import for baskets?", "module"),
         ("module for reading baskets", "module"),
         ("How many retries are there?", "number"),
+        ("how many apples fit, which attribute?", "attribute"),
+        ("how much is in it, standard library function", "function"),
         ("Which port does the shop listen on?", "number"),
         ("What does mode default to?", "value"),
+        ("Which mode applies if I don't choose one?", "value"),
         ("encoding of basket.save unless I set it", "value"),
-        ("How do I empty a basket?", None),
-        ("Which function sorts a basket?", None),
+        ("Which environment variable names the shop?", "variable"),
+        ("command line option for a quiet shop", "option"),
+        ("Basket.save() of an empty basket", "result"),
+        ("I close it twice. What do I get?", "result"),
+        ("As what type does it come?", "type"),
+        ("How do I empty a basket?", "name"),
+        ("Which function sorts a basket?", "function"),
+        ("What do I call to sort it?", "function"),
     ],
 )
-def test_what_a_question_expects(question: str, name: str | None) -> None:
-    found = expected(question)
-    assert (found.name if found else None) == name
+def test_what_a_question_expects(question: str, name: str) -> None:
+    assert expected(question).name == name
 
 
 SAVE = """shop.Basket.save(path, *, mode='w', retries=3, size=(80, 24))
@@ -42,8 +53,9 @@ New in version 3.2. Changed in version 3.11: mode was added."""
     [
         ("version", ["3.2", "3.11"]),
         ("exception", ["PermissionError", "shop.error"]),
-        ("parameter", ["path", "mode", "retries", "size"]),
-        ("module", ["shop"]),
+        ("function", ["shop.Basket.save"]),
+        ("parameter", []),
+        ("module", []),
         ("number", ["3", "(80, 24)", "1"]),
         ("value", ["'w'", "3", "(80, 24)", "1"]),
     ],

@@ -62,7 +62,7 @@ def test_answers_are_exact_words_of_passages_with_terms_and_link(library: Corpus
         "https://example.org/functions.html#functions",
     }
     assert 0 <= found.answerable <= 1
-    assert found.timings_ms.keys() >= {"encode", "dense", "lexical", "read"}
+    assert found.timings_ms.keys() >= {"encode", "dense", "lexical", "rank", "read"}
 
 
 def test_hits_are_in_the_readers_order_and_what_was_not_read_comes_after(library: Corpus, reader: Reader) -> None:
@@ -121,6 +121,19 @@ def test_questions_are_judged_with_a_reader_and_without(library: Corpus, reader:
     assert alone[1].entry_rank is None
     assert read[0].entry_rank in (1, 2, 3, 4)
     assert alone[0].answerable > alone[1].answerable
+
+
+def test_only_hits_that_are_shown_have_highlights(library: Corpus, reader: Reader) -> None:
+    found, _ = library.passages("close", 3)
+    assert all(one.hit.highlights == () for one in found)
+    shown = next(hit for hit in ask(library, reader, "close").hits if entry_of(hit).endswith("#close"))
+    assert (0, 5) in shown.highlights
+
+
+def test_the_entry_that_is_named_is_read_first(library: Corpus, reader: Reader) -> None:
+    for question, entry in (("range.start if omitted", "range.start"), ("which attribute is omitted", "range.start")):
+        [hit] = ask(library, reader, question, depth=1, hits=1).hits
+        assert hit.title == entry
 
 
 def test_an_entry_is_known_wherever_the_reference_is_served_from(library: Corpus) -> None:

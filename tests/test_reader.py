@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from index.answer_types import ECHO, MATCH, candidates, expected
+from index.answer_types import candidates, expected
+from index.clues import SPAN, Sought
+from index.entries import Entry, Parameter
 from index.errors import Damaged, NotFound
 from index.reader import (
     MAX_ANSWER_TOKENS,
@@ -22,12 +25,13 @@ from index.reader import (
     Readable,
     Reader,
     Span,
+    any_answer,
     best_spans,
     logistic,
+    normalized,
     readable,
-    selection,
     shown,
-    typed,
+    span_clues,
     whole_words,
 )
 from index.records import Document, Passage
@@ -129,14 +133,11 @@ def test_spans_grow_to_whole_words_and_lose_stops(text: str, start: int, end: in
     assert text[first:last] == grown
 
 
-def test_selection_is_a_softmax_with_one_more_choice() -> None:
-    logits = np.array([1.0, -0.5, 2.0], dtype=np.float32)
-    shares, any_answer = selection(logits)
-    powers = np.exp(logits)
-    np.testing.assert_allclose(shares, powers / powers.sum(), rtol=1e-6)
-    assert any_answer == pytest.approx(powers.sum() / (1 + powers.sum()))
-    assert selection(np.empty(0, dtype=np.float32))[1] == 0.0
-    assert selection(np.array([-900.0], dtype=np.float32))[1] < 1e-6
+def test_that_any_passage_answers_is_a_softmax_with_one_more_choice() -> None:
+    powers = np.exp(np.array([1.0, -0.5, 2.0]))
+    assert any_answer(np.log(powers).astype(np.float32)) == pytest.approx(powers.sum() / (1 + powers.sum()))
+    assert any_answer(np.empty(0, dtype=np.float32)) == 0.0
+    assert any_answer(np.array([-900.0], dtype=np.float32)) < 1e-6
 
 
 def test_the_probability_of_an_answer_is_logistic() -> None:
@@ -220,50 +221,54 @@ def test_settings_that_do_not_fit_are_refused(reader_directory: Path, tmp_path: 
             Reader.load(tmp_path)
 
 
-def test_the_expected_type_changes_shares_and_spans_by_bayes() -> None:
-    passages = [Readable("save is new in version 3.2, not 3.1"), Readable("save is fast")]
-    spans = [
-        [Span(0, 4, math.log(0.6)), Span(23, 26, math.log(0.1)), Span(32, 35, math.log(0.05))],
-        [Span(0, 4, math.log(0.5))],
-    ]
-    assert [passages[0].text[span.start : span.end] for span in spans[0]] == ["save", "3.2", "3.1"]
-    question, shares = "since when is there save?", np.array([0.3, 0.7], dtype=np.float32)
-    kind = expected(question)
-    assert kind is not None
-    places = [set(candidates(kind, passage.text)) for passage in passages]
-    found, changed = typed(question, passages, places, spans, shares)
-    gains = [{"save": ECHO, "3.2": MATCH, "3.1": MATCH}, {"save": ECHO}]
-    joint = {}  # of passage and span; None stands for all other spans of the passage
-    for number, share in enumerate(shares):
-        odds = {(span.start, span.end): math.exp(span.score) for span in spans[number]}
-        joint[number, None] = share * (1 - sum(odds.values()))
-        for (start, end), chance in odds.items():
-            joint[number, start] = share * chance * math.exp(gains[number][passages[number].text[start:end]])
-    total = sum(joint.values())
-    for number, of_passage in enumerate(found):
-        assert changed[number] == pytest.approx(sum(v for k, v in joint.items() if k[0] == number) / total, rel=1e-4)
-        for span in of_passage:
-            expected_chance = joint[number, span.start] / total
-            assert changed[number] * math.exp(span.score) == pytest.approx(expected_chance, rel=1e-3)
-    assert [span.start for span in found[0]] == [23, 32, 0]
+def test_probabilities_are_a_softmax_over_the_spans_of_all_passages() -> None:
+    scores = [[1.0, 3.0], [], [2.0]]
+    spans = [[Span(at, at + 1, score) for at, score in enumerate(each)] for each in scores]
+    total = sum(math.exp(score) for each in scores for score in each)
+    within, shares = normalized(spans)
+    assert shares.sum() == pytest.approx(1.0)
+    assert shares[1] == 0.0
+    for share, found, each in zip(shares, within, scores, strict=True):
+        chances = [share * math.exp(span.score) for span in found]
+        assert chances == pytest.approx([math.exp(score) / total for score in sorted(each, reverse=True)], rel=1e-5)
+    assert normalized([])[0] == []
+    assert normalized([[], []])[0] == [[], []]
 
 
-def test_without_an_expected_type_nothing_but_echoes_changes() -> None:
-    passages, shares = [Readable("the open call")], np.array([1.0], dtype=np.float32)
-    spans = [[Span(4, 8, math.log(0.5)), Span(9, 13, math.log(0.25))]]
-    found, changed = typed("How do I do it?", passages, [set()], spans, shares)
-    assert found == spans
-    assert changed.tolist() == [1.0]
-    assert typed("", [], [], [], np.empty(0, dtype=np.float32))[0] == []
+def test_a_span_has_the_clues_of_its_place_and_those_of_the_reader(packer: Packer) -> None:
+    text = "range(start, step=1)\nThe step."
+    entry = Entry("function", signature=20, parameters=(Parameter("step", (18, 19), optional=True),))
+    passage = Readable(text, entry=entry)
+    [packed] = packer.pack("which argument", [passage])
+    logits = np.zeros((1, len(packed.ids)), dtype=np.float32)
+    output = [logits, logits, np.array([0.5], dtype=np.float32)]
+    clues = {
+        (span.start, span.end): each for span, each in span_clues(Sought("which argument"), passage, packed, output)
+    }
+    assert clues[13, 17] | {"typed": 1.0, "optional": 1.0, "switch": 0.0, "signature": 0.0} == clues[13, 17]
+    assert clues[25, 29]["typed"] == 1.0
+    assert clues[0, 5]["signature"] == 1.0
+    assert "typed" not in clues[0, 5]
+    for each in clues.values():
+        assert each["selected"] == 0.5
+        assert each["read"] == pytest.approx(-2 * math.log(len(packed.offsets)), abs=1e-4)
+        assert each.keys() <= SPAN.keys()
+
+
+def test_a_prior_decides_between_passages_that_are_alike(reader_directory: Path, reader: Reader) -> None:
+    settings = replace(reader.settings, prior_weight=1.0)
+    weighing = Reader.load(reader_directory, threads=1)
+    weighing.settings = settings
+    passages = [replace(RANGE, prior=-3.0), RANGE]
+    first, second = weighing.read(QUESTIONS[0], passages).relevance
+    assert second / first == pytest.approx(math.exp(3.0), rel=1e-3)
 
 
 def test_spans_of_the_expected_type_are_there_however_unlikely(packer: Packer) -> None:
     [packed] = packer.pack("how many step", [RANGE])
     logits = np.zeros(len(packed.ids), dtype=np.float32)
     logits[packed.first + 3 :][:9] = 30.0  # more than are combined, none of them the number
-    kind = expected("how many step")
-    assert kind is not None
-    places = list(candidates(kind, RANGE.text))
+    places = list(candidates(expected("how many step"), RANGE.text))
     for given_places, there in (((), False), (places, True)):
         found = best_spans(logits, logits, packed, RANGE, given_places)
         assert ("1" in {RANGE.text[span.start : span.end] for span in found}) == there
