@@ -1,7 +1,7 @@
 """What speaks for a passage, and for words in it, beside what search and reader say: the reference's structure.
 
 Each clue is a number; linear models over them rank passages and spans. Their weights are fitted by
-`benchmarks/reader.py --fit`: the softmax over all that compete is the probability of being right (conditional logit,
+`benchmarks/reader.py`: the softmax over all that compete is the probability of being right (conditional logit,
 McFadden 1974).
 """
 
