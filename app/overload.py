@@ -21,6 +21,7 @@ from app.problems import Left, reply
 from index.encoder import Role, TextEncoder, Vectors
 
 RETRY_AFTER_S = 1
+RUSH_S, CALM_S = 0.3, 0.5  # refusals for so long are a rush, which ends when there was none for so long
 ALONE = 8  # texts in one call above which it is a batch of its own
 TOGETHER = 32  # texts of several calls in one batch, about
 BLOCK = 256  # texts after which a long call looks whether its client is still there
@@ -36,6 +37,9 @@ class Queue:
 
     What is beyond that is refused at once with 503 and Retry-After. A request waits only when its body has arrived, so
     that slow clients hold no place, and is dropped when its client leaves. Probes and the page pass without waiting.
+
+    A burst finds its places. In a rush, when refusals go on, places would only let those wait longer who have one, for
+    one at a time gives as many answers a second: then one request is worked on and one waits (cf. CoDel, RFC 8289).
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Queue:
         self._most_waiting = waiting
         self._deadline_s = deadline_s
         self._running = 0
+        self._began = self._refused = -CALM_S  # the first and the last refusal of a rush, by the monotonic clock
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,8 +65,16 @@ class Queue:
         else:
             await self._queue(scope, receive, send)
 
+    def _places(self) -> tuple[int, int]:
+        """How many may be worked on now, and how many may wait."""
+        in_rush = self._refused - self._began > RUSH_S and time.monotonic() - self._refused < CALM_S
+        return (1, min(1, self._most_waiting)) if in_rush else (self._most_running, self._most_waiting)
+
     def _full(self) -> bool:
-        return self._running >= self._most_running and len(self._waiting) >= self._most_waiting
+        return not self._free() and len(self._waiting) >= self._places()[1]
+
+    def _free(self) -> bool:
+        return self._running < self._places()[0]
 
     async def _queue(self, scope: Scope, receive: Receive, send: Send) -> None:
         incoming = _Incoming(receive)
@@ -81,7 +94,7 @@ class Queue:
 
     async def _turn(self, incoming: _Incoming) -> bool:
         """Wait for a place; False where there is none in time, or the client left."""
-        if self._running < self._most_running:
+        if self._free():
             self._running += 1
             return True
         if self._full():
@@ -113,13 +126,17 @@ class Queue:
             self._next()
 
     def _next(self) -> None:
-        """Pass the place on to who waits longest, or free it."""
-        if self._waiting:
+        """Free the place, and give who waits longest one if there is."""
+        self._running -= 1
+        if self._waiting and self._free():
+            self._running += 1
             self._waiting.popleft().set_result(None)
-        else:
-            self._running -= 1
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        now = time.monotonic()
+        if now - self._refused > CALM_S:
+            self._began = now
+        self._refused = now
         self._metrics.refused.inc()
         detail = f"The server has as much to do as it can: try again in {RETRY_AFTER_S} s."
         headers = {"Retry-After": str(RETRY_AFTER_S)}
