@@ -1,12 +1,12 @@
 """Cost of POST /classify: 1,000 cached labels beside 4, and texts per second beside one pass per text and label.
 
-    python benchmarks/classify.py ROWS.jsonl LABELS.txt [--texts 200] [--rounds 300] [--pipeline]
+    python benchmarks/classify.py ROWS.jsonl LABELS.txt [--texts 200] [--rounds 300] [--pipeline] [--txtai]
 
 ROWS are JSON Lines with a `text`. The first part asks a server of its own on a free loopback port, 4 and 1,000 labels
 in turn, so that a change in the machine's mood meets both. The second runs in this process, all rows in turn three
 times: ours; the zero-shot design (text and hypothesis of every label through an equally large encoder, in the same
-ONNX runtime); and with `--pipeline` transformers' own zero-shot pipeline, which txtai 9.14's `Labels` calls, over a
-BERT of the same size in torch (random weights: they cost what trained ones do).
+ONNX runtime); and with `--pipeline` transformers' own zero-shot pipeline over a BERT of the same size in torch (random
+weights: they cost what trained ones do); with `--txtai`, where that is installed, txtai's `Labels` over the same one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import httpx
 from search import wait_ready
@@ -50,6 +51,7 @@ def main() -> None:
     options.add_argument("--texts", type=int, default=200)
     options.add_argument("--rounds", type=int, default=300)
     options.add_argument("--pipeline", action="store_true")
+    options.add_argument("--txtai", action="store_true")
     given = options.parse_args()
     with given.rows.open(encoding="utf-8") as file:
         texts = [json.loads(line)["text"] for line in islice(file, given.texts)]
@@ -64,7 +66,7 @@ def main() -> None:
         finally:
             server.terminate()
             server.wait(30)
-    rates(texts, read_list(given.labels), given.pipeline)
+    rates(texts, read_list(given.labels), given)
 
 
 def served(url: str, texts: list[str], rounds: int) -> None:
@@ -87,7 +89,7 @@ def served(url: str, texts: list[str], rounds: int) -> None:
         print(f", ratio {all_of_them / few:.2f}")
 
 
-def rates(texts: list[str], labels: list[str], pipeline: bool) -> None:
+def rates(texts: list[str], labels: list[str], given: argparse.Namespace) -> None:
     encoder = Encoder.load(RELEASED)
     classifier = Classifier(encoder)
 
@@ -98,9 +100,14 @@ def rates(texts: list[str], labels: list[str], pipeline: bool) -> None:
         "ours": lambda texts: classifier.classify(texts, labels),
         "one pass per text and label, same ONNX runtime": pairs,
     }
-    if pipeline:
-        zero_shot = transformers_pipeline()
-        rows["transformers' pipeline, torch"] = lambda texts: zero_shot(texts, labels)
+    zero_shot = transformers_pipeline() if given.pipeline or given.txtai else None
+    if given.pipeline:
+        rows["transformers' pipeline, torch"] = lambda texts: zero_shot(texts, labels, truncation=True)
+    if given.txtai:
+        from txtai.pipeline import Labels
+
+        theirs = Labels(model=zero_shot)
+        rows["txtai's Labels, torch"] = lambda texts: theirs(texts, labels)
     times: dict[str, list[float]] = {name: [] for name in rows}
     for run in rows.values():
         run(texts[:4])
@@ -118,7 +125,7 @@ def taken_ratio(times: dict[str, list[float]], name: str) -> float:
     return statistics.median(times[name]) / statistics.median(times["ours"])
 
 
-def transformers_pipeline() -> Callable[[list[str], list[str]], object]:
+def transformers_pipeline() -> Any:
     from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast, pipeline
 
     size = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
@@ -127,8 +134,7 @@ def transformers_pipeline() -> Callable[[list[str], list[str]], object]:
     special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(RELEASED / TOKENIZER), model_max_length=256, **special)
     model = BertForSequenceClassification(config).eval()
-    zero_shot = pipeline("zero-shot-classification", model=model, tokenizer=tokenizer, device="cpu")
-    return lambda texts, labels: zero_shot(texts, labels, truncation=True)
+    return pipeline("zero-shot-classification", model=model, tokenizer=tokenizer, device="cpu")
 
 
 if __name__ == "__main__":
