@@ -21,7 +21,7 @@ from app.problems import Left, reply
 from index.encoder import Role, TextEncoder, Vectors
 
 RETRY_AFTER_S = 1
-RUSH_S, CALM_S = 0.3, 0.5  # refusals for so long are a rush, which ends when there was none for so long
+RUSH_S, CALM_S = 0.1, 0.5  # refusals for so long are a rush, which ends when there was none for so long
 ALONE = 8  # texts in one call above which it is a batch of its own
 TOGETHER = 32  # texts of several calls in one batch, about
 BLOCK = 256  # texts after which a long call looks whether its client is still there
@@ -38,8 +38,8 @@ class Queue:
     What is beyond that is refused at once with 503 and Retry-After. A request waits only when its body has arrived, so
     that slow clients hold no place, and is dropped when its client leaves. Probes and the page pass without waiting.
 
-    A burst finds its places. In a rush, when refusals go on, places would only let those wait longer who have one, for
-    one at a time gives as many answers a second: then one request is worked on and one waits (cf. CoDel, RFC 8289).
+    A burst finds its places. In a rush, when refusals go on, places would only let those wait longer who have one:
+    then half as many are worked on, rounded up, and none waits (cf. CoDel, RFC 8289).
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Queue:
     def _places(self) -> tuple[int, int]:
         """How many may be worked on now, and how many may wait."""
         in_rush = self._refused - self._began > RUSH_S and time.monotonic() - self._refused < CALM_S
-        return (1, min(1, self._most_waiting)) if in_rush else (self._most_running, self._most_waiting)
+        return ((self._most_running + 1) // 2, 0) if in_rush else (self._most_running, self._most_waiting)
 
     def _full(self) -> bool:
         return not self._free() and len(self._waiting) >= self._places()[1]

@@ -101,27 +101,27 @@ def test_what_is_beyond_the_queue_is_refused_at_once() -> None:
     run(scenario)
 
 
-def test_in_a_rush_one_works_and_one_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_rush_half_as_many_work_and_none_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overload, "RUSH_S", 0.0)
     monkeypatch.setattr(overload, "CALM_S", 0.3)
 
     async def scenario() -> None:
         first, second = Work(), Work()
-        works = iter([first] * 2 + [second] * 9)
-        queue = Queue(lambda *given: next(works)(*given), running=2, waiting=2, deadline_s=60)
-        clients = await asking(queue, 6)  # the last two are refused: it is a rush
-        assert [await client.status() for client in clients[4:]] == [503, 503]
+        works = iter([first] * 4 + [second] * 9)
+        queue = Queue(lambda *given: next(works)(*given), running=4, waiting=3, deadline_s=60)
+        clients = await asking(queue, 9)  # the last two are refused: it is a rush
+        assert [await client.status() for client in clients[7:]] == [503, 503]
         first.finish.set()
-        assert [await client.status() for client in clients[:2]] == [200, 200]
+        assert [await client.status() for client in clients[:4]] == [200] * 4
         await settle()
-        assert second.bodies == [b"2"]  # b"3" waits, though two could be worked on
+        assert second.bodies == [b"4", b"5"]  # b"6" waits, though four could be worked on
         (refused,) = await asking(queue, 1)
         assert await refused.status() == 503
         await asyncio.sleep(0.35)
-        calm = await asking(queue, 3)
-        assert second.bodies == [b"2", b"0"]  # the first of the new ones
+        calm = await asking(queue, 2)
+        assert second.bodies == [b"4", b"5", b"0", b"1"]
         second.finish.set()
-        assert [await client.status() for client in [*clients[2:4], *calm]] == [200, 200, 200, 200, 503]
+        assert [await client.status() for client in [*clients[4:7], *calm]] == [200] * 5
 
     run(scenario)
 
