@@ -201,7 +201,11 @@ def test_answers_name_their_reading_too(tmp_path: Path, reader_directory: Path, 
     with serving(tmp_path, reader=reader_directory) as client:
         assert client.post("/qa", json={"question": "which number?", "corpus": "notes"}).status_code == 200
     span = collector.named("POST /qa")
-    assert {one.name for one in collector.spans if one.parent_span_id == span.span_id} == LEGS | {"queue", "rank", "read"}
+    assert {one.name for one in collector.spans if one.parent_span_id == span.span_id} == LEGS | {
+        "queue",
+        "rank",
+        "read",
+    }
 
 
 @pytest.mark.parametrize(
