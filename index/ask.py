@@ -53,13 +53,14 @@ def ask(
     started = time.monotonic()
     scores = passage_scores(question, [(one.hit, one.document) for one in found])
     order = sorted(range(len(found)), key=lambda at: (-scores[at], at))
-    retrieved, priors = [found[at] for at in order], [scores[at] - scores[order[0]] for at in order]
+    retrieved = [found[at] for at in order]
     passages = [
-        readable(one.document, one.passage, float(prior)) for one, prior in zip(retrieved[:depth], priors, strict=False)
+        readable(one.document, one.passage, float(scores[at] - scores[order[0]]))
+        for at, one in zip(order[:depth], retrieved[:depth], strict=True)
     ]
     ranked = time.monotonic()
     reading = reader.read(question, passages, k=k, deadline=started + seconds)
-    answers = tuple(_answer(found, retrieved[found.passage]) for found in reading.answers)
+    answers = tuple(_answer(one, retrieved[one.passage]) for one in reading.answers)
     best = reading.answers[0].passage if reading.answers else 0
     known = evidence([one.hit for one in found], retrieved[best].document if found else None, corpus.weights(question))
     answerable = logistic(known, reader.settings.calibration)

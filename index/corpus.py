@@ -323,7 +323,7 @@ class Corpus:
     ) -> Hit:
         document, passage = stored.document, stored.passage
         text = document.body[passage.start : passage.end]
-        wanted = frozenset(asked.weights or self._lexical.weights(asked.text))
+        weights = asked.weights or self._lexical.weights(asked.text)
         return Hit(
             id=passage.id,
             document_id=document.id,
@@ -332,7 +332,7 @@ class Corpus:
             scores=self._leg_scores(asked, ranking, at),
             title=document.title,
             text=text,
-            highlights=_highlights(text, wanted) if marked else (),
+            highlights=_highlights(text, frozenset(weights)) if marked else (),
             location=document.location,
             fields=document.fields,
             context=document.context,

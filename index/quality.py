@@ -179,8 +179,7 @@ def _kept(build: Path, judged: Judgements) -> tuple[dict[str, Values], int] | No
     manifest = generations.read_manifest(build)
     if FILE not in manifest.files:
         return None
-    generations.verify(build, replace(manifest, files={FILE: manifest.files[FILE]}))
-    kept = json.loads((build / FILE).read_text())
+    kept = json.loads(generations.Files(build, manifest).read(build / FILE))
     if kept["of"] != judged.digest:
         return None
     return {name: np.array(each) for name, each in kept["values"].items()}, int(manifest.judged["missing"])
