@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from training import losses
 from training.losses import IGNORED, cached_backward, contrastive, reconstruction
 
 
@@ -86,31 +87,55 @@ def test_half_precision_vectors_give_a_finite_loss() -> None:
 @given(
     lengths=st.lists(st.integers(0, 5), min_size=1, max_size=5),
     words=st.integers(1, 9),
+    part=st.integers(1, 8),
     seed=st.integers(0, 1 << 30),
 )
-def test_reconstruction_is_the_papers_per_token(lengths: list[int], words: int, seed: int) -> None:
+def test_reconstruction_is_the_papers_per_token(lengths: list[int], words: int, part: int, seed: int) -> None:
     """Eq. 7 sums -log P over the tokens of a target; ours is the mean over the tokens of all."""
     random = torch.Generator().manual_seed(seed)
     targets = torch.full((len(lengths), max(lengths)), IGNORED)
     for row, length in enumerate(lengths):
         targets[row, :length] = torch.randint(words, (length,), generator=random)
-    logits = torch.randn(sum(lengths), words, generator=random, dtype=torch.float64)
+    states, vocabulary = (torch.randn(n, 3, generator=random, dtype=torch.float64) for n in (sum(lengths), words))
     total, place = 0.0, 0
     for row, length in enumerate(lengths):
         for target in targets[row, :length].tolist():
-            chances = [math.exp(score) for score in logits[place].tolist()]
+            chances = [math.exp(float(states[place] @ word)) for word in vocabulary]
             total -= math.log(chances[target] / sum(chances))
             place += 1
-    found = float(reconstruction(logits, targets))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, "PART", part)
+        found = float(reconstruction(states, vocabulary, targets))
+        inputs = [each.requires_grad_() for each in (states, vocabulary)]
+        assert torch.autograd.gradcheck(lambda *given: reconstruction(*given, targets), inputs)
     assert found == pytest.approx(total / max(1, place), rel=1e-5, abs=1e-6)
 
 
+def test_reconstruction_in_half_precision_is_torchs_cross_entropy() -> None:
+    """Also of scores so far apart that their exponentials overflow."""
+    random = torch.Generator().manual_seed(3)
+    states, vocabulary = 30 * torch.randn(700, 8, generator=random), torch.randn(50, 8, generator=random)
+    targets = torch.randint(50, (7, 100), generator=random)
+    plain, ours = ([each.clone().requires_grad_() for each in (states, vocabulary)] for _ in range(2))
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = nn.functional.linear(*plain)
+        found = reconstruction(*ours, targets)
+    expected = nn.functional.cross_entropy(scores.float(), targets.flatten())
+    (3 * expected).backward()
+    (3 * found).backward()
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(ours, plain, strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        torch.testing.assert_close(one.grad, other.grad, rtol=0.02, atol=0.01 * float(other.grad.abs().max()))
+
+
 def test_nothing_to_reconstruct_costs_nothing_and_has_a_gradient() -> None:
-    logits = torch.randn(0, 7, requires_grad=True)
-    loss = reconstruction(logits, torch.full((3, 2), IGNORED))
+    states = torch.randn(0, 3, requires_grad=True)
+    loss = reconstruction(states, torch.randn(7, 3), torch.full((3, 2), IGNORED))
     loss.backward()
     assert float(loss.detach()) == 0.0
-    assert logits.grad is not None
+    assert states.grad is not None
 
 
 class Small(nn.Module):

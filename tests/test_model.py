@@ -167,20 +167,31 @@ def test_a_text_without_tokens_has_a_finite_vector(base: Path) -> None:
 # -- prediction ------------------------------------------------------------------------------------------------------
 
 
+def logits(model: TextModel, vectors: Tensor, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    states, words = model.predict(vectors, ids, mask, targets)
+    return states @ words.T
+
+
 def predicted(model: TextModel, rows: list[list[int]] = ROWS, targets: list[list[int]] = TARGETS) -> Tensor:
     ids, mask = pad_texts(rows, 0)
-    return model.predict(model.vectors(*texts())[: len(rows)], ids, mask, pad_targets(targets))
+    return logits(model, model.vectors(*texts())[: len(rows)], ids, mask, pad_targets(targets))
+
+
+def loss(model: TextModel, targets: list[list[int]] = TARGETS, *, vectors: Tensor | None = None) -> Tensor:
+    (ids, mask), wanted = texts(), pad_targets(targets)
+    given = model.vectors(ids, mask) if vectors is None else vectors
+    return reconstruction(*model.predict(given, ids, mask, wanted), wanted)
 
 
 @torch.inference_mode()
 def test_logits_are_those_of_the_targets_in_order(base: Path) -> None:
     model = opened(base)
-    logits = predicted(model)
-    assert logits.shape == (sum(map(len, TARGETS)), len(WORDS))
+    whole = predicted(model)
+    assert whole.shape == (sum(map(len, TARGETS)), len(WORDS))
     for row, start, end in ((0, 0, 3), (2, 3, 8), (3, 8, 9)):  # also alone, without padding: row 1 has no targets
         ids, mask = pad_texts([ROWS[row]], 0)
-        alone = model.predict(model.vectors(ids, mask), ids, mask, pad_targets([TARGETS[row]]))
-        torch.testing.assert_close(logits[start:end], alone, atol=1e-4, rtol=1e-4)
+        alone = logits(model, model.vectors(ids, mask), ids, mask, pad_targets([TARGETS[row]]))
+        torch.testing.assert_close(whole[start:end], alone, atol=1e-4, rtol=1e-4)
 
 
 @torch.inference_mode()
@@ -205,7 +216,7 @@ def test_a_t5_predicts_as_transformers_own(tied: bool, tmp_path: Path) -> None:
     plain = T5ForConditionalGeneration.from_pretrained(place).eval()
     (ids, mask), targets = texts(), pad_targets(TARGETS)
     expected = plain(input_ids=ids, attention_mask=mask, labels=targets).loss
-    found = reconstruction(predicted(opened(place)), targets)
+    found = loss(opened(place))
     assert float(found) == pytest.approx(float(expected), rel=1e-5)
     assert (plain.config.scale_decoder_outputs, plain.training) == (tied, False)
 
@@ -216,23 +227,22 @@ def test_the_light_decoder_reads_the_vector_and_the_masked_text(bert: Path) -> N
     before = predicted(model)
     (ids, mask), targets = texts(), pad_targets(TARGETS)
     vectors = model.vectors(ids, mask)
-    other_vector = model.predict(vectors.roll(1, dims=0), ids, mask, targets)
-    other_text = model.predict(vectors, torch.where(ids == 9, 19, ids), mask, targets)
+    other_vector = logits(model, vectors.roll(1, dims=0), ids, mask, targets)
+    other_text = logits(model, vectors, torch.where(ids == 9, 19, ids), mask, targets)
     assert bool(((other_vector - before).abs().amax(1) > 1e-3).all())
     assert bool(((other_text - before).abs().amax(1)[:8] > 1e-3).all())  # rows 0 and 2 have word 9
     torch.testing.assert_close(other_text[8:], before[8:], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(model.predict(vectors * 7, ids, mask, targets), before)  # of a vector its direction
+    torch.testing.assert_close(logits(model, vectors * 7, ids, mask, targets), before)  # of a vector its direction
 
 
 def test_the_encoder_learns_from_prediction_only_through_the_vector(bert: Path) -> None:
     model = opened(bert)
     assert isinstance(model, BertLike)
-    (ids, mask), targets = texts(), pad_targets(TARGETS)
-    reconstruction(model.predict(model.vectors(ids, mask).detach(), ids, mask, targets), targets).backward()
+    loss(model, vectors=model.vectors(*texts()).detach()).backward()
     layers = list(model.transformer.encoder.parameters())
     assert all(weight.grad is None for weight in layers)
     assert all(weight.grad is not None for weight in model.decoder.parameters())
-    reconstruction(predicted(model), targets).backward()
+    loss(model).backward()
     assert all(weight.grad is not None for weight in layers)
     assert sum(float(weight.grad.abs().sum()) for weight in layers) > 1e-3
 
@@ -240,11 +250,11 @@ def test_the_encoder_learns_from_prediction_only_through_the_vector(bert: Path) 
 @pytest.mark.parametrize("targets", [[[], [], [], []], [[], [4], [], []]])
 def test_rows_without_targets_are_no_trouble(base: Path, targets: list[list[int]]) -> None:
     model = opened(base)
-    logits = predicted(model, targets=targets)
-    loss = reconstruction(logits, pad_targets(targets))
-    loss.backward()
-    assert len(logits) == sum(map(len, targets))
-    assert (float(loss.detach()) > 0) == bool(len(logits))
+    found = loss(model, targets)
+    found.backward()
+    count = sum(map(len, targets))
+    assert len(predicted(model, targets=targets)) == count
+    assert (float(found.detach()) > 0) == bool(count)
     assert all(weight.grad is None or bool(weight.grad.isfinite().all()) for weight in model.parameters())
 
 

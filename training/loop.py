@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from index.errors import Damaged, InvalidInput, StorageFailed
+from training.attention import float32_gradients
 from training.config import in_range
 
 B = TypeVar("B")
@@ -222,7 +223,7 @@ class _Loop(Generic[B]):
     def run(self, progress: Progress) -> None:
         started = time.monotonic() - self.state.seconds
         per_step = self.settings.accumulation
-        with closing(_Reader(self.task, self.state.step * per_step)) as reader:
+        with closing(_Reader(self.task, self.state.step * per_step)) as reader, float32_gradients():
             while not self.state.finished:
                 values: dict[str, float] = {}
                 self._begin(self.state.step + 1)

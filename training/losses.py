@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 IGNORED = -100  # the target of a position that does not count, as torch's cross entropy has it
+PART = 512  # rows of logits at a time
 
 
 def contrastive(
@@ -29,14 +31,50 @@ def contrastive(
     return F.cross_entropy(scores.float(), positives)
 
 
-def reconstruction(logits: Tensor, targets: Tensor) -> Tensor:
+def reconstruction(states: Tensor, words: Tensor, targets: Tensor) -> Tensor:
     """SANTA's eq. 7: -log P of each target token given those before it, averaged over the batch's tokens.
 
-    `logits` (N, V) for the N of `targets` (B, K) that are not IGNORED. The paper writes the sum over one document's
-    tokens; the mean keeps the scale of the loss whatever the targets' lengths are.
+    `states` (N, D) for the N of `targets` (B, K) that are not IGNORED; their products with `words` (V, D) are the
+    logits, which are made and forgotten `PART` rows at a time: all of them would take gigabytes. Under autocast the
+    products are of its type. The paper writes the sum over one document's tokens; the mean keeps the scale of the loss
+    whatever the targets' lengths are.
     """
     wanted = targets[targets != IGNORED]
-    return F.cross_entropy(logits.float(), wanted, reduction="sum") / max(1, len(wanted))
+    device = states.device.type
+    if torch.is_autocast_enabled(device):
+        states, words = (each.to(torch.get_autocast_dtype(device)) for each in (states, words))
+    total: Tensor = _CrossEntropy.apply(states, words, wanted)  # type: ignore[no-untyped-call]
+    return total / max(1, len(wanted))
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Sum over rows of -log softmax(states @ words.T) at `wanted` (N,); gradients are computed on the way forward."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, words: Tensor, wanted: Tensor) -> Tensor:
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        total = torch.zeros((), dtype=dtype, device=states.device)
+        of_states, of_words = torch.zeros_like(states), torch.zeros_like(words, dtype=dtype)
+        for start in range(0, len(wanted), PART):
+            rows = slice(start, start + PART)
+            part, right = states[rows], wanted[rows, None]
+            scores = (part @ words.T).to(dtype)
+            highest = scores.amax(1, keepdim=True)
+            of_right = scores.gather(1, right)
+            chances = scores.sub_(highest).exp_()
+            whole = chances.sum(1, keepdim=True)
+            total += (whole.log() + highest - of_right).sum()
+            chances.div_(whole).scatter_add_(1, right, torch.full_like(of_right, -1.0))  # now the scores' gradients
+            slope = chances.to(states.dtype)
+            of_states[rows] = slope @ words
+            of_words += slope.T @ part
+        ctx.save_for_backward(of_states, of_words)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        of_states, of_words = ctx.saved_tensors
+        return of_states * gradients[0], of_words * gradients[0], None
 
 
 def cached_backward(

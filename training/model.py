@@ -117,8 +117,9 @@ class TextModel(nn.Module):
         found = self._vectors(ids, mask, role).float()
         return F.normalize(found, dim=-1) if self.settings.similarity == "cosine" else found
 
-    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
-        """Logits (N, V) for the N of `targets` (B, K) that are not IGNORED, in order; each sees the targets before it.
+    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """States (N, D) for the N of `targets` (B, K) that are not IGNORED, in order, and words (V, D): their products
+        are the logits. Each state sees the targets before it.
 
         `vectors` (B, D) are those of the unmasked texts, `ids` and `mask` (B, T) the masked ones.
         """
@@ -153,7 +154,7 @@ class BertLike(TextModel):
         )
         self.decoder = nn.TransformerDecoder(layer, settings.decoder_layers)
 
-    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """By the light decoder, from the vector and the masked text's words."""
         assert vectors is not None
         length = self.transformer.config.hidden_size**0.5  # of a layer-normalized state, such as a word's
@@ -164,7 +165,7 @@ class BertLike(TextModel):
         causal = torch.ones(k, k, dtype=torch.bool, device=ids.device).triu(1)
         states = self.decoder(self._words(previous), memory, tgt_mask=causal, memory_key_padding_mask=hidden_memory)
         scale = states.shape[-1] ** -0.5  # as T5 does where input and output share their words
-        return F.linear(states[targets != IGNORED] * scale, self.transformer.get_input_embeddings().weight)
+        return states[targets != IGNORED] * scale, self.transformer.get_input_embeddings().weight
 
     def fresh(self) -> list[nn.Parameter]:
         """Those of the light decoder."""
@@ -200,7 +201,7 @@ class FirstDecoderPosition(TextModel):
         super().__init__(settings, tokenizer)
         self.t5 = t5
 
-    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """By the whole T5, from the masked text; `vectors` are not looked at."""
         seen = self.t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         previous = self.t5.prepare_decoder_input_ids_from_labels(targets)
@@ -208,8 +209,7 @@ class FirstDecoderPosition(TextModel):
             input_ids=previous, encoder_hidden_states=seen, encoder_attention_mask=mask, use_cache=False
         ).last_hidden_state[targets != IGNORED]
         scale = self.t5.model_dim**-0.5 if self.t5.config.scale_decoder_outputs else 1.0
-        logits: Tensor = self.t5.lm_head(states * scale)
-        return logits
+        return states * scale, self.t5.lm_head.weight
 
     def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
         return first_position(self.t5, ids, mask)
@@ -227,7 +227,7 @@ class TwoEncoders(TextModel):
         super().__init__(passages.settings, passages.tokenizer)
         self.queries, self.passages = queries, passages
 
-    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """By the passages' light decoder."""
         return self.passages.predict(vectors, ids, mask, targets)
 

@@ -84,7 +84,6 @@ _COMMENT = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _BULLET = re.compile(r"\s*[*+-]\s+(?=\S)")
-_MARKS = re.compile(r"[\W_]+")
 _TOKEN = re.compile(r"\w+")
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -412,9 +411,12 @@ def without_docstring(code: str, docstring: str) -> str:
 def first_sentence(text: str, summary: str = "") -> tuple[str, str]:
     """The first sentence, or the summary that stands for it, and what comes after."""
     text = text.strip()
-    words = r"\s+".join(map(re.escape, summary.split()[:200]))
-    if summary and (stated := re.match(rf"{words}[.!?:;]*", text)):
-        return summary, text[stated.end() :].strip()
+    words = summary.split()[:200]
+    parts = text.split(maxsplit=len(words))
+    *begun, last = parts[: len(words)] or [""]
+    if words and begun == words[:-1] and last.startswith(words[-1]):
+        rest = last.removeprefix(words[-1]).lstrip(".!?:;")
+        return summary, " ".join([rest, *parts[len(words) :]]).strip()
     end = next((match.start() for match in _SENTENCE_END.finditer(text) if match.start()), len(text))
     return summary or " ".join(text[:end].split()), text[end:].strip()
 
@@ -786,7 +788,7 @@ class HeldOut:
         for pair in held:
             self._queries.update(_digest(_normal(query)) for query in pair.queries if _is_telling(query))
             if pair.passage:
-                forms = (pair.passage, _uncommented(pair.passage))
+                forms = {pair.passage, _uncommented(pair.passage)}
                 self._digests.update(_digest(normal) for form in forms if (normal := _normal(form)))
                 shingles.append(np.unique(np.concatenate([_shingles(form) for form in forms])))
         self.documents = len(shingles)
@@ -861,7 +863,7 @@ def remove_held_out(pairs: Iterable[Pair], held_out: HeldOut) -> tuple[list[Pair
 
 def _normal(text: str) -> str:
     """Letters and digits alone, in lower case."""
-    return _MARKS.sub("", text.lower())
+    return "".join(_TOKEN.findall(text.lower())).replace("_", "")
 
 
 def _digest(text: str) -> bytes:
@@ -879,7 +881,8 @@ def _uncommented(code: str) -> str:
 
 def _shingles(text: str) -> NDArray[np.uint64]:
     """Distinct hashes of each `SHINGLE` tokens in a row, sorted (at most tokens - SHINGLE + 1,)."""
-    tokens = np.array([zlib.crc32(token.encode(errors="replace")) for token in _TOKEN.findall(text)], dtype=np.uint64)
+    encoded = [token.encode(errors="replace") for token in _TOKEN.findall(text)]
+    tokens = np.fromiter(map(zlib.crc32, encoded), np.uint64, len(encoded))
     count = max(0, len(tokens) - SHINGLE + 1)
     hashes = np.zeros(count, dtype=np.uint64)
     for offset in range(SHINGLE):

@@ -397,8 +397,8 @@ class SantaTask:
             passages = self._vectors(own, seen, "passage")
         with self.accelerator.autocast():
             vectors = None if passages is None else passages[: len(ids)]
-            logits = self.model.predict(vectors, ids, mask, targets)
-        return self.stage.mep * reconstruction(logits, targets) * (targets != IGNORED).sum() / tokens
+            loss = reconstruction(*self.model.predict(vectors, ids, mask, targets), targets)
+        return self.stage.mep * loss * (targets != IGNORED).sum() / tokens
 
     def _parts(self, texts: tuple[Tensor, Tensor], role: Role) -> list[Callable[[], Tensor]]:
         ids, mask = (torch.split(tensor, self.stage.part or len(tensor)) for tensor in texts)
