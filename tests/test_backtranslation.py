@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,8 +12,11 @@ from transformers import MarianConfig, MarianMTModel, T5Config, T5ForConditional
 
 from index.errors import InvalidInput, NotFound
 from tests.tiny import WORDS, save_tokenizer
+from training.asked import AskedSource, read_asked
 from training.backtranslation import back_translate, translate
+from training.pairs import Pair, PairSource, read
 
+REFERENCE = Path(__file__).parent / "data" / "reference"
 QUESTIONS = ["open the file", "read", "Which line is in the file?" * 40, ""]
 
 
@@ -27,7 +32,7 @@ def marian(directory: Path, word: str = "") -> str:
         decoder_attention_heads=2,
         encoder_ffn_dim=16,
         decoder_ffn_dim=16,
-        max_position_embeddings=64,
+        max_position_embeddings=256,
         pad_token_id=0,
         eos_token_id=3,
         forced_eos_token_id=None,
@@ -95,3 +100,48 @@ def test_a_model_that_is_missing_or_pickled_is_refused(tmp_path: Path) -> None:
 def test_limits_are_checked(limits: dict[str, int]) -> None:
     with pytest.raises(InvalidInput, match="must be from 1"):
         translate(["open"], "unused", **limits)
+
+
+RULES = """
+verbs = ["read"]
+[[forms]]
+name = "term"
+texts = ["What {noun} {third} {rest}?"]
+[[directives]]
+kind = "option"
+noun = "option"
+"""
+
+
+def questions(source: PairSource) -> set[str]:
+    return {text for found in read(source) if isinstance(found, Pair) for text in found.queries}
+
+
+def test_a_recipe_asks_by_rules_of_its_own_and_what_translators_make_of_it(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(RULES)
+    (plain,) = questions(PairSource("questions", REFERENCE, rules=rules))
+    assert plain.startswith("What option reads ")
+    models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
+    found = questions(PairSource("questions", REFERENCE, rules=rules, translators=models))
+    assert found == {plain, " ".join(["open"] * 128)}
+    pool, asked = read_asked(AskedSource(format="templates", path=REFERENCE, rules=rules, translators=models), {})
+    assert {one.question for one in asked} == found
+    assert len({one.answer(pool) for one in asked}) == 1
+
+
+def test_translations_that_several_entries_share_are_not_asked(tmp_path: Path) -> None:
+    """Of a translator that says the same of everything nothing is left but the questions themselves."""
+    models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
+    source = PairSource("questions", REFERENCE)
+    plain = questions(source)
+    assert len(plain) > 3
+    assert questions(replace(source, translators=models)) == plain
+
+
+@pytest.mark.parametrize("kind", [PairSource, AskedSource])
+def test_one_translator_is_refused(kind: Any) -> None:
+    form = {"format": "questions"} if kind is PairSource else {"format": "templates"}
+    with pytest.raises(InvalidInput, match="two models") as found:
+        kind(path=REFERENCE, translators=("one",), **form)
+    assert found.value.field == "translators"

@@ -21,6 +21,7 @@ from index.reader import Readable, readable, shown
 from index.records import Document, Passage, Skipped
 from index.sources import open_source, product
 from training import templates
+from training.backtranslation import rephraser
 from training.config import in_range
 
 Format = Literal["templates", "linked", "squad"]
@@ -33,7 +34,8 @@ MAX_FORM = 0.3  # of a reference's questions may be of one form, or a reader ans
 class AskedSource:
     """Where questions come from, as a recipe names it.
 
-    templates: a reference's HTML, whose definitions become questions; those of `split`, which is by entry.
+    templates: a reference's HTML, whose definitions become questions; those of `split`, which is by entry. `rules` is
+    a file of templates of one's own; `translators` are two models, there and back, whose words are asked as well.
     linked: rows {title, question, entry} of questions that led to an entry of `reference`; its term is the answer.
     squad: rows {question, context, answers}, those without answers asking for what the context does not say.
     """
@@ -44,8 +46,11 @@ class AskedSource:
     weight: float = 1.0
     limit: int | None = None
     split: str = "train"
+    rules: Path | None = None
+    translators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        rephraser(self.translators)
         if self.format not in get_args(Format):
             raise InvalidInput(f"format must be one of {', '.join(get_args(Format))}.", field="format")
         if (self.format == "linked") != bool(self.reference):
@@ -121,7 +126,7 @@ def _reference(path: Path, pools: dict[Path, Pool]) -> Pool:
 
 def _templates(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
     pool = _reference(source.path, pools)
-    chosen = templates.questions(pool.documents, source.split)
+    chosen = templates.questions(pool.documents, source.split, source.rules, rephraser(source.translators))
     Random(0).shuffle(chosen)
     return pool, balanced(list(_varied(_placed(chosen, pool.places))))
 

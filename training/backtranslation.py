@@ -8,16 +8,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from index.errors import NotFound
+from index.errors import InvalidInput, NotFound
 from training.config import in_range
+from training.templates import Rephrase
 
-__all__ = ["back_translate", "translate"]
+__all__ = ["back_translate", "rephraser", "translate"]
 
 MAX_CHARS = 10_000  # of a text that is translated
 _MARKS = re.compile(r"[\W_]+")
@@ -35,6 +37,19 @@ def back_translate(
     foreign = translate(questions, there, batch_size=batch_size, max_tokens=max_tokens)
     returned = translate(foreign, back, batch_size=batch_size, max_tokens=max_tokens)
     return [_changed(question, text) for question, text in zip(questions, returned, strict=True)]
+
+
+def rephraser(translators: Sequence[str]) -> Rephrase | None:
+    """`back_translate` by two models, there and back; None without any. Raises InvalidInput for another number."""
+    if not translators:
+        return None
+    if len(translators) != 2:
+        raise InvalidInput(
+            f"translators are two models, there and back, not {len(translators)}: give both, or none.",
+            field="translators",
+        )
+    there, back = translators
+    return partial(back_translate, there=there, back=back)
 
 
 def translate(texts: Sequence[str], model: str, *, batch_size: int = 32, max_tokens: int = 128) -> list[str]:

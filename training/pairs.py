@@ -25,6 +25,7 @@ from index.passages import render, split
 from index.records import KINDS, Document, Kind, Passage, Skipped
 from index.sources import beir, open_source, product
 from training import templates
+from training.backtranslation import rephraser
 from training.config import in_range
 
 Format = Literal[
@@ -114,6 +115,8 @@ class PairSource:
     `limit` is the most pairs taken, `weight` how often they are drawn compared with other sources.
     `kind` counts for formats that do not tell; `split` for those that have several (BEIR: the file of judgements);
     `locale` and `size` for ESCI. `reference` is where the entries are that questions of the format linked lead to.
+    For the format questions, `rules` is a file of templates of one's own, and `translators` are two models, there and
+    back, whose words are asked as well.
     By its `name` a stage of training chooses it. Raises InvalidInput naming the field.
     """
 
@@ -126,9 +129,12 @@ class PairSource:
     size: Literal["large", "small"] = "large"
     split: str = "train"
     reference: Path | None = None
+    rules: Path | None = None
+    translators: tuple[str, ...] = ()
     name: str = ""
 
     def __post_init__(self) -> None:
+        rephraser(self.translators)
         _one_of("format", self.format, get_args(Format))
         _one_of("kind", self.kind, KINDS)
         _one_of("size", self.size, ("large", "small"))
@@ -620,7 +626,8 @@ def _questions(source: PairSource) -> _Drafts:
         else:
             passages[document.id] = document, split(document)
     asked: dict[tuple[str, Passage], list[str]] = defaultdict(list)
-    for example in templates.questions((document for document, _ in passages.values()), source.split):
+    documents = (document for document, _ in passages.values())
+    for example in templates.questions(documents, source.split, source.rules, rephraser(source.translators)):
         holding = (one for one in passages[example.document_id][1] if one.start <= example.start < one.end)
         if passage := next(holding, None):
             asked[example.document_id, passage].append(example.question)

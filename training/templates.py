@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
@@ -40,6 +40,7 @@ __all__ = [
 
 RULES = Path(__file__).with_name("templates.toml")
 Split = Literal["train", "dev", "test"]
+Rephrase = Callable[[Sequence[str]], Sequence[str | None]]
 
 MAX_BODY = 20_000  # characters of a body that are read
 MAX_SENTENCE = 400
@@ -327,10 +328,19 @@ def examples(document: Document, rules: Rules, rng: Random) -> Iterator[Example]
                 yield Example(question, document.id, answer, item.start, item.end, item.form, entry_of(document))
 
 
-def questions(documents: Iterable[Document], split: str) -> list[Example]:
-    """The unambiguous ones over a whole reference whose entries are in the split; the same in every run."""
-    rules, rng = read_rules(), Random(0)
-    found = [example for document in documents for example in examples(document, rules, rng)]
+def questions(
+    documents: Iterable[Document], split: str, rules: Path | None = None, rephrase: Rephrase | None = None
+) -> list[Example]:
+    """The unambiguous ones over a whole reference whose entries are in the split; the same in every run.
+
+    `rules` is a file of templates of one's own; what `rephrase` makes of the questions is asked as well.
+    """
+    known, rng = read_rules(rules or RULES), Random(0)
+    found = [example for document in documents for example in examples(document, known, rng)]
+    if rephrase is not None:
+        chosen = [example for example in unambiguous(found) if split_of(example.entry) == split]
+        changed = zip(chosen, rephrase([example.question for example in chosen]), strict=True)
+        found += [replace(example, question=text) for example, text in changed if text]
     return [example for example in unambiguous(found) if split_of(example.entry) == split]
 
 
