@@ -26,7 +26,7 @@ from tests.tiny import SPECIAL, save_bert
 from training import pesco
 from training.loop import LoopSettings, make_accelerator
 from training.model import ModelSettings
-from training.pesco import TAUGHT, Course, Export, PescoTask, Recipe, Student
+from training.pesco import TAUGHT, Batch, Course, Export, PescoTask, Recipe, Student
 from training.pesco_labels import Check, Limits, Teacher
 from training.pesco_losses import Loss, matching, several
 from training.pesco_report import page
@@ -177,6 +177,14 @@ def words(task: PescoTask, ids: Tensor) -> list[str]:
     return [" ".join(word for word in decode(row) if word not in ("[CLS]", "[SEP]", "[PAD]")) for row in ids.tolist()]
 
 
+def shown(task: PescoTask, batch: Batch) -> tuple[list[str], list[str], list[str]]:
+    """The batch's texts, keys and prompts."""
+    found = words(task, batch.ids)
+    n, keys = len(batch.rows), int(batch.has_key.sum())
+    assert len(found) == n + keys + len(batch.classes)
+    return found[:n], found[n : n + keys], found[n + keys :]
+
+
 def spaced(text: str) -> str:
     return text.replace(".", " .")
 
@@ -184,8 +192,9 @@ def spaced(text: str) -> str:
 def test_the_student_sees_texts_without_their_key_sentences(base: Path, tmp_path: Path) -> None:
     task = task_of(base, tmp_path, list(range(8)))
     batch = task.batch(0)
-    keys = iter(words(task, batch.keys[0]))
-    for row, text, has_key in zip(batch.rows.tolist(), words(task, batch.texts[0]), batch.has_key, strict=True):
+    texts, found, _ = shown(task, batch)
+    keys = iter(found)
+    for row, text, has_key in zip(batch.rows.tolist(), texts, batch.has_key, strict=True):
         parts = [spaced(part) for part in sentences(POOL.texts[row])]
         assert bool(has_key) == (len(parts) > 1)
         if not has_key:
@@ -217,8 +226,7 @@ def test_random_keys_and_no_augmentation(base: Path, tmp_path: Path) -> None:
     assert salient.keys.tolist() != drawn.keys.tolist()
     assert set(drawn.keys.tolist()) == {0, 1, 2}
     whole = task_of(base, tmp_path, rows, augment=False).batch(0)
-    shown = words(salient, whole.texts[0])
-    assert shown == [spaced(POOL.texts[row]) for row in whole.rows.tolist()]
+    assert shown(salient, whole)[0] == [spaced(POOL.texts[row]) for row in whole.rows.tolist()]
     assert whole.has_key.all()
 
 
@@ -228,10 +236,9 @@ def test_batches_follow_from_their_number(base: Path, tmp_path: Path) -> None:
     one, other = task.batch(0), task.batch(1)
     assert sorted([*one.rows.tolist(), *other.rows.tolist()]) == list(range(16))
     again = task.batch(0)
-    assert torch.equal(again.texts[0], one.texts[0])
-    assert torch.equal(again.prompts[0], one.prompts[0])
+    assert torch.equal(again.ids, one.ids)
     assert task.batch(2).rows.tolist() != one.rows.tolist()
-    prompts = {text for number in range(20) for text in words(task, task.batch(number).prompts[0])}
+    prompts = {text for number in range(20) for text in shown(task, task.batch(number))[2]}
     assert prompts == {"about river", "the river", "about music", "the music"}
 
 
@@ -248,6 +255,23 @@ def test_lct_needs_texts_of_several_sentences(base: Path, tmp_path: Path) -> Non
     course = course_of(recipe_of(base, loss="lct"), tmp_path)
     with pytest.raises(InvalidInput, match="second sentence"):
         PescoTask(course.base(), course, np.arange(8), np.zeros(60, np.int64), np.full(8, -1), seed=1)
+
+
+@pytest.mark.parametrize("loss", ["plct", "lct", "pcl", "lct+pcl"])
+def test_the_loss_is_that_of_texts_keys_and_prompts_encoded_alone(base: Path, tmp_path: Path, loss: Loss) -> None:
+    task = task_of(base, tmp_path, list(range(24)), loss=loss)
+    batch, together = task.batch(0), task_of(base, tmp_path, list(range(24))).batch(0)
+    parts = shown(task, together)
+    assert words(task, batch.ids) == [
+        *parts[0],
+        *(parts[1] if loss != "pcl" else ()),
+        *(parts[2] if loss != "lct" else ()),
+    ]
+    vectors = [torch.from_numpy(task.course.vectors(task.model, [text]))[0] for part in parts for text in part]
+    n, k = len(parts[0]), len(parts[1])
+    texts, keys, prompts = torch.stack(vectors).split([n, k, len(vectors) - n - k])  # type: ignore[no-untyped-call]
+    expected = matching(texts, keys, prompts, batch.labels, batch.classes, batch.has_key, kind=loss)
+    assert task.backward(batch)["loss"] == pytest.approx(float(expected), rel=0.02)
 
 
 @pytest.mark.parametrize("loss", ["plct", "lct", "pcl", "lct+pcl"])

@@ -14,6 +14,7 @@ import shutil
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ from training import export, model
 from training.config import in_range, read
 from training.dev import encode
 from training.loop import LoopSettings, Progress, make_accelerator, storing, train
-from training.model import ModelSettings, TextModel, pad_texts
+from training.model import ModelSettings, TextModel, in_groups, pad_texts
 from training.pesco_labels import (
     Check,
     Labelling,
@@ -55,6 +56,7 @@ from training.santa import averaged
 
 PROBED = 2000  # texts on which the trained model is compared with the one it started from
 SAMPLES = 300  # texts that the exported model takes its scales from
+GROUP = 16  # texts of similar length
 TYPICAL = 12  # words of a label in the report
 TEMPERATURES = np.geomspace(0.005, 5.0, 70)
 MAX_FITTED = 2_000_000  # scores that the temperature is fitted on
@@ -236,6 +238,16 @@ def measures(outcome: Outcome) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What a model makes of the `pool` (N, D) and of the labels' `prompts` (L, D), and of the `dev` rows if there are
+    any."""
+
+    pool: Vectors
+    prompts: Vectors
+    dev: Vectors | None
+
+
+@dataclass(frozen=True)
 class Course:
     """Round after round. `out` has round-NN/ with what its teacher said and its checkpoints."""
 
@@ -246,23 +258,42 @@ class Course:
     accelerator: Accelerator
     dev: Labelled | None
     rounds: list[Round] = field(default_factory=list)
+    known: dict[int, Seen] = field(default_factory=dict)
 
     def go(self, progress: Callable[[str], Progress], say: Callable[[str], None]) -> TextModel:
         """Train until the pseudo-labels stay, and return the model."""
-        index = WordIndex.of(self.pool.texts, len(self.labels)) if "words" in self.recipe.teacher.views else None
         scores: Scores | None = None
         for number in range(self.recipe.student.rounds + 1):
             if (self.place(number + 1) / TAUGHT).is_file():  # this round was done before
                 scores = self._note(_read_taught(self.place(number) / TAUGHT), scores, say)
                 continue
             text_model = self._model(self._checkpoint(number - 1))
-            taught = self._taught(number, text_model, index, scores)
+            taught = self._taught(number, text_model, scores)
             self._forget(number - 2)
             scores = self._note(taught, scores, say)
             if not len(taught["rows"]):
                 return text_model
             self._train(number, text_model, taught, progress(f"round {number + 1}"))
         raise AssertionError("the last round has no rows")
+
+    @cached_property
+    def index(self) -> WordIndex:
+        """The pool's words."""
+        return WordIndex.of(self.pool.texts, len(self.labels))
+
+    def see(self, number: int, text_model: TextModel) -> Seen:
+        """What the model that a round began with makes of all texts; the first round's and the last are kept."""
+        if number not in self.known:
+            for old in filter(None, list(self.known)):
+                del self.known[old]
+            dev = None if self.dev is None else self.vectors(text_model, self.dev.texts)
+            self.known[number] = Seen(self.vectors(text_model, self.pool.texts), self.prompts(text_model), dev)
+        return self.known[number]
+
+    def taught(self, number: int) -> Rows:
+        """The labels (N,) that a round's teacher gave."""
+        labels: Rows = _read_taught(self.place(number) / TAUGHT)["scores"].argmax(1)
+        return labels
 
     def vectors(self, text_model: TextModel, texts: Sequence[str]) -> Vectors:
         """(n, D) of whole, clean texts."""
@@ -280,11 +311,11 @@ class Course:
         teacher = self.recipe.teacher
         return offsets((pool @ prompts.T).astype(np.float64), calibrate=teacher.calibrate, align=teacher.align)
 
-    def accuracy(self, text_model: TextModel, vectors: Vectors, less: Scores) -> float:
-        """On the dev rows, of labels' `vectors` (L, D) and the offsets `less` (L,)."""
-        assert self.dev is not None
-        found = (self.vectors(text_model, self.dev.texts) @ vectors.T - less).argmax(1)
-        return float((found == np.array(self.dev.labels)).mean())
+    def accuracy(self, seen: Seen, vectors: Vectors, less: Scores) -> float | None:
+        """On the dev rows, if there are any, of labels' `vectors` (L, D) and the offsets `less` (L,)."""
+        if self.dev is None or seen.dev is None:
+            return None
+        return float(((seen.dev @ vectors.T - less).argmax(1) == np.array(self.dev.labels)).mean())
 
     def base(self) -> TextModel:
         """The model that training starts from."""
@@ -304,9 +335,7 @@ class Course:
             weight.requires_grad_(False)
         return known.to(self.accelerator.device).eval()
 
-    def _taught(
-        self, number: int, text_model: TextModel, index: WordIndex | None, previous: Scores | None
-    ) -> dict[str, Any]:
+    def _taught(self, number: int, text_model: TextModel, previous: Scores | None) -> dict[str, Any]:
         """`scores` (N, L), the `rows` to train on, and their `keys`, -1 where there is none; as said before if it was.
 
         `rows` are empty where the pseudo-labels have converged, or the rounds are over.
@@ -314,8 +343,8 @@ class Course:
         path = self.place(number) / TAUGHT
         if path.is_file():
             return _read_taught(path)
-        vectors, prompts = self.vectors(text_model, self.pool.texts), self.prompts(text_model)
-        found = teach(vectors, prompts, index, self.recipe.teacher)
+        seen = self.see(number, text_model)
+        found = teach(seen.pool, seen.prompts, self.index, self.recipe.teacher)
         if previous is not None and self.recipe.teacher.blend:
             mixed = self.recipe.teacher.blend * previous + (1 - self.recipe.teacher.blend) * found.scores
             found = Labelling.of(mixed, self.recipe.teacher.confidence)
@@ -323,9 +352,10 @@ class Course:
         rows = np.empty(0, np.int64)
         if not self._over(number, found, previous):
             rows = sample(found, self.recipe.student.texts(number, len(self.pool.texts)), len(self.labels), rng)
-        keys = self._keys(text_model, rows, found.labels, prompts, rng)
-        dev = -1.0 if self.dev is None else self.accuracy(text_model, prompts, self.levels(vectors, prompts))
-        taught = {"scores": found.scores.astype(np.float32), "rows": rows, "keys": keys, "dev": np.array(dev)}
+        keys = self._keys(text_model, rows, found.labels, seen.prompts, rng)
+        dev = self.accuracy(seen, seen.prompts, self.levels(seen.pool, seen.prompts))
+        known = np.array(-1.0 if dev is None else dev)
+        taught = {"scores": found.scores.astype(np.float32), "rows": rows, "keys": keys, "dev": known}
         _write_taught(path, taught)
         return taught
 
@@ -393,15 +423,15 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Ids and masks (n, T) of texts without their keys, of the keys (K <= n), and of one prompt for each of `classes`.
+    """Ids and mask (n + K + C, t): texts without their keys, the keys (K <= n), and one prompt for each of `classes`.
 
-    `labels` (n,) are pseudo-labels, `has_key` (n,) says which texts have a key.
+    `labels` (n,) are pseudo-labels, `has_key` (n,) says which texts have a key. Keys and prompts that the loss does not
+    look at are left out.
     """
 
     rows: Rows
-    texts: tuple[Tensor, Tensor]
-    keys: tuple[Tensor, Tensor]
-    prompts: tuple[Tensor, Tensor]
+    ids: Tensor
+    mask: Tensor
     labels: Tensor
     classes: Tensor
     has_key: Tensor
@@ -446,15 +476,11 @@ class PescoTask:
         parts = [self._parts(row, key) for row, key in zip(rows.tolist(), keys.tolist(), strict=True)]
         labels = self.labels[rows]
         classes = self._classes(labels, rng)
-        return Batch(
-            rows,
-            self._ids([text for text, _ in parts]),
-            self._ids([key for _, key in parts if key]),
-            self._ids([self._prompt(label, rng) for label in classes.tolist()]),
-            torch.from_numpy(labels),
-            torch.from_numpy(classes),
-            torch.tensor([bool(key) for _, key in parts]),
-        )
+        keys_of = [key for _, key in parts if key and self.student.loss != "pcl"]
+        prompts = [self._prompt(label, rng) for label in classes.tolist()] if self.student.loss != "lct" else []
+        ids, mask = self._ids([*(text for text, _ in parts), *keys_of, *prompts])
+        has_key = torch.tensor([bool(key) for _, key in parts])
+        return Batch(rows, ids, mask, torch.from_numpy(labels), torch.from_numpy(classes), has_key)
 
     def _parts(self, row: int, key: int) -> tuple[str, str]:
         """The text that the student sees, and its key sentence or nothing."""
@@ -478,8 +504,7 @@ class PescoTask:
 
     def _ids(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         tokenizer, most = self._model.tokenizer, self.course.recipe.model.max_passage_tokens
-        rows = tokenizer(list(texts), truncation=True, max_length=most)["input_ids"] if texts else []
-        return pad_texts(rows, tokenizer.pad_token_id)
+        return pad_texts(tokenizer(list(texts), truncation=True, max_length=most)["input_ids"], tokenizer.pad_token_id)
 
     def prepare(self, number: int) -> None:
         """Nothing: the round's teacher has spoken before."""
@@ -491,12 +516,14 @@ class PescoTask:
     def backward(self, batch: Batch) -> dict[str, float]:
         """Gradients of the student's loss, see `matching`."""
         device = self.course.accelerator.device
-        texts = self._vectors(batch.texts)
-        nothing = texts[:0]  # (0, D)
+        vectors = self._vectors(batch.ids.to(device), batch.mask.to(device))
+        n = len(batch.rows)
+        prompts = len(batch.classes) if self.student.loss != "lct" else 0
+        texts, keys, prompted = torch.split(vectors, [n, len(vectors) - n - prompts, prompts])
         loss = matching(
             texts,
-            self._vectors(batch.keys) if self.student.loss != "pcl" and batch.has_key.any() else nothing,
-            self._vectors(batch.prompts) if self.student.loss != "lct" else nothing,
+            keys,
+            prompted,
             batch.labels.to(device),
             batch.classes.to(device),
             batch.has_key.to(device),
@@ -506,11 +533,12 @@ class PescoTask:
         loss.backward()  # type: ignore[no-untyped-call]
         return {"loss": float(loss.detach())}
 
-    def _vectors(self, texts: tuple[Tensor, Tensor]) -> Tensor:
-        """(n, D)."""
-        ids, mask = (tensor.to(self.course.accelerator.device) for tensor in texts)
+    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """(n, D); on a CPU texts of similar length go together, so that little of the work is padding."""
         with self.course.accelerator.autocast():
-            return self._model.vectors(ids, mask)
+            if ids.is_cuda:
+                return self._model.vectors(ids, mask)
+            return in_groups(lambda part, seen: (self._model.vectors(part, seen),), ids, mask, GROUP)[0]
 
     def describe(self, batch: Batch) -> str:
         """The first texts' numbers and words."""
@@ -545,17 +573,17 @@ class Served:
     dev: float | None
 
 
-def serve(course: Course, text_model: TextModel, index: WordIndex) -> Served:
-    """What the model classifies with: its calibrated prompts, or a head that its teacher's labels train."""
-    recipe, pool, prompts = course.recipe, course.vectors(text_model, course.pool.texts), course.prompts(text_model)
-    taught = teach(pool, prompts, index, recipe.teacher).labels
+def serve(course: Course, number: int, text_model: TextModel) -> Served:
+    """What the model that a round began with classifies with: its calibrated prompts, or a head that its teacher's
+    labels train."""
+    recipe, seen, taught = course.recipe, course.see(number, text_model), course.taught(number)
     if recipe.export.serve == "head":
-        vectors, bias = head(pool, taught, len(prompts))
+        vectors, bias = head(seen.pool, taught, len(seen.prompts))
         less = -bias.astype(np.float64)
     else:
-        vectors, less = prompts, course.levels(pool, prompts)
-    scores = (pool @ vectors.T).astype(np.float64) - less
-    dev = None if course.dev is None else course.accuracy(text_model, vectors, less)
+        vectors, less = seen.prompts, course.levels(seen.pool, seen.prompts)
+    scores = (seen.pool @ vectors.T).astype(np.float64) - less
+    dev = course.accuracy(seen, vectors, less)
     return Served(vectors, less, temperature(scores, taught), Labelling.of(scores), dev)
 
 
@@ -585,14 +613,14 @@ def compare(course: Course, models: Sequence[TextModel], served: Sequence[Served
 
 
 def _outcome(course: Course, trained: TextModel, name: str) -> tuple[Outcome, Served]:
-    base, index = course.base(), WordIndex.of(course.pool.texts, len(course.labels))
-    before = after = serve(course, base, index)
+    base, last = course.base(), len(course.rounds) - 1
+    before = after = serve(course, 0, base)
     compared, kept = None, ""
-    if any(known.texts for known in course.rounds):
-        after = serve(course, trained, index)
+    if last:
+        after = serve(course, last, trained)
         compared = compare(course, (base, trained), (before, after))
         kept = compared.verdict(course.recipe.check)
-    typical = index.typical(after.found.labels, len(course.labels), TYPICAL)
+    typical = course.index.typical(after.found.labels, len(course.labels), TYPICAL)
     outcome = Outcome(name, course.labels, course.pool, tuple(course.rounds), before, after, compared, kept, typical)
     return outcome, before if kept else after
 
@@ -601,7 +629,8 @@ def _publish(course: Course, outcome: Outcome, served: Served, chosen: TextModel
     staged, recipe, name = course.out / "classifier", course.recipe, outcome.name
     encoder = _export(course, outcome, chosen, staged)
     filled = tuple(tuple(prompt(template, label) for template in recipe.templates) for label in course.labels)
-    less = served.offsets + _shift(course, served, chosen, encoder)
+    seen = course.see(0 if outcome.kept else len(course.rounds) - 1, chosen)
+    less = served.offsets + _shift(course, served, seen, encoder)
     vectors = served.vectors if recipe.export.serve == "head" else None
     about = Trained(
         name, course.labels, filled, tuple(less.tolist()), served.temperature, measures(outcome),
@@ -634,14 +663,14 @@ def _export(course: Course, outcome: Outcome, chosen: TextModel, staged: Path) -
     return encoder
 
 
-def _shift(course: Course, served: Served, chosen: TextModel, encoder: Encoder) -> Scores:
+def _shift(course: Course, served: Served, seen: Seen, encoder: Encoder) -> Scores:
     """By how much the exported encoder's scores lie above the model's, on average for each label (L,)."""
     texts, vectors = course.pool.texts[:PROBED], served.vectors
     if course.recipe.export.serve == "prompts":
         filled = [prompt(template, label) for label in course.labels for template in course.recipe.templates]
         vectors = encoder.encode(filled, role="query").reshape(len(course.labels), -1, encoder.dim).mean(1)
     found = encoder.encode(texts, role="query") @ vectors.T
-    expected = course.vectors(chosen, texts) @ served.vectors.T
+    expected = seen.pool[:PROBED] @ served.vectors.T
     shift: Scores = (found - expected).mean(0).astype(np.float64)
     return shift
 
