@@ -304,20 +304,37 @@ def test_the_interval_of_auroc_for_scores_of_two_levels_is_that_of_two_proportio
 # The question sets of this repository
 
 
+MEASURED = {"python", "python-unanswerable", "postgresql", "postgresql-unanswerable"}
+
+
 def _sets() -> dict[str, list[Question]]:
-    return {path.stem: read_questions(path) for path in sorted(FOLDER.glob("*.jsonl*"))}
+    paths = sorted(FOLDER.rglob("*.jsonl"))
+    return {path.relative_to(FOLDER).with_suffix("").as_posix(): read_questions(path) for path in paths}
 
 
 def test_every_question_has_its_own_id_and_either_an_answer_with_its_entry_or_none() -> None:
     found = _sets()
-    assert {"postgresql", "postgresql-unanswerable"} <= set(found)
+    assert set(found) >= MEASURED
     questions = [question for each in found.values() for question in each]
     assert max(Counter(question.id for question in questions).values()) == 1
     assert max(Counter(question.question for question in questions).values()) == 1
-    assert {question.split for question in questions} == {"dev", "test"}
     for name, each in found.items():
+        splits = {"dev", "test"} if name in MEASURED else {"train" if name.startswith("training/") else "dev"}
+        assert {question.split for question in each} == splits
         for question in each:
-            assert bool(question.answers) == (question.entry is not None) == (not name.endswith("unanswerable"))
+            assert bool(question.answers) == (question.entry is not None)
+            if name in MEASURED:
+                assert bool(question.answers) != name.endswith("unanswerable")
+
+
+@pytest.mark.parametrize("reference", ["python", "postgresql"])
+def test_what_is_tuned_and_trained_on_asks_about_other_entries_than_what_is_measured(reference: str) -> None:
+    found = _sets()
+    measured = {question.entry for question in found[reference]}
+    others = [name for name in (f"{reference}-tuning", f"training/{reference}") if name in found]
+    assert others
+    for name in others:
+        assert not measured & {question.entry for question in found[name] if question.entry}
 
 
 @pytest.mark.parametrize("name", ["postgresql", "postgresql-unanswerable"])
@@ -344,11 +361,12 @@ def _documents(pages: set[str]) -> Iterator[Document]:
 
 @pytest.mark.skipif(not MANUAL.is_dir(), reason="postgresql-doc-15 is not installed")
 def test_every_answer_stands_word_for_word_in_a_document_of_its_entry() -> None:
-    questions = _sets()["postgresql"]
+    found = _sets()
+    questions = [one for one in (*found["postgresql"], *found["postgresql-tuning"]) if one.answers]
     bodies: dict[str, list[str]] = {}
     for document in _documents({str(question.entry).partition("#")[0] for question in questions}):
         bodies.setdefault(str(document.location.url), []).append(document.body)
     for question in questions:
-        found = [body for body in bodies[str(question.entry)] if all(answer in body for answer in question.answers)]
-        assert found, question
-        assert judge(question, [(question.entry, found[0])], question.answers, 1.0).answer_rank == 1, question
+        holding = [body for body in bodies[str(question.entry)] if all(answer in body for answer in question.answers)]
+        assert holding, question
+        assert judge(question, [(question.entry, holding[0])], question.answers, 1.0).answer_rank == 1, question

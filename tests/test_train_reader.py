@@ -110,6 +110,25 @@ def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path)
     assert one.answer(pool).replace("_", "-").lower() in entry.lower()
 
 
+def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
+    """The first answer that stands there as a word of its own; questions without an answer or of no entry are left."""
+    pool, _ = read_asked(AskedSource(format="templates", path=HTML), {})
+    row = next(row for row, one in enumerate(pool.passages) if "weave" in one.text and "#" in pool.entries[row])
+    rows = [
+        {"answers": ["eave", "weave"], "entry": pool.entries[row], "split": "train"},
+        {"answers": ["weave"], "entry": pool.entries[row], "split": "test"},
+        {"answers": ["nowhere to be found"], "entry": pool.entries[row], "split": "train"},
+        {"answers": ["weave"], "entry": "no.html#where", "split": "train"},
+        {"answers": [], "entry": None, "split": "train"},
+    ]
+    path = tmp_path / "asked.jsonl"
+    texts = [{"id": str(n), "question": f"question {n}", "form": "module", **row} for n, row in enumerate(rows)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in texts))
+    pool, (one,) = read_asked(AskedSource(format="questions", path=path, reference=HTML), {})
+    assert (one.question, one.answer(pool), one.form) == ("question 0", "weave", "module")
+    assert pool.entries[one.passage] == rows[0]["entry"]
+
+
 def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="reference"):
         AskedSource(format="linked", path=tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from index.errors import InvalidInput, NotFound
 from index.lexical import Lexical, LexicalBuilder, top
 from index.passages import split
+from index.questions import Question, read_questions
 from index.reader import Readable, readable, shown
 from index.records import Document, Passage, Skipped
 from index.sources import open_source, product
@@ -24,7 +26,7 @@ from training import templates
 from training.backtranslation import rephraser
 from training.config import in_range
 
-Format = Literal["templates", "linked", "squad"]
+Format = Literal["templates", "linked", "questions", "squad"]
 MAX_SAME_ANSWER = 0.1  # of a form's questions may have the same answer, or a reader learns to guess it
 MIN_SAME_ANSWER = 20
 MAX_FORM = 0.3  # of a reference's questions may be of one form, or a reader answers all as if they were
@@ -37,6 +39,7 @@ class AskedSource:
     templates: a reference's HTML, whose definitions become questions; those of `split`, which is by entry. `rules` is
     a file of templates of one's own; `translators` are two models, there and back, whose words are asked as well.
     linked: rows {title, question, entry} of questions that led to an entry of `reference`; its term is the answer.
+    questions: a question set over `reference`, as `index.questions` reads them; those of `split` that have an answer.
     squad: rows {question, context, answers}, those without answers asking for what the context does not say.
     """
 
@@ -53,8 +56,10 @@ class AskedSource:
         rephraser(self.translators)
         if self.format not in get_args(Format):
             raise InvalidInput(f"format must be one of {', '.join(get_args(Format))}.", field="format")
-        if (self.format == "linked") != bool(self.reference):
-            raise InvalidInput("reference belongs to the format linked, which needs it.", field="reference")
+        if (self.format in ("linked", "questions")) != bool(self.reference):
+            raise InvalidInput(
+                "reference belongs to the formats linked and questions, which need one.", field="reference"
+            )
         in_range("weight", self.weight, 1e-6, 100.0)
         in_range("limit", self.limit or 1, 1, 1 << 30)
 
@@ -192,6 +197,27 @@ def _named(text: str, title: str) -> tuple[int | None, int | None]:
     return None, None
 
 
+def _questions(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
+    assert source.reference is not None
+    pool = _reference(source.reference, pools)
+    documents = {templates.entry_of(document): document for document in pool.documents}
+    asked = (
+        _held(question, pool, documents[question.entry])
+        for question in read_questions(source.path, source.split)
+        if question.entry in documents
+    )
+    return pool, (one for one in asked if one is not None)
+
+
+def _held(question: Question, pool: Pool, document: Document) -> Asked | None:
+    """With the first of the document's passages that holds the first answer that one holds, as whole words."""
+    for answer in question.answers:
+        for row, _ in pool.places[document.id]:
+            if found := re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", pool.passages[row].text):
+                return Asked(question.question, row, *found.span(), question.form)
+    return None
+
+
 def _squad(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
     pool, rows = Pool([], []), dict[str, int]()
     found: list[Asked] = []
@@ -219,6 +245,7 @@ def _of_squad(question: str, place: int, context: str, answers: Sequence[Any]) -
 _READERS: dict[Format, Callable[[AskedSource, dict[Path, Pool]], tuple[Pool, Iterator[Asked]]]] = {
     "templates": _templates,
     "linked": _linked,
+    "questions": _questions,
     "squad": _squad,
 }
 
