@@ -199,6 +199,7 @@ def main() -> None:
     options.add_argument("--home", type=Path, default=Path("var"))
     options.add_argument("--encoder", type=Path, default=RELEASED)
     options.add_argument("--write", action="store_true")
+    options.add_argument("--brief", action="store_true", help="leave the table out")
     given = options.parse_args()
     encoder = Encoder.load(given.encoder)
     corpora = [
@@ -229,7 +230,8 @@ def main() -> None:
     reader.settings = replace(reader.settings, prior_weight=round(float(span[0]), 2), calibration=tuple(calibration))
     if given.write:
         write(reader, given.reader)
-    table(corpora, reader)
+    if not given.brief:
+        table(corpora, reader)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from index.answer_types import VALUE, AnswerType, candidates, echoes, expected
+from index.answer_types import NAME, VALUE, AnswerType, candidates, echoes, expected
 from index.entries import Entry, Place, directive, names_of
 from index.lexical import tokens
 from index.records import Document, Hit
@@ -23,30 +23,30 @@ from index.records import Document, Hit
 Scores = NDArray[np.float64]
 
 PASSAGE = {
-    "dense": 9.2,  # the search's legs
-    "lexical": 9.3,
-    "kind": 1.1,  # an entry of the kind that is asked for
-    "named": 1.2,  # whose name the question has
-    "qualified": 1.7,  # with what qualifies it: `str.split`
-    "first": 0.7,  # an entry's signature and first sentences
-    "has": 1.6,  # something of the expected type
-    "module": 4.7,  # what introduces a module, if that is asked for
-    "page": 1.8,  # the page's share of all that was found
+    "dense": 12.3,  # the search's legs
+    "lexical": 12.5,
+    "kind": 0.7,  # an entry of the kind that is asked for
+    "named": 0.8,  # whose name the question has
+    "qualified": 2.3,  # with what qualifies it: `str.split`
+    "first": 0.6,  # an entry's signature and first sentences
+    "has": 1.8,  # something of the expected type
+    "module": 4.6,  # what introduces a module, if that is asked for
+    "page": 1.6,  # the page's share of all that was found
 }
 SPAN = {
-    "selected": 0.46,  # what the reader says of the passage
-    "read": 0.14,  # and of the span
-    "typed": 2.0,  # looks like the expected type
-    "own": 2.0,  # the entry's own name, if such an entry is asked for
-    "echo": -2.8,  # the question names it
-    "optional": 1.7,  # parameters that have a default, or stand in brackets
-    "switch": 3.0,  # or are on or off
-    "module": 6.5,
-    "literal": 2.8,  # None, -1, 'w' where a result is asked for
-    "words": -1.8,  # logarithm of how many
-    "signature": -2.5,  # stands there without being one of the above
-    "said": 2.0,  # in a sentence with the words that go with the type
-    "default": 2.4,  # that tells a default, if one is asked for
+    "selected": 0.39,  # what the reader says of the passage
+    "read": 0.26,  # and of the span
+    "typed": 1.3,  # looks like the expected type
+    "own": 0.38,  # the entry's own name, if such an entry is asked for
+    "echo": -2.25,  # the question names it
+    "optional": 2.17,  # parameters that have a default, or stand in brackets
+    "switch": 0.74,  # or are on or off
+    "module": 2.91,
+    "literal": 0.85,  # None, -1, 'w' where a result is asked for
+    "words": -2.66,  # logarithm of how many
+    "signature": -1.68,  # stands there without being one of the above
+    "said": 0.92,  # in a sentence with the words that go with the type
+    "default": 1.7,  # that tells a default, if one is asked for
 }
 MAX_CHARS = 20_000  # of an entry whose words are looked at
 SHARPNESS = 20.0  # of a page's share
@@ -71,16 +71,17 @@ def passage_clues(question: str, found: Sequence[tuple[Hit, Document]]) -> Score
     rows = []
     for hit, document in found:
         names = [name.lower() for name in names_of(document)] if "signature" in document.fields else []
+        introduces = _introduces_module(document)
         rows.append(
             (
                 hit.scores.get("dense", 0.0),
                 hit.scores.get("lexical", 0.0),
-                directive(document) in kind.entries,
+                directive(document) in kind.entries or (kind is NAME and introduces),
                 any(name.rpartition(".")[2] in words for name in names),
                 any(f".{name}".endswith(f".{one}") for one in qualified for name in names),
                 bool(names) and hit.id == document.id,
                 _has(kind, document, hit.text),
-                kind.name == "module" and _introduces_module(document),
+                kind.name == "module" and introduces,
                 pages[document.location.path],
             )
         )
@@ -129,6 +130,9 @@ class Sought:
         if self.kind.name == "module" and entry.module:
             for place in _named(entry.module, text):
                 found[place]["module"] = 1.0
+        if self.kind is NAME and entry.directive == "section" and entry.module:
+            for place in _named(entry.module, text)[:1]:
+                found[place]["own"] = 1.0
         for one in entry.parameters:
             if self._default and one.default is not None and one.default[1] <= len(text):
                 found[one.default] |= {}
