@@ -4,12 +4,12 @@
 
 `--data` has references/python3.11 and so_pydocs/. Retrievers are trained from all-MiniLM-L6-v2 on questions about
 entries' definitions, all for as many steps: "template" in the first wording of each form; "paraphrase" in the others,
-which stand in for back-translation where there is no translator (`--translators THERE BACK` takes two models instead);
-"both"; and "both + real" with the titles of Stack Overflow questions that led to an entry. A reader of each kind ranks
-the best passages again by itself, without what search and structure say. Measured are questions that people wrote (a
-split of the file) and questions by template whose entries were kept aside, by the passages' words, as the paper does.
-Cells that were done before are kept. Differences of MRR, to the same splitter untrained (u) and to the
-simple splitter with the same training (s), are paired by query, with the p of a sign-flip test.
+which stand in for back-translation as there is no translator here; "both"; and "both + real" with the titles of Stack
+Overflow questions that led to an entry. A reader of each kind ranks the best passages again, with the clues of spans
+but without those of passages. Measured are questions that were written one at a time (a split of the file) and
+questions by template whose entries were kept aside, by the passages' words, as the paper does. Cells that were done
+before are kept. Differences of MRR, to the same splitter untrained (u) and to the simple splitter with the same
+training (s), are paired by query, with the p of a sign-flip test.
 """
 
 from __future__ import annotations
@@ -91,12 +91,9 @@ class Ablation:
     def say(self, line: str) -> None:
         print(f"  {line}", file=sys.stderr, flush=True)
 
-    def rules(self, kind: str) -> dict[str, Any]:
-        """What a source of questions by template is given for one kind of data."""
-        if not self.given.translators:
-            return {"rules": wordings(kind.partition(" ")[0], self.out)}
-        translators = () if kind == "template" else tuple(self.given.translators)
-        return {"rules": wordings("template", self.out), "translators": translators}
+    def rules(self, kind: str) -> Path:
+        """The templates of one kind of data."""
+        return wordings(kind.partition(" ")[0], self.out)
 
     @cache  # noqa: B019
     def encoder(self, kind: str) -> Encoder:
@@ -107,7 +104,7 @@ class Ablation:
                 export.export(export.base_checkpoint(), place / "base", export.Card("base"))
             return Encoder.load(place / "base")
         if not (place / "retriever").is_dir():
-            pairs = (PairSource("questions", self.reference, kind="reference", **self.rules(kind)),)
+            pairs = (PairSource("questions", self.reference, kind="reference", rules=self.rules(kind)),)
             if "real" in kind:
                 linked = PairSource("linked", self.real, kind="reference", reference=self.reference, limit=4000)
                 pairs = (*pairs, linked)
@@ -121,7 +118,7 @@ class Ablation:
         """The reader of one kind."""
         place = self.out / "readers" / kind.replace(" ", "")
         if not (place / "reader-int8").is_dir():
-            asked = (AskedSource(format="templates", path=self.reference, **self.rules(kind)),)
+            asked = (AskedSource(format="templates", path=self.reference, rules=self.rules(kind)),)
             if "real" in kind:
                 linked = AskedSource(format="linked", path=self.real, reference=self.reference, limit=4000)
                 asked = (*asked, linked)
@@ -132,15 +129,15 @@ class Ablation:
 
     @cache  # noqa: B019
     def questions(self) -> dict[str, list[Question]]:
-        """By people, and by template over the entries of the test split."""
-        people = [one for one in read_questions(self.given.questions, self.given.split) if one.answers]
+        """Written ones, and those by template over the entries of the test split."""
+        written = [one for one in read_questions(self.given.questions, self.given.split) if one.answers]
         made = templates.questions(self.documents(), "test", wordings("template", self.out))
         chosen = random.Random(1).sample(made, min(ASKED, len(made)))
         by_template = [
             Question(str(number), one.question, (one.answer,), None, one.form, "test")
             for number, one in enumerate(chosen)
         ]
-        return {"people": people, "template": by_template}
+        return {"written": written, "template": by_template}
 
     def documents(self) -> Iterator[Document]:
         for file in open_source("reference", [self.reference]):
@@ -209,7 +206,6 @@ def main() -> None:
     options.add_argument("--split", default="dev")
     options.add_argument("--splitters", nargs="+", choices=SPLITTERS, default=SPLITTERS)
     options.add_argument("--trained", nargs="+", choices=TRAINED, default=TRAINED)
-    options.add_argument("--translators", nargs=2, metavar=("THERE", "BACK"))
     given = options.parse_args()
     ablation = Ablation(given)
     found = {(splitter, kind): ablation.cell(splitter, kind) for kind in given.trained for splitter in given.splitters}

@@ -77,7 +77,7 @@ class Scratch:
 class ModelSettings:
     """Which model, and how texts are put before it. `max_*_tokens` count special tokens.
 
-    `dropout` None keeps the base model's (0 of one from scratch); 0 lets attention run fused, which more than doubles
+    `dropout` None keeps the base model's (0 of one from scratch); 0 lets attention run fused, which nearly doubles
     the speed on a CPU. `similarity` "cosine" makes vectors of length 1, "dot" leaves them, as the paper does. `pooling`
     is that of BERT-class encoders. With `query_base` queries have an encoder of their own, and `base` is the passages'.
     """
@@ -116,6 +116,12 @@ class TextModel(nn.Module):
         """`ids`, `mask` (B, T) -> (B, D) float32, of length 1 if similarity is "cosine"."""
         found = self._vectors(ids, mask, role).float()
         return F.normalize(found, dim=-1) if self.settings.similarity == "cosine" else found
+
+    def grouped_vectors(self, ids: Tensor, mask: Tensor, size: int, role: Role = "passage") -> Tensor:
+        """`vectors`; on a CPU `size` texts of similar length go together, so that little of the work is padding."""
+        if ids.is_cuda or len(ids) <= size:
+            return self.vectors(ids, mask, role)
+        return in_groups(lambda part, seen: (self.vectors(part, seen, role),), ids, mask, size)[0]
 
     def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """States (N, D) for the N of `targets` (B, K) that are not IGNORED, in order, and words (V, D): their products

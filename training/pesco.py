@@ -32,7 +32,7 @@ from training import export, model
 from training.config import in_range, read
 from training.dev import encode
 from training.loop import LoopSettings, Progress, make_accelerator, storing, train
-from training.model import ModelSettings, TextModel, in_groups, pad_texts
+from training.model import ModelSettings, TextModel, pad_texts
 from training.pesco_labels import (
     Check,
     Labelling,
@@ -258,7 +258,7 @@ class Course:
     accelerator: Accelerator
     dev: Labelled | None
     rounds: list[Round] = field(default_factory=list)
-    known: dict[int, Seen] = field(default_factory=dict)
+    seen: dict[int, Seen] = field(default_factory=dict)
 
     def go(self, progress: Callable[[str], Progress], say: Callable[[str], None]) -> TextModel:
         """Train until the pseudo-labels stay, and return the model."""
@@ -283,12 +283,12 @@ class Course:
 
     def see(self, number: int, text_model: TextModel) -> Seen:
         """What the model that a round began with makes of all texts; the first round's and the last are kept."""
-        if number not in self.known:
-            for old in filter(None, list(self.known)):
-                del self.known[old]
+        if number not in self.seen:
+            for old in filter(None, list(self.seen)):
+                del self.seen[old]
             dev = None if self.dev is None else self.vectors(text_model, self.dev.texts)
-            self.known[number] = Seen(self.vectors(text_model, self.pool.texts), self.prompts(text_model), dev)
-        return self.known[number]
+            self.seen[number] = Seen(self.vectors(text_model, self.pool.texts), self.prompts(text_model), dev)
+        return self.seen[number]
 
     def taught(self, number: int) -> Rows:
         """The labels (N,) that a round's teacher gave."""
@@ -516,7 +516,8 @@ class PescoTask:
     def backward(self, batch: Batch) -> dict[str, float]:
         """Gradients of the student's loss, see `matching`."""
         device = self.course.accelerator.device
-        vectors = self._vectors(batch.ids.to(device), batch.mask.to(device))
+        with self.course.accelerator.autocast():
+            vectors = self._model.grouped_vectors(batch.ids.to(device), batch.mask.to(device), GROUP)
         n = len(batch.rows)
         prompts = len(batch.classes) if self.student.loss != "lct" else 0
         texts, keys, prompted = torch.split(vectors, [n, len(vectors) - n - prompts, prompts])
@@ -532,13 +533,6 @@ class PescoTask:
         )
         loss.backward()  # type: ignore[no-untyped-call]
         return {"loss": float(loss.detach())}
-
-    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """(n, D); on a CPU texts of similar length go together, so that little of the work is padding."""
-        with self.course.accelerator.autocast():
-            if ids.is_cuda:
-                return self._model.vectors(ids, mask)
-            return in_groups(lambda part, seen: (self._model.vectors(part, seen),), ids, mask, GROUP)[0]
 
     def describe(self, batch: Batch) -> str:
         """The first texts' numbers and words."""

@@ -26,7 +26,7 @@ from training.config import in_range
 from training.dev import Dev, DevSet
 from training.loop import LoopSettings, Progress, best_measures, make_accelerator, storing, train
 from training.losses import IGNORED, cached_backward, contrastive, reconstruction
-from training.model import ModelSettings, TextModel, in_groups, pad_targets, pad_texts
+from training.model import ModelSettings, TextModel, pad_targets, pad_texts
 from training.pairs import Pair, PairSource, Report
 from training.pairs import load as load_pairs
 
@@ -362,11 +362,9 @@ class SantaTask:
         return values
 
     def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
-        """(n, D); on a CPU texts of similar length go together, so that little of the work is padding."""
+        """(n, D)."""
         with self.accelerator.autocast():
-            if ids.is_cuda or len(ids) <= GROUP:
-                return self.model.vectors(ids, mask, role)
-            return in_groups(lambda part, seen: (self.model.vectors(part, seen, role),), ids, mask, GROUP)[0]
+            return self.model.grouped_vectors(ids, mask, GROUP, role)
 
     def _alignment(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Eq. 5 for this process's queries and all processes' passages; `vectors` are the queries', then passages'."""
