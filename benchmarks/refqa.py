@@ -104,7 +104,7 @@ class Ablation:
                 export.export(export.base_checkpoint(), place / "base", export.Card("base"))
             return Encoder.load(place / "base")
         if not (place / "retriever").is_dir():
-            pairs = (PairSource("questions", self.reference, kind="reference", rules=self.rules(kind)),)
+            pairs = (PairSource("templates", self.reference, kind="reference", rules=self.rules(kind)),)
             if "real" in kind:
                 linked = PairSource("linked", self.real, kind="reference", reference=self.reference, limit=4000)
                 pairs = (*pairs, linked)

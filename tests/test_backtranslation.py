@@ -120,10 +120,10 @@ def questions(source: PairSource) -> set[str]:
 def test_a_recipe_asks_by_rules_of_its_own_and_what_translators_make_of_it(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
-    (plain,) = questions(PairSource("questions", REFERENCE, rules=rules))
+    (plain,) = questions(PairSource("templates", REFERENCE, rules=rules))
     assert plain.startswith("What option reads ")
     models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
-    found = questions(PairSource("questions", REFERENCE, rules=rules, translators=models))
+    found = questions(PairSource("templates", REFERENCE, rules=rules, translators=models))
     assert found == {plain, " ".join(["open"] * 128)}
     pool, asked = read_asked(AskedSource(format="templates", path=REFERENCE, rules=rules, translators=models), {})
     assert {one.question for one in asked} == found
@@ -133,7 +133,7 @@ def test_a_recipe_asks_by_rules_of_its_own_and_what_translators_make_of_it(tmp_p
 def test_translations_that_several_entries_share_are_not_asked(tmp_path: Path) -> None:
     """Of a translator that says the same of everything nothing is left but the questions themselves."""
     models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
-    source = PairSource("questions", REFERENCE)
+    source = PairSource("templates", REFERENCE)
     plain = questions(source)
     assert len(plain) > 3
     assert questions(replace(source, translators=models)) == plain
@@ -141,7 +141,15 @@ def test_translations_that_several_entries_share_are_not_asked(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", [PairSource, AskedSource])
 def test_one_translator_is_refused(kind: Any) -> None:
-    form = {"format": "questions"} if kind is PairSource else {"format": "templates"}
     with pytest.raises(InvalidInput, match="two models") as found:
-        kind(path=REFERENCE, translators=("one",), **form)
+        kind(format="templates", path=REFERENCE, translators=("one",))
     assert found.value.field == "translators"
+
+
+@pytest.mark.parametrize("kind", [PairSource, AskedSource])
+@pytest.mark.parametrize("given", [{"translators": ("there", "back")}, {"rules": REFERENCE / "mine.toml"}])
+def test_what_only_templates_use_is_refused_elsewhere(kind: Any, given: dict[str, Any]) -> None:
+    (field,) = given
+    with pytest.raises(InvalidInput, match=f"{field} belongs to the format templates, not to linked") as found:
+        kind(format="linked", path=REFERENCE, reference=REFERENCE, **given)
+    assert found.value.field == field

@@ -20,6 +20,8 @@ from index.errors import InvalidInput, NotFound, PurlinError
 from index.passages import render, split
 from index.records import Document, Skipped, SourceFile
 from index.sources import open_source
+from training.asked import AskedSource, read_asked
+from training.dev import DevSet, read_judged
 from training.pairs import (
     GAINS,
     MAX_CHARS,
@@ -593,14 +595,14 @@ def test_load_without_evaluation_sets_and_with_nothing_left(tmp_path: Path) -> N
 
 
 def test_questions_by_template_come_with_the_passage_that_answers() -> None:
-    pairs, _ = read_all(PairSource("questions", SOURCES / "reference"))
+    pairs, _ = read_all(PairSource("templates", SOURCES / "reference"))
     assert pairs
     for pair in pairs:
         assert pair.kind == "reference"
         assert pair.queries
         assert pair.passage
     with pytest.raises(InvalidInput, match="no usable pair"):  # all entries are in the train split
-        read_all(PairSource("questions", SOURCES / "reference", split="dev"))
+        read_all(PairSource("templates", SOURCES / "reference", split="dev"))
 
 
 def test_linked_questions_lead_to_the_first_passage_of_their_entry(tmp_path: Path) -> None:
@@ -627,7 +629,23 @@ def test_linked_questions_lead_to_the_first_passage_of_their_entry(tmp_path: Pat
     assert (skipped.line, skipped.reason) == (3, "its entry is not in the reference")
 
 
-def test_a_reference_belongs_to_linked_questions_alone(tmp_path: Path) -> None:
-    for source in ({"format": "linked"}, {"format": "pairs", "reference": tmp_path}):
-        with pytest.raises(InvalidInput, match="reference belongs to the format linked"):
+def test_a_question_set_leads_to_the_passages_that_hold_the_answers(tmp_path: Path) -> None:
+    reference = SOURCES / "reference"
+    pool, _ = read_asked(AskedSource(format="templates", path=reference), {})
+    entry = next(entry for entry, one in zip(pool.entries, pool.passages, strict=True) if "weave" in one.text)
+    about = {"answers": ["weave"], "entry": entry, "form": "module", "split": "train"}
+    rows = [{"id": "1", "question": "which", **about}, {"id": "2", "question": "where is that", **about}]
+    rows += [{"id": "3", "question": "and this one", **about, "split": "dev"}]
+    path = written(tmp_path / "asked.jsonl", rows)
+    pairs, skipped = read_all(PairSource("questions", path, reference=reference))
+    assert [pair.queries for pair in pairs] == [("which",), ("where is that",)]
+    assert all("weave" in pair.passage and pair.kind == "reference" for pair in pairs)
+    assert skipped == []
+    known = DevSet(name="asked", path=path, format="questions", reference=reference)
+    assert list(read_judged(known).queries.values()) == ["and this one"]
+
+
+def test_a_reference_belongs_to_questions_that_lead_there(tmp_path: Path) -> None:
+    for source in ({"format": "linked"}, {"format": "questions"}, {"format": "pairs", "reference": tmp_path}):
+        with pytest.raises(InvalidInput, match="reference belongs to the formats linked and questions"):
             PairSource(path=tmp_path, **source)  # type: ignore[arg-type]

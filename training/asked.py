@@ -32,6 +32,16 @@ MIN_SAME_ANSWER = 20
 MAX_FORM = 0.3  # of a reference's questions may be of one form, or a reader answers all as if they were
 
 
+def check_options(format: str, reference: Path | None, rules: Path | None, translators: Sequence[str]) -> None:
+    """Raise InvalidInput, naming the field, for what a source's format needs and lacks, or does not use."""
+    if (format in ("linked", "questions")) != bool(reference):
+        raise InvalidInput("reference belongs to the formats linked and questions, which need one.", field="reference")
+    for name, value in (("rules", rules), ("translators", translators)):
+        if value and format != "templates":
+            raise InvalidInput(f"{name} belongs to the format templates, not to {format}; remove it.", field=name)
+    rephraser(translators)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedSource:
     """Where questions come from, as a recipe names it.
@@ -53,13 +63,9 @@ class AskedSource:
     translators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        rephraser(self.translators)
         if self.format not in get_args(Format):
             raise InvalidInput(f"format must be one of {', '.join(get_args(Format))}.", field="format")
-        if (self.format in ("linked", "questions")) != bool(self.reference):
-            raise InvalidInput(
-                "reference belongs to the formats linked and questions, which need one.", field="reference"
-            )
+        check_options(self.format, self.reference, self.rules, self.translators)
         in_range("weight", self.weight, 1e-6, 100.0)
         in_range("limit", self.limit or 1, 1, 1 << 30)
 

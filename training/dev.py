@@ -31,8 +31,8 @@ _TOKENIZED_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevSet:
-    """A directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), a file of pairs, or questions by template
-    over the entries of `split` of a reference.
+    """A directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), a file of pairs, questions by template
+    over the entries of `split` of a reference, or the questions of `split` of a set over `reference`.
 
     For pairs, each query's own passage is relevant, and those of the same query; `limit` takes the first so many.
     `measure` is one of index.evaluate's names, or "-loss", eq. 3 over batches of LOSS_BATCH with its sign turned, so
@@ -41,14 +41,17 @@ class DevSet:
 
     name: str
     path: Path
-    format: Literal["beir", "pairs", "questions"] = "beir"
+    format: Literal["beir", "pairs", "templates", "questions"] = "beir"
     kind: Kind = "code"
     split: str = "dev"
+    reference: Path | None = None
     limit: int | None = None
     measure: Literal["MRR@100", "nDCG@10", "Recall@100", "-loss"] = "MRR@100"
 
     def __post_init__(self) -> None:
         in_range("limit", self.limit or 1, 1, 1 << 30)
+        if (self.format == "questions") != bool(self.reference):
+            raise InvalidInput("reference belongs to the format questions, which needs one.", field="reference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,8 @@ def read_judged(known: DevSet) -> Judged:
 
 def _read(known: DevSet) -> Judged:
     if known.format != "beir":
-        source = PairSource(format=known.format, path=known.path, kind=known.kind, limit=known.limit, split=known.split)
-        pairs = read(source)
-        return _judged_pairs([pair for pair in pairs if isinstance(pair, Pair)])
+        given = {name: getattr(known, name) for name in ("format", "path", "kind", "limit", "split", "reference")}
+        return _judged_pairs([pair for pair in read(PairSource(**given)) if isinstance(pair, Pair)])
     qrels = evaluate.read_qrels(known.path / "qrels" / f"{known.split}.tsv")
     queries = evaluate.read_queries(known.path / "queries.jsonl")
     asked = {number: queries[number] for number in islice(qrels, known.limit) if number in queries}

@@ -25,6 +25,7 @@ from index.passages import render, split
 from index.records import KINDS, Document, Kind, Passage, Skipped
 from index.sources import beir, open_source, product
 from training import templates
+from training.asked import AskedSource, check_options, read_asked
 from training.backtranslation import rephraser
 from training.config import in_range
 
@@ -39,6 +40,7 @@ Format = Literal[
     "code",
     "product",
     "reference",
+    "templates",
     "questions",
     "linked",
 ]
@@ -69,7 +71,7 @@ _CODES = {
     "advtest": ("function", "code", "original_string", "function_tokens", "code_tokens"),
 }
 _JUDGED = frozenset(
-    {"cosqa", "esci", "beir", "linked"}
+    {"cosqa", "esci", "beir", "linked", "questions"}
 )  # their queries are what people typed, so that short ones count too
 
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -114,9 +116,10 @@ class PairSource:
 
     `limit` is the most pairs taken, `weight` how often they are drawn compared with other sources.
     `kind` counts for formats that do not tell; `split` for those that have several (BEIR: the file of judgements);
-    `locale` and `size` for ESCI. `reference` is where the entries are that questions of the format linked lead to.
-    For the format questions, `rules` is a file of templates of one's own, and `translators` are two models, there and
-    back, whose words are asked as well.
+    `locale` and `size` for ESCI. `reference` is where the entries are that questions of the formats questions (a set,
+    as `index.questions` reads it) and linked (rows {title, question, entry}) lead to. For the format templates, whose
+    path is a reference, `rules` is a file of templates of one's own, and `translators` are two models, there and back,
+    whose words are asked as well.
     By its `name` a stage of training chooses it. Raises InvalidInput naming the field.
     """
 
@@ -134,7 +137,6 @@ class PairSource:
     name: str = ""
 
     def __post_init__(self) -> None:
-        rephraser(self.translators)
         _one_of("format", self.format, get_args(Format))
         _one_of("kind", self.kind, KINDS)
         _one_of("size", self.size, ("large", "small"))
@@ -144,8 +146,7 @@ class PairSource:
             in_range("limit", self.limit, 1, 10**9)
         if not re.fullmatch(r"\w[\w.-]{0,99}", self.split):
             raise InvalidInput(f"split must be a name such as train, not {self.split!r:.80}.", field="split")
-        if (self.format == "linked") != bool(self.reference):
-            raise InvalidInput("reference belongs to the format linked, which needs it.", field="reference")
+        check_options(self.format, self.reference, self.rules, self.translators)
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> None:
@@ -617,7 +618,7 @@ def _reference(document: Document, source: PairSource) -> Pair:
     return Pair((document.title, first), render(replace(document, body=body)), "reference")
 
 
-def _questions(source: PairSource) -> _Drafts:
+def _templates(source: PairSource) -> _Drafts:
     """Questions by template, with the passage that holds their answer; those of the `split`, which is by entry."""
     passages: dict[str, tuple[Document, tuple[Passage, ...]]] = {}
     for document in _documents("reference", source.path):
@@ -636,6 +637,15 @@ def _questions(source: PairSource) -> _Drafts:
         yield _Draft(
             Pair(tuple(questions), render(document, passage), "reference"), document.location.path or document_id
         )
+
+
+def _questions(source: PairSource) -> _Drafts:
+    """A question set's answerable questions of the `split`, each with the passage that holds its answer."""
+    asked = AskedSource(format="questions", path=source.path, reference=source.reference, split=source.split)
+    pool, questions = read_asked(asked, {})
+    places = {row: (document, passage) for document in pool.documents for row, passage in pool.places[document.id]}
+    for one in questions:
+        yield _Draft(Pair((one.question,), render(*places[one.passage]), "reference"), source.path.name)
 
 
 def _linked(source: PairSource) -> _Drafts:
@@ -771,6 +781,7 @@ _READERS: dict[Format, Callable[[PairSource], _Drafts]] = {
     "code": partial(_of_source, pair_of=_code),
     "product": partial(_of_source, pair_of=_product),
     "reference": partial(_of_source, pair_of=_reference),
+    "templates": _templates,
     "questions": _questions,
     "linked": _linked,
 }
