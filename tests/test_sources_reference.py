@@ -221,6 +221,20 @@ def test_headings_form_a_path() -> None:
     ]
 
 
+def test_a_mark_that_links_to_its_heading_is_its_anchor_and_not_its_name() -> None:
+    """As Node.js, rustdoc and many generators of sites write them; a name may end in such a character itself."""
+    markup = (
+        '<h2>zlib<span><a class="mark" href="#zlib" id="zlib">#</a></span></h2>a<h2><a href="#f">§</a>f(x)</h2>b'
+        '<h2>C#</h2>c<h2 id=d><a href="#d">D</a></h2>d<h2><a href="other.html">#</a></h2>e'
+    )
+    entries = read_page(markup).entries
+    assert [(one.title, one.anchor) for one in entries] == [
+        ("zlib", "zlib"), ("f(x)", "f"), ("C#", ""), ("D", "d"), ("#", "")
+    ]  # fmt: skip
+    [term] = read_page('<dl><dt id=t>term <a href="#t">¶</a><dd>d</dl>').entries
+    assert (term.title, term.anchor) == ("term", "t")
+
+
 def test_without_a_first_heading_the_page_title_leads_the_path() -> None:
     entries = read_page("<title>The page</title><h2>B</h2>b").entries
     assert [(entry.title, entry.headings) for entry in entries] == [("B", ("The page",))]

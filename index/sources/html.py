@@ -41,6 +41,7 @@ FURNITURE_CLASSES = frozenset(
 )
 FURNITURE_IDS = frozenset("footer ft hd menu nav navigation searchbox sidebar table-of-contents toc".split())
 FURNITURE_ROLES = frozenset("banner contentinfo navigation search".split())
+PERMALINKS = frozenset("# ¶ § 🔗 \uf0c1".split())
 BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
 PLAIN_LISTS = frozenset("brackets citation docinfo field-list footnote".split())
 NAMES = frozenset("descname option sig-name term varname".split())
@@ -270,7 +271,7 @@ class _Reader:
             self._close_term()  # of a `dt` without end tag, which the parser lets the next one nest in
         if self._capture:
             self._see(tag, attributes)
-            return self._open_captured(tag, classes)
+            return self._open_captured(tag, attributes, classes)
         opener = _OPENERS.get(tag)
         if opener is None or (self._whole and tag in ("dl", "dt", "dd")):
             opener = _Reader._open_block if tag in BLOCKS else _Reader._open_inline
@@ -289,15 +290,23 @@ class _Reader:
         self._flush()
         self._inside_main = False
 
-    def _open_captured(self, tag: str, classes: Classes) -> Close:
+    def _open_captured(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         if tag == "br":
             self._text.append("\n" if self._capture == "code" else BREAK)
+        elif self._capture in ("heading", "term") and attributes.get("href", "").startswith("#"):
+            return partial(self._close_link, len(self._text), attributes["href"][1:][:MAX_ANCHOR])
         elif self._capture == "term" and classes & NAMES:
             return partial(self._close_name, len(self._text), len(self._names))
         elif self._capture != "code" and tag in BLOCKS:
             self._text.append(" ")
             return partial(self._text.append, " ")
         return _nothing
+
+    def _close_link(self, text_start: int, anchor: str) -> None:
+        """A link to the place itself that only shows a mark says where the place is, and is not part of its name."""
+        if "".join(self._text[text_start:]).strip() in PERMALINKS:
+            del self._text[text_start:]
+            self._link = anchor
 
     def _close_name(self, text_start: int, names_before: int) -> None:
         name = collapse("".join(self._text[text_start:])).replace("\n", " ")
