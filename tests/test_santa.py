@@ -38,7 +38,7 @@ from training.augment import Forms
 from training.dev import LOSS_BATCH, Dev, DevSet, Judged, encode, ranking, read_judged
 from training.loop import OPTIMIZER, LoopSettings, make_accelerator, train
 from training.model import ModelSettings, TextModel
-from training.pairs import Pair
+from training.pairs import Pair, PairSource
 from training.santa import Recipe, SantaTask, Schedule, Stage, averaged
 
 ROOT = Path(__file__).parent.parent
@@ -779,6 +779,7 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
         ("hard_negatives = 1", "hard_negatives = 6", "depth must be from 6"),
         ("mep = 1.0", "sda = 0.0", "trains nothing"),
         ('every = 2, precision = "fp32"', 'every = 2, precision = "bf16"', "same precision"),
+        ("mep = 1.0", "weights = [2.0]", "0 pairs and 1 weights"),
         ('path = "dev.jsonl"', 'path = "dev.jsonl", measure = "MAP"', "must be one of 'MRR@100'"),
     ],
 )
@@ -817,6 +818,17 @@ def test_without_its_libraries_training_says_what_to_install(
 def test_a_recipe_needs_pairs_and_a_stage() -> None:
     with pytest.raises(PurlinError, match=r"at least one \[\[pairs\]\] and one \[\[stage\]\]"):
         Recipe(name="tiny", pairs=(), stage=(Stage(name="a"),))
+
+
+def test_a_stage_weighs_the_sources_it_takes() -> None:
+    pairs = tuple(PairSource("pairs", Path("x"), name=name, weight=0.5) for name in "abc")
+    named = Stage(name="named", pairs=("c", "a"), weights=(3.0, 2.0))
+    recipe = Recipe(name="tiny", pairs=pairs, stage=(named, Stage(name="few", pairs=("b",)), Stage(name="all")))
+    assert [recipe.sources_of(stage) for stage in recipe.stage] == [
+        {0: 2.0, 2: 3.0}, {1: 0.5}, {0: 0.5, 1: 0.5, 2: 0.5}
+    ]  # fmt: skip
+    with pytest.raises(InvalidInput, match=r"weights must be from 1e-06 to 100, not 0"):
+        Stage(name="a", pairs=("a",), weights=(0.0,))
 
 
 # Recipes

@@ -144,13 +144,15 @@ def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 
 
 def test_mined_passages_share_words_with_the_question_and_are_of_other_entries() -> None:
+    """The last one is the first over again, as on a page that holds the whole manual."""
     texts = ["open a file", "opens the file for reading", "close a socket", "the file was opened", "numbers"]
-    pool = Pool([Readable(text) for text in texts], ["one", "two", "three", "one", "four"])
+    texts += texts[:1]
+    pool = Pool([Readable(text) for text in texts], ["one", "two", "three", "one", "four", "all"])
     asked = [Asked("how to open a file", 0), Asked("close the socket", 2), Asked("open", 4)]
     mined = mine(pool, asked, depth=3)
     assert mined[0].tolist() == [1, 1, 1]
-    assert mined[1].tolist() == [3, 4, 0]
-    assert set(mined[2]) == {0, 1, 3}
+    assert mined[1].tolist() == [3, 4, 5]
+    assert set(mined[2]) <= {0, 1, 3, 5}
 
 
 # Loss

@@ -268,12 +268,19 @@ def mine(pool: Pool, asked: Sequence[Asked], *, depth: int) -> NDArray[np.int32]
             builder.add(shown(passage))
         builder.save(Path(work))
         lexical = Lexical.load(Path(work))
-        entries = np.unique(np.array(pool.entries), return_inverse=True)[1]
+        entries = _numbered(pool.entries)
+        texts = _numbered([passage.text for passage in pool.passages])  # manuals repeat themselves on other pages
         mined = np.zeros((len(asked), depth), dtype=np.int32)
         for row, one in enumerate(asked):
             scores = lexical.scores(lexical.weights(one.question)).copy()
-            scores[entries == entries[one.passage]] = 0.0
+            scores[(entries == entries[one.passage]) | (texts == texts[one.passage])] = 0.0
             best = top(scores, depth)
             follow = (one.passage + 1 + np.arange(depth)) % len(pool.passages)
             mined[row] = np.resize(best if len(best) else follow, depth)
     return mined
+
+
+def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:
+    """The same number for the same text."""
+    numbers = dict[str, int]()
+    return np.array([numbers.setdefault(text, len(numbers)) for text in texts])

@@ -117,13 +117,17 @@ class ReaderModel(nn.Module):
 
 
 def load(settings: ModelSettings, directory: Path | None = None) -> ReaderModel:
-    """The base model with a new head, or what `save` left in `directory`. Raises what `training.model.load` does."""
+    """The base model, or what `save` left in `directory`. The head is new unless the base is a reader's checkpoint.
+
+    Raises what `training.model.load` does.
+    """
     text_model = model.load(settings, directory)
     if not isinstance(text_model, model.BertLike):
         raise InvalidInput("A reader needs a BERT-like base model.", field="base")
     reader = ReaderModel(text_model)
-    if directory is not None:
-        reader.head.load_state_dict(load_file(directory / HEAD))
+    place = directory or Path(settings.base)
+    if directory is not None or (place / HEAD).is_file():
+        reader.head.load_state_dict(load_file(place / HEAD))
     return reader
 
 

@@ -40,7 +40,8 @@ SPAN_SHARE = 0.15  # of the words, as T5 was pretrained
 class Stage:
     """One stretch of training, which starts from the best checkpoint of the one before.
 
-    `pairs` names the sources it takes, by default all; they are drawn in `forms`. The loss is `sda` times the
+    `pairs` names the sources it takes, by default all; they are drawn in `forms`, and as often as `weights` says, one
+    for each of `pairs`, by default the sources' own. The loss is `sda` times the
     contrastive loss of eq. 5 (of eq. 3 in fine-tuning, which is the same) and `mep` times that of masked entity
     prediction, eq. 7. `mask_share` is the share of different entities that is masked, by default all, or of words under
     the "span" mask, by default T5's 0.15. `hard_negatives` are drawn for each pair from the `depth` best passages of
@@ -51,6 +52,7 @@ class Stage:
 
     name: str
     pairs: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
     loop: LoopSettings = field(default_factory=LoopSettings)
     sda: float = 1.0
     mep: float = 0.0
@@ -71,6 +73,13 @@ class Stage:
             in_range(name, getattr(self, name), 0.0, 1000.0)
         if not self.sda + self.mep:
             raise InvalidInput(f"Stage {self.name} trains nothing: sda and mep are both 0.", field="sda")
+        if self.weights and len(self.weights) != len(self.pairs):
+            raise InvalidInput(
+                f"Stage {self.name} has {len(self.pairs)} pairs and {len(self.weights)} weights; give one for each.",
+                field="weights",
+            )
+        for weight in self.weights:
+            in_range("weights", weight, 1e-6, 100.0)
         in_range("mask_share", self.mask_share or 1.0, 0.01, 1.0)
         in_range("temperature", self.temperature, 1e-3, 100.0)
         in_range("hard_negatives", self.hard_negatives, 0, 32)
@@ -123,9 +132,14 @@ class Recipe:
         if len({stage.loop.precision for stage in self.stage}) > 1:
             raise InvalidInput("All stages need the same precision.", field="stage")
 
-    def sources_of(self, stage: Stage) -> list[int]:
-        """Which of `pairs` a stage takes."""
-        return [number for number, source in enumerate(self.pairs) if not stage.pairs or source.name in stage.pairs]
+    def sources_of(self, stage: Stage) -> dict[int, float]:
+        """Which of `pairs` a stage takes, and their weights in it."""
+        own = dict(zip(stage.pairs, stage.weights, strict=False))
+        return {
+            number: own.get(source.name, source.weight)
+            for number, source in enumerate(self.pairs)
+            if not stage.pairs or source.name in stage.pairs
+        }
 
 
 def run(
@@ -157,7 +171,7 @@ def run(
             accelerator,
             seed=recipe.seed,
             directory=out / stage.name,
-            weights=[recipe.pairs[known].weight for known in taken],
+            weights=list(taken.values()),
             dev=Dev(recipe.dev, text_model, accelerator, temperature=stage.temperature),
         )
         so_far = asdict(replace(recipe, stage=recipe.stage[: number + 1], export=Export()))
