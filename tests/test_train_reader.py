@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -281,6 +282,20 @@ def test_export_refuses_a_graph_that_differs(
     with pytest.raises(ExportRefused, match="differ"):
         reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)])
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_goes_on_from_a_readers_checkpoint_with_its_head(base: Path, squad: Path, tmp_path: Path) -> None:
+    """From a base model the head is a new one; the card names what the checkpoint was made from."""
+    recipe = tiny_recipe(base, squad)
+    first = reader.load(recipe.model)
+    first.save(tmp_path / "checkpoint")
+    again = replace(recipe, model=replace(recipe.model, base=str(tmp_path / "checkpoint")))
+    for name, weight in reader.load(again.model).state_dict().items():
+        torch.testing.assert_close(weight, first.state_dict()[name], rtol=0, atol=0)
+    assert not torch.equal(reader.load(recipe.model).head.weight, first.head.weight)
+    export = reader.Export(quantization="none", base_model="some/model")
+    reader.export_reader(replace(again, export=export), tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)])
+    assert "**Base model**: some/model" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_eight_bits_answer_alike(base: Path, squad: Path, tmp_path: Path) -> None:

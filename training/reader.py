@@ -62,11 +62,13 @@ class Export:
     """The reader directory. `prior_weight` and `calibration` as in `index.reader.Settings`.
 
     They start as those of the released reader; `benchmarks/reader.py --write` tunes them on dev questions.
+    `base_model` is for the card, where the recipe's base is a checkpoint of one's own.
     """
 
     quantization: export.Quantization = "int8"
     prior_weight: float = 0.81
     calibration: tuple[float, ...] = (0.3044, 11.9744, -6.8197, -0.5134)
+    base_model: str = ""
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
@@ -445,10 +447,14 @@ def _write_settings(recipe: Recipe, measures: Mapping[str, float], new: Path) ->
         calibration=(constant, weights[0], weights[1], weights[2]),
         files=digests,
     )
-    content = asdict(settings) | {"fingerprint": settings.fingerprint, "base_model": recipe.model.base}
+    content = asdict(settings) | {"fingerprint": settings.fingerprint, "base_model": _base_model(recipe)}
     content |= {"trained_on": list(recipe.export.trained_on), "measures": dict(measures)}
     (new / serving.SETTINGS).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     (new / CARD).write_text(_card(recipe, measures))
+
+
+def _base_model(recipe: Recipe) -> str:
+    return recipe.export.base_model or recipe.model.base
 
 
 def _card(recipe: Recipe, measures: Mapping[str, float]) -> str:
@@ -461,7 +467,7 @@ def _card(recipe: Recipe, measures: Mapping[str, float]) -> str:
 A reader for Purlin: `model.onnx` maps ids of `[CLS] question [SEP] passage [SEP]`, int64 (n, t) without padding, to
 start and end logits (n, t) and a passage's selection logit (n,), where 0 is the logit of "no passage answers".
 
-- **Base model**: {recipe.model.base}, licence {recipe.export.base_licence}
+- **Base model**: {_base_model(recipe)}, licence {recipe.export.base_licence}
 - **Longest sequence**: {recipe.reading.max_tokens} tokens, of which the question takes at most a third
 - **Weights**: {"8-bit, with 8-bit activations at fixed scales" if recipe.export.quantization == "int8" else "32-bit"}
 
