@@ -23,30 +23,30 @@ from index.records import Document, Hit
 Scores = NDArray[np.float64]
 
 PASSAGE = {
-    "dense": 12.3,  # the search's legs
-    "lexical": 12.5,
-    "kind": 0.7,  # an entry of the kind that is asked for
-    "named": 0.8,  # whose name the question has
-    "qualified": 2.3,  # with what qualifies it: `str.split`
-    "first": 0.6,  # an entry's signature and first sentences
-    "has": 1.8,  # something of the expected type
-    "module": 4.6,  # what introduces a module, if that is asked for
-    "page": 1.6,  # the page's share of all that was found
+    "dense": 13.8,  # the search's legs
+    "lexical": 10.99,
+    "kind": 0.77,  # an entry of the kind that is asked for
+    "named": 0.74,  # whose name the question has
+    "qualified": 2.36,  # with what qualifies it: `str.split`
+    "first": 0.54,  # an entry's signature and first sentences
+    "has": 1.7,  # something of the expected type
+    "module": 4.33,  # what introduces a module, if that is asked for
+    "page": 1.5,  # the page's share of all that was found
 }
 SPAN = {
-    "selected": 0.39,  # what the reader says of the passage
-    "read": 0.26,  # and of the span
-    "typed": 1.3,  # looks like the expected type
-    "own": 0.38,  # the entry's own name, if such an entry is asked for
-    "echo": -2.25,  # the question names it
-    "optional": 2.17,  # parameters that have a default, or stand in brackets
-    "switch": 0.74,  # or are on or off
-    "module": 2.91,
-    "literal": 0.85,  # None, -1, 'w' where a result is asked for
-    "words": -2.66,  # logarithm of how many
-    "signature": -1.68,  # stands there without being one of the above
-    "said": 0.92,  # in a sentence with the words that go with the type
-    "default": 1.7,  # that tells a default, if one is asked for
+    "selected": 0.5,  # what the reader says of the passage
+    "read": 0.36,  # and of the span
+    "typed": 1.06,  # looks like the expected type
+    "own": 0.81,  # the entry's own name, if such an entry is asked for
+    "echo": -1.63,  # the question names it
+    "optional": 2.26,  # parameters that have a default, or stand in brackets
+    "switch": 0.6,  # or are on or off
+    "module": 2.83,
+    "literal": 0.62,  # None, -1, 'w' where a result is asked for
+    "words": -2.33,  # logarithm of how many
+    "signature": -1.05,  # stands there without being one of the above
+    "said": 0.9,  # in a sentence with the words that go with the type
+    "default": 1.9,  # that tells a default, if one is asked for
 }
 MAX_CHARS = 20_000  # of an entry whose words are looked at
 SHARPNESS = 20.0  # of a page's share

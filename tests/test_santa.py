@@ -839,10 +839,9 @@ CONFIGS = Path(__file__).parent.parent / "configs"
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("santa-*.toml")), ids=lambda path: path.stem)
 def test_recipes_that_come_along_are_valid(path: Path, tmp_path: Path) -> None:
     content = tomllib.loads(path.read_text())
-    for table in [*content["pairs"], *content.get("dev", [])]:
-        (tmp_path / table["path"]).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / table["path"]).touch()
-    for name in content.get("exclude", []):
+    tables = [*content["pairs"], *content.get("dev", [])]
+    paths = [table[key] for table in tables for key in ("path", "reference") if key in table]
+    for name in [*paths, *content.get("exclude", [])]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     recipe = config.read(path, santa.Recipe, data=tmp_path)

@@ -66,8 +66,8 @@ class Export:
     """
 
     quantization: export.Quantization = "int8"
-    prior_weight: float = 0.81
-    calibration: tuple[float, ...] = (0.3044, 11.9744, -6.8197, -0.5134)
+    prior_weight: float = 0.7
+    calibration: tuple[float, ...] = (1.6611, 7.241, -6.7768, -0.3995)
     base_model: str = ""
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
