@@ -149,7 +149,7 @@ class Ablation:
         """The reference in the splitter's passages, ranked by the retriever's vectors alone."""
         home, encoder = self.out / "home", self.encoder(kind)
         name = f"{splitter}-{kind.replace(' + ', '-')}"
-        if not (home / "indexes" / name).is_dir():
+        if not (home / "corpora" / name).is_dir():
             sources = open_source("reference", [self.reference])
             build(home, name, "reference", sources, encoder, options=Options(splitter, dense_weight=1.0))
         return Corpus.load(generations.current(home, name), encoder)

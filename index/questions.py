@@ -41,6 +41,7 @@ class Question:
     """`answers` are exact words of the entry, any of which will do. Without answers and entry it has none.
 
     `entry` is where the answer stands, as `Location.url` names it; `form` is what is asked for (`default value`).
+    `about` is, of a question without an answer, the entry that one would look into.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Question:
     entry: str | None
     form: str
     split: str
+    about: str | None = None
 
     @property
     def answerable(self) -> bool:
@@ -73,10 +75,11 @@ class Judged:
 
 
 def read_questions(path: Path, split: str | None = None) -> list[Question]:
-    """Questions of one split or all, in the file's order: JSON lines {id, question, answers, entry, form, split}.
+    """Questions of one split or all, in the file's order: JSON lines {id, question, answers, entry, form, split} and,
+    optionally, `about`. Gzip by suffix.
 
-    Gzip by suffix. Raises NotFound without a file; InvalidInput for a malformed line, an id that comes twice, sizes
-    over the limits above, and where no question is left.
+    Raises NotFound without a file; InvalidInput for a malformed line, an id that comes twice, sizes over the limits
+    above, and where no question is left.
     """
     questions: dict[str, Question] = {}
     for number, record in read_records(path):
@@ -109,7 +112,8 @@ def _question(record: Any, path: Path, number: int) -> Question:
         } if identifier:
             if problem := _problem(text, answers, entry):
                 raise malformed(path, number, problem)
-            return Question(identifier, text, tuple(answers), entry, form, split)
+            about = record.get("about")
+            return Question(identifier, text, tuple(answers), entry, form, split, str(about) if about else None)
     raise malformed(path, number, "expected id, question, form and split (strings), answers (a list) and entry")
 
 

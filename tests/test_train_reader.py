@@ -112,7 +112,7 @@ def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path)
 
 
 def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
-    """The first answer that stands there as a word of its own; questions without an answer or of no entry are left."""
+    """The first answer that stands there as a word of its own; what has neither answer nor entry is left out."""
     pool, _ = read_asked(AskedSource(format="templates", path=HTML), {})
     row = next(row for row, one in enumerate(pool.passages) if "weave" in one.text and "#" in pool.entries[row])
     rows = [
@@ -121,11 +121,15 @@ def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
         {"answers": ["nowhere to be found"], "entry": pool.entries[row], "split": "train"},
         {"answers": ["weave"], "entry": "no.html#where", "split": "train"},
         {"answers": [], "entry": None, "split": "train"},
+        {"answers": [], "entry": None, "split": "train", "about": pool.entries[row]},
+        {"answers": [], "entry": None, "split": "train", "about": "no.html#where"},
     ]
     path = tmp_path / "asked.jsonl"
     texts = [{"id": str(n), "question": f"question {n}", "form": "module", **row} for n, row in enumerate(rows)]
     path.write_text("".join(json.dumps(row) + "\n" for row in texts))
-    pool, (one,) = read_asked(AskedSource(format="questions", path=path, reference=HTML), {})
+    pool, (one, none) = read_asked(AskedSource(format="questions", path=path, reference=HTML), {})
+    assert (none.question, none.answered, none.answer(pool)) == ("question 5", False, "")
+    assert pool.entries[none.passage] == rows[0]["entry"]
     assert (one.question, one.answer(pool), one.form) == ("question 0", "weave", "module")
     assert pool.entries[one.passage] == rows[0]["entry"]
 

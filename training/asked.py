@@ -49,7 +49,8 @@ class AskedSource:
     templates: a reference's HTML, whose definitions become questions; those of `split`, which is by entry. `rules` is
     a file of templates of one's own; `translators` are two models, there and back, whose words are asked as well.
     linked: rows {title, question, entry} of questions that led to an entry of `reference`; its term is the answer.
-    questions: a question set over `reference`, as `index.questions` reads them; those of `split` that have an answer.
+    questions: a question set over `reference`, as `index.questions` reads them; those of `split` whose answer stands
+    in their entry, and those without one that say which entry they are `about`.
     squad: rows {question, context, answers}, those without answers asking for what the context does not say.
     """
 
@@ -208,15 +209,20 @@ def _questions(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iter
     pool = _reference(source.reference, pools)
     documents = {templates.entry_of(document): document for document in pool.documents}
     asked = (
-        _held(question, pool, documents[question.entry])
+        _held(question, pool, documents[entry])
         for question in read_questions(source.path, source.split)
-        if question.entry in documents
+        if (entry := question.entry or question.about) in documents
     )
     return pool, (one for one in asked if one is not None)
 
 
 def _held(question: Question, pool: Pool, document: Document) -> Asked | None:
-    """With the first of the document's passages that holds the first answer that one holds, as whole words."""
+    """With the first of the document's passages that holds the first answer that one holds, as whole words.
+
+    A question that has none looks in vain at the first passage.
+    """
+    if not question.answerable:
+        return Asked(question.question, pool.places[document.id][0][0], form=question.form, answered=False)
     for answer in question.answers:
         for row, _ in pool.places[document.id]:
             if found := re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", pool.passages[row].text):

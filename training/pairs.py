@@ -644,7 +644,7 @@ def _questions(source: PairSource) -> _Drafts:
     asked = AskedSource(format="questions", path=source.path, reference=source.reference, split=source.split)
     pool, questions = read_asked(asked, {})
     places = {row: (document, passage) for document in pool.documents for row, passage in pool.places[document.id]}
-    for one in questions:
+    for one in (one for one in questions if one.answered):
         yield _Draft(Pair((one.question,), render(*places[one.passage]), "reference"), source.path.name)
 
 
