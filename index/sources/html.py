@@ -293,10 +293,10 @@ class _Reader:
     def _open_captured(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         if tag == "br":
             self._text.append("\n" if self._capture == "code" else BREAK)
-        elif self._capture in ("heading", "term") and attributes.get("href", "").startswith("#"):
-            return partial(self._close_link, len(self._text), attributes["href"][1:][:MAX_ANCHOR])
         elif self._capture == "term" and classes & NAMES:
             return partial(self._close_name, len(self._text), len(self._names))
+        elif self._capture in ("heading", "term") and attributes.get("href", "").startswith("#"):
+            return partial(self._close_link, len(self._text), attributes["href"][1:][:MAX_ANCHOR])
         elif self._capture != "code" and tag in BLOCKS:
             self._text.append(" ")
             return partial(self._text.append, " ")
