@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index import ask, generations
-from index.clues import PASSAGE, SPAN, Sought, evidence, passage_clues
+from index.clues import PASSAGE, SPAN, Sought, passage_clues
 from index.corpus import Corpus, Retrieved
 from index.encoder import RELEASED, Encoder
 from index.questions import Question, auroc, exact_match, judge, measures, read_questions
@@ -142,15 +142,8 @@ def left_out(x: Numbers, y: Flags, parts: int = 10) -> float:
 
 
 def known(corpus: Corpus, reader: Reader, asked: Sequence[Question]) -> Numbers:
-    """(n, 3), as `index.clues.evidence` has them."""
-    rows = []
-    for question in asked:
-        answered = ask.ask(corpus, reader, question.question, k=1, hits=ask.FOUND, seconds=60.0)
-        documents = {hit.id: hit.document_id for hit in answered.hits}
-        best = documents[answered.answers[0].passage_id] if answered.answers else None
-        document = corpus.document(best) if best else None
-        rows.append(evidence(answered.hits, document, corpus.weights(question.question)))
-    return np.array(rows)
+    """(n, 4), as `index.clues.evidence` has them."""
+    return np.array([ask.ask(corpus, reader, question.question, k=1, seconds=60.0).evidence for question in asked])
 
 
 def weights_and_exact(asked: Sequence[tuple[Corpus, Question]], reader: Reader) -> tuple[Numbers, Numbers, Numbers]:

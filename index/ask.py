@@ -24,7 +24,8 @@ class Answered:
     """Answers best first, the probability (0-1) that the corpus answers the question, and the passages behind it.
 
     `hits` are ordered by the reader, those that it did not read last. `timings_ms` has the legs of the search,
-    rank and read, in milliseconds; `read` counts the passages that were read in time.
+    rank and read, in milliseconds; `read` counts the passages that were read in time. `evidence` is what `answerable`
+    is calibrated on, see `index.clues.evidence`.
     """
 
     answers: tuple[Answer, ...]
@@ -32,6 +33,7 @@ class Answered:
     hits: tuple[Hit, ...]
     read: int
     timings_ms: Mapping[str, float]
+    evidence: tuple[float, ...]
 
 
 def ask(
@@ -62,11 +64,12 @@ def ask(
     reading = reader.read(question, passages, k=k, deadline=started + seconds)
     answers = tuple(_answer(one, retrieved[one.passage]) for one in reading.answers)
     best = reading.answers[0].passage if reading.answers else 0
-    known = evidence([one.hit for one in found], retrieved[best].document if found else None, corpus.weights(question))
+    document = retrieved[best].document if found else None
+    known = evidence([one.hit for one in found], document, corpus.weights(question), reading.answerable)
     answerable = logistic(known, reader.settings.calibration)
     shown = corpus.highlighted(question, _reranked(retrieved, reading, hits))
     laps = {**timings, "rank": (ranked - started) * 1000, "read": (time.monotonic() - ranked) * 1000}
-    return Answered(answers, answerable, shown, reading.read, laps)
+    return Answered(answers, answerable, shown, reading.read, laps, known)
 
 
 def _reranked(retrieved: Sequence[Retrieved], reading: Reading, k: int) -> tuple[Hit, ...]:

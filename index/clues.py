@@ -34,21 +34,22 @@ PASSAGE = {
     "page": 1.5,  # the page's share of all that was found
 }
 SPAN = {
-    "selected": 0.5,  # what the reader says of the passage
-    "read": 0.36,  # and of the span
-    "typed": 1.06,  # looks like the expected type
-    "own": 0.81,  # the entry's own name, if such an entry is asked for
-    "echo": -1.63,  # the question names it
-    "optional": 2.26,  # parameters that have a default, or stand in brackets
-    "switch": 0.6,  # or are on or off
-    "module": 2.83,
-    "literal": 0.62,  # None, -1, 'w' where a result is asked for
-    "words": -2.33,  # logarithm of how many
-    "signature": -1.05,  # stands there without being one of the above
-    "said": 0.9,  # in a sentence with the words that go with the type
-    "default": 1.9,  # that tells a default, if one is asked for
+    "selected": 0.54,  # what the reader says of the passage
+    "read": 0.32,  # and of the span
+    "typed": 1.19,  # looks like the expected type
+    "own": 0.82,  # the entry's own name, if such an entry is asked for
+    "echo": -1.58,  # the question names it
+    "optional": 2.45,  # parameters that have a default, or stand in brackets
+    "switch": 0.65,  # or are on or off
+    "module": 2.94,
+    "literal": 0.85,  # None, -1, 'w' where a result is asked for
+    "words": -2.39,  # logarithm of how many
+    "signature": -0.78,  # stands there without being one of the above
+    "said": 0.86,  # in a sentence with the words that go with the type
+    "default": 1.63,  # that tells a default, if one is asked for
 }
 MAX_CHARS = 20_000  # of an entry whose words are looked at
+UNSURE = 1e-4  # what a reader's estimate is from 0 and 1 at least
 SHARPNESS = 20.0  # of a page's share
 
 _WORDS = re.compile(r"-{0,2}[^\W\d]\w*")
@@ -172,13 +173,17 @@ def _said(kind: AnswerType, text: str, place: Place) -> bool:
 # -- whether there is an answer
 
 
-def evidence(found: Sequence[Hit], best: Document | None, weights: Mapping[str, float]) -> tuple[float, float, float]:
-    """What `answerable` is calibrated on: the best dense and lexical scores, and the idf (`weights`) of the rarest
-    word of the question that the entry of the best answer lacks.
+def evidence(
+    found: Sequence[Hit], best: Document | None, weights: Mapping[str, float], read: float
+) -> tuple[float, float, float, float]:
+    """What `answerable` is calibrated on: the best dense and lexical scores, the idf (`weights`) of the rarest word of
+    the question that the entry of the best answer lacks, and the log odds of `read`, the reader's own estimate.
     """
     dense, lexical = (max((hit.scores.get(leg, 0.0) for hit in found), default=0.0) for leg in ("dense", "lexical"))
     known = _words_of(best) if best is not None else frozenset()
-    return dense, lexical, max((weight for word, weight in weights.items() if word not in known), default=0.0)
+    lacking = max((weight for word, weight in weights.items() if word not in known), default=0.0)
+    sure = min(max(read, UNSURE), 1.0 - UNSURE)
+    return dense, lexical, lacking, math.log(sure / (1.0 - sure))
 
 
 def _words_of(document: Document) -> frozenset[str]:

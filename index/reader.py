@@ -99,7 +99,7 @@ class Settings:
     name: str
     max_tokens: int
     prior_weight: float
-    calibration: tuple[float, float, float, float]
+    calibration: tuple[float, float, float, float, float]
     files: dict[str, str]
 
     @property
@@ -357,7 +357,7 @@ def logistic(features: Sequence[float], weights: Sequence[float]) -> float:
 def _settings(content: Any) -> Settings:
     values = {field.name: content[field.name] for field in fields(Settings)}
     settings = Settings(**{**values, "calibration": tuple(map(float, values["calibration"]))})
-    valid = len(settings.calibration) == 4 and 16 <= settings.max_tokens <= 8192
+    valid = len(settings.calibration) == 5 and 16 <= settings.max_tokens <= 8192
     if not valid or set(settings.files) != {MODEL, TOKENIZER}:
         raise ValueError("its values do not fit together")
     return settings

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +111,6 @@ def test_evidence_is_the_best_scores_and_the_rarest_word_that_is_missing() -> No
     hit, document = found("shop.open", "Opens doors.", score=0.8)
     other, _ = found("shop.close", score=0.6)
     weights = {"open": 2.0, "door": 3.0, "yacht": 7.0, "sail": 5.0}
-    assert evidence([other, hit], document, weights) == (0.8, 0.4, 7.0)
-    assert evidence([hit], document, {"open": 2.0, "door": 3.0}) == (0.8, 0.4, 0.0)
-    assert evidence([], None, {"open": 2.0}) == (0.0, 0.0, 2.0)
+    assert evidence([other, hit], document, weights, 0.5) == (0.8, 0.4, 7.0, 0.0)
+    assert evidence([hit], document, {"open": 2.0, "door": 3.0}, 0.8)[2:] == (0.0, pytest.approx(math.log(4.0)))
+    assert evidence([], None, {"open": 2.0}, 0.0) == (0.0, 0.0, 2.0, pytest.approx(math.log(1e-4 / 0.9999)))

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import purlin
+from index.encoder import TextEncoder
 from index.errors import InvalidInput, NotFound
 from index.reader import Packer, Readable, Reader
 from tests.readers import WORDS, tiny_base, tiny_recipe
 from training import reader
-from training.asked import Asked, AskedSource, Pool, balanced, mine, read_asked
+from training.asked import Asked, AskedSource, Miner, Pool, balanced, read_asked
 from training.export import ExportRefused
 from training.loop import LoopSettings, make_accelerator
 from training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
@@ -154,10 +155,22 @@ def test_mined_passages_share_words_with_the_question_and_are_of_other_entries()
     texts += texts[:1]
     pool = Pool([Readable(text) for text in texts], ["one", "two", "three", "one", "four", "all"])
     asked = [Asked("how to open a file", 0), Asked("close the socket", 2), Asked("open", 4)]
-    mined = mine(pool, asked, depth=3)
+    mined = Miner(pool).wrong(asked, 3)
     assert mined[0].tolist() == [1, 1, 1]
     assert mined[1].tolist() == [3, 4, 5]
     assert set(mined[2]) <= {0, 1, 3, 5}
+
+
+def test_an_encoder_mines_as_many_again_that_are_nearest_to_the_question(encoder: TextEncoder) -> None:
+    texts = ["open a file", "opens the file for reading", "close a socket", "the file was shut", "numbers of a socket"]
+    pool = Pool([Readable(text) for text in texts], ["one", "two", "three", "four", "five"])
+    asked = [Asked("how to open a file", 0), Asked("close the socket", 2)]
+    mined = Miner(pool, encoder).wrong(asked, 2)
+    assert mined[:, ::2].tolist() == Miner(pool).wrong(asked, 2).tolist()
+    for row, one in enumerate(asked):
+        cosines = encoder.encode(texts, role="passage") @ encoder.encode([one.question], role="query")[0]
+        cosines[one.passage] = -1.0
+        assert sorted(cosines[mined[row, 1::2]]) == sorted(np.sort(cosines)[-2:])
 
 
 # Loss
@@ -318,7 +331,7 @@ def test_eight_bits_answer_alike(base: Path, squad: Path, tmp_path: Path) -> Non
 def test_a_recipe_without_questions_and_a_t5_are_refused(base: Path, squad: Path) -> None:
     with pytest.raises(InvalidInput, match="asked"):
         tiny_recipe(base, squad, asked=())
-    with pytest.raises(InvalidInput, match="four numbers"):
+    with pytest.raises(InvalidInput, match="five numbers"):
         reader.Export(calibration=(1.0,))
     with pytest.raises(InvalidInput, match="passages"):
         reader.Reading(passages=1)

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from index.encoder import TextEncoder
 from index.errors import InvalidInput, NotFound
 from index.lexical import Lexical, LexicalBuilder, top
 from index.passages import split
@@ -75,13 +76,15 @@ class AskedSource:
 class Pool:
     """Passages that are each other's negatives: those of one reference. `entries` says what each belongs to.
 
-    Of a reference `documents` are kept, and in `places` by their ids the rows of their passages.
+    Of a reference `documents` are kept, and in `places` by their ids the rows of their passages. `miner` is made once
+    for all sources over it.
     """
 
     passages: list[Readable]
     entries: list[str]
     documents: list[Document] = field(default_factory=list)
     places: dict[str, list[tuple[int, Passage]]] = field(default_factory=dict)
+    miner: Miner | None = None
 
     def add(self, document: Document) -> None:
         """Append a document's passages."""
@@ -262,28 +265,40 @@ _READERS: dict[Format, Callable[[AskedSource, dict[Path, Pool]], tuple[Pool, Ite
 }
 
 
-def mine(pool: Pool, asked: Sequence[Asked], *, depth: int) -> NDArray[np.int32]:
-    """Rows (len(asked), depth): for each question the passages BM25 finds best, but for those of its entry.
+class Miner:
+    """Finds the passages of a pool that look like answers but are not: what a reader has to tell from the right one."""
 
-    They are what the reader has to tell from the right one. Where fewer than `depth` share a word with the question
-    they are repeated; where none does, the passages that follow its own stand in.
-    """
-    with tempfile.TemporaryDirectory() as work:
-        builder = LexicalBuilder()
-        for passage in pool.passages:
-            builder.add(shown(passage))
-        builder.save(Path(work))
-        lexical = Lexical.load(Path(work))
-        entries = _numbered(pool.entries)
-        texts = _numbered([passage.text for passage in pool.passages])  # manuals repeat themselves on other pages
-        mined = np.zeros((len(asked), depth), dtype=np.int32)
-        for row, one in enumerate(asked):
-            scores = lexical.scores(lexical.weights(one.question)).copy()
-            scores[(entries == entries[one.passage]) | (texts == texts[one.passage])] = 0.0
-            best = top(scores, depth)
-            follow = (one.passage + 1 + np.arange(depth)) % len(pool.passages)
-            mined[row] = np.resize(best if len(best) else follow, depth)
-    return mined
+    def __init__(self, pool: Pool, encoder: TextEncoder | None = None) -> None:
+        self.encoder, self.entries = encoder, _numbered(pool.entries)
+        self.texts = _numbered([passage.text for passage in pool.passages])  # manuals repeat themselves on other pages
+        seen = [shown(passage) for passage in pool.passages]
+        with tempfile.TemporaryDirectory() as work:
+            builder = LexicalBuilder()
+            for text in seen:
+                builder.add(text)
+            builder.save(Path(work))
+            self.lexical = Lexical.load(Path(work))
+        self.vectors = None if encoder is None else encoder.encode(seen, role="passage")
+
+    def wrong(self, asked: Sequence[Asked], depth: int) -> NDArray[np.int32]:
+        """Rows (len(asked), depth), best first: for each question the passages that BM25 finds best, but for those of
+        its entry. With an encoder (len(asked), 2 * depth): by turns one of BM25's and one of the nearest by cosine.
+
+        Where fewer than `depth` share a word with the question they are repeated; where none does, the passages that
+        follow its own stand in.
+        """
+        found = [[self._best(self.lexical.scores(self.lexical.weights(one.question)), one, depth) for one in asked]]
+        if self.encoder is not None and self.vectors is not None:
+            vectors = self.encoder.encode([one.question for one in asked], role="query")
+            near = (self.vectors @ vector for vector in vectors)
+            found.append([self._best(scores, one, depth) for scores, one in zip(near, asked, strict=True)])
+        return np.stack(found, axis=2).reshape(len(asked), -1) if asked else np.zeros((0, depth), dtype=np.int32)
+
+    def _best(self, scores: NDArray[np.float32], one: Asked, depth: int) -> NDArray[np.int32]:
+        own = (self.entries == self.entries[one.passage]) | (self.texts == self.texts[one.passage])
+        best = top(np.where(own, np.float32(0.0), scores), depth)
+        follow = (one.passage + 1 + np.arange(depth)) % len(scores)
+        return np.resize(best if len(best) else follow, depth).astype(np.int32)
 
 
 def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from index import reader as serving
-from index.encoder import open_session
+from index.encoder import Encoder, open_session
 from index.errors import InvalidInput
 from training import asked, export, model
-from training.asked import Asked, AskedSource, Pool
+from training.asked import Asked, AskedSource, Miner, Pool
 from training.config import in_range
 from training.loop import LoopSettings, Progress, best_measures, make_accelerator, train
 from training.model import ModelSettings, in_groups, pad_texts
@@ -42,13 +42,15 @@ MIN_AGREEMENT = 0.95  # int8 graph against torch: the overlap of their distribut
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """How the reader is trained: the right passage among `passages`, the others drawn from the `depth` that BM25 finds
-    best; for a share `missing` of the questions the right one is left out, and none is the answer.
+    best, and, with an `encoder` directory, as many that are nearest by its vectors; for a share `missing` of the
+    questions the right one is left out, and none is the answer.
     """
 
     passages: int = 4
     depth: int = 20
     missing: float = 0.15
     max_tokens: int = 256
+    encoder: str = ""
 
     def __post_init__(self) -> None:
         in_range("passages", self.passages, 2, 64)
@@ -66,16 +68,16 @@ class Export:
     """
 
     quantization: export.Quantization = "int8"
-    prior_weight: float = 0.7
-    calibration: tuple[float, ...] = (1.6611, 7.241, -6.7768, -0.3995)
+    prior_weight: float = 0.69
+    calibration: tuple[float, ...] = (1.9204, 5.2543, -7.6874, -0.3559, 0.6046)
     base_model: str = ""
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.calibration) != 4:
-            raise InvalidInput("calibration has four numbers: a constant and three weights.", field="calibration")
+        if len(self.calibration) != 5:
+            raise InvalidInput("calibration has five numbers: a constant and four weights.", field="calibration")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,10 @@ def run(
     """Train and export; returns the reader directory `out`/NAME. A run that was killed goes on."""
     accelerator = make_accelerator(recipe.loop, cpu=cpu)
     pools: dict[Path, Pool] = {}
-    training, dev = ([_mined(source, pools, recipe) for source in sources] for sources in (recipe.asked, recipe.dev))
+    encoder = Encoder.load(Path(recipe.reading.encoder)) if recipe.reading.encoder else None
+    training, dev = (
+        [_mined(source, pools, recipe.reading, encoder) for source in sources] for sources in (recipe.asked, recipe.dev)
+    )
     for source, questions in zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True):
         say(f"{source.path.name} ({source.format}, {source.split}): {len(questions.asked):,} questions")
     torch.manual_seed(recipe.seed)
@@ -175,9 +180,10 @@ class Questions:
     wrong: NDArray[np.int32]
 
 
-def _mined(source: AskedSource, pools: dict[Path, Pool], recipe: Recipe) -> Questions:
+def _mined(source: AskedSource, pools: dict[Path, Pool], reading: Reading, encoder: Encoder | None) -> Questions:
     pool, found = asked.read_asked(source, pools)
-    return Questions(pool, found, asked.mine(pool, found, depth=recipe.reading.depth))
+    pool.miner = pool.miner or Miner(pool, encoder)
+    return Questions(pool, found, pool.miner.wrong(found, reading.depth))
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,12 +445,12 @@ def _write_settings(recipe: Recipe, measures: Mapping[str, float], new: Path) ->
     digests = {
         name: hashlib.sha256((new / name).read_bytes()).hexdigest() for name in (serving.MODEL, serving.TOKENIZER)
     }
-    constant, *weights = recipe.export.calibration
+    constant, *weights = recipe.export.calibration  # five, as Export has checked
     settings = serving.Settings(
         name=recipe.name,
         max_tokens=recipe.reading.max_tokens,
         prior_weight=recipe.export.prior_weight,
-        calibration=(constant, weights[0], weights[1], weights[2]),
+        calibration=(constant, weights[0], weights[1], weights[2], weights[3]),
         files=digests,
     )
     content = asdict(settings) | {"fingerprint": settings.fingerprint, "base_model": _base_model(recipe)}
