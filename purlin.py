@@ -162,6 +162,9 @@ def index_build(
     dense_weight: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of the dense leg in hybrid scores [default: by kind].")
     ] = None,
+    query_log: Annotated[
+        Path | None, typer.Option(help="JSON Lines {query, document}: earlier queries that find those documents, too.")
+    ] = None,
     queries: Annotated[Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")] = None,
     qrels: Annotated[Path | None, typer.Option(help="Their judged documents, BEIR's .tsv or TREC's.")] = None,
     measure: Annotated[str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")] = "ndcg@10",
@@ -174,16 +177,20 @@ def index_build(
     Example: purlin index build code ~/src/project --name project
     """
     from index.build import Options, build
+    from index.querylog import read_log
     from index.sources import open_source
 
+    log = read_log(query_log) if query_log else []
     judged = _judgements(queries, qrels, measure, force)
     sources = open_source(kind, paths, secondary=secondary, base_url=base_url)
-    options = Options(splitter, dense_weight, secondary == "demote")
+    options = Options(splitter, dense_weight, secondary == "demote", log)
     origin = tuple(str(path.absolute()) for path in paths)
     with _undone_if_interrupted(), _progress() as progress:
         manifest = build(home, name, kind, sources, _encoder(encoder), options=options, origin=origin,
                          progress=progress, judged=judged, force=force)  # fmt: skip
     _report(home, manifest)
+    if log:
+        out.print(f"{manifest.logged:,} earlier queries lead to its documents, {len(log) - manifest.logged:,} nowhere")
 
 
 def _judgements(queries: Path | None, qrels: Path | None, measure: str, force: bool) -> Judgements | None:

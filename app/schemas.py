@@ -323,7 +323,8 @@ class Stale(BaseModel):
 class CorpusReply(CorpusStatus):
     """The same with what its build's manifest says.
 
-    `bytes` is its size on disk, `took_s` how long it took to build, `reused` how many passages were not encoded again.
+    `bytes` is its size on disk, `took_s` how long it took to build, `reused` how many passages were not encoded again,
+    `logged` how many earlier queries lead to its documents.
     `measures` are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `stale` is there where the
     build knows its sources.
     """
@@ -334,6 +335,7 @@ class CorpusReply(CorpusStatus):
     splitter: str | None = None
     dense_weight: float | None = None
     lexical_power: float | None = None
+    logged: int | None = None
     sources: tuple[str, ...] | None = None
     reused: int | None = None
     took_s: float | None = None

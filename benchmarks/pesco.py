@@ -5,9 +5,10 @@
 `--data` has for each set a directory with unlabeled.jsonl.gz, dev.jsonl and labels.txt. Prompts are those of the
 paper's table 3. A cell is trained, exported and published below `--out`, and then measured as a server would classify:
 accuracy on the dev rows, mean, greatest and least over the seeds; the accuracy without training beside it is of the
-same cell's teacher settings and of the first seed, whose rounds are measured, too. Runs that were done before are
-kept. Seeds draw the texts of each round, their order and the templates; what does not train does not depend on them
-and is run once. Sets without unlabelled texts are measured with and without prompts only.
+same cell's teacher settings and of the first seed, whose rounds are measured, too. `refused` counts the runs that the
+default limits of the check would not have published. Runs that were done before are kept. Seeds draw the texts of each
+round, their order and the templates; what does not train does not depend on them and is run once. Sets without
+unlabelled texts are measured with and without prompts only.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from index.classifier import Classifier
 from index.classifiers import TrainedClassifier
 from index.encoder import RELEASED, Encoder
 from training import pesco
-from training.loop import Progress
+from training.loop import LoopSettings, Progress
+from training.pesco_labels import Check, Limits
 from training.pesco_texts import read_labelled, read_labels, read_pool
 
 TEMPLATES = {
@@ -78,6 +80,10 @@ CELLS: dict[str, Changes] = {
     "rounds from the base": {"student": {"restart": True}},
     "half the base's weights": {"student": {"base_share": 0.5}},
     "PESCO, head": {"export": {"serve": "head"}},
+    # runs that should go wrong, for the check to find
+    "ten times the rate": {"student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-4)}},
+    "a hundred times the rate": {"student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-3)}},
+    "all texts from the start": {"teacher": PAPER, "student": {"first": 1.0, "limit": 1.0}},
 }
 """What a cell changes in the recipe."""
 
@@ -140,8 +146,10 @@ def line(name: str, cell: str, results: Sequence[Mapping[str, Any]]) -> str:
     values = [result["accuracy"] for result in results]
     before = results[0].get("dev accuracy untrained", np.nan)
     minutes = np.mean([result["seconds"] for result in results]) / 60
+    checks = [Check(**result["check"]) for result in results if result.get("check")]
+    refused = sum(bool(one.verdict(Limits())) for one in checks)
     spread = f"{np.mean(values):.4f} | {max(values):.4f} | {min(values):.4f} | {len(values)}"
-    return f"| {name} | {cell} | {spread} | {before:.4f} | {minutes:.1f} |"
+    return f"| {name} | {cell} | {spread} | {before:.4f} | {refused} of {len(checks)} | {minutes:.1f} |"
 
 
 def main() -> None:
@@ -155,11 +163,11 @@ def main() -> None:
     options.add_argument("--limit", type=int, help="texts drawn from each set")
     given = options.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    print("| set | cell | mean | max | min | runs | untrained | minutes |\n|---|---|---|---|---|---|---|---|")
+    print("| set | cell | mean | max | min | runs | untrained | refused | minutes |", "|---" * 9 + "|", sep="\n")
     for name in given.sets:
         if not (given.data / name / "unlabeled.jsonl.gz").is_file():
             for cell, templates in (("no prompts", BARE), ("prompts", TEMPLATES[name])):
-                print(f"| {name} | {cell} | {matched(name, templates, given):.4f} | | | 1 | | |", flush=True)
+                print(f"| {name} | {cell} | {matched(name, templates, given):.4f} | | | 1 | | | |", flush=True)
             continue
         for cell in given.cells:
             seeds = given.seeds[:1] if CELLS[cell].get("student", {}).get("rounds") == 0 else given.seeds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,14 +14,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from index import dense, generations, quality
-from index.encoder import TextEncoder
+from index import dense, generations, quality, querylog
+from index.encoder import TextEncoder, Vectors
 from index.errors import InvalidInput, PurlinError, Worse
 from index.fusion import HYBRID
 from index.generations import Manifest
 from index.lexical import LexicalBuilder
 from index.passages import DEFAULT_SPLITTERS, lexical_text, render, split
 from index.quality import Judgements
+from index.querylog import Logged
 from index.records import Document, Kind, Skipped, SourceFile, Splitter
 from index.store import Store, StoreWriter
 
@@ -32,11 +33,14 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a corpus is built, besides from what. `dense_weight` None takes the weight tuned for the kind."""
+    """How a corpus is built, besides from what. `dense_weight` None takes the weight tuned for the kind; `log` are
+    earlier queries that find their documents, too.
+    """
 
     splitter: Splitter | None = None
     dense_weight: float | None = None
     demote: bool = True
+    log: Sequence[Logged] = ()
 
 
 def build(
@@ -99,9 +103,14 @@ class _Previous:
     """The active build, as far as it can be taken over from; may be nothing."""
 
     def __init__(
-        self, store: Store | None = None, vectors: NDArray[np.float16] | None = None, encoder: str = ""
+        self,
+        store: Store | None = None,
+        vectors: NDArray[np.float16] | None = None,
+        encoder: str = "",
+        log: Mapping[str, Vectors] | None = None,
     ) -> None:
         self.store = store
+        self.log = log or {}
         self.vectors = vectors
         self.encoder = encoder
 
@@ -129,7 +138,8 @@ def _previous(home: Path, name: str, kind: Kind) -> _Previous:
     if manifest.kind != kind:
         return _Previous()
     vectors = np.load(directory / "vectors.npy", mmap_mode="r")
-    return _Previous(Store(directory / "documents.sqlite", kind), vectors, manifest.encoder["fingerprint"])
+    store, log = Store(directory / "documents.sqlite", kind), querylog.vectors(directory)
+    return _Previous(store, vectors, manifest.encoder["fingerprint"], log)
 
 
 class _Making:
@@ -155,6 +165,7 @@ class _Making:
         self._digests: list[bytes] = []
         self._ids: set[str] = set()
         self._first_skipped: Skipped | None = None
+        self._logged = 0
 
     def run(self, sources: Iterable[SourceFile | Skipped], previous: _Previous) -> Manifest:
         started = time.monotonic()
@@ -169,6 +180,8 @@ class _Making:
         self._store.close()
         self._lexical.save(self._made / "lexical")
         reused = self._encode(previous)
+        if self._options.log:
+            self._logged = self._save_log(previous)
         measures = dense.save(self._made)
         return self._manifest(reused, time.monotonic() - started, measures)
 
@@ -258,6 +271,16 @@ class _Making:
             texts = [render(s.document, s.passage) for row, s in pairs if row in wanted]
             vectors[together] = self._encoder.encode(texts, role="passage", progress=advance)
 
+    def _save_log(self, previous: _Previous) -> int:
+        """Write the query log; returns how many of its queries lead to a document."""
+        known = previous.log if previous.encoder == self._encoder.fingerprint else {}
+        store, log = Store(self._made / "documents.sqlite", self._kind), self._options.log
+        try:
+            rows = store.rows({one.document for one in log})
+        finally:
+            store.close()
+        return querylog.save(self._made, log, rows, self._encoder, known)
+
     def _manifest(self, reused: int, took_s: float, measures: dict[str, float]) -> Manifest:
         weight = self._options.dense_weight
         return Manifest(
@@ -272,6 +295,7 @@ class _Making:
             dense_weight=HYBRID[self._kind].dense_weight if weight is None else weight,
             lexical_power=HYBRID[self._kind].lexical_power,
             demote=self._options.demote,
+            logged=self._logged,
             sources=self._origin,
             reused=reused,
             took_s=round(took_s, 3),

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import generations
+from index import generations, querylog
 from index.dense import Dense, Rows
 from index.encoder import TextEncoder, Vectors
 from index.errors import EncoderMismatch, InvalidInput
 from index.fusion import DENSE, LEXICAL, Fusion
 from index.lexical import Lexical, Scores, matches, top
 from index.lookups import Lookups
+from index.querylog import QueryLog, blend
 from index.records import Document, Hit, Mode, Passage
 from index.stale import MAX_FILES, Staleness, look
 from index.store import Filter, Store, Stored, state
@@ -57,7 +58,7 @@ class Retrieved:
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """Passage rows, best first, mostly one per document, with fused score, cosine and lexical score of each."""
+    """Passage rows, best first, mostly one per document, with the score, cosine and lexical score of each."""
 
     rows: Rows
     fused: Vectors
@@ -73,6 +74,7 @@ class _Query:
     mode: Mode
     allowed: NDArray[np.bool_] | None  # passages
     vector: Vectors | None
+    near: Vectors | None  # documents, to earlier queries
     weights: Mapping[str, float]
     lexical: Scores | None
     named: Rows  # of what is called exactly as the query, by id or title: scores 1
@@ -102,6 +104,7 @@ class Corpus:
         dense: Dense,
         lexical: Lexical,
         store: Store,
+        log: QueryLog | None = None,
     ) -> None:
         self.name = manifest.name
         self.build = build
@@ -110,6 +113,7 @@ class Corpus:
         self._dense = dense
         self._lexical = lexical
         self._store = store
+        self._log = log
         self._document_of = self._store.document_of
         self._priors = self._role_priors()
         self._filters: OrderedDict[str, NDArray[np.bool_]] = OrderedDict()
@@ -139,9 +143,10 @@ class Corpus:
         before = state(documents)  # it is compared below: whatever is done to it afterwards shows
         files = generations.Files(directory, manifest)
         dense, lexical = Dense.load(directory, files.read), Lexical.load(directory / "lexical", files.read)
+        log = QueryLog.load(directory, files.read) if querylog.VECTORS in manifest.files else None
         files.check_others()
         store = Store(documents, manifest.kind, before)
-        return cls(directory.name, manifest, encoder, dense, lexical, store)
+        return cls(directory.name, manifest, encoder, dense, lexical, store, log)
 
     def close(self) -> None:
         """Release the files; searches after this fail."""
@@ -222,6 +227,10 @@ class Corpus:
         clock.lap("filter")
         vector = self._encoder.encode([query], role="query")[0] if mode != "lexical" else None
         clock.lap("encode")
+        near = None
+        if vector is not None and self._log is not None:
+            near = self._log.nearness(vector, self._store.documents)
+        clock.lap("dense")
         weights = self._lexical.weights(query) if mode != "dense" else {}
         scores = self._lexical.scores(weights) if mode != "dense" else None
         named = self._store.named(query.strip()) if mode != "dense" else np.zeros(0, dtype=np.int64)
@@ -230,7 +239,7 @@ class Corpus:
         if scores is not None and allowed is not None:
             scores = np.where(allowed, scores, np.float32(0.0))
         clock.lap("lexical")
-        return _Query(query, mode, allowed, vector, weights, scores, named)
+        return _Query(query, mode, allowed, vector, near, weights, scores, named)
 
     def _allowed(self, filter: Filter) -> NDArray[np.bool_]:
         key = repr(sorted(filter.items(), key=lambda item: item[0]))
@@ -263,7 +272,7 @@ class Corpus:
             depth *= 4
 
     def _candidates(self, asked: _Query, depth: int, clock: _Clock) -> tuple[Rows, float | None]:
-        """Rows that either leg puts in its first `depth`, and the most any other row could score (None: no other)."""
+        """Rows that a leg puts in its first `depth`, and the most any other row could score (None: no other)."""
         rows: list[Rows] = []
         cosine, share, more = 0.0, 0.0, False
         if asked.vector is not None:
@@ -277,12 +286,22 @@ class Corpus:
             share = float(asked.lexical[found[-1]]) if len(found) == depth else 0.0
             more = more or (asked.mode == "lexical" and len(found) == depth)
             clock.lap("lexical")
-        bound = (
-            float(self._fusion(asked.mode).fuse(np.array([cosine], np.float32), np.array([share], np.float32))[0])
-            if more
-            else None
-        )
-        return np.unique(np.concatenate(rows)), bound
+        near = np.float32(0.0)
+        if asked.near is not None:
+            best = top(asked.near, depth)
+            rows.append(self._rows_of(best, asked.allowed))
+            near = asked.near[best[-1]] if len(best) == depth else near
+        together = np.unique(np.concatenate(rows))
+        if not more:
+            return together, None
+        fused = self._fusion(asked.mode).fuse(np.array([cosine], np.float32), np.array([share], np.float32))
+        return together, float(blend(fused, np.array([near]))[0])
+
+    def _rows_of(self, documents: Rows, allowed: NDArray[np.bool_] | None) -> Rows:
+        wanted = np.zeros(self._store.documents, dtype=np.bool_)
+        wanted[documents] = True
+        of_them = wanted[self._document_of]
+        return np.flatnonzero(of_them if allowed is None else of_them & allowed)
 
     def _score(self, asked: _Query, rows: Rows, *, distinct: bool) -> _Ranking:
         zeros = np.zeros(len(rows), dtype=np.float32)
@@ -291,6 +310,8 @@ class Corpus:
         fused = self._fusion(asked.mode).fuse(cosines, shares)
         if self._priors is not None:
             fused = fused * self._priors[rows]
+        if asked.near is not None:
+            fused = blend(fused, asked.near[self._document_of[rows]])
         fused[np.isin(rows, asked.named)] = 1.0
         order = np.lexsort((rows, -cosines, -fused))
         if not distinct:
@@ -345,12 +366,17 @@ class Corpus:
             scores["dense"] = _rounded(ranking.cosines[at])
         if asked.lexical is not None:
             scores["lexical"] = _rounded(ranking.lexical[at])
+        if asked.near is not None:
+            scores["log"] = _rounded(asked.near[self._document_of[ranking.rows[at]]])
         return scores
 
     def _explanation(self, asked: _Query, ranking: _Ranking, at: int) -> dict[str, Any]:
         row = int(ranking.rows[at])
         fusion = self._fusion(asked.mode)
-        return {
+        earlier = {}
+        if asked.vector is not None and self._log is not None:
+            earlier["earlier"] = self._log.nearest(asked.vector, int(self._document_of[row]))
+        return earlier | {
             "dense_weight": fusion.dense_weight,
             "lexical_power": fusion.lexical_power,
             "terms": self._lexical.explain(asked.weights, row) if asked.lexical is not None else {},

@@ -77,7 +77,8 @@ class Listing(Protocol):
 class Manifest:
     """What a build holds and what it was made from. `files` maps a relative path to its size and SHA-256.
 
-    `judged` tells of the queries that it was measured with, if any, as `index.quality.measured` does.
+    `logged` counts the earlier queries that lead to its documents. `judged` tells of the queries that it was measured
+    with, if any, as `index.quality.measured` does.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Manifest:
     dense_weight: float
     lexical_power: float
     demote: bool = True
+    logged: int = 0
     sources: tuple[str, ...] = ()
     reused: int = 0
     took_s: float = 0.0
@@ -191,7 +193,7 @@ def read_listing(directory: Path) -> dict[str, Any]:
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
     known = {one.name for one in fields(Manifest)}
-    missing = known - values.keys() - {"judged"}  # which the first builds did not have
+    missing = known - values.keys() - {"judged", "logged"}  # which the first builds did not have
     if values.get("format") != FORMAT or missing or values.keys() - known:
         raise Damaged(
             f"{directory.parent.name}/{directory.name} was written by another version (format "

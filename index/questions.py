@@ -110,20 +110,22 @@ def _question(record: Any, path: Path, number: int) -> Question:
             "form": str(form),
             "split": str(split),
         } if identifier:
-            if problem := _problem(text, answers, entry):
-                raise malformed(path, number, problem)
             about = record.get("about")
-            return Question(identifier, text, tuple(answers), entry, form, split, str(about) if about else None)
+            if problem := _problem(text, answers, entry, about):
+                raise malformed(path, number, problem)
+            return Question(identifier, text, tuple(answers), entry, form, split, about)
     raise malformed(path, number, "expected id, question, form and split (strings), answers (a list) and entry")
 
 
-def _problem(text: str, answers: list[Any], entry: str | None) -> str | None:
+def _problem(text: str, answers: list[Any], entry: str | None, about: Any) -> str | None:
     if not text.strip() or len(text) > MAX_QUESTION:
         return f"the question has {len(text):,} characters instead of 1 to {MAX_QUESTION:,}"
     if len(answers) > MAX_ANSWERS:
         return f"{len(answers):,} answers are more than {MAX_ANSWERS}"
     if not all(isinstance(answer, str) and answer.strip() and len(answer) <= MAX_ANSWER for answer in answers):
         return f"an answer is not a string of 1 to {MAX_ANSWER:,} characters"
+    if about is not None and not (isinstance(about, str) and about):
+        return "about is not an entry's name; leave it out if there is none"
     return "the entry is empty; write null if there is none" if entry == "" else None
 
 

@@ -107,7 +107,8 @@ class Hit:
     """One search result. `score` is in 0-1 and comparable between queries; `scores` has the legs' own.
 
     `highlights` are (start, end) character offsets into `text`. `explanation` is there when it was asked for: the
-    dense leg's weight, what each term of the query adds to the lexical score, and the prior.
+    dense leg's weight, what each term of the query adds to the lexical score, the prior, and the earlier query of the
+    corpus's log that is nearest.
     """
 
     id: str

@@ -94,6 +94,21 @@ def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) ->
     assert "--force overrules measures" in build(SHOP, "--force").stderr
 
 
+def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
+    corpus, log = tmp_path / "corpus.jsonl", tmp_path / "log.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in SHOP))
+    log.write_text('{"query": "for my morning tea", "document": "k1"}\n{"query": "tea", "document": "gone"}\n')
+    done = _run("index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path)
+    assert "1 earlier queries lead to its documents, 1 nowhere" in done.stdout
+    found = _run("search", "shop", "morning tea", "-k", 1, "--json", home=tmp_path).stdout
+    assert json.loads(found)["document_id"] == "k1"
+    assert json.loads(found)["scores"]["log"] > 0.5
+    log.write_text("{}\n")
+    wrong = _run("index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path)
+    assert wrong.returncode == 1
+    assert "line 1 is no JSON object with a query and the id of a document" in " ".join(wrong.stderr.split())
+
+
 def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
     corpus = shop / "corpus.jsonl"
     for name in ("one", "two"):

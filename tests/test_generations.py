@@ -136,16 +136,30 @@ def test_a_failure_while_making_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "corpora/new").exists()
 
 
-@pytest.mark.parametrize(("old", "new"), [('"format": 1', '"format": 9'), ('"demote": true,', "")])
-def test_what_another_version_wrote_is_refused(tmp_path: Path, old: str, new: str) -> None:
-    build = _publish(tmp_path, "c", "x")
-    directory = tmp_path / "corpora" / "c"
-    content = (directory / build / "manifest.json").read_text().replace(old, new).encode()
+def _rewritten(home: Path, old: str, new: str) -> Path:
+    """A build whose manifest says something else, under the name that vouches for it."""
+    build = _publish(home, "c", "x")
+    directory = home / "corpora" / "c"
+    written = (directory / build / "manifest.json").read_text()
+    assert old in written
+    content = written.replace(old, new).encode()
     other = directory / f"20260101T000000000000-{hashlib.sha256(content).hexdigest()[:12]}"
     shutil.copytree(directory / build, other)
     (other / "manifest.json").write_bytes(content)
+    return other
+
+
+@pytest.mark.parametrize(("old", "new"), [('"format": 1', '"format": 9'), ('"demote": true,', "")])
+def test_what_another_version_wrote_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    other = _rewritten(tmp_path, old, new)
     with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
         generations.read_manifest(other)
+
+
+@pytest.mark.parametrize("old", ['"judged": {},', '"logged": 0,'])
+def test_builds_of_before_these_were_noted_are_read(tmp_path: Path, old: str) -> None:
+    manifest = generations.read_manifest(_rewritten(tmp_path, old, ""))
+    assert (manifest.judged, manifest.logged) == ({}, 0)
 
 
 # ---- arrays

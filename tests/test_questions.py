@@ -82,6 +82,8 @@ def test_a_question_with_an_entry_alone_is_answerable() -> None:
         (NOTHING | {"answers": ["x", 1]}, "an answer is not a string"),
         (NOTHING | {"answers": ["\t"]}, "an answer is not a string of 1 to 1,000"),
         (NOTHING | {"answers": ["x" * 1_001]}, "an answer is not a string of 1 to 1,000"),
+        (NOTHING | {"about": 7}, "about is not an entry's name; leave it out"),
+        (NOTHING | {"about": ""}, "about is not an entry's name; leave it out"),
         (NOTHING | {"entry": ""}, "the entry is empty; write null"),
         (" " * (1 << 20) + "{}", "longer than 1,048,576"),
     ],

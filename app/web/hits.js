@@ -55,7 +55,7 @@ function whereabouts({ location, fields }) {
 }
 
 function score({ score: value, scores }) {
-  const legs = { dense: "meaning", lexical: "words" };
+  const legs = { dense: "meaning", lexical: "words", log: "earlier queries" };
   const parts = Object.entries(legs).filter(([leg]) => typeof scores[leg] === "number");
   const told = parts.map(([leg, name]) => `${name} ${scores[leg].toFixed(2)}`).join(", ");
   return el(
