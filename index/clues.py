@@ -34,19 +34,19 @@ PASSAGE = {
     "page": 1.5,  # the page's share of all that was found
 }
 SPAN = {
-    "selected": 0.54,  # what the reader says of the passage
-    "read": 0.32,  # and of the span
-    "typed": 1.19,  # looks like the expected type
-    "own": 0.82,  # the entry's own name, if such an entry is asked for
-    "echo": -1.58,  # the question names it
-    "optional": 2.45,  # parameters that have a default, or stand in brackets
-    "switch": 0.65,  # or are on or off
-    "module": 2.94,
-    "literal": 0.85,  # None, -1, 'w' where a result is asked for
-    "words": -2.39,  # logarithm of how many
-    "signature": -0.78,  # stands there without being one of the above
-    "said": 0.86,  # in a sentence with the words that go with the type
-    "default": 1.63,  # that tells a default, if one is asked for
+    "selected": 0.52,  # what the reader says of the passage
+    "read": 0.36,  # and of the span
+    "typed": 0.92,  # looks like the expected type
+    "own": 0.96,  # the entry's own name, if such an entry is asked for
+    "echo": -1.55,  # the question names it
+    "optional": 2.22,  # parameters that have a default, or stand in brackets
+    "switch": 0.42,  # or are on or off
+    "module": 2.65,
+    "literal": 0.19,  # None, -1, 'w' where a result is asked for
+    "words": -2.34,  # logarithm of how many
+    "signature": -0.63,  # stands there without being one of the above
+    "said": 0.98,  # in a sentence with the words that go with the type
+    "default": 1.65,  # that tells a default, if one is asked for
 }
 MAX_CHARS = 20_000  # of an entry whose words are looked at
 UNSURE = 1e-4  # what a reader's estimate is from 0 and 1 at least

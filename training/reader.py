@@ -68,8 +68,8 @@ class Export:
     """
 
     quantization: export.Quantization = "int8"
-    prior_weight: float = 0.69
-    calibration: tuple[float, ...] = (1.9204, 5.2543, -7.6874, -0.3559, 0.6046)
+    prior_weight: float = 0.63
+    calibration: tuple[float, ...] = (2.3286, 4.3696, -7.1674, -0.3106, 0.6273)
     base_model: str = ""
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
