@@ -190,7 +190,7 @@ def index_build(
                          progress=progress, judged=judged, force=force)  # fmt: skip
     _report(home, manifest)
     if log:
-        out.print(f"{manifest.logged:,} earlier queries lead to its documents, {len(log) - manifest.logged:,} nowhere")
+        out.print(f"query log: {manifest.logged:,} of {len(log):,} queries lead to its documents")
 
 
 def _judgements(queries: Path | None, qrels: Path | None, measure: str, force: bool) -> Judgements | None:

@@ -143,6 +143,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
     (here / "src" / "a.py").write_text("def sort_rows(rows):\n    return sorted(rows)\n")
     (here / "queries.jsonl").write_text(json.dumps({"_id": "1", "text": "sort rows"}) + "\n")
     (here / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta.py::sort_rows\t1\n")
+    (here / "log.jsonl").write_text('{"query": "put the latest ones first", "document": "a.py::sort_rows"}\n')
     (here / "questions").mkdir()
     asked = {"id": "1", "question": "What is the default of step?", "form": "default value", "split": "dev"}
     for name, about in (("python", {"answers": ["1"], "entry": "functions.html#range"}),
