@@ -58,10 +58,11 @@ def build(
 ) -> Manifest:
     """Build corpus `name` and make it the active one; the old one serves until the last moment.
 
-    `origin` is noted in the manifest. `progress(stage, done, total)` is called with stages read, encode and measure.
+    `origin` is noted in the manifest. `progress(stage, done, total)` is called with stages read, encode, log, measure.
     With `judged`, the build and the active one are measured on the same queries, and a build that is worse beyond its
     interval is kept but not activated, unless forced: that raises Worse. Raises Busy, StorageFailed, and InvalidInput
-    if the sources yield no document, or no build has one that is judged; nothing is left behind then.
+    if the sources yield no document, no build has one that is judged, or the log leads to none; nothing is left
+    behind then.
     """
     tell = progress or _silent
     with generations.locked(home, name) as directory, generations.staging(directory) as made:
@@ -171,6 +172,7 @@ class _Making:
         started = time.monotonic()
         try:
             self._read(sources, previous)
+            querylog.check(self._options.log, self._ids)
             if self._judged is not None:
                 before = previous.store.known(self._judged.relevant) if previous.store is not None else set()
                 quality.check_known(self._judged, self._ids | before)
@@ -180,8 +182,7 @@ class _Making:
         self._store.close()
         self._lexical.save(self._made / "lexical")
         reused = self._encode(previous)
-        if self._options.log:
-            self._logged = self._save_log(previous)
+        self._logged = self._save_log(previous) if self._options.log else 0
         measures = dense.save(self._made)
         return self._manifest(reused, time.monotonic() - started, measures)
 
@@ -279,7 +280,7 @@ class _Making:
             rows = store.rows({one.document for one in log})
         finally:
             store.close()
-        return querylog.save(self._made, log, rows, self._encoder, known)
+        return querylog.save(self._made, log, rows, self._encoder, known, partial(self._progress, "log"))
 
     def _manifest(self, reused: int, took_s: float, measures: dict[str, float]) -> Manifest:
         weight = self._options.dense_weight

@@ -230,7 +230,7 @@ class Corpus:
         near = None
         if vector is not None and self._log is not None:
             near = self._log.nearness(vector, self._store.documents)
-        clock.lap("dense")
+            clock.lap("dense")
         weights = self._lexical.weights(query) if mode != "dense" else {}
         scores = self._lexical.scores(weights) if mode != "dense" else None
         named = self._store.named(query.strip()) if mode != "dense" else np.zeros(0, dtype=np.int64)

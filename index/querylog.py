@@ -9,7 +9,7 @@ one of two independent witnesses is right. Documents that no such query led to k
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,27 +57,38 @@ def read_log(path: Path) -> list[Logged]:
     return list(found)
 
 
+def check(log: Sequence[Logged], ids: Collection[str]) -> None:
+    """Raise InvalidInput if none of the queries leads to one of these documents."""
+    if log and not any(one.document in ids for one in log):
+        raise InvalidInput(
+            f"None of the {len(log):,} queries leads to a document of this corpus; the first names "
+            f"{log[0].document[:200]!r}. Documents are named by their ids, as hits have them (document_id).",
+            field="query_log",
+        )
+
+
 def save(
     directory: Path,
     log: Sequence[Logged],
     rows: Mapping[str, int],
     encoder: TextEncoder,
     known: Mapping[str, Vectors],
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int], None],
 ) -> int:
     """Write what of the `log` leads to one of the documents, whose `rows` are given by id; returns how much that is.
 
-    `known` has vectors of queries that need not be encoded again. Raises InvalidInput if nothing leads anywhere.
+    `known` has vectors of queries that need not be encoded again; `progress` is told how many are done, of how many.
     """
     kept = sorted((rows[one.document], one.query) for one in log if one.document in rows)
-    if not kept:
-        raise InvalidInput(
-            f"None of the {len(log):,} queries leads to a document of this corpus; the first names "
-            f"{log[0].document[:200]!r}. Documents are named by their ids, as hits have them (document_id).",
-            field="query_log",
-        )
     new = [query for query in dict.fromkeys(query for _, query in kept) if query not in known]
-    vectors = dict(known) | dict(zip(new, encoder.encode(new, role="query", progress=progress), strict=True))
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, len(new))
+
+    vectors = dict(known) | dict(zip(new, encoder.encode(new, role="query", progress=advance), strict=True))
     np.save(directory / VECTORS, np.stack([vectors[query] for _, query in kept]).astype(np.float16))
     np.save(directory / DOCUMENTS, np.array([row for row, _ in kept], dtype=np.int64))
     (directory / TEXTS).write_text(json.dumps([query for _, query in kept]), encoding="utf-8")
