@@ -11,8 +11,6 @@ train` measures as many training questions that are left out of the log instead,
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,9 +19,9 @@ import numpy as np
 from index import generations
 from index.ask import entry_of
 from index.build import Options, build
-from index.corpus import MAX_QUERY_CHARS, Corpus
+from index.corpus import Corpus
 from index.encoder import RELEASED, Encoder
-from index.evaluate import measure
+from index.evaluate import measure, read_records
 from index.querylog import Logged
 from index.records import Mode
 from index.sources import open_source
@@ -36,13 +34,11 @@ Row = Mapping[str, str]
 
 
 def rows(path: Path) -> list[Row]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+    return [record for _, record in read_records(path)]
 
 
 def query(row: Row, form: str) -> str:
-    return (row["title"] if form == "title" else f"{row['title']}\n{row['question']}")[: min(CHARS, MAX_QUERY_CHARS)]
+    return (row["title"] if form == "title" else f"{row['title']}\n{row['question']}")[:CHARS]
 
 
 def table(corpus: Corpus, asked: Sequence[Row], label: str) -> Iterator[str]:

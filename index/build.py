@@ -108,10 +108,10 @@ class _Previous:
         store: Store | None = None,
         vectors: NDArray[np.float16] | None = None,
         encoder: str = "",
-        log: Mapping[str, Vectors] | None = None,
+        directory: Path | None = None,
     ) -> None:
         self.store = store
-        self.log = log or {}
+        self.directory = directory
         self.vectors = vectors
         self.encoder = encoder
 
@@ -139,8 +139,8 @@ def _previous(home: Path, name: str, kind: Kind) -> _Previous:
     if manifest.kind != kind:
         return _Previous()
     vectors = np.load(directory / "vectors.npy", mmap_mode="r")
-    store, log = Store(directory / "documents.sqlite", kind), querylog.vectors(directory)
-    return _Previous(store, vectors, manifest.encoder["fingerprint"], log)
+    store = Store(directory / "documents.sqlite", kind)
+    return _Previous(store, vectors, manifest.encoder["fingerprint"], directory)
 
 
 class _Making:
@@ -164,27 +164,26 @@ class _Making:
         self._store = StoreWriter(made / "documents.sqlite")
         self._lexical = LexicalBuilder()
         self._digests: list[bytes] = []
-        self._ids: set[str] = set()
+        self._rows: dict[str, int] = {}  # of documents, by id
         self._first_skipped: Skipped | None = None
-        self._logged = 0
 
     def run(self, sources: Iterable[SourceFile | Skipped], previous: _Previous) -> Manifest:
         started = time.monotonic()
         try:
             self._read(sources, previous)
-            querylog.check(self._options.log, self._ids)
+            querylog.check(self._options.log, self._rows)
             if self._judged is not None:
                 before = previous.store.known(self._judged.relevant) if previous.store is not None else set()
-                quality.check_known(self._judged, self._ids | before)
+                quality.check_known(self._judged, self._rows.keys() | before)
         except BaseException:
             self._store.abandon()
             raise
         self._store.close()
         self._lexical.save(self._made / "lexical")
         reused = self._encode(previous)
-        self._logged = self._save_log(previous) if self._options.log else 0
+        logged = self._save_log(previous) if self._options.log else 0
         measures = dense.save(self._made)
-        return self._manifest(reused, time.monotonic() - started, measures)
+        return self._manifest(reused, logged, time.monotonic() - started, measures)
 
     # ---- reading
 
@@ -209,15 +208,16 @@ class _Making:
     def _add(self, item: Document | Skipped, file: int) -> None:
         if isinstance(item, Skipped):
             self._skip(item, file)
-        elif item.id in self._ids:
+        elif item.id in self._rows:
             self._skip(Skipped(item.location.path or item.id, f"the id {item.id[:200]!r} is there already"), file)
         else:
+            row = self._store.documents
             try:
                 self._add_document(item, file)
             except UnicodeEncodeError:
                 self._skip(Skipped(item.location.path or ascii(item.id), "its text holds half a surrogate pair"), file)
             else:
-                self._ids.add(item.id)
+                self._rows[item.id] = row
 
     def _add_document(self, document: Document, file: int) -> None:
         passages = split(document, self._splitter)
@@ -274,15 +274,13 @@ class _Making:
 
     def _save_log(self, previous: _Previous) -> int:
         """Write the query log; returns how many of its queries lead to a document."""
-        known = previous.log if previous.encoder == self._encoder.fingerprint else {}
-        store, log = Store(self._made / "documents.sqlite", self._kind), self._options.log
-        try:
-            rows = store.rows({one.document for one in log})
-        finally:
-            store.close()
-        return querylog.save(self._made, log, rows, self._encoder, known, partial(self._progress, "log"))
+        known: Mapping[str, Vectors] = {}
+        if previous.directory is not None and previous.encoder == self._encoder.fingerprint:
+            known = querylog.encoded(previous.directory)
+        progress = partial(self._progress, "log")
+        return querylog.save(self._made, self._options.log, self._rows, self._encoder, known, progress)
 
-    def _manifest(self, reused: int, took_s: float, measures: dict[str, float]) -> Manifest:
+    def _manifest(self, reused: int, logged: int, took_s: float, measures: dict[str, float]) -> Manifest:
         weight = self._options.dense_weight
         return Manifest(
             name=self._name,
@@ -296,7 +294,7 @@ class _Making:
             dense_weight=HYBRID[self._kind].dense_weight if weight is None else weight,
             lexical_power=HYBRID[self._kind].lexical_power,
             demote=self._options.demote,
-            logged=self._logged,
+            logged=logged,
             sources=self._origin,
             reused=reused,
             took_s=round(took_s, 3),

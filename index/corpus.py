@@ -286,16 +286,12 @@ class Corpus:
             share = float(asked.lexical[found[-1]]) if len(found) == depth else 0.0
             more = more or (asked.mode == "lexical" and len(found) == depth)
             clock.lap("lexical")
-        near = np.float32(0.0)
+        bound = self._fusion(asked.mode).fuse(np.array([cosine], np.float32), np.array([share], np.float32))
         if asked.near is not None:
             best = top(asked.near, depth)
             rows.append(self._rows_of(best, asked.allowed))
-            near = asked.near[best[-1]] if len(best) == depth else near
-        together = np.unique(np.concatenate(rows))
-        if not more:
-            return together, None
-        fused = self._fusion(asked.mode).fuse(np.array([cosine], np.float32), np.array([share], np.float32))
-        return together, float(blend(fused, np.array([near]))[0])
+            bound = blend(bound, asked.near[best[-1:]] if len(best) == depth else np.zeros(1, dtype=np.float32))
+        return np.unique(np.concatenate(rows)), float(bound[0]) if more else None
 
     def _rows_of(self, documents: Rows, allowed: NDArray[np.bool_] | None) -> Rows:
         wanted = np.zeros(self._store.documents, dtype=np.bool_)

@@ -95,7 +95,7 @@ def save(
     return len(kept)
 
 
-def vectors(directory: Path) -> dict[str, Vectors]:
+def encoded(directory: Path) -> dict[str, Vectors]:
     """Query -> vector of what `save` wrote there; nothing if it did not."""
     if not (directory / VECTORS).is_file():
         return {}

@@ -99,7 +99,7 @@ class Settings:
     name: str
     max_tokens: int
     prior_weight: float
-    calibration: tuple[float, float, float, float, float]
+    calibration: tuple[float, ...]
     files: dict[str, str]
 
     @property

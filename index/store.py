@@ -168,12 +168,8 @@ class Store:
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of these ids that are of documents here."""
-        return set(self.rows(ids))
-
-    def rows(self, ids: Iterable[str]) -> dict[str, int]:
-        """Row of each of these documents that is here, by id."""
-        sql = "SELECT id, row FROM documents WHERE id IN (SELECT value FROM json_each(?))"
-        return dict(self._all(sql, (json.dumps(list(ids)),)))
+        sql = "SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?))"
+        return {id_ for (id_,) in self._all(sql, (json.dumps(list(ids)),))}
 
     def named(self, name: str) -> NDArray[np.int64]:
         """Passage rows of the documents whose id or title is exactly `name`; the case of a title does not matter."""

@@ -10,30 +10,16 @@ from index.build import Options, build
 from index.corpus import MAX_DEPTH, MAX_K, Corpus
 from index.errors import InvalidInput
 from index.records import Document, Hit, Mode
-from tests.conftest import HashEncoder, source
+from tests.conftest import HashEncoder, functions, source
 
 WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()
-
-
-def _documents(count: int) -> list[Document]:
-    random = np.random.default_rng(0)
-    return [
-        Document(
-            id=f"m.py::f{n}",
-            kind="code",
-            title=f"f{n}",
-            body=" ".join(random.choice(WORDS, size=int(random.integers(3, 30)))),
-            fields={"language": "python" if n % 3 else "go", "n": n, "role": "test" if n % 5 == 0 else "source"},
-        )
-        for n in range(count)
-    ]
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     home = tmp_path_factory.mktemp("home")
     encoder = HashEncoder()
-    build(home, "c", "code", [source("m.py", _documents(900))], encoder)
+    build(home, "c", "code", [source("m.py", functions(900, WORDS))], encoder)
     return Corpus.load(generations.current(home, "c"), encoder)
 
 

@@ -16,8 +16,7 @@ from index.build import Options, build
 from index.corpus import Corpus
 from index.errors import Damaged, InvalidInput, NotFound
 from index.querylog import BLEND, FLOOR, Logged, QueryLog, blend, read_log
-from index.records import Document
-from tests.conftest import HashEncoder, source
+from tests.conftest import HashEncoder, functions, source
 
 WORDS = "open close read write file line path mode upload retry parse name alpha beta".split()
 LOG = [
@@ -29,22 +28,8 @@ LOG = [
 ]
 
 
-def documents(count: int = 600) -> list[Document]:
-    random = np.random.default_rng(2)
-    return [
-        Document(
-            id=f"m.py::f{n}",
-            kind="code",
-            title=f"f{n}",
-            body=" ".join(random.choice(WORDS, size=int(random.integers(3, 30)))),
-            fields={"language": "python" if n % 3 else "go", "role": "test" if n % 40 == 0 else "source"},
-        )
-        for n in range(count)
-    ]
-
-
 def made(home: Path, log: list[Logged], encoder: HashEncoder, count: int = 600) -> Corpus:
-    build(home, "c", "code", [source("m.py", documents(count))], encoder, options=Options(log=log))
+    build(home, "c", "code", [source("m.py", functions(count, WORDS))], encoder, options=Options(log=log))
     return Corpus.load(generations.current(home, "c"), encoder)
 
 

@@ -292,7 +292,7 @@ class Miner:
             vectors = self.encoder.encode([one.question for one in asked], role="query")
             near = (self.vectors @ vector for vector in vectors)
             found.append([self._best(scores, one, depth) for scores, one in zip(near, asked, strict=True)])
-        return np.stack(found, axis=2).reshape(len(asked), -1) if asked else np.zeros((0, depth), dtype=np.int32)
+        return np.stack(found, axis=2).reshape(len(asked), -1)
 
     def _best(self, scores: NDArray[np.float32], one: Asked, depth: int) -> NDArray[np.int32]:
         own = (self.entries == self.entries[one.passage]) | (self.texts == self.texts[one.passage])
