@@ -34,9 +34,11 @@ from transformers import (
 
 from index.encoder import Role
 from index.errors import InvalidInput, NotFound
+from index.exported import MODEL
 from training.config import in_range
 from training.export import QUERY, base_checkpoint, first_position, positions
 from training.losses import IGNORED
+from training.restore import restored
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 DECODER = "decoder.safetensors"
@@ -77,9 +79,10 @@ class Scratch:
 class ModelSettings:
     """Which model, and how texts are put before it. `max_*_tokens` count special tokens.
 
-    `dropout` None keeps the base model's (0 of one from scratch); 0 lets attention run fused, which nearly doubles
-    the speed on a CPU. `similarity` "cosine" makes vectors of length 1, "dot" leaves them, as the paper does. `pooling`
-    is that of BERT-class encoders. With `query_base` queries have an encoder of their own, and `base` is the passages'.
+    `base` is a checkpoint's directory, that of an exported encoder or reader, or a name on the hub. `dropout` None
+    keeps the base model's (0 of one from scratch); 0 lets attention run fused, which nearly doubles the speed on a CPU.
+    `similarity` "cosine" makes vectors of length 1, "dot" leaves them, as the paper does. `pooling` is that of
+    BERT-class encoders. With `query_base` queries have an encoder of their own, and `base` is the passages'.
     """
 
     base: str = BASE
@@ -271,7 +274,7 @@ def load(settings: ModelSettings, directory: Path | None = None) -> TextModel:
 
 
 def _load(settings: ModelSettings, directory: Path | None) -> TextModel:
-    place = str(directory or _place(settings.base))
+    place = str(directory or place_of(settings.base))
     scratch = settings.scratch if directory is None else None
     if Path(place).is_dir():
         _refuse_incomplete(Path(place), weights=scratch is None)
@@ -317,8 +320,13 @@ def pad_targets(rows: Sequence[Sequence[int]]) -> Tensor:
     return pad(rows, IGNORED)
 
 
-def _place(base: str) -> str | Path:
-    """The hub's name, but for the base encoder, which a package brings."""
+def place_of(base: str) -> str | Path:
+    """The directory of a base model that is at hand, or its name on the hub.
+
+    The base encoder's is in a package; an exported encoder's or reader's weights are taken from its graph.
+    """
+    if (Path(base) / MODEL).is_file() and not (Path(base) / "config.json").is_file():
+        return restored(Path(base))
     if base != BASE:
         return base
     try:

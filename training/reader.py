@@ -29,9 +29,9 @@ from training.config import in_range
 from training.loop import LoopSettings, Progress, best_measures, make_accelerator, train
 from training.model import ModelSettings, in_groups, pad_texts
 from training.quantize import quantize
+from training.restore import HEAD
 from training.santa import GROUP, Schedule, Stage
 
-HEAD = "head.safetensors"
 CARD = "README.md"
 NONE_SCORE = 0.0  # of the choice that no passage answers
 HIDDEN = -1e9  # the logit of a token that cannot be part of an answer
@@ -129,7 +129,7 @@ def load(settings: ModelSettings, directory: Path | None = None) -> ReaderModel:
     if not isinstance(text_model, model.BertLike):
         raise InvalidInput("A reader needs a BERT-like base model.", field="base")
     reader = ReaderModel(text_model)
-    place = directory or Path(settings.base)
+    place = directory or Path(model.place_of(settings.base))
     if directory is not None or (place / HEAD).is_file():
         reader.head.load_state_dict(load_file(place / HEAD))
     return reader
@@ -445,12 +445,11 @@ def _write_settings(recipe: Recipe, measures: Mapping[str, float], new: Path) ->
     digests = {
         name: hashlib.sha256((new / name).read_bytes()).hexdigest() for name in (serving.MODEL, serving.TOKENIZER)
     }
-    constant, *weights = recipe.export.calibration  # five, as Export has checked
     settings = serving.Settings(
         name=recipe.name,
         max_tokens=recipe.reading.max_tokens,
         prior_weight=recipe.export.prior_weight,
-        calibration=(constant, weights[0], weights[1], weights[2], weights[3]),
+        calibration=recipe.export.calibration,
         files=digests,
     )
     content = asdict(settings) | {"fingerprint": settings.fingerprint, "base_model": _base_model(recipe)}
