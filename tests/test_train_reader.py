@@ -16,6 +16,7 @@ from index.reader import Packer, Readable, Reader
 from tests.readers import WORDS, tiny_base, tiny_recipe
 from training import reader
 from training.asked import Asked, AskedSource, Miner, Pool, balanced, read_asked
+from training.config import read
 from training.export import ExportRefused
 from training.loop import LoopSettings, make_accelerator
 from training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
@@ -343,3 +344,14 @@ def test_the_packer_needs_its_special_tokens(base: Path) -> None:
 
     with pytest.raises(ValueError, match="CLS"):
         Packer(Tokenizer(WordLevel({"a": 0}, "a")), 32)
+
+
+def test_the_recipe_for_a_manual_of_ones_own_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "qa.md").read_text()
+    content = page.split("```toml\n", 1)[1].split("```", 1)[0]
+    (tmp_path / "manual" / "html").mkdir(parents=True)
+    (tmp_path / "questions.jsonl").touch()
+    (tmp_path / "own.toml").write_text(content)
+    recipe = read(tmp_path / "own.toml", reader.Recipe)
+    assert [source.format for source in recipe.asked] == ["templates", "questions"]
+    assert (Path(__file__).parent.parent / recipe.model.base / "reader.json").is_file()
