@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +8,12 @@ import pytest
 import torch
 from onnx import numpy_helper
 from safetensors.torch import load_file, save_file
+from transformers import RobertaConfig, RobertaModel
 
 from index.errors import InvalidInput
 from index.exported import MODEL
 from tests.readers import tiny_base, tiny_recipe
-from tests.tiny import save_bert, tiny_encoder
+from tests.tiny import WORDS, save_bert, save_tokenizer, tiny_encoder
 from training import model, reader
 from training.export import Card, Quantization, export
 from training.model import ModelSettings
@@ -117,9 +117,29 @@ def test_what_cannot_be_restored_is_refused_and_leaves_nothing(how: str, bert: P
     place = exported(bert, tmp_path / "fp32", "none")
     broken(place, how)
     (tmp_path / "out").mkdir()
-    with pytest.raises(InvalidInput, match=r"is no exported BERT-like encoder or reader .*Name the checkpoint"):
+    with pytest.raises(InvalidInput, match=r"is no exported BERT encoder or reader .*Name the checkpoint"):
         restore(place, tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_model_with_weights_of_the_same_names_is_refused(tmp_path: Path) -> None:
+    """RoBERTa's positions begin at 2."""
+    save_tokenizer(tmp_path / "roberta")
+    torch.manual_seed(1)
+    sizes = {"vocab_size": len(WORDS), "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    config = RobertaConfig(**sizes, intermediate_size=64, max_position_embeddings=66, pad_token_id=0)
+    config.initializer_range = 0.5
+    RobertaModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "roberta")
+    place = exported(trained(tmp_path / "roberta"), tmp_path / "fp32", "none")
+    with pytest.raises(InvalidInput, match="do not do what it does"):
+        restore(place, tmp_path)
+
+
+def test_two_encoders_are_refused(bert: Path, tmp_path: Path) -> None:
+    place = exported(bert, tmp_path / "fp32", "none")
+    (place / "query.onnx").touch()
+    with pytest.raises(InvalidInput, match="it has two encoders"):
+        restore(place, tmp_path)
 
 
 def test_a_graph_that_is_no_bert_is_refused(tmp_path: Path) -> None:
@@ -130,6 +150,9 @@ def test_a_graph_that_is_no_bert_is_refused(tmp_path: Path) -> None:
 
 def test_a_directory_without_a_tokenizer_is_refused(bert: Path, tmp_path: Path) -> None:
     place = exported(bert, tmp_path / "fp32", "none")
-    shutil.move(place / "tokenizer.json", tmp_path)
-    with pytest.raises(InvalidInput, match=r"tokenizer\.json"):
-        restore(place, tmp_path)
+    (tmp_path / "out").mkdir()
+    for damage in (lambda path: path.write_text("{}"), Path.unlink):
+        damage(place / "tokenizer.json")
+        with pytest.raises(InvalidInput, match="Name the checkpoint"):
+            restore(place, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
