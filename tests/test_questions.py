@@ -373,5 +373,5 @@ def test_every_answer_stands_word_for_word_in_a_document_of_its_entry() -> None:
         bodies.setdefault(str(document.location.url), []).append(document.body)
     for question in questions:
         holding = [body for body in bodies[str(question.entry)] if all(answer in body for answer in question.answers)]
-        assert holding, question
-        assert judge(question, [(question.entry, holding[0])], question.answers, 1.0).answer_rank == 1, question
+        ranks = [judge(question, [(question.entry, body)], question.answers, 1.0).answer_rank for body in holding]
+        assert 1 in ranks, question

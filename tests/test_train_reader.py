@@ -136,6 +136,19 @@ def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
     assert pool.entries[one.passage] == rows[0]["entry"]
 
 
+def test_an_answer_is_looked_for_in_all_documents_of_its_entry(tmp_path: Path) -> None:
+    asked = {"A heddle holds what?": "thread", "dry run does": "nothing", "-o writes to": "FILE", "raw?": "raw"}
+    rows = [
+        {"id": question, "question": question, "answers": [answer], "entry": "markup/api.rst#terms", "form": "module"}
+        for question, answer in asked.items()
+    ]
+    path = tmp_path / "asked.jsonl"
+    path.write_text("".join(json.dumps({**row, "split": "train"}) + "\n" for row in rows))
+    pool, found = read_asked(AskedSource(format="questions", path=path, reference=HTML), {})
+    assert {one.question: one.answer(pool) for one in found} == asked
+    assert len({one.passage for one in found}) == 4
+
+
 def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="reference"):
         AskedSource(format="linked", path=tmp_path)

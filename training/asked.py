@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,24 +210,26 @@ def _named(text: str, title: str) -> tuple[int | None, int | None]:
 def _questions(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
     assert source.reference is not None
     pool = _reference(source.reference, pools)
-    documents = {templates.entry_of(document): document for document in pool.documents}
+    places: dict[str | None, list[int]] = defaultdict(list)
+    for document in pool.documents:
+        places[templates.entry_of(document)] += [row for row, _ in pool.places[document.id]]
     asked = (
-        _held(question, pool, documents[entry])
+        _held(question, pool, places[entry])
         for question in read_questions(source.path, source.split)
-        if (entry := question.entry or question.about) in documents
+        if (entry := question.entry or question.about) in places
     )
     return pool, (one for one in asked if one is not None)
 
 
-def _held(question: Question, pool: Pool, document: Document) -> Asked | None:
-    """With the first of the document's passages that holds the first answer that one holds, as whole words.
+def _held(question: Question, pool: Pool, rows: Sequence[int]) -> Asked | None:
+    """With the first of the entry's passages that holds the first answer that one holds, as whole words.
 
     A question that has none looks in vain at the first passage.
     """
     if not question.answerable:
-        return Asked(question.question, pool.places[document.id][0][0], form=question.form, answered=False)
+        return Asked(question.question, rows[0], form=question.form, answered=False)
     for answer in question.answers:
-        for row, _ in pool.places[document.id]:
+        for row in rows:
             if found := re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", pool.passages[row].text):
                 return Asked(question.question, row, *found.span(), question.form)
     return None
