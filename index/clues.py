@@ -23,30 +23,30 @@ from index.records import Document, Hit
 Scores = NDArray[np.float64]
 
 PASSAGE = {
-    "dense": 13.8,  # the search's legs
-    "lexical": 10.99,
-    "kind": 0.77,  # an entry of the kind that is asked for
-    "named": 0.74,  # whose name the question has
-    "qualified": 2.36,  # with what qualifies it: `str.split`
-    "first": 0.54,  # an entry's signature and first sentences
-    "has": 1.7,  # something of the expected type
-    "module": 4.33,  # what introduces a module, if that is asked for
-    "page": 1.5,  # the page's share of all that was found
+    "dense": 13.16,  # the search's legs
+    "lexical": 12.19,
+    "kind": 0.68,  # an entry of the kind that is asked for
+    "named": 0.71,  # whose name the question has
+    "qualified": 1.8,  # with what qualifies it: `str.split`
+    "first": 0.47,  # an entry's signature and first sentences
+    "has": 1.51,  # something of the expected type
+    "module": 3.09,  # what introduces a module, if that is asked for
+    "page": 1.62,  # the page's share of all that was found
 }
 SPAN = {
-    "selected": 0.52,  # what the reader says of the passage
-    "read": 0.36,  # and of the span
-    "typed": 0.92,  # looks like the expected type
-    "own": 0.96,  # the entry's own name, if such an entry is asked for
-    "echo": -1.55,  # the question names it
-    "optional": 2.22,  # parameters that have a default, or stand in brackets
-    "switch": 0.42,  # or are on or off
-    "module": 2.65,
-    "literal": 0.19,  # None, -1, 'w' where a result is asked for
-    "words": -2.34,  # logarithm of how many
-    "signature": -0.63,  # stands there without being one of the above
-    "said": 0.98,  # in a sentence with the words that go with the type
-    "default": 1.65,  # that tells a default, if one is asked for
+    "selected": 0.48,  # what the reader says of the passage
+    "read": 0.38,  # and of the span
+    "typed": 0.48,  # looks like the expected type
+    "own": 0.67,  # the entry's own name, if such an entry is asked for
+    "echo": -1.45,  # the question names it
+    "optional": 0.97,  # parameters that have a default, or stand in brackets
+    "switch": 0.39,  # or are on or off
+    "module": 1.26,
+    "literal": 0.52,  # None, -1, 'w' where a result is asked for
+    "words": -2.45,  # logarithm of how many
+    "signature": -0.87,  # stands there without being one of the above
+    "said": 0.62,  # in a sentence with the words that go with the type
+    "default": 1.46,  # that tells a default, if one is asked for
 }
 MAX_CHARS = 20_000  # of an entry whose words are looked at
 UNSURE = 1e-4  # what a reader's estimate is from 0 and 1 at least

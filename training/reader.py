@@ -68,8 +68,8 @@ class Export:
     """
 
     quantization: export.Quantization = "int8"
-    prior_weight: float = 0.63
-    calibration: tuple[float, ...] = (2.3286, 4.3696, -7.1674, -0.3106, 0.6273)
+    prior_weight: float = 0.56
+    calibration: tuple[float, ...] = (3.8463, 0.9574, -5.6167, -0.2667, 0.6149)
     base_model: str = ""
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
