@@ -69,7 +69,7 @@ class Export:
 
     quantization: export.Quantization = "int8"
     prior_weight: float = 0.56
-    calibration: tuple[float, ...] = (3.8463, 0.9574, -5.6167, -0.2667, 0.6149)
+    calibration: tuple[float, ...] = (1.6126, 5.5079, -6.4502, -0.3385, 0.5753)
     base_model: str = ""
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
