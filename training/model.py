@@ -31,6 +31,7 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
+from transformers.utils import logging
 
 from index.encoder import Role
 from index.errors import InvalidInput, NotFound
@@ -413,10 +414,14 @@ def _pretrained_dpr(place: str, config: Any) -> Any:
 
 def _pretrained(kind: Any, place: str, config: Any) -> Any:
     options = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # as what is missing is told below, in a line
     try:
         model, found = kind.from_pretrained(place, config=config, dtype=torch.float32, **options)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise NotFound(f"The weights of {place} cannot be loaded: {_first_line(error)}", field="base") from None
+    finally:
+        logging.set_verbosity(verbosity)
     missing = sorted(name for name in found["missing_keys"] if "pooler." not in name)
     if missing:
         raise InvalidInput(f"{place} lacks {len(missing)} weights, the first is {missing[0]}.", field="base")
