@@ -26,8 +26,8 @@ from tests.tiny import SPECIAL, save_bert
 from training import pesco
 from training.loop import LoopSettings, make_accelerator
 from training.model import ModelSettings
-from training.pesco import TAUGHT, Batch, Course, Export, PescoTask, Recipe, Student
-from training.pesco_labels import Check, Limits, Teacher
+from training.pesco import TAUGHT, Batch, Course, Export, PescoTask, Recipe, Student, distilled
+from training.pesco_labels import Check, Limits, Teacher, head, offsets
 from training.pesco_losses import Loss, matching, several
 from training.pesco_report import page
 from training.pesco_texts import Labelled, Pool, sentences
@@ -388,6 +388,7 @@ def test_a_run_publishes_a_classifier_that_is_right(base: Path, tmp_path: Path, 
     assert told["encoder"] == "trained"
     assert told["rounds"] == 2
     assert told["dev accuracy"] == pytest.approx(accuracy, abs=0.1)
+    assert len(told["dev accuracy by prompts"]) == 3
     assert sum(told["shares"].values()) == pytest.approx(1, abs=0.01)
     assert classifier.trained.prompts[0] == ("about river", "the river")
     assert (classifier.trained.vectors is None) == (serve == "prompts")
@@ -399,6 +400,7 @@ def test_the_untrained_encoder_is_kept_where_training_made_things_worse(
 ) -> None:
     monkeypatch.setattr(pesco, "check", lambda *_: Check(kept=0.5, halves_before=0.4, halves=0.1, spread=0.4))
     recipe = replace(recipe_of(base, rounds=2), check=Limits())
+    recipe = replace(recipe, export=replace(recipe.export, serve="prompts"))
     said: list[str] = []
     run(recipe, tmp_path / "out", tmp_path / "home", say=said.append)
     assert said[-1].startswith("the untrained encoder is kept: ")
@@ -424,7 +426,22 @@ def ended(recipe: Recipe, out: Path, **changes: Any) -> pesco.Outcome:
     return pesco._outcome(course, course.go(quiet, lambda line: None), "topics")[0]
 
 
+def test_scores_are_as_sure_as_the_first_teacher_is_right(base: Path, tmp_path: Path) -> None:
+    course = course_of(recipe_of(base, rounds=2), tmp_path)
+    trained = course.go(quiet, lambda line: None)
+    served = pesco.serve(course, 2, trained)
+    assert served.temperature == pesco.temperature(served.found.scores, course.taught(0))
+    path = course.place(0) / TAUGHT  # a first teacher that disagrees more makes less sure
+    taught = pesco._read_taught(path)
+    taught["scores"][::3] *= -1
+    pesco._write_taught(path, taught)
+    assert pesco.serve(course, 2, trained).temperature > served.temperature
+
+
 def test_nothing_trained_is_the_untrained_encoder(base: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    run(recipe_of(base, rounds=0), tmp_path / "out", tmp_path / "home", say=said.append)
+    assert said[-1] == "nothing was trained: the encoder is the one it started from"
     outcome = ended(recipe_of(base, rounds=0), tmp_path)
     assert outcome.check is None
     assert outcome.before is outcome.after is outcome.served
@@ -439,6 +456,37 @@ def test_a_label_that_never_occurs_is_told_of(base: Path, tmp_path: Path) -> Non
     assert pesco.measures(outcome)["shares"]["river  bank"] == 0
     assert "No text got these labels: river  bank." in page(outcome)
     assert len(outcome.served.vectors) == len(outcome.served.offsets) == 3
+
+
+def blobs(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Unit vectors (4 * count, 8) around four prompts (4, 8), and which of them (4 * count,)."""
+    prompts = np.eye(4, 8, dtype=np.float32)
+    labels = np.repeat(np.arange(4), count)
+    vectors = prompts[labels] + rng.normal(0, 0.2, (len(labels), 8)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), prompts, labels
+
+
+def test_a_label_without_texts_is_served_by_its_prompts() -> None:
+    rng = np.random.default_rng(4)
+    texts, prompts, labels = blobs(60, rng)
+    pool = texts[labels < 3]
+    less = offsets((pool @ prompts.T).astype(np.float64), calibrate=True)
+    vectors, offset = distilled(pool, labels[labels < 3], prompts, less)
+    found = (blobs(60, rng)[0] @ vectors.T - offset).argmax(1)
+    assert (found[labels == 3] == 3).mean() > 0.9
+    assert (found[labels < 3] == labels[labels < 3]).mean() > 0.95
+    weights, bias = head(pool, labels[labels < 3], 4)
+    np.testing.assert_array_equal(vectors[:3], weights[:3])
+    np.testing.assert_array_equal(offset[:3], -bias[:3])
+    assert ((texts @ weights.T + bias).argmax(1) != 3).all()  # which a head alone would never find
+
+
+def test_one_label_alone_teaches_no_head() -> None:
+    texts, prompts, labels = blobs(20, np.random.default_rng(4))
+    less = np.zeros(4)
+    vectors, offset = distilled(texts, np.zeros_like(labels), prompts, less)
+    assert vectors is prompts
+    assert offset is less
 
 
 class Page(HTMLParser):

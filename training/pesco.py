@@ -107,11 +107,12 @@ class Student:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """The classifier. `serve` "prompts" has label vectors made of their prompts, "head" those of the teacher's head."""
+    """The classifier. With `serve` "prompts" the labels' vectors are those of their prompts, as in the paper; with
+    "head" what the last teacher's labels make of them, and a label without texts keeps its prompts'."""
 
     quantization: export.Quantization = "int8"
     max_tokens: int = 128
-    serve: Literal["prompts", "head"] = "prompts"
+    serve: Literal["prompts", "head"] = "head"
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
@@ -213,7 +214,7 @@ def run(
     course = Course(recipe, pool, tuple(labels), out, accelerator, dev)
     trained = course.go(progress, say)
     outcome, served = _outcome(course, trained, name)
-    say(f"the untrained encoder is kept: {outcome.kept}" if outcome.kept else "the trained encoder is published")
+    say(_decision(outcome))
     chosen = course.base() if outcome.kept else trained
     return _publish(course, outcome, served, chosen, home)
 
@@ -231,6 +232,7 @@ def measures(outcome: Outcome) -> dict[str, Any]:
     }
     if before.dev is not None and after.dev is not None:
         found |= {"dev accuracy": round(after.dev, 4), "dev accuracy untrained": round(before.dev, 4)}
+        found["dev accuracy by prompts"] = [round(one.dev, 4) for one in outcome.rounds if one.dev is not None]
     return found
 
 
@@ -568,17 +570,43 @@ class Served:
 
 
 def serve(course: Course, number: int, text_model: TextModel) -> Served:
-    """What the model that a round began with classifies with: its calibrated prompts, or a head that its teacher's
-    labels train."""
-    recipe, seen, taught = course.recipe, course.see(number, text_model), course.taught(number)
-    if recipe.export.serve == "head":
-        vectors, bias = head(seen.pool, taught, len(seen.prompts))
-        less = -bias.astype(np.float64)
-    else:
-        vectors, less = seen.prompts, course.levels(seen.pool, seen.prompts)
+    """What the model that a round began with classifies with: its calibrated prompts, or what their teacher's labels
+    make of them.
+
+    The first teacher's labels say how sure it may be: it has learnt later ones by heart, and errs there where they do.
+    """
+    seen, taught = course.see(number, text_model), course.taught(number)
+    vectors, less = seen.prompts, course.levels(seen.pool, seen.prompts)
+    if course.recipe.export.serve == "head":
+        vectors, less = distilled(seen.pool, taught, vectors, less)
     scores = (seen.pool @ vectors.T).astype(np.float64) - less
     dev = course.accuracy(seen, vectors, less)
-    return Served(vectors, less, temperature(scores, taught), Labelling.of(scores), dev)
+    return Served(vectors, less, temperature(scores, course.taught(0)), Labelling.of(scores), dev)
+
+
+def distilled(pool: Vectors, labels: Rows, prompts: Vectors, less: Scores) -> tuple[Vectors, Scores]:
+    """The head that a teacher's `labels` (N,) of the `pool` (N, D) train: vectors (L, D) and offsets (L,).
+
+    A label without texts keeps its vector among the `prompts` (L, D) and its offset of `less` (L,), brought to the mean
+    and the spread that the other labels' scores have, and low enough to get no text of the pool.
+    """
+    there = np.bincount(labels, minlength=len(prompts)) > 0
+    if there.sum() < 2:
+        return prompts, less
+    vectors, bias = head(pool, labels, len(prompts))
+    offset = -bias.astype(np.float64)
+    if not there.all():
+        wide, narrow = (
+            float(np.std(scores - scores.mean(1, keepdims=True)))
+            for scores in (pool @ vectors[there].T - offset[there], pool @ prompts[there].T - less[there])
+        )
+        scale = wide / max(narrow, 1e-9)
+        for known, prompted in ((vectors, prompts), (offset, less)):
+            known[~there] = known[there].mean(0) + scale * (prompted[~there] - prompted[there].mean(0))
+        scores = pool @ vectors.T - offset
+        lead = (scores[:, ~there] - scores[:, there].max(1, keepdims=True)).max(0)
+        offset[~there] += np.maximum(0.0, lead + 1e-4)
+    return vectors, offset
 
 
 def temperature(scores: Scores, labels: Rows) -> float:
@@ -604,6 +632,12 @@ def compare(course: Course, models: Sequence[TextModel], served: Sequence[Served
             found.append((cosines - less).argmax(1))
     before, after = (Labelling.of(known.found.scores[rows]) for known in served)
     return check(before, after, found)
+
+
+def _decision(outcome: Outcome) -> str:
+    if outcome.check is None:
+        return "nothing was trained: the encoder is the one it started from"
+    return f"the untrained encoder is kept: {outcome.kept}" if outcome.kept else "the trained encoder is published"
 
 
 def _outcome(course: Course, trained: TextModel, name: str) -> tuple[Outcome, Served]:
