@@ -9,7 +9,8 @@ serves without training, and of the prompts after it, both before the export. `s
 that a row gets: what the accuracy would be, were the scores right. `refused` counts the runs that the default limits of
 the check would not have published. Runs that were done before are kept. Seeds draw the texts of each round, their order
 and the templates; what does not train does not depend on them and is run once. Prompts are what cells serve, as in the
-paper, unless they say "head". Sets without unlabelled texts are measured with and without prompts only.
+paper, unless they say "head". Where a set has no unlabelled texts, those of half of its dev rows are, without their
+labels, and the other half is measured on; each seed draws another half.
 """
 
 from __future__ import annotations
@@ -26,13 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from index.classifier import Classifier
 from index.classifiers import TrainedClassifier
-from index.encoder import RELEASED, Encoder
 from training import pesco
 from training.loop import LoopSettings, Progress
 from training.pesco_labels import Check, Limits
-from training.pesco_texts import read_labelled, read_labels, read_pool
+from training.pesco_texts import Labelled, Pool, read_labelled, read_labels, read_pool
 
 TEMPLATES = {
     "ag_news": ("Category: {label} news.", "{label} news."),
@@ -42,6 +41,7 @@ TEMPLATES = {
 }
 PAPER = {"calibrate": False, "views": ("prompts",), "confidence": "score"}
 BARE = ("{label}",)
+POOL = "unlabeled.jsonl.gz"
 Changes = Mapping[str, Any]
 CELLS: dict[str, Changes] = {
     # table 4
@@ -122,8 +122,7 @@ def trained(name: str, cell: str, seed: int, given: argparse.Namespace) -> dict[
     recipe = replace(pesco.read_recipe(given.recipe), templates=TEMPLATES[name])
     recipe = variant(recipe, cell, seed)
     labels = read_labels(source / "labels.txt")
-    pool = read_pool(source / "unlabeled.jsonl.gz", labels=len(labels), limit=given.limit or recipe.limit, seed=seed)
-    dev = read_labelled(source / "dev.jsonl", labels)
+    pool, dev = material(source, labels, given.limit or recipe.limit, seed)
     started = time.monotonic()
     tell = {"progress": shown, "say": lambda line: print(f"  {line}", file=sys.stderr, flush=True)}
     built = pesco.run(recipe, pool, labels, name="cell", out=place / "run", home=place, dev=dev, **tell)
@@ -136,12 +135,16 @@ def trained(name: str, cell: str, seed: int, given: argparse.Namespace) -> dict[
     return {"accuracy": accuracy, "score": score, "rows": len(found), "seconds": seconds, **classifier.trained.measures}
 
 
-def matched(name: str, templates: Sequence[str], given: argparse.Namespace) -> float:
-    """Accuracy of the released encoder by eq. 2, where there is nothing to learn from."""
-    labels = read_labels(given.data / name / "labels.txt")
-    dev = read_labelled(given.data / name / "dev.jsonl", labels)
-    found = Classifier(Encoder.load(RELEASED)).classify(dev.texts, labels, templates=templates)
-    return float(np.mean([one.label == labels[known] for one, known in zip(found, dev.labels, strict=True)]))
+def material(source: Path, labels: Sequence[str], limit: int, seed: int) -> tuple[Pool, Labelled]:
+    """Texts to learn from and rows to measure on; see above for sets without unlabelled texts."""
+    dev = read_labelled(source / "dev.jsonl", labels)
+    if (source / POOL).is_file():
+        return read_pool(source / POOL, labels=len(labels), limit=limit, seed=seed), dev
+    order = np.random.default_rng(seed).permutation(len(dev.texts)).tolist()
+    half = len(order) // 2
+    pool = dict.fromkeys(dev.texts[row] for row in order[:half])
+    rest = [row for row in order[half:] if dev.texts[row] not in pool]
+    return Pool(tuple(pool)), Labelled(tuple(dev.texts[row] for row in rest), tuple(dev.labels[row] for row in rest))
 
 
 def line(name: str, cell: str, results: Sequence[Mapping[str, Any]]) -> str:
@@ -174,12 +177,10 @@ def main() -> None:
         sep="\n",
     )
     for name in given.sets:
-        if not (given.data / name / "unlabeled.jsonl.gz").is_file():
-            for cell, templates in (("no prompts", BARE), ("prompts", TEMPLATES[name])):
-                print(f"| {name} | {cell} | {matched(name, templates, given):.4f} | | | 1 | | | | | |", flush=True)
-            continue
+        drawn = not (given.data / name / POOL).is_file()
         for cell in given.cells:
-            seeds = given.seeds[:1] if CELLS[cell].get("student", {}).get("rounds") == 0 else given.seeds
+            alike = CELLS[cell].get("student", {}).get("rounds") == 0 and not drawn
+            seeds = given.seeds[:1] if alike else given.seeds
             print(line(name, cell, [run_cell(name, cell, seed, given) for seed in seeds]), flush=True)
 
 
