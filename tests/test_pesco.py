@@ -26,7 +26,7 @@ from tests.tiny import SPECIAL, save_bert
 from training import pesco
 from training.loop import LoopSettings, make_accelerator
 from training.model import ModelSettings
-from training.pesco import TAUGHT, Batch, Course, Export, PescoTask, Recipe, Student, distilled
+from training.pesco import TAUGHT, Batch, Course, Export, PescoTask, Recipe, Student, distilled, left_out
 from training.pesco_labels import Check, Limits, Teacher, head, offsets
 from training.pesco_losses import Loss, matching, several
 from training.pesco_report import page
@@ -429,8 +429,9 @@ def ended(recipe: Recipe, out: Path, **changes: Any) -> pesco.Outcome:
 def test_scores_are_as_sure_as_the_first_teacher_is_right(base: Path, tmp_path: Path) -> None:
     course = course_of(recipe_of(base, rounds=2), tmp_path)
     trained = course.go(quiet, lambda line: None)
-    served = pesco.serve(course, 2, trained)
-    assert served.temperature == pesco.temperature(served.found.scores, course.taught(0))
+    served, seen = pesco.serve(course, 2, trained), course.see(2, trained)
+    scores = left_out(seen.pool, course.taught(2), seen.prompts, course.levels(seen.pool, seen.prompts))
+    assert served.temperature == pesco.temperature(scores, course.taught(0))
     path = course.place(0) / TAUGHT  # a first teacher that disagrees more makes less sure
     taught = pesco._read_taught(path)
     taught["scores"][::3] *= -1
@@ -476,9 +477,40 @@ def test_a_label_without_texts_is_served_by_its_prompts() -> None:
     assert (found[labels == 3] == 3).mean() > 0.9
     assert (found[labels < 3] == labels[labels < 3]).mean() > 0.95
     weights, bias = head(pool, labels[labels < 3], 4)
-    np.testing.assert_array_equal(vectors[:3], weights[:3])
-    np.testing.assert_array_equal(offset[:3], -bias[:3])
     assert ((texts @ weights.T + bias).argmax(1) != 3).all()  # which a head alone would never find
+
+
+def test_prompts_weigh_the_more_the_fewer_texts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, prompts, labels = blobs(15, np.random.default_rng(4))
+    taught = np.where(labels == 1, 2, labels)[labels != 2]  # the teacher has it that texts of label 1 are of label 2
+    pool, less = texts[labels != 2], np.zeros(4)
+    found = {}
+    for worth in (0, 15, 1_000_000):
+        monkeypatch.setattr(pesco, "PROMPTED", worth)
+        vectors, offset = distilled(pool, taught, prompts, less)
+        assert vectors.dtype == np.float32
+        assert offset.dtype == np.float64
+        scores = pool @ vectors.T - offset
+        found[worth] = scores[labels[labels != 2] == 1][:, [1, 2]].mean(0)
+        weights, bias = head(pool, taught, 4)
+        there = [0, 2, 3]
+        expected = {0: pool @ weights.T + bias, 1_000_000: pool @ prompts.T}.get(worth)
+        if expected is not None:
+            np.testing.assert_array_equal(scores[:, there].argmax(1), expected[:, there].argmax(1))
+    assert found[0][1] > found[15][1] > found[1_000_000][1]
+
+
+def test_what_is_left_out_is_not_learnt_from() -> None:
+    rng = np.random.default_rng(4)
+    texts, prompts, _ = blobs(50, rng)
+    texts, labels, less = texts[rng.permutation(200)], rng.integers(4, size=200), np.zeros(4)  # nothing to be learnt
+    vectors, offset = distilled(texts, labels, prompts, less)
+    by_heart = ((texts @ vectors.T - offset).argmax(1) == labels).mean()
+    scores = left_out(texts, labels, prompts, less)
+    assert by_heart > 0.3 > (scores.argmax(1) == labels).mean()
+    there = np.arange(200) % 5 != 2
+    vectors, offset = distilled(texts[there], labels[there], prompts, less)
+    np.testing.assert_allclose(scores[2::5], texts[2::5] @ vectors.T - offset, atol=1e-5)
 
 
 def test_one_label_alone_teaches_no_head() -> None:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from accelerate import Accelerator
+from numpy.typing import NDArray
 from torch import Tensor
 
 from index.classifier import DEFAULT_TEMPLATES, check_templates, prompt
@@ -57,6 +58,8 @@ from training.santa import averaged
 PROBED = 2000  # texts on which the trained model is compared with the one it started from
 SAMPLES = 300  # texts that the exported model takes its scales from
 GROUP = 16  # texts of similar length
+PROMPTED = 25  # texts a label that the prompts weigh as much as
+PARTS = 5  # of the texts, each of which is scored by what the others teach
 TYPICAL = 12  # words of a label in the report
 TEMPERATURES = np.geomspace(0.005, 5.0, 70)
 MAX_FITTED = 2_000_000  # scores that the temperature is fitted on
@@ -108,7 +111,7 @@ class Student:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     """The classifier. With `serve` "prompts" the labels' vectors are those of their prompts, as in the paper; with
-    "head" what the last teacher's labels make of them, and a label without texts keeps its prompts'."""
+    "head" the last teacher's labels add to them what they teach."""
 
     quantization: export.Quantization = "int8"
     max_tokens: int = 128
@@ -573,40 +576,60 @@ def serve(course: Course, number: int, text_model: TextModel) -> Served:
     """What the model that a round began with classifies with: its calibrated prompts, or what their teacher's labels
     make of them.
 
-    The first teacher's labels say how sure it may be: it has learnt later ones by heart, and errs there where they do.
+    The first teacher's labels say how sure it may be of texts that it has not learnt from: the encoder has learnt later
+    ones by heart, and errs where they do.
     """
     seen, taught = course.see(number, text_model), course.taught(number)
     vectors, less = seen.prompts, course.levels(seen.pool, seen.prompts)
+    unseen = None
     if course.recipe.export.serve == "head":
+        unseen = left_out(seen.pool, taught, vectors, less)
         vectors, less = distilled(seen.pool, taught, vectors, less)
     scores = (seen.pool @ vectors.T).astype(np.float64) - less
-    dev = course.accuracy(seen, vectors, less)
-    return Served(vectors, less, temperature(scores, course.taught(0)), Labelling.of(scores), dev)
+    sure = temperature(scores if unseen is None else unseen, course.taught(0))
+    return Served(vectors, less, sure, Labelling.of(scores), course.accuracy(seen, vectors, less))
 
 
 def distilled(pool: Vectors, labels: Rows, prompts: Vectors, less: Scores) -> tuple[Vectors, Scores]:
-    """The head that a teacher's `labels` (N,) of the `pool` (N, D) train: vectors (L, D) and offsets (L,).
+    """What a teacher's `labels` (N,) of the `pool` (N, D) make of the `prompts` (L, D) and their offsets `less` (L,).
 
-    A label without texts keeps its vector among the `prompts` (L, D) and its offset of `less` (L,), brought to the mean
-    and the spread that the other labels' scores have, and low enough to get no text of the pool.
+    The sum of the head that they train and of the prompts, at one scale; the fewer texts a label has on average, the
+    more the prompts weigh. A label without texts keeps its prompts, low enough to get no text of the pool.
     """
     there = np.bincount(labels, minlength=len(prompts)) > 0
     if there.sum() < 2:
         return prompts, less
-    vectors, bias = head(pool, labels, len(prompts))
-    offset = -bias.astype(np.float64)
-    if not there.all():
-        wide, narrow = (
-            float(np.std(scores - scores.mean(1, keepdims=True)))
-            for scores in (pool @ vectors[there].T - offset[there], pool @ prompts[there].T - less[there])
-        )
-        scale = wide / max(narrow, 1e-9)
-        for known, prompted in ((vectors, prompts), (offset, less)):
-            known[~there] = known[there].mean(0) + scale * (prompted[~there] - prompted[there].mean(0))
-        scores = pool @ vectors.T - offset
-        lead = (scores[:, ~there] - scores[:, there].max(1, keepdims=True)).max(0)
-        offset[~there] += np.maximum(0.0, lead + 1e-4)
-    return vectors, offset
+    inputs = np.pad(pool, ((0, 0), (0, 1)), constant_values=-1)
+    weights, bias = head(pool, labels, len(prompts))
+    taught, prompted = (
+        _scaled(np.column_stack(known).astype(np.float32), inputs, there)
+        for known in ((weights, -bias), (prompts, less))
+    )
+    texts = len(pool) / int(there.sum())
+    found = prompted + texts / (texts + PROMPTED) * (taught - prompted)
+    found[~there] = prompted[~there]
+    scores = inputs @ found.T
+    lead = (scores[:, ~there] - scores[:, there].max(1, keepdims=True)).max(0)
+    found[~there, -1] += np.maximum(0.0, lead + 1e-4)
+    return found[:, :-1], found[:, -1].astype(np.float64)
+
+
+def _scaled(known: Vectors, inputs: Vectors, there: NDArray[np.bool_]) -> Vectors:
+    """Labels' vectors and offsets (L, D + 1): less the mean of those that are `there`, whose scores of `inputs`
+    (N, D + 1) get the standard deviation 1."""
+    known = known - known[there].mean(0)
+    found: Vectors = known / max(float((inputs @ known[there].T).std()), 1e-9)
+    return found
+
+
+def left_out(pool: Vectors, labels: Rows, prompts: Vectors, less: Scores) -> Scores:
+    """(N, L): what `distilled` makes of each text where it has not learnt from it."""
+    scores, part = np.empty((len(pool), len(prompts))), np.arange(len(pool)) % PARTS
+    for number in range(PARTS):
+        there = part != number
+        vectors, offset = distilled(pool[there], labels[there], prompts, less)
+        scores[~there] = pool[~there] @ vectors.T - offset
+    return scores
 
 
 def temperature(scores: Scores, labels: Rows) -> float:
