@@ -579,14 +579,14 @@ def serve(course: Course, number: int, text_model: TextModel) -> Served:
     The first teacher's labels say how sure it may be of texts that it has not learnt from: the encoder has learnt later
     ones by heart, and errs where they do.
     """
-    seen, taught = course.see(number, text_model), course.taught(number)
+    seen = course.see(number, text_model)
     vectors, less = seen.prompts, course.levels(seen.pool, seen.prompts)
-    unseen = None
-    if course.recipe.export.serve == "head":
-        unseen = left_out(seen.pool, taught, vectors, less)
-        vectors, less = distilled(seen.pool, taught, vectors, less)
+    given = (seen.pool, course.taught(number), vectors, less)
+    by_head = course.recipe.export.serve == "head"
+    if by_head:
+        vectors, less = distilled(*given)
     scores = (seen.pool @ vectors.T).astype(np.float64) - less
-    sure = temperature(scores if unseen is None else unseen, course.taught(0))
+    sure = temperature(left_out(*given) if by_head else scores, course.taught(0))
     return Served(vectors, less, sure, Labelling.of(scores), course.accuracy(seen, vectors, less))
 
 
@@ -607,10 +607,11 @@ def distilled(pool: Vectors, labels: Rows, prompts: Vectors, less: Scores) -> tu
     )
     texts = len(pool) / int(there.sum())
     found = prompted + texts / (texts + PROMPTED) * (taught - prompted)
-    found[~there] = prompted[~there]
-    scores = inputs @ found.T
-    lead = (scores[:, ~there] - scores[:, there].max(1, keepdims=True)).max(0)
-    found[~there, -1] += np.maximum(0.0, lead + 1e-4)
+    if not there.all():
+        found[~there] = prompted[~there]
+        scores = inputs @ found.T
+        lead = (scores[:, ~there] - scores[:, there].max(1, keepdims=True)).max(0)
+        found[~there, -1] += np.maximum(0.0, lead + 1e-4)
     return found[:, :-1], found[:, -1].astype(np.float64)
 
 
