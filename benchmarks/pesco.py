@@ -41,6 +41,7 @@ TEMPLATES = {
 }
 PAPER = {"calibrate": False, "views": ("prompts",), "confidence": "score"}
 BARE = ("{label}",)
+HEAD = {"serve": "head"}
 POOL = "unlabeled.jsonl.gz"
 Changes = Mapping[str, Any]
 CELLS: dict[str, Changes] = {
@@ -59,16 +60,16 @@ CELLS: dict[str, Changes] = {
     # what the teacher gains by, without training and with it
     "untrained, calibrated": {"teacher": {"views": ("prompts",)}, "student": {"rounds": 0}},
     "untrained, aligned": {"teacher": {"views": ("prompts",), "align": True}, "student": {"rounds": 0}},
-    "untrained, head": {"student": {"rounds": 0}, "export": {"serve": "head"}},
+    "untrained, head": {"student": {"rounds": 0}, "export": HEAD},
     "untrained, head without words": {
         "teacher": {"views": ("prompts", "head")},
         "student": {"rounds": 0},
-        "export": {"serve": "head"},
+        "export": HEAD,
     },
     "untrained, centroids": {
         "teacher": {"views": ("centroids",)},
         "student": {"rounds": 0},
-        "export": {"serve": "head"},
+        "export": HEAD,
     },
     "the paper's teacher": {"teacher": PAPER},
     "calibrated prompts": {"teacher": {"views": ("prompts",)}},
@@ -80,11 +81,11 @@ CELLS: dict[str, Changes] = {
     "blended rounds": {"teacher": {"blend": 0.5}},
     "rounds from the base": {"student": {"restart": True}},
     "half the base's weights": {"student": {"base_share": 0.5}},
-    "PESCO, head": {"export": {"serve": "head"}},
-    # runs that should go wrong, for the check to find
-    "ten times the rate": {"student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-4)}},
-    "a hundred times the rate": {"student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-3)}},
-    "all texts from the start": {"teacher": PAPER, "student": {"first": 1.0, "limit": 1.0}},
+    "PESCO, head": {"export": HEAD},
+    # runs that should go wrong, for the check of what is served by default to find
+    "ten times the rate": {"student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-4)}, "export": HEAD},
+    "a hundred times the rate": {"student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-3)}, "export": HEAD},
+    "all texts from the start": {"teacher": PAPER, "student": {"first": 1.0, "limit": 1.0}, "export": HEAD},
 }
 """What a cell changes in the recipe."""
 
