@@ -22,6 +22,7 @@ from index import generations
 from index.classifiers import TrainedClassifier
 from index.errors import Damaged, InvalidInput, PurlinError
 from index.generations import CLASSIFIERS
+from tests.test_pesco_labels import blobs
 from tests.tiny import SPECIAL, save_bert
 from training import pesco
 from training.loop import LoopSettings, make_accelerator
@@ -459,21 +460,13 @@ def test_a_label_that_never_occurs_is_told_of(base: Path, tmp_path: Path) -> Non
     assert len(outcome.served.vectors) == len(outcome.served.offsets) == 3
 
 
-def blobs(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Unit vectors (4 * count, 8) around four prompts (4, 8), and which of them (4 * count,)."""
-    prompts = np.eye(4, 8, dtype=np.float32)
-    labels = np.repeat(np.arange(4), count)
-    vectors = prompts[labels] + rng.normal(0, 0.2, (len(labels), 8)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), prompts, labels
-
-
 def test_a_label_without_texts_is_served_by_its_prompts() -> None:
-    rng = np.random.default_rng(4)
-    texts, prompts, labels = blobs(60, rng)
-    pool = texts[labels < 3]
+    every, labels, prompts = blobs((120,) * 4)
+    texts, labels = every[1::2], labels[::2]  # the others are learnt from
+    pool = every[::2][labels < 3]
     less = offsets((pool @ prompts.T).astype(np.float64), calibrate=True)
     vectors, offset = distilled(pool, labels[labels < 3], prompts, less)
-    found = (blobs(60, rng)[0] @ vectors.T - offset).argmax(1)
+    found = (texts @ vectors.T - offset).argmax(1)
     assert (found[labels == 3] == 3).mean() > 0.9
     assert (found[labels < 3] == labels[labels < 3]).mean() > 0.95
     weights, bias = head(pool, labels[labels < 3], 4)
@@ -481,7 +474,7 @@ def test_a_label_without_texts_is_served_by_its_prompts() -> None:
 
 
 def test_prompts_weigh_the_more_the_fewer_texts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts, prompts, labels = blobs(15, np.random.default_rng(4))
+    texts, labels, prompts = blobs((15,) * 4)
     taught = np.where(labels == 1, 2, labels)[labels != 2]  # the teacher has it that texts of label 1 are of label 2
     pool, less = texts[labels != 2], np.zeros(4)
     found = {}
@@ -502,7 +495,7 @@ def test_prompts_weigh_the_more_the_fewer_texts_there_are(monkeypatch: pytest.Mo
 
 def test_what_is_left_out_is_not_learnt_from() -> None:
     rng = np.random.default_rng(4)
-    texts, prompts, _ = blobs(50, rng)
+    texts, _, prompts = blobs((50,) * 4)
     texts, labels, less = texts[rng.permutation(200)], rng.integers(4, size=200), np.zeros(4)  # nothing to be learnt
     vectors, offset = distilled(texts, labels, prompts, less)
     by_heart = ((texts @ vectors.T - offset).argmax(1) == labels).mean()
@@ -514,7 +507,7 @@ def test_what_is_left_out_is_not_learnt_from() -> None:
 
 
 def test_one_label_alone_teaches_no_head() -> None:
-    texts, prompts, labels = blobs(20, np.random.default_rng(4))
+    texts, labels, prompts = blobs((20,) * 4)
     less = np.zeros(4)
     vectors, offset = distilled(texts, np.zeros_like(labels), prompts, less)
     assert vectors is prompts

@@ -58,7 +58,7 @@ from training.santa import averaged
 PROBED = 2000  # texts on which the trained model is compared with the one it started from
 SAMPLES = 300  # texts that the exported model takes its scales from
 GROUP = 16  # texts of similar length
-PROMPTED = 25  # texts a label that the prompts weigh as much as
+PROMPTED = 25  # texts a label, with which prompts and head weigh alike
 PARTS = 5  # of the texts, each of which is scored by what the others teach
 TYPICAL = 12  # words of a label in the report
 TEMPERATURES = np.geomspace(0.005, 5.0, 70)
