@@ -39,8 +39,8 @@ app.add_typer(train_app, name="train")
 app.add_typer(evaluate_app, name="evaluate")
 
 _WIDTH = 160  # columns where the output is no terminal
-out = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDTH)
+out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
+err = Console(stderr=True, highlight=False, markup=False, width=None if sys.stderr.isatty() else _WIDTH)
 
 Home = Annotated[Path, typer.Option(envvar="PURLIN_HOME", help="Where corpora are kept.")]
 EncoderDirectory = Annotated[
@@ -213,10 +213,11 @@ def _report(home: Path, manifest: Manifest) -> None:
     out.print(
         f"[bold]{manifest.name}[/]: {manifest.documents:,} documents, {manifest.passages:,} passages "
         f"({manifest.reused:,} unchanged) in {manifest.took_s:.1f} s"
-        + (f", {rate:,.0f} new passages/s" if manifest.passages > manifest.reused else "")
+        + (f", {rate:,.0f} new passages/s" if manifest.passages > manifest.reused else ""),
+        markup=True,
     )
     if measured := told(manifest):
-        out.print(measured, markup=False)
+        out.print(measured)
     if manifest.skipped:
         out.print(f"{manifest.skipped:,} left out; `purlin index show {manifest.name}` lists them")
 
@@ -273,7 +274,7 @@ def index_show(
     store = Store(directory / "documents.sqlite", manifest.kind)
     out.print(f"fields: {', '.join(store.field_names[:60])}" + (" ..." if len(store.field_names) > 60 else ""))
     for left in store.skipped(skipped):
-        out.print(f"left out: {left.path}" + (f":{left.line}" if left.line else "") + f": {left.reason}", markup=False)
+        out.print(f"left out: {left.path}" + (f":{left.line}" if left.line else "") + f": {left.reason}")
     store.close()
 
 
@@ -391,11 +392,12 @@ def serve(
     from app.main import serve as run
     from app.settings import Settings
 
+    given: dict[str, Any] = {"host": host, "port": port, "home": home, "encoder": encoder}
+    settings = Settings.read({name: value for name, value in given.items() if value is not None})
     if demo:
         _build_demo(home, encoder)
-    given: dict[str, Any] = {"host": host, "port": port, "home": home, "encoder": encoder}
     with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
-        run(Settings(**{name: value for name, value in given.items() if value is not None}))
+        run(settings)
 
 
 @app.command("key")
@@ -425,7 +427,7 @@ def _build_demo(home: Path, encoder: Path | None) -> None:
         return
     loaded = _encoder(encoder)
     for demo in missing:
-        out.print(f"building demo corpus [bold]{demo.name}[/] ({demo.about}) ...")
+        out.print(f"building demo corpus [bold]{demo.name}[/] ({demo.about}) ...", markup=True)
         with _undone_if_interrupted(), _progress() as progress:
             manifest = build(
                 home, demo.name, demo.kind, demo.sources(), loaded, origin=(demo.about,), progress=progress

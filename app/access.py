@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -48,6 +49,7 @@ _NEEDS = {
     "rerank": ("search",),
     "mcp": ("search", "qa", "classify"),  # each tool needs its own
 }
+_PRIVATE = (".localhost", ".local", ".internal")  # names that nobody can register
 _ADMINISTERED = frozenset(["corpora", "classifiers"])  # changing what is below them takes an admin key
 
 
@@ -154,11 +156,23 @@ def describe(openapi: dict[str, Any]) -> None:
 
 
 class Access:
-    """Lets a request in if its key may do what it asks for, or if there are no keys and it changes nothing."""
+    """Lets a request in if its key may do what it asks for, or if there are no keys and it changes nothing.
 
-    def __init__(self, app: ASGIApp, *, keys: Sequence[Key], clock: Callable[[], float] = time.monotonic) -> None:
+    Without keys it must also have come here by an address, a private name or one of `hosts`: a page elsewhere may give
+    its own name this server's address, and would then be of the same origin to a browser (DNS rebinding).
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: Sequence[Key],
+        hosts: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._app = app
         self._keys = keys
+        self._hosts = hosts
         self._rates = {key.name: _Rate(key.per_minute, clock) for key in keys if key.per_minute is not None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -169,11 +183,13 @@ class Access:
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
+        if "\n" in scope["path"]:  # which a route ignores at the end
+            return reply(HTTPStatus.NOT_FOUND, "There is nothing at a path with a line break.")
         scopes = needs(scope["method"], scope["path"])
-        if scopes is None or (not self._keys and scopes != ("admin",)):
+        if scopes is None:
             return None
         if not self._keys:
-            return _forbidden("This takes an admin key, and the server has no keys: set PURLIN_KEYS, see `purlin key`.")
+            return self._without_keys(scope, scopes)
         key = self._find(_bearer(scope))
         if key is None:
             return _unknown()
@@ -182,6 +198,17 @@ class Access:
             return _forbidden(f"This key lacks the scope {' or '.join(scopes)}: ask whoever runs the server for one.")
         wait_s = self._rates[key.name].take() if key.name in self._rates else 0.0
         return _too_many(key, wait_s) if wait_s else None
+
+    def _without_keys(self, scope: Scope, scopes: tuple[str, ...]) -> JSONResponse | None:
+        if scopes == ("admin",):
+            return _forbidden("This takes an admin key, and the server has no keys: set PURLIN_KEYS, see `purlin key`.")
+        name = _host(scope)
+        if "*" in self._hosts or name in self._hosts or _is_private(name):
+            return None
+        return _forbidden(
+            f"This server has no keys and is not known as {name[:60]!r}: set PURLIN_HOSTS to the names that lead here, "
+            "so that no other site's pages can pass for its own, or PURLIN_KEYS."
+        )
 
     def _find(self, secret: bytes) -> Key | None:
         """The key that was sent. Compares with all of them, so that the time taken tells nothing."""
@@ -217,6 +244,19 @@ class _Rate:
 def _bearer(scope: Scope) -> bytes:
     scheme, _, secret = Headers(scope=scope).get("authorization", "").partition(" ")
     return secret.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
+
+
+def _host(scope: Scope) -> str:
+    """The name that the client came by, or its address; empty where it does not say, as browsers always do."""
+    try:
+        return urlsplit("//" + Headers(scope=scope).get("host", "")).hostname or ""
+    except ValueError:
+        return "invalid.name"
+
+
+def _is_private(name: str) -> bool:
+    """Whether no name server of others can have answered for it: an address, a name without a dot or a private one."""
+    return "." not in name or name.endswith(_PRIVATE) or _address(name) is not None
 
 
 def _unknown() -> JSONResponse:
@@ -273,7 +313,12 @@ def exposures(host: str, keys: Sequence[Key]) -> Iterator[str]:
 
 
 def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host)
     except ValueError:
-        return host == "localhost"
+        return None

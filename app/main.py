@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from app import access, logs, mcp, problems, protocols
+from app.connections import BACKLOG, Connection
 from app.limits import BodyLimit
 from app.metrics import Meter, Metrics
 from app.metrics import router as metrics_router
@@ -55,7 +56,7 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
         metrics=metrics,
     )
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
-    app.add_middleware(access.Access, keys=keys)
+    app.add_middleware(access.Access, keys=keys, hosts=[name.lower() for name in settings.hosts])
     if settings.cors_origins:
         headers = ["Authorization", "Content-Type", *mcp.HEADERS]
         app.add_middleware(
@@ -91,6 +92,8 @@ def serve(settings: Settings) -> None:
         access_log=False,
         log_config=logs.config(settings.log),
         server_header=False,
+        http=Connection,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
 

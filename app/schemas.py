@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WrapValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from index.classifier import DEFAULT_TEMPLATES, RANKED, Classification, LabelSet
@@ -13,7 +14,9 @@ from index.corpus import MAX_DEPTH, MAX_K, MAX_QUERY_CHARS
 from index.errors import InvalidInput
 from index.reader import MAX_ANSWERS
 from index.records import Answer, Hit, Kind, Location, Mode, Value
+from index.store import MAX_CONDITIONS, MAX_VALUES
 
+MAX_KEYS = 100  # of an object in a request
 MAX_VALUE_CHARS = 1_000
 MAX_TEXTS = 10_000
 MAX_TEXT_CHARS = 2**20
@@ -21,14 +24,25 @@ MAX_LABELS = 10_000
 MAX_LABEL_CHARS = 1_000
 MAX_TEMPLATES = 8
 MAX_TEMPLATE_CHARS = 1_000
-MAX_RANKING_CHARS = 64 * 2**20  # of all rankings of one reply together, about
-_ENTRY_CHARS = 40  # of one label in a ranking, besides its name
+MAX_RANKING_BYTES = 64 * 2**20  # of all rankings of one reply together, about
+_ENTRY_BYTES = 40  # of one label in a ranking, besides its name
+_BOUNDS = 2  # gte and lte
 
 
 class Strict(BaseModel):
-    """Takes the keys that it knows, with values of their own type."""
+    """Takes the keys that it knows, with values of their own type.
+
+    Pydantic looks at all that is wrong before it says so; where a client decides how much that is, it is bounded first.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_keys(cls, given: Any) -> Any:
+        if isinstance(given, dict) and len(given) > MAX_KEYS:
+            raise PydanticCustomError("too_many_keys", f"must be an object of at most {MAX_KEYS} keys")
+        return given
 
 
 # ---- /search
@@ -36,11 +50,21 @@ class Strict(BaseModel):
 
 def _one_message(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Say in one sentence what a condition can be, instead of why it is none of the alternatives."""
+    if isinstance(value, list) and len(value) > MAX_VALUES:
+        raise PydanticCustomError("condition", f"must be a list of at most {MAX_VALUES} values")
     try:
+        if isinstance(value, dict) and len(value) > _BOUNDS:
+            raise ValueError
         return validate(value)
-    except ValidationError:
+    except ValueError:
         rule = f"must be a value, a list of values, or an object with gte and lte (texts: {MAX_VALUE_CHARS} characters)"
         raise PydanticCustomError("condition", rule) from None
+
+
+def _few_fields(given: Any) -> Any:
+    if isinstance(given, dict) and len(given) > MAX_CONDITIONS:
+        raise PydanticCustomError("too_many_fields", f"must be an object of at most {MAX_CONDITIONS} fields")
+    return given
 
 
 Text = Annotated[str, Field(max_length=MAX_VALUE_CHARS)]
@@ -59,7 +83,7 @@ class SearchRequest(Strict):
         default=0, ge=0, lt=MAX_DEPTH, description=f"Hits to leave out first; offset + k <= {MAX_DEPTH}."
     )
     mode: Mode = Field(default="hybrid", description="Which scores count: both, those of meaning, those of words.")
-    filter: dict[str, Condition] = Field(
+    filter: Annotated[dict[str, Condition], BeforeValidator(_few_fields)] = Field(
         default={},
         description='Field -> a value, a list of values (any of them), or {"gte": …, "lte": …}.',
         examples=[{"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}],
@@ -192,9 +216,12 @@ class ClassifyRequest(Strict):
             )
 
     def ranked(self, labels: Sequence[str]) -> int:
-        """How many labels a ranking can have, so that no reply is beyond all bounds, however small the request."""
-        longest = max(map(len, labels), default=0) + _ENTRY_CHARS
-        return min(RANKED, MAX_RANKING_CHARS // (longest * max(1, len(self.texts))))
+        """How many labels a ranking can have, so that no reply is beyond all bounds, however small the request.
+
+        The best label stands there once more, outside of the ranking, and is given in any case.
+        """
+        longest = max(map(_sent_bytes, labels), default=0) + _ENTRY_BYTES
+        return max(1, min(RANKED, MAX_RANKING_BYTES // (longest * max(1, len(self.texts))) - 1))
 
 
 class ClassifyReply(BaseModel):
@@ -225,6 +252,11 @@ def warnings(chosen: LabelSet, ranked: int) -> list[str] | None:
             "texts at a time for longer ones."
         )
     return found or None
+
+
+def _sent_bytes(text: str) -> int:
+    """Bytes of a text as JSON."""
+    return len(json.dumps(text, ensure_ascii=False).encode())
 
 
 def _quoted(label: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.encoder import RELEASED, available_cpus
@@ -47,6 +47,9 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="origins, between commas, whose pages may call the API from a browser"
     )
+    hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="names, between commas, that lead to a server without keys; * is any"
+    )
     threads: int = Field(
         default_factory=lambda: 2 * available_cpus(), ge=1, le=256, description="requests worked on at once; more wait"
     )
@@ -62,7 +65,16 @@ class Settings(BaseSettings):
     open_timeout_s: float = Field(default=10.0, ge=0, description="that a request waits for a corpus being opened")
     shutdown_timeout_s: int = Field(default=30, ge=0, description="for running requests to finish")
 
-    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Self:
+        """What is `given`, and the rest from the environment. Raises InvalidInput naming the variable."""
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            name, rule = str(error.errors()[0]["loc"][0]), error.errors()[0]["msg"]
+            raise InvalidInput(f"PURLIN_{name.upper()} {rule.replace('Input should', 'must')}.", field=name) from None
+
+    @field_validator("cors_origins", "hosts", mode="before")
     @classmethod
     def _split(cls, given: Any) -> Any:
         return tuple(filter(None, given.replace(",", " ").split())) if isinstance(given, str) else given

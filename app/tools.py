@@ -21,6 +21,7 @@ from app.problems import Opening
 from app.routes import answered, classified, searched
 from app.schemas import (
     MAX_TEXT_CHARS,
+    MAX_VALUE_CHARS,
     ClassifyRequest,
     CorpusName,
     Labels,
@@ -49,6 +50,7 @@ _SHOWN = 200  # characters of a title, path or link
 _LAST = "\U0010ffff"
 
 _Null = SkipJsonSchema[None]
+_Path = Annotated[str, Field(max_length=MAX_VALUE_CHARS - len(_LAST))]
 Budget = Field(default=2_000, ge=MIN_TOKENS, le=MAX_TOKENS, description="The result has at most about so many tokens.")
 
 
@@ -100,7 +102,7 @@ class SearchCode(Strict):
         examples=["read rows from a csv file", "retry with backoff"],
     )
     corpus: CorpusName | _Null = Field(default=None, description="Needed only where several code bases are indexed.")
-    path: Text | _Null = Field(default=None, description="Only files whose path begins so: a folder, or a whole path.")
+    path: _Path | _Null = Field(default=None, description="Only files whose path begins so: a folder, or a whole path.")
     language: Text | _Null = Field(default=None, description="Only this language, in lower case.", examples=["python"])
     k: int = Field(default=5, ge=1, le=MAX_HITS, description="Hits at most.")
     max_tokens: int = Budget

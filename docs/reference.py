@@ -217,7 +217,7 @@ def _client() -> Iterator[str]:
     yield "## The Python client\n`app.client`; how to use it is told in [client](client.md).\n"
     for made in (client.Client, client.AsyncClient):
         yield f"### {made.__name__}{_signature(made)}\n{_doc(made)}\n"
-    for name in ("search", "classify", "qa", "corpora", "document", "health"):
+    for name in ("search", "classify", "qa", "corpora", "corpus", "document", "health"):
         method = getattr(client.Client, name)
         yield f"- `{name}{_signature(method)}`: {_line(_doc(method))}"
     yield "\n### What comes back\n"

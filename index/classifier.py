@@ -33,6 +33,7 @@ RANKED = 100
 _BLOCK = 256
 _PAIRS = 10  # of labels nearly the same that are told of
 _LEVEL = re.compile(r"\s+>\s+")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 
 Scores = NDArray[np.float64]
 
@@ -165,7 +166,7 @@ _ONE_LABEL = (
 
 
 def check_labels(labels: Sequence[str]) -> None:
-    """Refuse an empty list, blank labels, and the same one twice."""
+    """Refuse an empty list, labels that are blank or have control characters, and the same one twice."""
     if not labels:
         raise InvalidInput("There are no labels: give the names to choose from, at least 2.", field="labels")
     seen: dict[str, int] = {}
@@ -173,19 +174,23 @@ def check_labels(labels: Sequence[str]) -> None:
         name = label.strip()
         if not name:
             raise InvalidInput("The label is empty: leave it out or fill it.", field=f"labels[{number}]")
+        if _CONTROL.search(name):
+            raise InvalidInput("The label has a control character: take it out.", field=f"labels[{number}]")
         first = seen.setdefault(name, number)
         if first != number:
             raise InvalidInput(f"The label is the same as labels[{first}]: give each once.", field=f"labels[{number}]")
 
 
 def check_templates(templates: Sequence[str]) -> None:
-    """Refuse an empty list, templates without `{label}`, and any other brace."""
+    """Refuse an empty list, templates without `{label}` or with several, and any other brace."""
     if not templates:
         raise InvalidInput("There are no templates: give at least one, or leave the key out.", field="templates")
     for number, template in enumerate(templates):
         rest = template.replace("{label}", "")
         if rest == template:
             raise InvalidInput("The template has no place for the label: write {label}.", field=f"templates[{number}]")
+        if template.count("{label}") > 1:
+            raise InvalidInput("The template has {label} more than once: write it once.", field=f"templates[{number}]")
         if "{" in rest or "}" in rest:
             raise InvalidInput("The template has other braces than {label}.", field=f"templates[{number}]")
 
@@ -235,7 +240,7 @@ class _LabelSets:
         self.set_lookups, self.label_lookups = Lookups(), Lookups()
 
     def get(self, labels: tuple[str, ...], templates: tuple[str, ...], *, counted: bool = True) -> LabelSet:
-        """The labels with their vectors; those not known yet are encoded in one call. Raises InvalidInput."""
+        """The labels with their vectors; those not known yet are encoded. Raises InvalidInput."""
         key = (templates, labels)
         with self._lock:
             found = self._sets.get(key)
@@ -278,10 +283,13 @@ class _LabelSets:
         return found
 
     def _encode(self, labels: list[str], templates: Sequence[str]) -> dict[str, Vectors]:
-        prompts = [prompt(template, label) for label in labels for template in templates]
-        vectors = self._encoder.encode(prompts, role="query")
-        means = vectors.reshape(len(labels), len(templates), -1).mean(axis=1)
-        return {label: mean.copy() for label, mean in zip(labels, means, strict=True)}  # a view would keep all of them
+        found: dict[str, Vectors] = {}
+        for start in range(0, len(labels), _BLOCK):
+            block = labels[start : start + _BLOCK]
+            prompts = [prompt(template, label) for label in block for template in templates]
+            means = self._encoder.encode(prompts, role="query").reshape(len(block), len(templates), -1).mean(axis=1)
+            found |= {label: mean.copy() for label, mean in zip(block, means, strict=True)}  # a view would keep all
+        return found
 
     def _remember(self, vectors: dict[str, Vectors], templates: tuple[str, ...]) -> None:
         with self._lock:

@@ -12,6 +12,7 @@ from typing import Any
 
 import uvicorn
 
+from app.connections import Connection
 from app.main import create_app
 from app.settings import Settings
 from index.encoder import TextEncoder
@@ -22,7 +23,9 @@ def listening(home: Path, encoder: TextEncoder, **settings: Any) -> Iterator[str
     """Its URL."""
     app = create_app(Settings(home=home, **settings), encoder)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5, http=Connection)
+        )
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:

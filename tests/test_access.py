@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -144,6 +145,50 @@ def test_without_keys_everything_else_is_open(home: Path) -> None:
         assert client.post("/search", json=SEARCH).status_code == 200
         assert client.post("/classify", json=CLASSIFY, headers=bearer("unknown")).status_code == 200
         assert client.get("/corpora/code").status_code == 200
+
+
+def test_a_line_break_after_a_path_opens_nothing(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    for path, method in [(path, method) for path, methods in paths.items() for method in methods]:
+        response = client.request(method, path + "%0A", json=SEARCH, headers=bearer(CLASSIFYING))
+        assert "line break" in problem(response, 404)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("host", "let_in"),
+    [
+        ("localhost:8000", True),
+        ("127.0.0.1", True),
+        ("192.168.0.7:8000", True),
+        ("[::1]:8000", True),
+        ("purlin:8000", True),
+        ("nas.local", True),
+        ("host.docker.internal:8000", True),
+        ("Search.Shop.Example", True),
+        ("shop.example", False),
+        ("127.0.0.1.evil.example:8000", False),
+        ("evil.localhost.example", False),
+        ("[::1", False),
+        ("evil.example:port", False),
+    ],
+)
+def test_without_keys_no_page_elsewhere_passes_for_our_own(home: Path, host: str, let_in: bool) -> None:
+    with serving(home, hosts="search.shop.example") as client:
+        for call in (partial(client.post, "/search", json=SEARCH), partial(client.get, "/corpora")):
+            response = call(headers={"Host": host})
+            if let_in:
+                assert response.status_code == 200
+            else:
+                assert "set PURLIN_HOSTS" in problem(response, 403)["detail"]
+        assert client.get("/livez", headers={"Host": host}).status_code == 200
+
+
+def test_any_host_may_be_allowed_and_keys_need_none(home: Path) -> None:
+    elsewhere = {"Host": "search.example"}
+    with serving(home, hosts="*") as client:
+        assert client.get("/corpora", headers=elsewhere).status_code == 200
+    with serving(home, keys=KEYS) as client:
+        assert client.get("/corpora", headers=elsewhere | bearer(SEARCHING)).status_code == 200
 
 
 def test_every_operation_says_what_it_needs_and_answers(client: TestClient) -> None:

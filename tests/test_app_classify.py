@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.schemas import MAX_RANKING_CHARS
+from app.schemas import MAX_RANKING_BYTES
 from index import generations
 from index.classifiers import ABOUT, publish
 from index.generations import CLASSIFIERS
@@ -124,6 +124,8 @@ def test_a_path_leads_nowhere_else(client: TestClient, path: str) -> None:
         ({"classifier": "tickets"}, "labels", "either `labels` or `classifier`"),
         ({"templates": []}, "templates", "give at least one, or leave the key out"),
         ({"templates": ["{label}", "about"]}, "templates[1]", "no place for the label: write {label}"),
+        ({"labels": ["one", "t\x01wo"]}, "labels[1]", "control character"),
+        ({"templates": ["{label} or {label}"]}, "templates[0]", "more than once: write it once"),
         ({"templates": ["{label} {0}"]}, "templates[0]", "other braces"),
         ({"templates": ["{label}"] * 9}, "templates", "at most 8 items: keep the best"),
         ({"templates": ["{label}" + "x" * 1000]}, "templates[0]", "at most 1000 characters"),
@@ -171,15 +173,21 @@ def test_ten_thousand_texts_in_one_call(client: TestClient) -> None:
         assert [result["label"] for result in reply.json()["results"]] == texts
 
 
+@pytest.mark.parametrize("letter", ["x", "ж", "🪡", '"'])
+def test_a_reply_is_bounded_in_bytes(client: TestClient, letter: str) -> None:
+    body = {"texts": ["a"] * 10_000, "labels": [letter * 990 + str(n) for n in range(6)]}
+    assert len(client.post("/classify", json=body).content) < 1.3 * MAX_RANKING_BYTES
+
+
 def test_rankings_get_shorter_rather_than_the_request_refused(client: TestClient) -> None:
     body = {"texts": ["a"] * 2_000, "labels": [str(n).rjust(900, "x") for n in range(100)]}
     response = client.post("/classify", json=body)
     assert response.status_code == 200
-    assert len(response.content) < 1.1 * MAX_RANKING_CHARS
+    assert len(response.content) < 1.1 * MAX_RANKING_BYTES
     reply = response.json()
     lengths = {len(result["ranking"]) for result in reply["results"]}
-    assert lengths == {35}
-    assert "only the best 35 labels" in reply["warnings"][-1]
+    assert lengths == {34}
+    assert "only the best 34 labels" in reply["warnings"][-1]
 
 
 def test_labels_that_are_nearly_the_same_are_warned_of(client: TestClient) -> None:

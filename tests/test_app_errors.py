@@ -54,7 +54,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"filter": {"lines": {"gte": True}}}, "filter.lines", "an object with gte"),
         ({"filter": {"language": {"gte": 3}}}, "filter.language.gte", "no numbers"),
         ({"filter": {"language": []}}, "filter.language", "this one holds 0"),
-        ({"filter": {"language": ["x"] * 1001}}, "filter.language", "this one holds 1001"),
+        ({"filter": {"language": ["x"] * 1001}}, "filter.language", "at most 1000 values; it is a list of 1001"),
+        ({"filter": {"language": [[]] * 1001}}, "filter.language", "at most 1000 values"),
+        ({"filter": {"lines": dict.fromkeys("abc", 1)}}, "filter.lines", "an object with gte and lte"),
+        ({"filter": {f"f{n}": [] for n in range(33)}}, "filter", "at most 32 fields"),
+        ({f"k{n}": 1 for n in range(100)}, "body", "at most 100 keys; it is an object with query, corpus"),
         ({"filter": {"language": [["x"]]}}, "filter.language", "it is a list of 1"),
         ({"filter": {"language": None}}, "filter.language", "a value, a list of values, or an object"),
         ({"filter": {"language": "x" * 1001}}, "filter.language", "(texts: 1000 characters)"),
@@ -151,6 +155,26 @@ def test_many_errors_are_counted_and_only_the_first_shown(client: TestClient) ->
     found = problem(client.post("/classify", json=CLASSIFY | {"texts": [None] * 5000}), 422)
     assert len(found["errors"]) == problems.MAX_ERRORS
     assert "and 4997 more" in found["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/search", SEARCH | {"filter": {"language": [[]] * 200_000}}),
+        ("/search", SEARCH | {"filter": {f"f{n}": [] for n in range(100_000)}}),
+        ("/search", SEARCH | {f"k{n}": 1 for n in range(100_000)}),
+        ("/classify", {"texts": [1] * 200_000, "labels": [2] * 200_000, "templates": [[]] * 200_000}),
+        ("/embed", {"inputs": [""] * 200_000}),
+    ],
+)
+def test_what_is_wrong_many_times_is_not_explained_many_times(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, body: Any
+) -> None:
+    counts: list[int] = []
+    explained = problems.explained
+    monkeypatch.setattr(problems, "explained", lambda found: counts.append(len(found)) or explained(found))
+    problem(client.post(path, json=body), 422)
+    assert counts[0] < 50
 
 
 def test_a_long_key_is_not_sent_back(client: TestClient) -> None:

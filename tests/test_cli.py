@@ -50,6 +50,35 @@ def test_list_and_show(shop: Path) -> None:
     assert "fields: brand" in shown
 
 
+def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "goods.csv").write_text("id,title,Weight [kg],Size [/cm]\n1,Kettle,2,30\n2,,1,1\n")
+    assert _run("index", "build", "product", tmp_path, "--name", "goods", home=tmp_path).returncode == 0
+    shown = _run("index", "show", "goods", home=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "Weight [kg]" in shown.stdout
+    assert "Size [/cm]" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("PURLIN_QUEUE", "x", "valid integer"),
+        ("PURLIN_LOG", "xml", "'plain' or 'json'"),
+        ("PURLIN_PORT", "99999", "less than or equal to 65535"),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    done = _run("serve", "--demo", home=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {name} must be ")
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_search_prints_hits_and_json(shop: Path) -> None:
     printed = _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
     assert printed.startswith("1. DDR4-3200 memory 16 GB")

@@ -1,0 +1,118 @@
+"""Connections of clients that do not get on, against a real server on the loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from app import connections
+from app.limits import BODIES
+from tests.conftest import HashEncoder
+from tests.listening import listening
+from tests.serving import FUNCTIONS, make, problem
+
+HEAD = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+MOST = 12
+MAX_BODY = 2**20
+
+
+@pytest.fixture
+def url(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(connections, "LOOK_S", 0.1)
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", MOST)
+    make(tmp_path, "code", FUNCTIONS, HashEncoder())
+    with listening(tmp_path, HashEncoder(), max_body_bytes=MAX_BODY) as url:
+        yield url
+
+
+def connected(url: str, sent: bytes = b"", buffer: int | None = None) -> socket.socket:
+    opened = socket.socket()
+    if buffer:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    opened.settimeout(10)
+    opened.connect((urlsplit(url).hostname, urlsplit(url).port))
+    opened.sendall(sent)
+    return opened
+
+
+def ended(opened: socket.socket) -> bool:
+    """Whether the server closes it, within the socket's timeout."""
+    try:
+        while opened.recv(2**16):
+            pass
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /search HTTP/1.1\r\nHost: x\r\n", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\nGET"]
+)
+def test_a_request_that_does_not_come_ends_its_connection(url: str, sent: bytes) -> None:
+    with connected(url, sent) as opened:
+        assert ended(opened)
+
+
+def test_a_client_that_goes_on_asking_is_kept(url: str) -> None:
+    asked = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    with connected(url) as opened:
+        for _ in range(12):
+            opened.sendall(asked)
+            answer = b""
+            while b"}" not in answer:
+                answer += opened.recv(2**16)
+            assert answer.startswith(b"HTTP/1.1 200")
+            time.sleep(0.1)
+
+
+def test_a_reply_that_is_not_read_ends_its_connection(url: str) -> None:
+    body = json.dumps({"texts": ["a"] * 10_000, "labels": ["x" * 990 + str(n) for n in range(6)]}).encode()
+    with connected(url, HEAD % len(body) + body, buffer=4096) as opened:
+        opened.settimeout(60)
+        answer = opened.recv(4096)
+        time.sleep(2)
+        promised = int(re.findall(rb"content-length: (\d+)", answer)[0])
+        assert promised > 50_000_000
+        assert sum(map(len, iter(lambda: opened.recv(2**16), b""))) < promised / 2
+
+
+def test_connections_beyond_the_limit_are_closed_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "PATIENCE_S", 30)
+    with ExitStack() as stack:
+        held = [stack.enter_context(connected(url)) for _ in range(MOST)]
+        time.sleep(0.2)
+        assert ended(stack.enter_context(connected(url)))
+        held[0].close()
+        time.sleep(0.2)
+        assert httpx.get(f"{url}/livez").status_code == 200
+
+
+def test_at_most_half_of_the_files_are_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections.resource, "getrlimit", lambda _: (100, 4096))
+    assert connections.most() == 50
+
+
+def test_long_bodies_are_held_up_to_a_bound_and_short_ones_always(url: str) -> None:
+    part = b'{"texts": ["' + b"x" * (MAX_BODY - 4096)
+    ask = {"texts": ["one"], "labels": ["one", "two"]}
+    with ExitStack() as stack:
+        for _ in range(BODIES):
+            stack.enter_context(connected(url, HEAD % MAX_BODY + part))
+        time.sleep(0.3)
+        refused = httpx.post(f"{url}/classify", json=ask | {"texts": ["y" * (MAX_BODY // 2)]})
+        assert "as many long requests as it can" in problem(refused, 503)["detail"]
+        assert refused.headers["retry-after"] == "1"
+        assert httpx.post(f"{url}/classify", json=ask).status_code == 200
+    time.sleep(0.3)
+    assert httpx.post(f"{url}/classify", json=ask | {"texts": ["y" * (MAX_BODY // 2)]}).status_code == 200
