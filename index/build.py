@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -232,45 +231,55 @@ class _Making:
     # ---- encoding
 
     def _encode(self, previous: _Previous) -> int:
-        """Write `vectors.npy`; returns how many rows were taken over."""
-        shape = (len(self._digests), self._encoder.dim)
-        path = self._made / "vectors.npy"
-        vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=shape)
-        missing = self._take_over(vectors, previous)
+        """Write `vectors.npy`, a block at a time; returns how many rows were taken over.
+
+        Not through a map of the file: where the disk is full, writing to one ends the process.
+        """
+        taken = self._taken(previous)
+        missing = int((taken < 0).sum())
         store = Store(self._made / "documents.sqlite", self._kind)
-        try:
-            self._encode_missing(vectors, missing, store)
-        finally:
-            store.close()
-        vectors.flush()
-        return len(self._digests) - len(missing)
-
-    def _take_over(self, vectors: NDArray[np.float16], previous: _Previous) -> list[int]:
-        """Copy the vectors of passages that read the same before; returns the rows that are left."""
-        if previous.store is None or previous.vectors is None or previous.encoder != self._encoder.fingerprint:
-            return list(range(len(self._digests)))
-        known = previous.store.digests()
-        at = np.array([known.get(digest, -1) for digest in self._digests], dtype=np.int64)
-        for start in range(0, len(at), _ENCODED_TOGETHER):
-            old = at[start : start + _ENCODED_TOGETHER]
-            vectors[start : start + _ENCODED_TOGETHER][old >= 0] = previous.vectors[old[old >= 0]]
-        return [int(row) for row in np.flatnonzero(at < 0)]
-
-    def _encode_missing(self, vectors: NDArray[np.float16], missing: list[int], store: Store) -> None:
+        about = {"descr": "<f2", "fortran_order": False, "shape": (len(taken), self._encoder.dim)}
         done = 0
 
         def advance(more: int) -> None:
             nonlocal done
             done += more
-            self._progress("encode", done, len(missing))
+            self._progress("encode", done, missing)
 
-        rows = iter(missing)
-        while together := list(islice(rows, _ENCODED_TOGETHER)):
-            wanted = set(together)
-            stored = store.stored_in(together[0], together[-1] + 1)
-            pairs = zip(range(together[0], together[-1] + 1), stored, strict=True)
-            texts = [render(s.document, s.passage) for row, s in pairs if row in wanted]
-            vectors[together] = self._encoder.encode(texts, role="passage", progress=advance)
+        try:
+            with (self._made / "vectors.npy").open("wb") as file:
+                np.lib.format.write_array_header_1_0(file, about)
+                for start in range(0, len(taken), _ENCODED_TOGETHER):
+                    block = taken[start : start + _ENCODED_TOGETHER]
+                    file.write(self._vectors(start, block, previous, store, advance).tobytes())
+        finally:
+            store.close()
+        return len(taken) - missing
+
+    def _taken(self, previous: _Previous) -> NDArray[np.int64]:
+        """For each passage the row of the previous build's vectors that reads the same, or -1."""
+        if previous.store is None or previous.vectors is None or previous.encoder != self._encoder.fingerprint:
+            return np.full(len(self._digests), -1, dtype=np.int64)
+        known = previous.store.digests()
+        return np.array([known.get(digest, -1) for digest in self._digests], dtype=np.int64)
+
+    def _vectors(
+        self,
+        start: int,
+        taken: NDArray[np.int64],
+        previous: _Previous,
+        store: Store,
+        advance: Callable[[int], None],
+    ) -> NDArray[np.float16]:
+        """Vectors of the passages from row `start` on, taken over or encoded."""
+        vectors = np.empty((len(taken), self._encoder.dim), dtype=np.float16)
+        if previous.vectors is not None:
+            vectors[taken >= 0] = previous.vectors[taken[taken >= 0]]
+        missing = np.flatnonzero(taken < 0)
+        if len(missing):
+            texts = [render(one.document, one.passage) for one in store.stored((start + missing).tolist())]
+            vectors[missing] = self._encoder.encode(texts, role="passage", progress=advance)
+        return vectors
 
     def _save_log(self, previous: _Previous) -> int:
         """Write the query log; returns how many of its queries lead to a document."""

@@ -272,8 +272,10 @@ class Corpus:
             depth *= 4
 
     def _candidates(self, asked: _Query, depth: int, clock: _Clock) -> tuple[Rows, float | None]:
-        """Rows that a leg puts in its first `depth`, and the most any other row could score (None: no other)."""
-        rows: list[Rows] = []
+        """Rows that are named or that a leg puts in its first `depth`, and the most that any other could score (None:
+        there is no other).
+        """
+        rows = [asked.named if asked.allowed is None else asked.named[asked.allowed[asked.named]]]
         cosine, share, more = 0.0, 0.0, False
         if asked.vector is not None:
             found, cosines = self._dense.search(asked.vector, depth, asked.allowed)

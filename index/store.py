@@ -179,22 +179,22 @@ class Store:
         return np.array([row for (row,) in rows], dtype=np.int64)
 
     def stored(self, rows: Sequence[int]) -> list[Stored]:
-        """The passages of these rows with their documents, in the order given."""
-        found = dict(self._stored(f"p.row IN ({','.join('?' * len(rows))})", rows))
-        if len(found) != len(set(rows)):
+        """The passages of these rows with their documents, in the order given; those of one document share it."""
+        sql = """SELECT row, document, number, start, "end", context FROM passages
+                 WHERE row IN (SELECT value FROM json_each(?))"""
+        passages = {row: (of, place) for row, of, *place in self._all(sql, (json.dumps(list(rows)),))}
+        if len(passages) != len(set(rows)):
             raise self._altered("lacks rows")
+        documents = self._documents({of for of, _ in passages.values()})
+        found = {row: Stored(documents[of], Passage(documents[of].id, *place)) for row, (of, place) in passages.items()}
         return [found[row] for row in rows]
 
-    def stored_in(self, start: int, end: int) -> list[Stored]:
-        """Passages of the rows start..end-1, in order."""
-        return [stored for _, stored in self._stored("p.row >= ? AND p.row < ? ORDER BY p.row", (start, end))]
-
-    def _stored(self, condition: str, values: Sequence[int]) -> Iterator[tuple[int, Stored]]:
-        sql = f"""SELECT p.row, {_COLUMNS}, p.number, p.start, p."end", p.context FROM passages p
-                  JOIN documents ON documents.row = p.document WHERE {condition}"""
-        for number, *row in self._all(sql, values):
-            document = self._document(row[:5])
-            yield number, Stored(document, Passage(document.id, *row[5:]))
+    def _documents(self, rows: set[int]) -> dict[int, Document]:
+        sql = f"SELECT row, {_COLUMNS} FROM documents WHERE row IN (SELECT value FROM json_each(?))"
+        found = {row: self._document(columns) for row, *columns in self._all(sql, (json.dumps(sorted(rows)),))}
+        if len(found) != len(rows):
+            raise self._altered("lacks rows")
+        return found
 
     def file_number(self, path: str, digest: str) -> int | None:
         """The number of the file of that path and digest, if this build has read it."""

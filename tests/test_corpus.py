@@ -1,3 +1,4 @@
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,22 @@ def test_a_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEnc
     found = opened.search("word1", k=10)
     assert sorted(hit.document_id for hit in found.hits) == ["long", "short"]
     assert found.total == 2
+
+
+@pytest.mark.parametrize("count", [300, 900])
+def test_pages_fit_together_however_many_have_the_title_asked_for(
+    tmp_path: Path, encoder: HashEncoder, count: int
+) -> None:
+    rng = np.random.default_rng(1)
+    bodies = [" ".join(f"w{n}" for n in rng.integers(300, size=rng.integers(2, 40))) for _ in range(count)]
+    sections = [Document(f"s{n}", "reference", "Examples", body) for n, body in enumerate(bodies)]
+    others = [Document(f"o{n}", "reference", f"other {n}", f"examples w{n}") for n in range(500)]
+    build(tmp_path, "r", "reference", [source("p", [*others, *sections])], encoder)
+    with closing(Corpus.load(generations.current(tmp_path, "r"), encoder)) as opened:
+        whole = opened.search("examples", k=1000).hits
+        paged = [hit for offset in range(0, 1000, 50) for hit in opened.search("examples", k=50, offset=offset).hits]
+    assert [hit.id for hit in paged] == [hit.id for hit in whole]
+    assert [hit.score for hit in whole[:count]] == [1.0] * count
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,27 @@ def test_a_full_or_read_only_disk_keeps_nothing_from_being_served(tmp_path: Path
             until(lambda: server.client.post("/search", json=SEARCH[2]).json()["build"] == older)
 
 
+_MANY = """
+import sys
+from pathlib import Path
+from index.build import build
+from index.records import Document
+from tests.conftest import HashEncoder, source
+
+HashEncoder.dim = 2048
+documents = [Document(str(n), "product", "title", "") for n in range(900)]
+build(Path(sys.argv[1]), "many", "product", [source("f", documents)], HashEncoder())
+"""
+
+
+def test_a_disk_that_fills_up_with_vectors_is_said(tmp_path: Path) -> None:
+    with small_disk(tmp_path, 3):
+        done = run([sys.executable, "-c", _MANY, str(tmp_path)])
+        assert done.returncode == 1
+        assert "The disk is full" in done.stderr
+        assert not list((tmp_path / "corpora").glob("many/*"))
+
+
 def fill(ballast: Path) -> None:
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):

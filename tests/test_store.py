@@ -54,7 +54,8 @@ def test_passages_come_with_their_document(store: Store) -> None:
     assert store.stored([3])[0].document == DOCUMENTS[1]
     assert store.stored([3])[0].passage == Passage("b/ü#2", 1, 0, 1, "c")
     assert store.stored([4, 3])[1].passage.id == "b/ü#2#1"
-    assert [s.passage.number for s in store.stored_in(1, 4)] == [1, 0, 1]
+    assert [s.passage.number for s in store.stored([1, 2, 3])] == [1, 0, 1]
+    assert len({id(one.document) for one in store.stored([4, 0, 1, 5])}) == 2
     assert store.document_of.tolist() == [0, 0, 1, 1, 2, 2]
     assert store.digests()[b"c#1"] == 5
 
