@@ -29,6 +29,7 @@ from index.store import Store, StoreWriter
 Progress = Callable[[str, int, int | None], None]
 _ENCODED_TOGETHER = 8192  # passages; bounds memory and the work between two lines of progress
 _DIGEST_BYTES = 16
+_READ = 2  # goes up when files have to be read anew, whatever their readers' versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class _Previous:
 
     def documents(self, file: SourceFile) -> Iterator[Document | Skipped] | None:
         """What reading `file` yielded then, if it is unchanged."""
-        number = self.store.file_number(file.path, file.digest) if self.store is not None else None
+        number = self.store.file_number(file.path, _read_as(file)) if self.store is not None else None
         return self.store.read_file(number) if self.store is not None and number is not None else None
 
 
@@ -192,9 +193,9 @@ class _Making:
             if isinstance(source, Skipped):
                 self._skip(source, None)
                 continue
-            number = self._store.add_file(source.path, source.digest)
-            for item in previous.documents(source) or source.read():
-                self._add(item, number)
+            number, first = self._store.add_file(source.path, _read_as(source)), self._store.documents
+            if sum(self._add(item, number, first) for item in previous.documents(source) or source.read()):
+                self._store.outdate(number)
         self._progress("read", self._store.documents, self._store.documents)
         if not self._store.documents:
             first = self._first_skipped
@@ -205,19 +206,26 @@ class _Making:
         self._first_skipped = self._first_skipped or skipped
         self._store.add_skipped(skipped, file)
 
-    def _add(self, item: Document | Skipped, file: int) -> None:
+    def _add(self, item: Document | Skipped, file: int, first: int) -> bool:
+        """Keep what a file yielded whose documents begin at row `first`.
+
+        True if the file may yield something else though it is unchanged: a failure that passes, an id that is only
+        taken as long as another file has it.
+        """
         if isinstance(item, Skipped):
             self._skip(item, file)
-        elif item.id in self._rows:
+            return item.passing
+        if (taken := self._rows.get(item.id)) is not None:
             self._skip(Skipped(item.location.path or item.id, f"the id {item.id[:200]!r} is there already"), file)
+            return taken < first
+        row = self._store.documents
+        try:
+            self._add_document(item, file)
+        except UnicodeEncodeError:
+            self._skip(Skipped(item.location.path or ascii(item.id), "its text holds half a surrogate pair"), file)
         else:
-            row = self._store.documents
-            try:
-                self._add_document(item, file)
-            except UnicodeEncodeError:
-                self._skip(Skipped(item.location.path or ascii(item.id), "its text holds half a surrogate pair"), file)
-            else:
-                self._rows[item.id] = row
+            self._rows[item.id] = row
+        return False
 
     def _add_document(self, document: Document, file: int) -> None:
         passages = split(document, self._splitter)
@@ -301,6 +309,10 @@ class _Making:
             measures=measures,
             files=generations.checksums(self._made),
         )
+
+
+def _read_as(file: SourceFile) -> str:
+    return f"{_READ} {file.digest}"
 
 
 def _digest(text: str) -> bytes:

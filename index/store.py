@@ -74,6 +74,10 @@ class StoreWriter:
         self.files += 1
         return self.files - 1
 
+    def outdate(self, file: int) -> None:
+        """Have the next build read a file anew, even if it is unchanged."""
+        self._db.execute("UPDATE files SET digest = '' WHERE number = ?", (file,))
+
     def add_skipped(self, skipped: Skipped, file: int | None) -> None:
         """Note what a reader left out."""
         self._db.execute("INSERT INTO skipped VALUES (?, ?, ?, ?)", (file, skipped.path, skipped.reason, skipped.line))

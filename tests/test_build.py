@@ -82,6 +82,34 @@ def test_what_was_skipped_is_kept_over_rebuilds(tmp_path: Path, encoder: HashEnc
         assert set(corpus._store.skipped(9)) == {Skipped("f", "row broken", 7), Skipped("g", "binary")}
 
 
+def test_a_document_comes_back_when_the_file_that_had_its_id_changes(tmp_path: Path, encoder: HashEncoder) -> None:
+    old, new = [_document(1, "kettle"), _document(2)], [_document(1, "kettle, descaled")]
+    assert _build(tmp_path, encoder, [source("old", old), source("new", new)]).skipped == 1
+    encoder.encoded.clear()
+    manifest = _build(tmp_path, encoder, [source("other", [_document(3)]), source("new", new)])
+    assert (manifest.documents, manifest.skipped, len(encoder.encoded)) == (2, 0, 2)
+    again = _build(tmp_path, encoder, [source("first", [_document(1, "kettle, dear")]), source("new", new)])
+    assert (again.documents, again.skipped) == (1, 1)
+    assert _build(tmp_path, encoder, [source("new", new)]).documents == 1
+
+
+def test_a_file_that_repeats_its_own_id_is_not_read_again(tmp_path: Path, encoder: HashEncoder) -> None:
+    file = source("f", [_document(1), _document(1, "another")])
+    assert _build(tmp_path, encoder, [file]).skipped == 1
+
+    def never() -> Iterator[Document | Skipped]:
+        raise AssertionError("an unchanged file was read")
+
+    assert _build(tmp_path, encoder, [SourceFile("f", file.digest, never)]).skipped == 1
+
+
+def test_what_failed_in_passing_is_read_again(tmp_path: Path, encoder: HashEncoder) -> None:
+    slow = [source("f", [_document(0)]), SourceFile("g", "x", lambda: iter([Skipped("g", "slow", passing=True)]))]
+    assert _build(tmp_path, encoder, [*slow]).documents == 1
+    manifest = _build(tmp_path, encoder, [slow[0], SourceFile("g", "x", lambda: iter([_document(1)]))])
+    assert (manifest.documents, manifest.skipped) == (2, 0)
+
+
 def test_repeated_ids_and_half_characters_are_left_out(tmp_path: Path, encoder: HashEncoder) -> None:
     bad = Document("bad", "product", "bad", "half \ud800 pair")
     manifest = _build(tmp_path, encoder, [source("f", [_document(0), _document(0), bad, _document(1)])])
