@@ -194,6 +194,7 @@ def test_a_truncated_gzip_keeps_what_was_read(tmp_path: Path) -> None:
     assert all(isinstance(item, Document) for item in documents)
     assert isinstance(last, Skipped)
     assert "cannot be read any further" in last.reason
+    assert not last.passing
     assert last.line == len(documents) + 1
 
 
@@ -208,6 +209,17 @@ def test_a_file_that_is_no_gzip_is_told(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     (item,) = read(tmp_path / "corpus.jsonl")
     assert item == Skipped("corpus.jsonl", "cannot be read: No such file or directory")
+
+
+def test_a_file_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> None:
+    path = lines(tmp_path, {"_id": "a", "text": "x"})
+    (file,) = files(path, "reference")
+    assert isinstance(file, SourceFile)
+    path.unlink()
+    (item,) = file.read()
+    assert isinstance(item, Skipped)
+    assert "cannot be read any further" in item.reason
+    assert item.passing
 
 
 def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from index.errors import InvalidInput
 from index.records import Document, Kind, Location, Skipped, SourceFile, Value
 from index.sources import product
+from index.sources.files import passes
 
 VERSION = 1
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -76,7 +77,8 @@ def _read(path: Path, kind: Kind) -> Iterator[Document | Skipped]:
                 seen.add(document.id)
                 yield document
     except _READ_ERRORS as error:
-        yield Skipped(path.name, f"cannot be read any further: {error}; what came before is kept", number + 1)
+        reason = f"cannot be read any further: {error}; what came before is kept"
+        yield Skipped(path.name, reason, number + 1, passes(error))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:

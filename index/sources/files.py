@@ -119,6 +119,11 @@ def read_bounded(path: Path, name: str, limit: int = MAX_BYTES) -> bytes | Skipp
     return content
 
 
+def passes(error: Exception) -> bool:
+    """Whether reading the same file again may go better: the system failed, not what the file holds."""
+    return isinstance(error, OSError) and error.errno is not None  # a broken gzip or table comes without a number
+
+
 _VENDORED = re.compile(
     r"(^|/)(_?vendor(s|ed)?|third[_-]?party|3rd[_-]?party|bower_components|jspm_packages|godeps|_workspace)/"
     r"|(^|/)dist/.*\.[cm]?jsx?$|[.-](bundle|umd)(\.min)?\.[cm]?js$",

@@ -32,6 +32,7 @@ import lxml.html
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Span, Value
 from index.sources import nouns
+from index.sources.files import passes
 
 VERSION = 1
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -249,7 +250,7 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
             yield Skipped(name, "holds no rows")
     except (OSError, EOFError, ValueError, zlib.error, InvalidInput) as error:
         number = row.number if isinstance(row, Row) else (row and row.line) or 0
-        yield Skipped(name, f"cannot be read from here on: {error}", number + 1)
+        yield Skipped(name, f"cannot be read from here on: {error}", number + 1, passes(error))
 
 
 @contextmanager
@@ -400,7 +401,7 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
                         number += 1
                         yield Row(number, record)
             except (OSError, ValueError, pyarrow.ArrowException) as error:
-                yield Skipped(name, f"is damaged, as are the rows up to {end}: {error}", number + 1)
+                yield Skipped(name, f"is damaged, as are the rows up to {end}: {error}", number + 1, passes(error))
             number = end
 
 

@@ -10,6 +10,7 @@ import codecs
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -115,7 +116,7 @@ def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
 
 def _read(path: Path, name: str, address: str, unit: Unit, limit: int) -> Iterator[Document | Skipped]:
     content = _content(path, name, limit)
-    text = content if isinstance(content, Skipped) else _decode(content, name)
+    text = replace(content, passing=True) if isinstance(content, Skipped) else _decode(content, name)
     if isinstance(text, Skipped):
         yield text
         return
