@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from index.querylog import Logged
 from index.records import Document, Kind, Skipped, SourceFile, Splitter
 from index.store import Store, StoreWriter
 
+_T = TypeVar("_T")
 Progress = Callable[[str, int, int | None], None]
 _ENCODED_TOGETHER = 8192  # passages; bounds memory and the work between two lines of progress
 _DIGEST_BYTES = 16
@@ -189,18 +191,20 @@ class _Making:
     # ---- reading
 
     def _read(self, sources: Iterable[SourceFile | Skipped], previous: _Previous) -> None:
-        for source in sources:
+        for source in _readable(sources):
             if isinstance(source, Skipped):
                 self._skip(source, None)
                 continue
-            number, first = self._store.add_file(source.path, _read_as(source)), self._store.documents
-            if sum(self._add(item, number, first) for item in previous.documents(source) or source.read()):
+            number, row = self._store.add_file(source.path, _read_as(source)), self._store.documents
+            items = previous.documents(source) or _readable(source.read())
+            if sum(self._add(item, number, row) for item in items):
                 self._store.outdate(number)
         self._progress("read", self._store.documents, self._store.documents)
         if not self._store.documents:
             first = self._first_skipped
             why = f" {self._store.skipped} left out, the first: {first.path}: {first.reason}." if first else ""
-            raise InvalidInput(f"There is nothing to index for {self._name!r}.{why}", field="path")
+            said = f"There is nothing to index for {self._name!r}.{why}".encode(errors="replace").decode()
+            raise InvalidInput(said, field="path")
 
     def _skip(self, skipped: Skipped, file: int | None) -> None:
         self._first_skipped = self._first_skipped or skipped
@@ -309,6 +313,17 @@ class _Making:
             measures=measures,
             files=generations.checksums(self._made),
         )
+
+
+def _readable(items: Iterable[_T]) -> Iterator[_T]:
+    """The items of a source; that it cannot be read is told apart from a home that cannot be written to."""
+    try:
+        yield from items
+    except OSError as error:
+        raise InvalidInput(
+            f"The sources cannot be read ({error}). Make sure that they are there and that you may read them.",
+            field="path",
+        ) from error
 
 
 def _read_as(file: SourceFile) -> str:

@@ -14,6 +14,15 @@ Value = str | int | float | bool | tuple[str, ...]
 KINDS: tuple[Kind, ...] = ("code", "product", "reference")
 
 
+def is_text(text: str) -> bool:
+    """Whether it can be stored and sent: no half of a surrogate pair, such as a byte that is not UTF-8, is in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Half-open range of character offsets into `Document.body`."""

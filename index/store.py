@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from index import generations
 from index.errors import Altered, InvalidInput, NotFound
-from index.records import Document, Kind, Location, Passage, Skipped, Span, Value
+from index.records import Document, Kind, Location, Passage, Skipped, Span, Value, is_text
 
 Scalar = str | int | float | bool
 Condition = Scalar | Sequence[Scalar] | Mapping[str, int | float | str]
@@ -80,7 +80,8 @@ class StoreWriter:
 
     def add_skipped(self, skipped: Skipped, file: int | None) -> None:
         """Note what a reader left out."""
-        self._db.execute("INSERT INTO skipped VALUES (?, ?, ?, ?)", (file, skipped.path, skipped.reason, skipped.line))
+        path, reason = (text.encode(errors="replace").decode() for text in (skipped.path, skipped.reason))
+        self._db.execute("INSERT INTO skipped VALUES (?, ?, ?, ?)", (file, path, reason, skipped.line))
         self.skipped += 1
 
     def add(self, document: Document, file: int, passages: Iterable[tuple[Passage, bytes]]) -> None:
@@ -324,6 +325,8 @@ def _sql_value(value: Scalar, field: str) -> Scalar:
         return str(value).lower()
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InvalidInput("A whole number must fit in 64 bits.", field=field)
+    if isinstance(value, str) and not is_text(value):
+        raise InvalidInput(f"{value[:80]!r} is no text: half a surrogate pair is in it; give it in UTF-8.", field=field)
     return value
 
 

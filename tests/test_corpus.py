@@ -104,6 +104,8 @@ def test_a_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEnc
         ({"query": ""}, "query"),
         ({"query": " \n"}, "query"),
         ({"query": "x" * 4097}, "query"),
+        ({"query": "caf\udce9"}, "query"),
+        ({"filter": {"language": "caf\udce9"}}, "filter.language"),
         ({"k": 0}, "k"),
         ({"k": MAX_K + 1}, "k"),
         ({"offset": -1}, "offset"),

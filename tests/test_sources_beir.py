@@ -150,6 +150,7 @@ def test_broken_rows_are_told_by_line_and_the_rest_is_read(tmp_path: Path) -> No
         ({"_id": "c", "text": ["x"]}, "text is not text"),
         (b'{"_id": "d", "text": "\xff"}', "not UTF-8"),
         (b'{"_id": "e", "text": "\\ud800"}', "surrogate"),
+        (b'{"_id": "e", "text": "x", "path": "\xed\xa0\x80"}', "not UTF-8"),
         (b'{"_id": "f", "text": ' + b"[" * 100_000, "nested too deeply"),
         (b'{"_id": "g", "text": "' + b"x" * MAX_LINE + b'"}', "longer than"),
         (b'{"_id": "h", "text": "x", "n": ' + b"9" * 5000 + b"}", "not JSON"),

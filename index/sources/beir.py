@@ -18,7 +18,7 @@ from index.records import Document, Kind, Location, Skipped, SourceFile, Value
 from index.sources import product
 from index.sources.files import passes
 
-VERSION = 1
+VERSION = 2
 SUFFIXES = (".jsonl", ".jsonl.gz")
 MAX_LINE = 1024 * 1024  # bytes
 MAX_ID = 2000  # characters
@@ -111,7 +111,7 @@ def _loads(line: bytes) -> Any:
 def _record(line: bytes) -> dict[str, Any]:
     """Raises ValueError that says what is wrong with the row."""
     try:
-        record = json.loads(line, parse_constant=lambda _: None)
+        record = json.loads(line.decode("utf-8-sig"), parse_constant=lambda _: None)
         if b"\\u" in line:
             json.dumps(record, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:

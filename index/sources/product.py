@@ -32,7 +32,7 @@ import lxml.html
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Span, Value
 from index.sources import nouns
-from index.sources.files import passes
+from index.sources.files import below, passes
 
 VERSION = 1
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -155,8 +155,10 @@ def from_record(
 
 def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[SourceFile | Skipped]:
     root = path if path.is_dir() else path.parent
-    found = sorted(path.rglob("*")) if path.is_dir() else [path]
-    for file in (file for file in found if file.is_file() and not file.name.startswith(".")):
+    alone = [path] if path.is_file() and _is_shown(path.name) else []
+    found = list(below(path, _is_shown)) if path.is_dir() else alone
+    yield from (one for one in found if isinstance(one, Skipped))
+    for file in sorted(one for one in found if isinstance(one, Path)):
         name = file.relative_to(root).as_posix()
         if not format_of(file):
             yield Skipped(name, f"is no product table ({', '.join(SUFFIXES)})")
@@ -171,9 +173,13 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
 
 def names(root: Path) -> Iterator[str]:
     """Names of the product tables below a directory; none of them is opened."""
-    for file in root.rglob("*"):
-        if not file.name.startswith(".") and format_of(file) and file.is_file():
+    for file in below(root, _is_shown):
+        if isinstance(file, Path) and format_of(file):
             yield file.relative_to(root).as_posix()
+
+
+def _is_shown(name: str) -> bool:
+    return not name.startswith(".")
 
 
 def format_of(path: Path) -> str:
