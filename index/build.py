@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,11 @@ from index.querylog import Logged
 from index.records import Document, Kind, Skipped, SourceFile, Splitter
 from index.store import Store, StoreWriter
 
+_T = TypeVar("_T")
 Progress = Callable[[str, int, int | None], None]
 _ENCODED_TOGETHER = 8192  # passages; bounds memory and the work between two lines of progress
 _DIGEST_BYTES = 16
+_READ = 2  # goes up when files have to be read anew, whatever their readers' versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class _Previous:
 
     def documents(self, file: SourceFile) -> Iterator[Document | Skipped] | None:
         """What reading `file` yielded then, if it is unchanged."""
-        number = self.store.file_number(file.path, file.digest) if self.store is not None else None
+        number = self.store.file_number(file.path, _read_as(file)) if self.store is not None else None
         return self.store.read_file(number) if self.store is not None and number is not None else None
 
 
@@ -187,36 +190,45 @@ class _Making:
     # ---- reading
 
     def _read(self, sources: Iterable[SourceFile | Skipped], previous: _Previous) -> None:
-        for source in sources:
+        for source in _readable(sources):
             if isinstance(source, Skipped):
                 self._skip(source, None)
                 continue
-            number = self._store.add_file(source.path, source.digest)
-            for item in previous.documents(source) or source.read():
-                self._add(item, number)
+            number, row = self._store.add_file(source.path, _read_as(source)), self._store.documents
+            items = previous.documents(source) or _readable(source.read())
+            if sum(self._add(item, number, row) for item in items):
+                self._store.outdate(number)
         self._progress("read", self._store.documents, self._store.documents)
         if not self._store.documents:
             first = self._first_skipped
             why = f" {self._store.skipped} left out, the first: {first.path}: {first.reason}." if first else ""
-            raise InvalidInput(f"There is nothing to index for {self._name!r}.{why}", field="path")
+            said = f"There is nothing to index for {self._name!r}.{why}".encode(errors="replace").decode()
+            raise InvalidInput(said, field="path")
 
     def _skip(self, skipped: Skipped, file: int | None) -> None:
         self._first_skipped = self._first_skipped or skipped
         self._store.add_skipped(skipped, file)
 
-    def _add(self, item: Document | Skipped, file: int) -> None:
+    def _add(self, item: Document | Skipped, file: int, first: int) -> bool:
+        """Keep what a file yielded whose documents begin at row `first`.
+
+        True if the file may yield something else though it is unchanged: a failure that passes, an id that is only
+        taken as long as another file has it.
+        """
         if isinstance(item, Skipped):
             self._skip(item, file)
-        elif item.id in self._rows:
+            return item.passing
+        if (taken := self._rows.get(item.id)) is not None:
             self._skip(Skipped(item.location.path or item.id, f"the id {item.id[:200]!r} is there already"), file)
+            return taken < first
+        row = self._store.documents
+        try:
+            self._add_document(item, file)
+        except UnicodeEncodeError:
+            self._skip(Skipped(item.location.path or ascii(item.id), "its text holds half a surrogate pair"), file)
         else:
-            row = self._store.documents
-            try:
-                self._add_document(item, file)
-            except UnicodeEncodeError:
-                self._skip(Skipped(item.location.path or ascii(item.id), "its text holds half a surrogate pair"), file)
-            else:
-                self._rows[item.id] = row
+            self._rows[item.id] = row
+        return False
 
     def _add_document(self, document: Document, file: int) -> None:
         passages = split(document, self._splitter)
@@ -310,6 +322,21 @@ class _Making:
             measures=measures,
             files=generations.checksums(self._made),
         )
+
+
+def _readable(items: Iterable[_T]) -> Iterator[_T]:
+    """The items of a source; that it cannot be read is told apart from a home that cannot be written to."""
+    try:
+        yield from items
+    except OSError as error:
+        raise InvalidInput(
+            f"The sources cannot be read ({error}). Make sure that they are there and that you may read them.",
+            field="path",
+        ) from error
+
+
+def _read_as(file: SourceFile) -> str:
+    return f"{_READ} {file.digest}"
 
 
 def _digest(text: str) -> bytes:

@@ -21,7 +21,7 @@ from index.fusion import DENSE, LEXICAL, Fusion
 from index.lexical import Lexical, Scores, matches, top
 from index.lookups import Lookups
 from index.querylog import QueryLog, blend
-from index.records import Document, Hit, Mode, Passage
+from index.records import Document, Hit, Mode, Passage, is_text
 from index.stale import MAX_FILES, Staleness, look
 from index.store import Filter, Store, Stored, state
 
@@ -393,11 +393,13 @@ def _rounded(score: np.float32) -> float:
 
 
 def check_query(query: str) -> None:
-    """Refuse a query without a word, and one that is too long."""
+    """Refuse a query without a word, one that is too long, and one that is no text."""
     if not query.strip():
         raise InvalidInput("query is empty; give it at least one word.", field="query")
     if len(query) > MAX_QUERY_CHARS:
         raise InvalidInput(f"query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.", field="query")
+    if not is_text(query):
+        raise InvalidInput("query is no text: half a surrogate pair is in it; give it in UTF-8.", field="query")
 
 
 def _check(query: str, k: int, offset: int, mode: str) -> None:

@@ -14,6 +14,15 @@ Value = str | int | float | bool | tuple[str, ...]
 KINDS: tuple[Kind, ...] = ("code", "product", "reference")
 
 
+def is_text(text: str) -> bool:
+    """Whether it can be stored and sent: no half of a surrogate pair, such as a byte that is not UTF-8, is in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Half-open range of character offsets into `Document.body`."""
@@ -62,11 +71,15 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something a reader left out, and why, in words. `line` counts from 1 (a row for tables)."""
+    """Something a reader left out, and why, in words. `line` counts from 1 (a row for tables).
+
+    `passing` says that reading the same content again may go better: time ran out, or the file could not be read.
+    """
 
     path: str
     reason: str
     line: int | None = None
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +87,7 @@ class SourceFile:
     """One unit of a source that is read, or found unchanged, as a whole: a file, or a module for docstrings.
 
     `path` is relative to the source's root with forward slashes. `digest` changes whenever `read()` would yield
-    something else: it covers the content and the reader's version and options.
+    something else, but for what is `passing`: it covers the content and the reader's version and options.
     """
 
     path: str

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from index import generations
 from index.errors import Altered, InvalidInput, NotFound
-from index.records import Document, Kind, Location, Passage, Skipped, Span, Value
+from index.records import Document, Kind, Location, Passage, Skipped, Span, Value, is_text
 
 Scalar = str | int | float | bool
 Condition = Scalar | Sequence[Scalar] | Mapping[str, int | float | str]
@@ -74,9 +74,14 @@ class StoreWriter:
         self.files += 1
         return self.files - 1
 
+    def outdate(self, file: int) -> None:
+        """Have the next build read a file anew, even if it is unchanged."""
+        self._db.execute("UPDATE files SET digest = '' WHERE number = ?", (file,))
+
     def add_skipped(self, skipped: Skipped, file: int | None) -> None:
         """Note what a reader left out."""
-        self._db.execute("INSERT INTO skipped VALUES (?, ?, ?, ?)", (file, skipped.path, skipped.reason, skipped.line))
+        path, reason = (text.encode(errors="replace").decode() for text in (skipped.path, skipped.reason))
+        self._db.execute("INSERT INTO skipped VALUES (?, ?, ?, ?)", (file, path, reason, skipped.line))
         self.skipped += 1
 
     def add(self, document: Document, file: int, passages: Iterable[tuple[Passage, bytes]]) -> None:
@@ -320,6 +325,8 @@ def _sql_value(value: Scalar, field: str) -> Scalar:
         return str(value).lower()
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise InvalidInput("A whole number must fit in 64 bits.", field=field)
+    if isinstance(value, str) and not is_text(value):
+        raise InvalidInput(f"{value[:80]!r} is no text: half a surrogate pair is in it; give it in UTF-8.", field=field)
     return value
 
 

@@ -1,3 +1,4 @@
+import errno
 import os
 import resource
 import signal
@@ -14,7 +15,8 @@ from index import generations
 from index.build import Options, build
 from index.corpus import Corpus
 from index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
-from index.records import Document, Skipped, SourceFile
+from index.records import KINDS, Document, Kind, Skipped, SourceFile
+from index.sources import names, open_source
 from tests.conftest import HashEncoder, source
 
 ROOT = Path(__file__).parent.parent
@@ -82,10 +84,83 @@ def test_what_was_skipped_is_kept_over_rebuilds(tmp_path: Path, encoder: HashEnc
         assert set(corpus._store.skipped(9)) == {Skipped("f", "row broken", 7), Skipped("g", "binary")}
 
 
+def test_a_document_comes_back_when_the_file_that_had_its_id_changes(tmp_path: Path, encoder: HashEncoder) -> None:
+    old, new = [_document(1, "kettle"), _document(2)], [_document(1, "kettle, descaled")]
+    assert _build(tmp_path, encoder, [source("old", old), source("new", new)]).skipped == 1
+    encoder.encoded.clear()
+    manifest = _build(tmp_path, encoder, [source("other", [_document(3)]), source("new", new)])
+    assert (manifest.documents, manifest.skipped, len(encoder.encoded)) == (2, 0, 2)
+    again = _build(tmp_path, encoder, [source("first", [_document(1, "kettle, dear")]), source("new", new)])
+    assert (again.documents, again.skipped) == (1, 1)
+    assert _build(tmp_path, encoder, [source("new", new)]).documents == 1
+
+
+def test_a_file_that_repeats_its_own_id_is_not_read_again(tmp_path: Path, encoder: HashEncoder) -> None:
+    file = source("f", [_document(1), _document(1, "another")])
+    assert _build(tmp_path, encoder, [file]).skipped == 1
+
+    def never() -> Iterator[Document | Skipped]:
+        raise AssertionError("an unchanged file was read")
+
+    assert _build(tmp_path, encoder, [SourceFile("f", file.digest, never)]).skipped == 1
+
+
+def test_what_failed_in_passing_is_read_again(tmp_path: Path, encoder: HashEncoder) -> None:
+    slow = [source("f", [_document(0)]), SourceFile("g", "x", lambda: iter([Skipped("g", "slow", passing=True)]))]
+    assert _build(tmp_path, encoder, [*slow]).documents == 1
+    manifest = _build(tmp_path, encoder, [slow[0], SourceFile("g", "x", lambda: iter([_document(1)]))])
+    assert (manifest.documents, manifest.skipped) == (2, 0)
+
+
 def test_repeated_ids_and_half_characters_are_left_out(tmp_path: Path, encoder: HashEncoder) -> None:
     bad = Document("bad", "product", "bad", "half \ud800 pair")
     manifest = _build(tmp_path, encoder, [source("f", [_document(0), _document(0), bad, _document(1)])])
     assert (manifest.documents, manifest.passages, manifest.skipped) == (2, 2, 2)
+
+
+def test_skips_that_are_not_utf8_can_be_stored_and_said(tmp_path: Path, encoder: HashEncoder) -> None:
+    odd = Skipped("caf\udce9", "it has Gr\udcf6\udcdfe")
+    _build(tmp_path, encoder, [*_sources(), odd])
+    [skipped] = Corpus.load(generations.current(tmp_path, "c"), encoder)._store.skipped(9)
+    assert skipped == Skipped("caf?", "it has Gr??e")
+    with pytest.raises(InvalidInput, match=r"the first: caf\?: it has Gr\?\?e\."):
+        build(tmp_path, "d", "product", [odd], encoder)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_file_names_that_are_not_utf8_cost_only_their_files(tmp_path: Path, encoder: HashEncoder, kind: Kind) -> None:
+    root = tmp_path / "src"
+    (root / os.fsdecode(b"dir\xe9")).mkdir(parents=True)
+    of_kind = {
+        "product": (b".csv", "sku,name\n1,Lamp"),
+        "reference": (b".html", "<p>x"),
+        "code": (b".py", "def f(): pass"),
+    }
+    suffix, text = of_kind[kind]
+    for name in (b"a", b"caf\xe9", b"dir\xe9/b"):
+        (root / os.fsdecode(name + suffix)).write_text(text)
+    manifest = build(tmp_path, "c", kind, open_source(kind, [root]), encoder)
+    assert manifest.documents == 1
+    skipped = Corpus.load(generations.current(tmp_path, "c"), encoder)._store.skipped(9)
+    assert {one.path for one in skipped} == {"dir\ufffd", f"caf\ufffd{suffix.decode()}"}
+    assert {one.reason for one in skipped} == {"the file name is not UTF-8"}
+    assert list(names(kind, [root])) == [f"a{suffix.decode()}"]
+
+
+def test_sources_that_cannot_be_read_are_not_taken_for_the_home(tmp_path: Path, encoder: HashEncoder) -> None:
+    def listing() -> Iterator[SourceFile | Skipped]:
+        yield source("f", [_document(0)])
+        raise PermissionError(errno.EACCES, "Permission denied", "/mnt/shop")
+
+    def reading() -> Iterator[Document | Skipped]:
+        yield _document(0)
+        raise OSError(errno.EIO, "Input/output error", "/mnt/shop")
+
+    for sources in (listing(), [SourceFile("f", "x", reading)]):
+        with pytest.raises(InvalidInput, match=r"The sources cannot be read \(.*'/mnt/shop'\)") as caught:
+            build(tmp_path, "c", "product", sources, encoder)
+        assert caught.value.field == "path"
+    assert not (tmp_path / "corpora" / "c").exists()
 
 
 def test_nothing_to_index_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -> None:

@@ -156,6 +156,7 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["search", "nope", "x"], "no corpus 'nope'. Corpora: shop"),
         (["search", "../shop", "x"], "is no corpus name"),
         (["search", "shop", " "], "query is empty"),
+        (["search", "shop", "caf\udce9"], "query is no text: half a surrogate pair is in it; give it in UTF-8"),
         (["search", "shop", "x", "--filter", "brand"], "FIELD=VALUE"),
         (["search", "shop", "x", "--filter", "nope=1"], "no filterable field 'nope'"),
         (["search", "shop", "x", "-k", "0"], "k is 0; it must be 1 to 1000"),

@@ -121,6 +121,8 @@ def test_pages_fit_together_however_many_have_the_title_asked_for(
         ({"query": ""}, "query"),
         ({"query": " \n"}, "query"),
         ({"query": "x" * 4097}, "query"),
+        ({"query": "caf\udce9"}, "query"),
+        ({"filter": {"language": "caf\udce9"}}, "filter.language"),
         ({"k": 0}, "k"),
         ({"k": MAX_K + 1}, "k"),
         ({"offset": -1}, "offset"),

@@ -150,6 +150,7 @@ def test_broken_rows_are_told_by_line_and_the_rest_is_read(tmp_path: Path) -> No
         ({"_id": "c", "text": ["x"]}, "text is not text"),
         (b'{"_id": "d", "text": "\xff"}', "not UTF-8"),
         (b'{"_id": "e", "text": "\\ud800"}', "surrogate"),
+        (b'{"_id": "e", "text": "x", "path": "\xed\xa0\x80"}', "not UTF-8"),
         (b'{"_id": "f", "text": ' + b"[" * 100_000, "nested too deeply"),
         (b'{"_id": "g", "text": "' + b"x" * MAX_LINE + b'"}', "longer than"),
         (b'{"_id": "h", "text": "x", "n": ' + b"9" * 5000 + b"}", "not JSON"),
@@ -194,6 +195,7 @@ def test_a_truncated_gzip_keeps_what_was_read(tmp_path: Path) -> None:
     assert all(isinstance(item, Document) for item in documents)
     assert isinstance(last, Skipped)
     assert "cannot be read any further" in last.reason
+    assert not last.passing
     assert last.line == len(documents) + 1
 
 
@@ -208,6 +210,17 @@ def test_a_file_that_is_no_gzip_is_told(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     (item,) = read(tmp_path / "corpus.jsonl")
     assert item == Skipped("corpus.jsonl", "cannot be read: No such file or directory")
+
+
+def test_a_file_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> None:
+    path = lines(tmp_path, {"_id": "a", "text": "x"})
+    (file,) = files(path, "reference")
+    assert isinstance(file, SourceFile)
+    path.unlink()
+    (item,) = file.read()
+    assert isinstance(item, Skipped)
+    assert "cannot be read any further" in item.reason
+    assert item.passing
 
 
 def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
-from index.records import Document, Skipped, SourceFile
-from index.sources import open_source
+from index.records import Document, Kind, Skipped, SourceFile
+from index.sources import names, open_source
 from index.sources.code import MAX_NESTING, files, identifiers
 from index.sources.files import MAX_BYTES, role, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES
+from tests.conftest import unprivileged
 
 DATA = Path(__file__).parent / "data" / "code"
 
@@ -487,8 +490,9 @@ def test_a_file_that_goes_or_changes_after_it_was_listed_is_skipped(tmp_path: Pa
     assert isinstance(changed, SourceFile)
     (tmp_path / "a.py").unlink()
     (tmp_path / "b.py").write_text("def h(): pass")
-    assert "cannot be read" in next(item.reason for item in gone.read() if isinstance(item, Skipped))
-    assert "changed while" in next(item.reason for item in changed.read() if isinstance(item, Skipped))
+    assert list(gone.read()) == [Skipped("a.py", "cannot be read: No such file or directory", passing=True)]
+    reason = "changed while it was being read; build again to include it"
+    assert list(changed.read()) == [Skipped("b.py", reason, passing=True)]
 
 
 def test_the_digest_covers_content_name_and_options(tmp_path: Path) -> None:
@@ -531,7 +535,7 @@ def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> 
 def test_a_parse_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("index.sources.code.PARSE_SECONDS", 0)
     (item,) = one(tmp_path, ".py", "def f(): pass\n" * 5000)
-    assert item == Skipped("one.py", "takes more than 0 s to parse")
+    assert item == Skipped("one.py", "takes more than 0 s to parse", passing=True)
 
 
 def test_definitions_nested_too_deeply_are_left_out(tmp_path: Path) -> None:
@@ -672,6 +676,42 @@ def test_several_roots_prefix_what_was_skipped_and_the_digests(tmp_path: Path) -
     assert [item.path for item in found] == ["x/a.py", "y/a.py", "y/b.py"]
     digests = [item.digest for item in found if isinstance(item, SourceFile)]
     assert len(set(digests)) == 2
+
+
+@pytest.fixture
+def denied() -> Iterator[Path]:
+    """Of `listed` only the names can be read, of `closed` nothing; beside them are readable files."""
+    made = [f"{folder}/a.{suffix}" for folder in ("listed", "closed", "open") for suffix in ("csv", "html", "py")]
+    with tempfile.TemporaryDirectory() as name:
+        root = write(Path(name), dict.fromkeys(made, ""))
+        root.chmod(0o755)
+        (root / "listed").chmod(0o644)
+        (root / "closed").chmod(0)
+        yield root
+        (root / "listed").chmod(0o755)
+        (root / "closed").chmod(0o755)
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [("product", "csv"), ("reference", "html"), ("code", "py")])
+def test_what_may_not_be_read_is_told_and_the_rest_is_read(denied: Path, kind: Kind, suffix: str) -> None:
+    with unprivileged():
+        found = list(open_source(kind, [denied]))
+        assert f"open/a.{suffix}" in set(names(kind, [denied]))
+    assert f"open/a.{suffix}" in [one.path for one in found if isinstance(one, SourceFile)]
+    told = {one.path.rstrip("/"): one.reason for one in found if isinstance(one, Skipped)}
+    assert told["closed"] == "the directory cannot be read: Permission denied"
+    assert told[f"listed/a.{suffix}"] == "cannot be read: Permission denied"
+
+
+def test_roots_that_cannot_be_read_or_named_are_refused(denied: Path, tmp_path: Path) -> None:
+    with unprivileged(), pytest.raises(InvalidInput, match=r"listed/a\.py' cannot be read: Permission denied"):
+        open_source("code", [denied / "listed" / "a.py"])
+    odd = tmp_path / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    (tmp_path / "link").symlink_to(odd, target_is_directory=True)
+    for root in (odd, tmp_path / "link"):
+        with pytest.raises(InvalidInput, match="is not UTF-8; rename it"):
+            open_source("code", [root])
 
 
 def test_secondary_reaches_the_reader(tmp_path: Path) -> None:

@@ -229,9 +229,21 @@ def test_a_damaged_parquet_row_group_is_skipped_by_its_rows(tmp_path: Path) -> N
     content[start : start + 40] = b"\xff" * 40
     documents, (skipped,) = read(written(path, bytes(content)))
     assert [document.title for document in documents] == titles[:10] + titles[20:]
-    assert (skipped.line, skipped.reason[:34]) == (11, "is damaged, as are the rows up to ")
+    assert (skipped.line, skipped.reason[:34], skipped.passing) == (11, "is damaged, as are the rows up to ", False)
     _, (skipped,) = read(written(path, bytes(content[:-20])))
     assert skipped.reason.startswith("cannot be read from here on: ")
+    assert not skipped.passing
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.csv", "a.parquet"])
+def test_a_table_that_goes_after_it_was_listed_may_come_back(tmp_path: Path, name: str) -> None:
+    (source,) = product.files(written(tmp_path / name, ""))
+    assert isinstance(source, SourceFile)
+    (tmp_path / name).unlink()
+    (skipped,) = source.read()
+    assert isinstance(skipped, Skipped)
+    assert "cannot be read from here on: [Errno 2] " in skipped.reason
+    assert skipped.passing
 
 
 def test_a_truncated_gzip_yields_what_comes_before_the_cut(tmp_path: Path) -> None:

@@ -402,6 +402,14 @@ def test_a_page_over_the_limit_is_skipped_by_name(tmp_path: Path) -> None:
     assert [(skip.path, "1,000 bytes" in skip.reason) for skip in skipped] == [("big.html", True)]
 
 
+def test_a_page_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<p>text")
+    [file] = reference.files(tmp_path)
+    assert isinstance(file, SourceFile)
+    (tmp_path / "a.html").unlink()
+    assert list(file.read()) == [Skipped("a.html", "It cannot be read: No such file or directory.", passing=True)]
+
+
 def test_text_across_feeding_borders_is_whole() -> None:
     words = [f"größe{number}" for number in range(30_000)]
     assert page(f"<p>{' '.join(words)}") == [("", " ".join(words))]
@@ -484,6 +492,7 @@ def test_docstrings_that_cannot_be_imported_are_skipped() -> None:
     [skipped] = docstrings._read("asyncio.windows_events")
     assert isinstance(skipped, Skipped)
     assert "cannot be imported" in skipped.reason
+    assert skipped.passing
 
 
 def test_docstrings_show_a_thing_where_it_is_documented() -> None:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from index.errors import InvalidInput, NotFound
-from index.records import KINDS, Document, Kind, Secondary, Skipped, SourceFile
+from index.records import KINDS, Document, Kind, Secondary, Skipped, SourceFile, is_text
 
 _MOVED = 2  # goes up when documents of several paths come out differently
 
@@ -22,8 +22,8 @@ def open_source(
     A BEIR corpus (`*.jsonl[.gz]` whose first record has an `_id`) is a source of every kind. With several paths,
     names and document ids begin with the path's last part, so that they stay unique. `secondary` concerns tests,
     vendored, generated and minified code: "leave-out" reads none of it. `base_url` is where a reference is on the
-    web. Raises NotFound for a path that is not there and InvalidInput for an unknown kind or no path, before
-    anything is read.
+    web. Raises NotFound for a path that is not there and InvalidInput for an unknown kind, no path, or one that may
+    not be looked at or is not UTF-8, before anything is read.
     """
     if kind not in KINDS:
         raise InvalidInput(f"unknown kind {kind!r}; known are {', '.join(KINDS)}", field="kind")
@@ -31,11 +31,20 @@ def open_source(
     if not roots:
         raise InvalidInput("no path to read from; give at least one", field="path")
     for root in roots:
-        if not root.exists():
-            raise NotFound(f"there is no file or directory {str(root)!r}", field="path")
+        _check(root)
     if len(roots) == 1:
         return _open(kind, roots[0], secondary, base_url)
     return _open_all(kind, roots, secondary, base_url)
+
+
+def _check(root: Path) -> None:
+    try:
+        if not root.exists():
+            raise NotFound(f"there is no file or directory {str(root)!r}", field="path")
+    except OSError as error:
+        raise InvalidInput(f"{str(root)!r} cannot be read: {error.strerror}", field="path") from error
+    if not is_text(f"{root.absolute()} {root.resolve().name}"):
+        raise InvalidInput(f"the path {str(root.absolute())!r} is not UTF-8; rename it", field="path")
 
 
 def _open_all(kind: Kind, roots: Sequence[Path], secondary: Secondary, base_url: str) -> Iterator[SourceFile | Skipped]:

@@ -16,8 +16,9 @@ from typing import Any
 from index.errors import InvalidInput
 from index.records import Document, Kind, Location, Skipped, SourceFile, Value
 from index.sources import product
+from index.sources.files import passes
 
-VERSION = 1
+VERSION = 2
 SUFFIXES = (".jsonl", ".jsonl.gz")
 MAX_LINE = 1024 * 1024  # bytes
 MAX_ID = 2000  # characters
@@ -76,7 +77,8 @@ def _read(path: Path, kind: Kind) -> Iterator[Document | Skipped]:
                 seen.add(document.id)
                 yield document
     except _READ_ERRORS as error:
-        yield Skipped(path.name, f"cannot be read any further: {error}; what came before is kept", number + 1)
+        reason = f"cannot be read any further: {error}; what came before is kept"
+        yield Skipped(path.name, reason, number + 1, passes(error))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
@@ -109,7 +111,7 @@ def _loads(line: bytes) -> Any:
 def _record(line: bytes) -> dict[str, Any]:
     """Raises ValueError that says what is wrong with the row."""
     try:
-        record = json.loads(line, parse_constant=lambda _: None)
+        record = json.loads(line.decode("utf-8-sig"), parse_constant=lambda _: None)
         if b"\\u" in line:
             json.dumps(record, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:

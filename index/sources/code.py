@@ -90,9 +90,9 @@ def _source_file(
     def read() -> Iterator[Document | Skipped]:
         content = _content(path, name)
         if isinstance(content, Skipped):
-            yield content
+            yield replace(content, passing=True)
         elif _digest(content, name, entities) != digest:
-            yield Skipped(name, "changed while it was being read; build again to include it")
+            yield Skipped(name, "changed while it was being read; build again to include it", passing=True)
         else:
             yield from _documents(content, name, language, part, entities)
 
@@ -119,7 +119,7 @@ def _digest(content: bytes, name: str, entities: bool) -> str:
 def _documents(source: bytes, path: str, language: Language, part: str, entities: bool) -> Iterator[Document | Skipped]:
     tree = _parse(source, language)
     if tree is None:
-        yield Skipped(path, f"takes more than {PARSE_SECONDS:g} s to parse")
+        yield Skipped(path, f"takes more than {PARSE_SECONDS:g} s to parse", passing=True)
         return
     definitions = _Walk(source, language).run(tree.root_node)
     lines = source.split(b"\n")

@@ -75,7 +75,7 @@ def _read(name: str) -> Iterator[Document | Skipped]:
             module = importlib.import_module(name)
             yield from list(_documents(module, name))
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
-        yield Skipped(name, f"It cannot be imported here: {error}.")
+        yield Skipped(name, f"It cannot be imported here: {error}.", passing=True)
 
 
 def _documents(module: ModuleType, name: str) -> Iterator[Document]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from index.records import Skipped
+from index.records import Skipped, is_text
 
 MAX_BYTES = 2 * 1024 * 1024
 MAX_IGNORE_BYTES = 1024 * 1024
 MAX_IGNORE_LINE = 500
 MAX_IGNORE_STARS = 4  # each further one multiplies the matching time of a long file name by its length
 
+_NOT_UTF8 = "the file name is not UTF-8"
 _NEVER = frozenset({"node_modules", "__pycache__", "site-packages", "dist-packages", "venv", "virtualenv"})
 
 
@@ -46,18 +47,52 @@ def walk(root: Path) -> Iterator[str | Skipped]:
         except OSError as error:
             yield Skipped(path or ".", f"the directory cannot be read: {error.strerror}")
             continue
-        found = list(_read_ignore(root, path))
+        has_ignore = any(entry.name == ".gitignore" and entry.is_file(follow_symlinks=False) for entry in entries)
+        found = list(_read_ignore(root, path)) if has_ignore else []
         yield from (problem for problem in found if isinstance(problem, Skipped))
         ignores += tuple(ignore for ignore in found if isinstance(ignore, _Ignore))
         for entry in entries:
-            if not _is_utf8(entry.name):
-                yield Skipped(path + os.fsencode(entry.name).decode(errors="replace"), "the file name is not UTF-8")
+            if not is_text(entry.name):
+                yield Skipped(path + _shown(entry.name), _NOT_UTF8)
             elif (child := _child(entry, path)) and not _is_ignored(child, ignores):
                 pending.append((child, ignores))
 
 
-def _is_utf8(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+def below(
+    root: Path, wanted: Callable[[str], bool], entered: Callable[[str], bool] = lambda _name: True
+) -> Iterator[Path | Skipped]:
+    """Files below `root` whose names are `wanted`, in directories whose names are `entered`, in no order.
+
+    Links to files are files, links to directories are not entered. What cannot be looked at, or has a name that is
+    not UTF-8, is a `Skipped`.
+    """
+    problems: list[OSError] = []
+    for folder, folders, names in os.walk(root, onerror=problems.append):
+        folders[:] = filter(entered, folders)
+        odd = [name for name in folders if not is_text(name)]
+        looked_at = (_file(Path(folder, name), root) for name in (*odd, *filter(wanted, names)))
+        yield from (found for found in looked_at if found is not None)
+        folders[:] = filter(is_text, folders)
+    for problem in problems:
+        yield Skipped(_relative(Path(problem.filename), root), f"the directory cannot be read: {problem.strerror}")
+
+
+def _file(path: Path, root: Path) -> Path | Skipped | None:
+    """The path of a file, None for anything else."""
+    if not is_text(path.name):
+        return Skipped(_relative(path, root), _NOT_UTF8)
+    try:
+        return path if path.is_file() else None
+    except OSError as error:
+        return Skipped(_relative(path, root), f"cannot be read: {error.strerror}")
+
+
+def _relative(path: Path, root: Path) -> str:
+    return _shown(path.relative_to(root).as_posix())
+
+
+def _shown(name: str) -> str:
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _child(entry: os.DirEntry[str], parent: str) -> str | None:
@@ -72,11 +107,9 @@ def _child(entry: os.DirEntry[str], parent: str) -> str | None:
 
 
 def _read_ignore(root: Path, base: str) -> Iterator[_Ignore | Skipped]:
-    """The directory's .gitignore if it has one, and each of its lines that is not applied."""
-    path, name = root / base / ".gitignore", f"{base}.gitignore"
-    if path.is_symlink() or not path.is_file():
-        return
-    content = read_bounded(path, name, MAX_IGNORE_BYTES)
+    """The directory's .gitignore, and each of its lines that is not applied."""
+    name = f"{base}.gitignore"
+    content = read_bounded(root / name, name, MAX_IGNORE_BYTES)
     if isinstance(content, Skipped):
         yield content
         return
@@ -117,6 +150,11 @@ def read_bounded(path: Path, name: str, limit: int = MAX_BYTES) -> bytes | Skipp
     if len(content) > limit:
         return Skipped(name, f"larger than {limit / 2**20:.3g} MiB")
     return content
+
+
+def passes(error: Exception) -> bool:
+    """Whether reading the same file again may go better: the system failed, not what the file holds."""
+    return isinstance(error, OSError) and error.errno is not None  # a broken gzip or table comes without a number
 
 
 _VENDORED = re.compile(

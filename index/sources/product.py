@@ -32,6 +32,7 @@ import lxml.html
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Span, Value
 from index.sources import nouns
+from index.sources.files import below, passes
 
 VERSION = 1
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -154,8 +155,10 @@ def from_record(
 
 def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[SourceFile | Skipped]:
     root = path if path.is_dir() else path.parent
-    found = sorted(path.rglob("*")) if path.is_dir() else [path]
-    for file in (file for file in found if file.is_file() and not file.name.startswith(".")):
+    alone = [path] if path.is_file() and _is_shown(path.name) else []
+    found = list(below(path, _is_shown)) if path.is_dir() else alone
+    yield from (one for one in found if isinstance(one, Skipped))
+    for file in sorted(one for one in found if isinstance(one, Path)):
         name = file.relative_to(root).as_posix()
         if not format_of(file):
             yield Skipped(name, f"is no product table ({', '.join(SUFFIXES)})")
@@ -170,9 +173,13 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
 
 def names(root: Path) -> Iterator[str]:
     """Names of the product tables below a directory; none of them is opened."""
-    for file in root.rglob("*"):
-        if not file.name.startswith(".") and format_of(file) and file.is_file():
+    for file in below(root, _is_shown):
+        if isinstance(file, Path) and format_of(file):
             yield file.relative_to(root).as_posix()
+
+
+def _is_shown(name: str) -> bool:
+    return not name.startswith(".")
 
 
 def format_of(path: Path) -> str:
@@ -249,7 +256,7 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
             yield Skipped(name, "holds no rows")
     except (OSError, EOFError, ValueError, zlib.error, InvalidInput) as error:
         number = row.number if isinstance(row, Row) else (row and row.line) or 0
-        yield Skipped(name, f"cannot be read from here on: {error}", number + 1)
+        yield Skipped(name, f"cannot be read from here on: {error}", number + 1, passes(error))
 
 
 @contextmanager
@@ -400,7 +407,7 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
                         number += 1
                         yield Row(number, record)
             except (OSError, ValueError, pyarrow.ArrowException) as error:
-                yield Skipped(name, f"is damaged, as are the rows up to {end}: {error}", number + 1)
+                yield Skipped(name, f"is damaged, as are the rows up to {end}: {error}", number + 1, passes(error))
             number = end
 
 

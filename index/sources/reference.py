@@ -7,9 +7,9 @@ is at hand, the docstrings of the running Python. Markup is turned into HTML fir
 from __future__ import annotations
 
 import codecs
-import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +20,7 @@ from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Value
 from index.sources import markup
 from index.sources.docstrings import files as docstrings
+from index.sources.files import below
 from index.sources.html import Entry, Page, read_page
 
 __all__ = ["SUFFIXES", "Unit", "docstrings", "files"]
@@ -52,7 +53,11 @@ def files(
 
     Raises NotFound if `root` does not exist, InvalidInput if it is a file of another kind.
     """
-    for path, name in _pages(root):
+    for page in _pages(root):
+        if isinstance(page, Skipped):
+            yield page
+            continue
+        path, name = page
         limit = max_bytes if SUFFIXES[path.suffix.lower()] == "html" else min(max_bytes, MAX_MARKUP_BYTES)
         content = _content(path, name, limit)
         if isinstance(content, Skipped):
@@ -63,8 +68,8 @@ def files(
         yield SourceFile(name, digest, partial(_read, path, name, address, unit, limit))
 
 
-def _pages(root: Path) -> Iterator[tuple[Path, str]]:
-    """Each page's path, and its name relative to the root."""
+def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
+    """Each page's path, and its name relative to the root; what cannot be looked at comes first."""
     if not root.exists():
         raise NotFound(f"There is no file or directory {root}; check the path.", field="path")
     if root.is_file():
@@ -72,7 +77,9 @@ def _pages(root: Path) -> Iterator[tuple[Path, str]]:
             raise InvalidInput(f"{root.name} is no reference page: it must end in {', '.join(SUFFIXES)}.", field="path")
         yield root, root.name
         return
-    paths = sorted(_walk(root), key=lambda path: path.relative_to(root).as_posix())
+    found = list(_walk(root))
+    yield from (one for one in found if isinstance(one, Skipped))
+    paths = sorted((one for one in found if isinstance(one, Path)), key=lambda path: path.relative_to(root).as_posix())
     suffixes = set(SUFFIXES) if any(path.suffix == ".rst" for path in paths) else set(SUFFIXES) - {".txt"}
     for path in paths:
         if path.suffix.lower() in suffixes:
@@ -83,6 +90,8 @@ def names(root: Path) -> Iterator[str]:
     """Names of the pages below a directory; none of them is opened."""
     texts, suffixes = [], set()
     for path in _walk(root):
+        if isinstance(path, Skipped):
+            continue
         suffixes.add(path.suffix)
         if path.suffix.lower() == ".txt":
             texts.append(path)
@@ -91,15 +100,19 @@ def names(root: Path) -> Iterator[str]:
     yield from (path.relative_to(root).as_posix() for path in texts if ".rst" in suffixes)
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _walk(root: Path) -> Iterator[Path | Skipped]:
     inside = root.resolve()
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in _BUILD_FOLDERS and not name.startswith(".")]
-        for name in names:
-            path = Path(folder, name)
-            page = path.suffix.lower() in SUFFIXES and not _INDEX_PAGE.fullmatch(name)
-            if page and (not path.is_symlink() or path.resolve().is_relative_to(inside)) and path.is_file():
-                yield path
+    for found in below(root, _is_page, _is_entered):
+        if isinstance(found, Skipped) or not found.is_symlink() or found.resolve().is_relative_to(inside):
+            yield found
+
+
+def _is_page(name: str) -> bool:
+    return Path(name).suffix.lower() in SUFFIXES and not _INDEX_PAGE.fullmatch(name)
+
+
+def _is_entered(name: str) -> bool:
+    return name not in _BUILD_FOLDERS and not name.startswith(".")
 
 
 def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
@@ -115,7 +128,7 @@ def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
 
 def _read(path: Path, name: str, address: str, unit: Unit, limit: int) -> Iterator[Document | Skipped]:
     content = _content(path, name, limit)
-    text = content if isinstance(content, Skipped) else _decode(content, name)
+    text = replace(content, passing=True) if isinstance(content, Skipped) else _decode(content, name)
     if isinstance(text, Skipped):
         yield text
         return
