@@ -21,6 +21,7 @@ from index.encoder import TextEncoder, Vectors
 from index.errors import InvalidInput
 from index.evaluate import MAX_LINE, parsed, read_lines
 from index.generations import array
+from index.records import is_text
 
 FLOOR = 0.2  # cosine of queries that have nothing to do with each other
 BLEND = 0.4  # what the same query counts; tuned with FLOOR, see docs/results.md
@@ -46,7 +47,7 @@ def read_log(path: Path) -> list[Logged]:
     found: dict[Logged, None] = {}
     for number, line in read_lines(path, longest=MAX_LINE, most=MAX_LOGGED):
         match parsed(line):
-            case {"query": str(query), "document": str(document)} if query.strip() and document:
+            case {"query": str(query), "document": str(document)} if query.strip() and document and is_text(query):
                 found[Logged(query.strip()[:MAX_CHARS], document)] = None
             case _:
                 raise InvalidInput(

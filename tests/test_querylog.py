@@ -196,6 +196,7 @@ def test_long_queries_are_cut(tmp_path: Path) -> None:
         ("", "is empty"),
         ('{"query": "q", "document": "d"}\n["q", "d"]\n', "line 2 is no JSON object with a query"),
         ('{"query": " ", "document": "d"}\n', "line 1 is no JSON object"),
+        ('{"query": "\\ud800 q", "document": "d"}\n', "line 1 is no JSON object"),
         ('{"query": "q", "document": 3}\n', "line 1 is no JSON object"),
         ('{"query": "q"', "line 1 is no JSON object"),
         ("[" * 100_000, "line 1 is no JSON object"),
