@@ -7,6 +7,7 @@ import datetime
 import gzip
 import io
 import json
+import re
 import sys
 import types
 from decimal import Decimal
@@ -294,11 +295,24 @@ def test_an_open_quote_costs_only_its_own_row(tmp_path: Path) -> None:
     assert [row.line for row in skipped] == [52, 82]
 
 
-def test_open_quotes_all_over_a_file_do_not_take_forever(tmp_path: Path) -> None:
+def test_open_quotes_cost_only_their_own_rows_however_large_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product, "MAX_ROW", 5_000)
+    rows = [f"{number},{'' if number % 50 else chr(34)}Lamp {number},{'x' * 50}" for number in range(1, 5_001)]
+    documents, skipped = read(written(tmp_path / "a.csv", "id,title,text\n" + "\n".join(rows)))
+    assert [int(document.id) for document in documents] == [number for number in range(1, 5_001) if number % 50]
+    assert [row.line for row in skipped] == [number + 1 for number in range(50, 5_001, 50)]
+
+
+def test_open_quotes_all_over_a_file_do_not_take_forever_and_what_they_swallow_is_counted(tmp_path: Path) -> None:
     rows = "id,title\n" + 'x","\n' * 20_000 + "1,Lamp\n"
     documents, skipped = read(written(tmp_path / "a.csv", rows))
     assert len(skipped) > 100
     assert len(documents) <= 1
+    swallowed = [re.search(r"; lines left out with it: ([\d,]+)$", row.reason) for row in skipped]
+    lost = len(skipped) + sum(int(found[1].replace(",", "")) for found in swallowed if found)
+    assert lost + len(documents) == 20_001
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])

@@ -33,7 +33,7 @@ from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Span, Value
 from index.sources import nouns
 
-VERSION = 1
+VERSION = 2
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 MAX_ROW = 1 << 20  # characters
 MAX_FIELDS = 1_000
@@ -316,6 +316,7 @@ class _CsvLines:
     """The lines of a CSV file, which can be read again from the second line of a broken row on.
 
     An open quote swallows all lines up to the next quote or the limit; reading them again loses only its own row.
+    What is read again is bounded by twice the file (and 16 MiB), so that a crafted one does not take forever.
     """
 
     def __init__(self, handle: IO[str]) -> None:
@@ -329,23 +330,31 @@ class _CsvLines:
         return self
 
     def __next__(self) -> str:
-        line = self._again.popleft() if self._again else next(self._source)
+        line = self._again.popleft() if self._again else self._fresh()
         self._taken.append(line)
         self._left -= len(line)
         if self._left < 0:
             raise InvalidInput(_TOO_LONG)
         return line
 
+    def _fresh(self) -> str:
+        line = next(self._source)
+        self._budget += 2 * len(line)
+        return line
+
     def start_row(self) -> None:
         self._taken.clear()
         self._left = MAX_ROW
 
-    def give_back(self, start: int) -> None:
-        """Have the row's lines from `start` on read again, as long as the file as a whole was not read too often."""
+    def give_back(self, start: int) -> str:
+        """Have the row's lines from `start` on read again; where they were read too often, say that they are lost."""
         lines = self._taken[start:]
-        self._budget -= sum(map(len, lines))
-        if self._budget >= 0:
-            self._again.extendleft(reversed(lines))
+        size = sum(map(len, lines))
+        if size > self._budget:
+            return f"; lines left out with it: {len(lines):,}"
+        self._budget -= size
+        self._again.extendleft(reversed(lines))
+        return ""
 
 
 def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
@@ -362,8 +371,7 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
             except StopIteration:
                 return
             except (csv.Error, InvalidInput) as error:
-                lines.give_back(1)
-                yield Skipped(name, f"is not valid CSV: {error}", number)
+                yield Skipped(name, f"is not valid CSV: {error}{lines.give_back(1)}", number)
                 continue
             if not any(cells):
                 continue
@@ -372,8 +380,8 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
             elif len(cells) == width:
                 yield Row(number, {column: cells[place] for column, place in places.items()})
             else:
-                lines.give_back(1)
-                yield Skipped(name, f"has {len(cells)} cells where the header has {width}", number)
+                wrong = f"has {len(cells)} cells where the header has {width}"
+                yield Skipped(name, wrong + lines.give_back(1), number)
 
 
 def _delimiter(lines: _CsvLines, suffix: str) -> str:
