@@ -475,11 +475,24 @@ def test_icecat_columns_without_a_mapping_and_as_text_are_attributes() -> None:
     assert shown(document) == ["Weight net: 1.5", "Wi fi: Yes", "Odd: n/a"]
 
 
-def test_values_that_no_filter_could_use_stay_out_of_the_fields() -> None:
-    record = {"title": "T", "long": "x" * 201, "lines": "a\nb", "none": None, "big": 1 << 70, "inf": float("inf")}
-    document = product.from_record({**record, "attributes": {"care": "y" * 300, "in": {"a": [1, "b", None]}}})
-    assert document.fields == {"big": str(1 << 70), "attrs.in.a": ("1", "b")}
-    assert shown(document) == [f"Care: {'y' * 300}", "In a: 1, b"]
+def test_what_is_no_value_is_no_field() -> None:
+    record = {"title": "T", "none": None, "big": 1 << 70, "inf": float("inf"), "lines": "a<br>b"}
+    document = product.from_record({**record, "attributes": {"in": {"a": [1, "b", None]}}})
+    assert document.fields == {"big": str(1 << 70), "lines": "a\nb", "attrs.in.a": ("1", "b")}
+    assert shown(document) == ["In a: 1, b"]
+
+
+def test_texts_too_long_to_filter_by_are_kept_and_read() -> None:
+    long = "Wash cold. " * 30 + "Dry flat."
+    texts = {"care": f"{long}<p>Iron it.", "tags": ["a", f"b {long}"], "images": "https://x.example/1," * 20}
+    document = product.from_record({"title": "T", "brand": "B", **texts, "attributes": {"use": long}})
+    prose = [long, "Iron it.", f"b {long}"]
+    assert shown(document) == [*prose, "Brand: B", f"Use: {long}"]
+    assert document.summary.split("\n") == prose
+    assert document.fields == texts | {"brand": "B", "care": f"{long}\nIron it.", "attrs.use": long} | {
+        "tags": ("a", f"b {long}")
+    }
+    assert product.from_record({"title": "T", "description": long, "plain": long}).body == long
 
 
 @pytest.mark.parametrize(
@@ -491,6 +504,7 @@ def test_values_that_no_filter_could_use_stay_out_of_the_fields() -> None:
         ({"title": "T", "attributes": {"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}}, "nests attributes deeper than 5"),
         ({"title": "T", "attributes": '{"a": 1'}, "has attributes that are not valid JSON"),
         ({"title": "T", "attributes": {"a\0": 1}}, "not text"),
+        ({"title": "T", "a": ["x" * 250] * 5_000}, "is longer than 1,048,576 characters"),
         ({"title": "T", "description": "x" * (1 << 20)}, "is longer than 1,048,576 characters"),
     ],
 )
