@@ -7,8 +7,10 @@ import re
 import threading
 import unicodedata
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 
 import bm25s
@@ -44,9 +46,21 @@ def tokens(text: str) -> list[str]:
 
 def matches(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, int]]:
     """(start, end) character offsets in `text` of the words, or parts of words, that are among `wanted` tokens."""
-    folded = _fold(text)
-    if len(folded) != len(text):
-        folded = text
+    if text.isascii():
+        yield from _matches(text, wanted)
+        return
+    pieces = list(map(_fold_character, text))
+    ends = list(accumulate(map(len, pieces)))
+    last = 0
+    for first, stop in _matches("".join(pieces), wanted):
+        start = bisect_right(ends, first)
+        end = bisect_right(ends, ends[bisect_left(ends, stop)])  # with the accents that follow
+        if start >= last:  # one character, such as ½, can hold two words
+            yield start, end
+            last = end
+
+
+def _matches(folded: str, wanted: frozenset[str]) -> Iterator[tuple[int, int]]:
     for word in _WORD.finditer(folded):
         if wanted.isdisjoint(_split(word.group())):
             continue
@@ -63,6 +77,9 @@ def _fold(text: str) -> str:
         return text
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(c for c in decomposed if not unicodedata.combining(c)).replace("ß", "ss")
+
+
+_fold_character = lru_cache(maxsize=65_536)(_fold)
 
 
 def _joined(word: str) -> str:

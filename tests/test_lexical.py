@@ -105,3 +105,32 @@ def test_highlights_are_words_or_the_parts_that_match() -> None:
     text = "def retry_upload(fileName): uploads += 1"
     spans = matches(text, frozenset(tokens("upload name")))
     assert [text[a:b] for a, b in spans] == ["upload", "Name", "uploads"]
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "marked"),
+    [
+        ("cafe\u0301 Stuhl weiß Tisch", "café stuhl weiss tisch", ["cafe\u0301", "Stuhl", "weiß", "Tisch"]),
+        ("ﬁn Straße-Nord", "fin nord", ["ﬁn", "Nord"]),
+        ("½ cup", "2 cup", ["½", "cup"]),
+        ("½ cup", "1 2", ["½"]),
+    ],
+)
+def test_highlights_are_where_the_words_are_whatever_folding_does_to_their_length(
+    text: str, query: str, marked: list[str]
+) -> None:
+    assert [text[a:b] for a, b in matches(text, frozenset(tokens(query)))] == marked
+
+
+WORDS = st.sampled_from(
+    ["cafe\u0301", "Stuhl", "weiß", "½", "ﬁne", "fileName", "\u0301", "漢字", "℀", "İzmir", "x²", "한"]
+)
+
+
+@given(st.lists(WORDS | st.sampled_from(" _-.") | st.characters(), max_size=20).map("".join), st.lists(WORDS))
+def test_a_highlight_holds_a_word_of_the_query(text: str, words: list[str]) -> None:
+    wanted = frozenset(tokens(" ".join(words)))
+    spans = list(matches(text, wanted))
+    assert all(wanted.intersection(tokens(text[start:end])) for start, end in spans)
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
+    assert bool(spans) == bool(wanted.intersection(tokens(text)))

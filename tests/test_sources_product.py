@@ -7,6 +7,7 @@ import datetime
 import gzip
 import io
 import json
+import re
 import sys
 import types
 from decimal import Decimal
@@ -306,11 +307,24 @@ def test_an_open_quote_costs_only_its_own_row(tmp_path: Path) -> None:
     assert [row.line for row in skipped] == [52, 82]
 
 
-def test_open_quotes_all_over_a_file_do_not_take_forever(tmp_path: Path) -> None:
+def test_open_quotes_cost_only_their_own_rows_however_large_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product, "MAX_ROW", 5_000)
+    rows = [f"{number},{'' if number % 50 else chr(34)}Lamp {number},{'x' * 50}" for number in range(1, 5_001)]
+    documents, skipped = read(written(tmp_path / "a.csv", "id,title,text\n" + "\n".join(rows)))
+    assert [int(document.id) for document in documents] == [number for number in range(1, 5_001) if number % 50]
+    assert [row.line for row in skipped] == [number + 1 for number in range(50, 5_001, 50)]
+
+
+def test_open_quotes_all_over_a_file_do_not_take_forever_and_what_they_swallow_is_counted(tmp_path: Path) -> None:
     rows = "id,title\n" + 'x","\n' * 20_000 + "1,Lamp\n"
     documents, skipped = read(written(tmp_path / "a.csv", rows))
     assert len(skipped) > 100
     assert len(documents) <= 1
+    swallowed = [re.search(r"; lines left out with it: ([\d,]+)$", row.reason) for row in skipped]
+    lost = len(skipped) + sum(int(found[1].replace(",", "")) for found in swallowed if found)
+    assert lost + len(documents) == 20_001
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
@@ -473,11 +487,24 @@ def test_icecat_columns_without_a_mapping_and_as_text_are_attributes() -> None:
     assert shown(document) == ["Weight net: 1.5", "Wi fi: Yes", "Odd: n/a"]
 
 
-def test_values_that_no_filter_could_use_stay_out_of_the_fields() -> None:
-    record = {"title": "T", "long": "x" * 201, "lines": "a\nb", "none": None, "big": 1 << 70, "inf": float("inf")}
-    document = product.from_record({**record, "attributes": {"care": "y" * 300, "in": {"a": [1, "b", None]}}})
-    assert document.fields == {"big": str(1 << 70), "attrs.in.a": ("1", "b")}
-    assert shown(document) == [f"Care: {'y' * 300}", "In a: 1, b"]
+def test_what_is_no_value_is_no_field() -> None:
+    record = {"title": "T", "none": None, "big": 1 << 70, "inf": float("inf"), "lines": "a<br>b"}
+    document = product.from_record({**record, "attributes": {"in": {"a": [1, "b", None]}}})
+    assert document.fields == {"big": str(1 << 70), "lines": "a\nb", "attrs.in.a": ("1", "b")}
+    assert shown(document) == ["In a: 1, b"]
+
+
+def test_texts_too_long_to_filter_by_are_kept_and_read() -> None:
+    long = "Wash cold. " * 30 + "Dry flat."
+    texts = {"care": f"{long}<p>Iron it.", "tags": ["a", f"b {long}"], "images": "https://x.example/1," * 20}
+    document = product.from_record({"title": "T", "brand": "B", **texts, "attributes": {"use": long}})
+    prose = [long, "Iron it.", f"b {long}"]
+    assert shown(document) == [*prose, "Brand: B", f"Use: {long}"]
+    assert document.summary.split("\n") == prose
+    assert document.fields == texts | {"brand": "B", "care": f"{long}\nIron it.", "attrs.use": long} | {
+        "tags": ("a", f"b {long}")
+    }
+    assert product.from_record({"title": "T", "description": long, "plain": long}).body == long
 
 
 @pytest.mark.parametrize(
@@ -489,6 +516,7 @@ def test_values_that_no_filter_could_use_stay_out_of_the_fields() -> None:
         ({"title": "T", "attributes": {"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}}, "nests attributes deeper than 5"),
         ({"title": "T", "attributes": '{"a": 1'}, "has attributes that are not valid JSON"),
         ({"title": "T", "attributes": {"a\0": 1}}, "not text"),
+        ({"title": "T", "a": ["x" * 250] * 5_000}, "is longer than 1,048,576 characters"),
         ({"title": "T", "description": "x" * (1 << 20)}, "is longer than 1,048,576 characters"),
     ],
 )

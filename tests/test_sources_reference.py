@@ -366,6 +366,27 @@ def test_odd_rst_is_read_or_skipped(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "line", ["A" * 100_001, "\t" * 12_600 + "A", "x\n\n.. image:: data:image/png;base64," + "A" * 100_000]
+)
+def test_rst_with_an_overlong_line_is_skipped_by_its_number(tmp_path: Path, line: str) -> None:
+    (tmp_path / "long.rst").write_text(f"T\n=\n\n{line}\n\nafter\n")
+    number = 4 + line.count("\n")
+    assert only_skipped(tmp_path) == f"Its line {number} is longer than 100,000 characters; break it."
+    (tmp_path / "long.rst").write_text(f"T\n=\n\n{'A' * 100_000}\n")
+    assert len(read(tmp_path)[0]) == 1
+
+
+def test_a_role_of_one_page_is_unknown_to_the_next(tmp_path: Path) -> None:
+    page = "Title\n=====\n\n:red:`word` here\n"
+    (tmp_path / "b.rst").write_text(page)
+    alone = [document.body for document in read(tmp_path)[0]]
+    (tmp_path / "a.rst").write_text(f".. role:: red\n.. default-role:: red\n\n{page}")
+    own, after = (document.body for document in read(tmp_path)[0])
+    assert own == "word here"
+    assert [after] == alone != [own]
+
+
+@pytest.mark.parametrize(
     ("content", "reason"),
     [
         (b"\x89PNG\r\n\0\0\0", "binary"),
@@ -383,6 +404,11 @@ def test_undecodable_pages_are_skipped_with_the_reason(tmp_path: Path, content: 
     ("content", "text"),
     [
         (b"<meta charset='iso-8859-1'><p>caf\xe9", "café"),
+        (b"<meta charset='ISO-8859-1'><p>5 \x80 doesn\x92t", "5 € doesn’t"),
+        (b"<meta charset=latin-1><p>\x96 \x81", "– \ufffd"),
+        (b"<meta charset=us-ascii><p>caf\xe9", "café"),
+        (b"<meta charset=iso-8859-15><p>\xa4", "€"),
+        (b"\xef\xbb\xbf<meta charset=iso-8859-1><p>caf\xc3\xa9", "café"),
         (b'<meta http-equiv="Content-Type" content="text/html; charset=Shift_JIS"><p>\x83\x89', "ラ"),
         ("<p>naïve".encode("utf-16"), "naïve"),
         (b"\xef\xbb\xbf<p>bom", "bom"),

@@ -6,6 +6,7 @@ import { marked, nodes, pieces, unitSpans } from "./marks.js";
 import { tokens } from "./syntax.js";
 
 const ATTRIBUTE = /^([^:\n]{1,40}): ([^\n]+)$/;
+const FILTERABLE = 256; // characters of the longest value that can be filtered by
 const LONG = 900; // characters of prose that are shown at first
 
 /** A hit of a corpus of that kind. `filter(field, value)` is called when somebody clicks a field's value. */
@@ -89,7 +90,7 @@ function price({ price: amount, currency }) {
   return typeof currency === "string" ? `${fixed} ${currency}` : fixed;
 }
 
-/** The lines of a product's text: first as a paragraph, the others as points; `Name: value` at the end are fields. */
+/** The lines of a product's text: first as a paragraph, the others as points; `Name: value` at the end are chips. */
 function productText(text, marks) {
   const rows = [];
   for (let from = 0; from <= text.length; ) {
@@ -98,12 +99,14 @@ function productText(text, marks) {
     from = end + 1;
   }
   const matched = new Set();
+  const long = [];
   while (rows.length && ATTRIBUTE.test(text.slice(...rows.at(-1)))) {
     const [from, end] = rows.pop();
     const value = text.slice(from, end).match(ATTRIBUTE)[2].toLowerCase();
+    if ([...value].length > FILTERABLE) long.unshift([from, end]);
     if (marks.some((mark) => mark.start < end && mark.end > from + 1)) matched.add(value);
   }
-  const [first, ...points] = rows.filter(([from, end]) => text.slice(from, end).trim());
+  const [first, ...points] = [...rows, ...long].filter(([from, end]) => text.slice(from, end).trim());
   const item = ([from, end]) => el("li", {}, marked(text, marks, from, end));
   const prose = first ? [el("p", {}, marked(text, marks, ...first))] : [];
   if (points.length) prose.push(el("ul", {}, points.map(item)));
@@ -111,7 +114,8 @@ function productText(text, marks) {
 }
 
 function chips([name, value], matched, filter) {
-  return [value].flat().map((one) => {
+  const short = [value].flat().filter((one) => [...String(one)].length <= FILTERABLE);
+  return short.map((one) => {
     const found = matched.has(shown(one).toLowerCase());
     const label = [el("span", {}, words(name)), found ? el("mark", {}, shown(one)) : shown(one)];
     const attributes = { type: "button", click: () => filter(name, one), title: "Only these" };

@@ -12,9 +12,12 @@ from docutils import ApplicationError, nodes
 from docutils.core import publish_doctree, publish_from_doctree
 from docutils.parsers.rst import Directive, directives, roles
 from docutils.parsers.rst.states import Inliner
+from docutils.statemachine import string2lines
 from markdown_it import MarkdownIt
 
 from index.errors import InvalidInput
+
+MAX_LINE = 100_000  # characters of reStructuredText, whose parser takes time by the square of a line's length
 
 _FRONT_MATTER = re.compile(r"\A---\n.{0,20000}?\n---\n", re.DOTALL)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
@@ -22,13 +25,14 @@ _LABEL = re.compile(r"(?s)(.+?)\s*<[^<>]+>\Z")
 _OPTION_END = re.compile(r"[\s=\[]")
 _PREFIX = re.compile(r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+")
 
+_PAGE_ROLES: dict[str, Any] = roles._roles  # type: ignore[attr-defined]  # docutils' table, of which a process has one
 _SETTINGS = {
     "_disable_config": True,
     "embed_stylesheet": False,
     "file_insertion_enabled": False,
     "halt_level": 5,
     "input_encoding": "unicode",
-    "line_length_limit": 100_000,
+    "line_length_limit": MAX_LINE,
     "math_output": "LaTeX",
     "output_encoding": "unicode",
     "raw_enabled": False,
@@ -92,9 +96,13 @@ def rst(text: str) -> str:
 
     What cannot be parsed (an unknown directive, a broken table) stays as a code block with its source.
 
-    Raises InvalidInput where docutils gives up, as it does on blocks nested some hundred deep.
+    Raises InvalidInput where docutils gives up, as it does on blocks nested some hundred deep and on overlong lines.
     """
+    for number, line in enumerate(string2lines(text, convert_whitespace=True), 1):
+        if len(line) > MAX_LINE:
+            raise InvalidInput(f"Its line {number} is longer than {MAX_LINE:,} characters; break it.")
     _know_sphinx()
+    known = dict(_PAGE_ROLES)
     try:
         tree = publish_doctree(text, settings_overrides=_SETTINGS)
         _keep_unparsed(tree)
@@ -104,6 +112,9 @@ def rst(text: str) -> str:
         raise InvalidInput("Its blocks are nested too deeply for reStructuredText; flatten it.") from error
     except (ApplicationError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise InvalidInput(f"docutils cannot read it: {type(error).__name__}: {error}.") from error
+    finally:  # a page's own roles are nobody else's
+        _PAGE_ROLES.clear()
+        _PAGE_ROLES.update(known)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Product tables (JSON lines, JSON arrays, CSV, Parquet) -> one document per product.
 
-Columns are known by name, whatever the shop calls them (`COLUMNS`); all others become filterable fields. Rows are
-streamed: memory holds one block of rows and, to tell repeats, a digest for each product id.
+Columns are known by name, whatever the shop calls them (`COLUMNS`); all others become fields, and what is too long to
+filter by is also read. Rows are streamed: memory holds one block of rows and, to tell repeats, a digest for each id.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Span, Value
 from index.sources import nouns
 from index.sources.files import below, passes
+from index.store import MAX_FILTERABLE_CHARS
 
-VERSION = 1
+VERSION = 2
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 MAX_ROW = 1 << 20  # characters
 MAX_FIELDS = 1_000
 MAX_DEPTH = 5
-MAX_FILTER_TEXT = 200  # characters; longer text is no filter value and stays out of the fields
 MAX_ID = 512
 MAX_TAGS = 2_000  # beyond, tags are cut out unread: libxml2 drops what is nested deeper than 2,047 levels
 MAX_OPENING = 80  # characters of the body that stand for a missing title
@@ -80,6 +80,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,31});")
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
+_NO_PROSE = re.compile("[!-~]+")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 _AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
 _ICECAT = re.compile(r"attr_([tnb])_(?=.)")
@@ -119,16 +120,18 @@ def from_record(
 ) -> Document:
     """One product record as a document of kind "product"; `columns` and `entities` as for `files`.
 
-    The body is the description, then a line for each bullet, then `Name: value` lines for brand, category, colour and
-    attributes; these lines are its atoms. The summary is the body without the `Name: value` lines. Raises InvalidInput
-    for a record without any text, with characters that no text has, or beyond the limits on length, depth and number
-    of fields.
+    The body is the description, then a line for each bullet and for the texts of other columns that are too long to
+    filter by, then `Name: value` lines for brand, category, colour and attributes; these lines are its atoms. The
+    summary is the body without the `Name: value` lines. Raises InvalidInput for a record without any text, with
+    characters that no text has, or beyond the limits on length, depth and number of fields.
     """
     names = _mapping([name for name, value in record.items() if value not in (None, "", [], {})], columns or {})
     ours = {key: record.get(name) for key, name in names.items()}
     attributes, prose = _attributes(record, ours.get("attributes"))
     named = {key: _worded(ours.get(key)) for key in ("brand", "category", "colour")}
-    description, lines = _text(ours.get("description")), [*_bullets(ours.get("bullets")), *prose]
+    others = dict(_flat(_others(record, names)))
+    description = _text(ours.get("description"))
+    lines = [*_bullets(ours.get("bullets")), *prose, *_long_texts(others, description)]
     summary, _ = _compose(description, lines)
     body, atoms = _compose(description, [*lines, *_named_lines(named), *_named_lines(attributes)])
     title = _line(ours.get("title")) or _opening(body)
@@ -144,7 +147,7 @@ def from_record(
         body=body,
         summary=summary,
         location=Location(url=_web_address(ours.get("url"))),
-        fields=_fields(_others(record, names), attributes, named | alone),
+        fields=_fields(others, attributes, named | alone),
         entities=nouns.shared_nouns(title, body) if entities else (),
         atoms=atoms,
     )
@@ -323,6 +326,7 @@ class _CsvLines:
     """The lines of a CSV file, which can be read again from the second line of a broken row on.
 
     An open quote swallows all lines up to the next quote or the limit; reading them again loses only its own row.
+    What is read again is bounded by twice the file (and 16 MiB), so that a crafted one does not take forever.
     """
 
     def __init__(self, handle: IO[str]) -> None:
@@ -336,23 +340,31 @@ class _CsvLines:
         return self
 
     def __next__(self) -> str:
-        line = self._again.popleft() if self._again else next(self._source)
+        line = self._again.popleft() if self._again else self._fresh()
         self._taken.append(line)
         self._left -= len(line)
         if self._left < 0:
             raise InvalidInput(_TOO_LONG)
         return line
 
+    def _fresh(self) -> str:
+        line = next(self._source)
+        self._budget += 2 * len(line)
+        return line
+
     def start_row(self) -> None:
         self._taken.clear()
         self._left = MAX_ROW
 
-    def give_back(self, start: int) -> None:
-        """Have the row's lines from `start` on read again, as long as the file as a whole was not read too often."""
+    def give_back(self, start: int) -> str:
+        """Have the row's lines from `start` on read again; where they were read too often, say that they are lost."""
         lines = self._taken[start:]
-        self._budget -= sum(map(len, lines))
-        if self._budget >= 0:
-            self._again.extendleft(reversed(lines))
+        size = sum(map(len, lines))
+        if size > self._budget:
+            return f"; lines left out with it: {len(lines):,}"
+        self._budget -= size
+        self._again.extendleft(reversed(lines))
+        return ""
 
 
 def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
@@ -369,8 +381,7 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
             except StopIteration:
                 return
             except (csv.Error, InvalidInput) as error:
-                lines.give_back(1)
-                yield Skipped(name, f"is not valid CSV: {error}", number)
+                yield Skipped(name, f"is not valid CSV: {error}{lines.give_back(1)}", number)
                 continue
             if not any(cells):
                 continue
@@ -379,8 +390,8 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
             elif len(cells) == width:
                 yield Row(number, {column: cells[place] for column, place in places.items()})
             else:
-                lines.give_back(1)
-                yield Skipped(name, f"has {len(cells)} cells where the header has {width}", number)
+                wrong = f"has {len(cells)} cells where the header has {width}"
+                yield Skipped(name, wrong + lines.give_back(1), number)
 
 
 def _delimiter(lines: _CsvLines, suffix: str) -> str:
@@ -445,19 +456,27 @@ def _number(cell: object) -> object:
 
 
 def _fields(
-    others: Mapping[str, object], attributes: Mapping[str, Value], named: Mapping[str, Value | None]
+    others: Mapping[str, Value], attributes: Mapping[str, Value], named: Mapping[str, Value | None]
 ) -> dict[str, Value]:
-    fields: dict[str, Value | None] = dict(_flat(others))
-    fields |= {f"attrs.{name}": value for name, value in attributes.items()}
+    fields = {**others, **{f"attrs.{name}": value for name, value in attributes.items()}}
     fields |= {name: value for name, value in named.items() if value is not None}
     if len(fields) > MAX_FIELDS:
         raise InvalidInput(f"has {len(fields):,} fields; the limit is {MAX_FIELDS:,}", field="attributes")
-    return {name: value for name, value in fields.items() if value is not None and _can_filter(value)}
+    if sum(map(len, _texts(fields))) > MAX_ROW:
+        raise InvalidInput(_TOO_LONG, field="attributes")
+    return fields
 
 
-def _can_filter(value: Value) -> bool:
-    texts = value if isinstance(value, tuple) else (value,)
-    return all(not isinstance(text, str) or (len(text) <= MAX_FILTER_TEXT and "\n" not in text) for text in texts)
+def _long_texts(others: Mapping[str, Value], description: str) -> Iterator[str]:
+    """Lines of the texts that no filter takes, so that they can be found; one without a blank is an address or data."""
+    for text in _texts(others):
+        if len(text) > MAX_FILTERABLE_CHARS and not _NO_PROSE.fullmatch(text) and text not in description:
+            yield from text.split("\n")
+
+
+def _texts(fields: Mapping[str, Value]) -> Iterator[str]:
+    for value in fields.values():
+        yield from value if isinstance(value, tuple) else [value] if isinstance(value, str) else []
 
 
 def _attributes(record: Mapping[str, object], given: object) -> tuple[dict[str, Value], list[str]]:

@@ -27,7 +27,7 @@ __all__ = ["SUFFIXES", "Unit", "docstrings", "files"]
 
 Unit = Literal["definition", "page"]
 
-VERSION = 2
+VERSION = 3
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".rst": "rst", ".txt": "rst"}
@@ -35,8 +35,9 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "ma
 _INDEX_PAGE = re.compile(r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents)\.html?")
 _BUILD_FOLDERS = frozenset(["_modules", "_sources", "_static", "_images", "_downloads", "node_modules", "__pycache__"])
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE)
+_AS_BROWSERS = {"ascii": "cp1252", "iso8859-1": "cp1252"}  # whose few bytes without a character refuse no page
 _TEXT_CODEC = re.compile(
-    r"ascii|utf-(8|16|16-le|16-be)|utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
+    r"utf-(8|16|16-le|16-be)|utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
     r"euc[_-](jp|kr)|iso2022_jp|gb2312|gbk|gb18030|big5"
 )
 
@@ -154,20 +155,21 @@ def _decode(content: bytes, name: str) -> str | Skipped:
     else:
         if b"\0" in content[:8192]:
             return Skipped(name, "It is binary, not text.")
-        declared = _CHARSET.search(content, 0, 4096)
+        declared = None if content.startswith(codecs.BOM_UTF8) else _CHARSET.search(content, 0, 4096)
         encoding = _codec(declared[1].decode("ascii", "replace")) if declared else "utf-8-sig"
     try:
-        return content.decode(encoding)
+        return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
         return Skipped(name, f"It is not {encoding.removesuffix('-sig')} text (byte {error.start:,}); re-encode it.")
 
 
 def _codec(declared: str) -> str:
-    """A codec for the declared name; UTF-8 where the name is unknown or no plain character set."""
+    """A codec for the declared name, as browsers have it; UTF-8 where it is unknown or no plain character set."""
     try:
         name = codecs.lookup(declared).name
     except LookupError:
         return "utf-8-sig"
+    name = _AS_BROWSERS.get(name, name)
     return name if _TEXT_CODEC.fullmatch(name) and name != "utf-8" else "utf-8-sig"
 
 
