@@ -101,3 +101,4 @@ def test_shares_out_of_range_are_refused_by_name(name: str) -> None:
         Forms(**{name: 1.5})
     with pytest.raises(InvalidInput, match="rest_of_comment"):
         Forms(whole_comment=0.7, rest_of_comment=0.4)
+    assert Forms(whole_comment=0.9, rest_of_comment=0.1).rest_of_comment == 0.1

@@ -26,6 +26,8 @@ from training.pairs import (
     GAINS,
     MAX_CHARS,
     MAX_TEXTS,
+    PASSAGES,
+    Held,
     HeldOut,
     Pair,
     PairSource,
@@ -83,7 +85,7 @@ def test_bad_rows_are_left_out_one_by_one_with_line_and_reason() -> None:
         "query and passage are the same",
         "the query has fewer than 3 words and 12 characters",
     ]
-    assert reasons[4] == "has no passage: looked for a column passage or code or positive or document, it has text"
+    assert reasons[4] == "has no passage: looked for a column " + " or ".join(PASSAGES) + ", it has text"
     assert reasons[5].startswith("is not valid JSON")
     assert reasons[6] == "is not a JSON object"
 
@@ -481,15 +483,15 @@ def test_half_a_copy_is_near_and_renamed_variables_are_another_function(held_out
 
 def test_shingles_must_meet_in_one_document() -> None:
     words = [f"w{n}" for n in range(40)]
-    parts = [Pair((), " ".join(words[start : start + 16])) for start in (0, 12, 24)]
+    parts = [Held((" ".join(words[start : start + 16]),)) for start in (0, 12, 24)]
     whole = Pair(("some query",), " ".join(words), "product")
     assert HeldOut(parts).matches(whole) is None
-    assert HeldOut([*parts, Pair((), " ".join(words[:25]))]).matches(whole) == "near"
+    assert HeldOut([*parts, Held((" ".join(words[:25]),))]).matches(whole) == "near"
 
 
 def test_documents_too_short_for_shingles_match_only_as_a_whole() -> None:
     words = "a b c d e f g h i j k l".split()
-    held = HeldOut([Pair((), " ".join(words))])
+    held = HeldOut([Held((" ".join(words),))])
     assert held.matches(Pair(("q",), " ".join(words[:11]))) is None  # 4 shingles
     assert held.matches(Pair(("q",), " ".join([*words, "m"]))) == "near"
     assert held.matches(Pair(("q",), "".join(words).upper())) == "identical"
@@ -516,6 +518,64 @@ def test_files_of_pairs_and_bare_corpora_are_evaluation_sets_too(tmp_path: Path)
         HeldOut.read([empty])
 
 
+SHORT = {"_id": "1", "title": "Ceramic mug", "text": "Red, with a handle for two fingers"}
+LONG = {
+    "_id": "2",
+    "title": "Acme X200 wireless over-ear headphones with travel case",
+    "text": "Folds flat at night.",
+    "brand": "Harrow",
+    "attrs": {"battery": "40 hours"},
+}
+BARE = {"_id": "3", "title": "Six yellow oak chairs without arms", "text": ""}
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("products")
+    (place / "qrels").mkdir()
+    written(place / "corpus.jsonl", [SHORT, LONG, BARE])
+    written(place / "queries.jsonl", [{"_id": "q", "text": "mug"}])
+    judged = "".join(f"q\t{number}\t1\n" for number in (1, 2, 3))
+    (place / "qrels" / "train.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    return place
+
+
+@pytest.mark.parametrize(("kind", "count"), [("product", 3), ("code", 2), ("reference", 3)])
+def test_a_corpus_with_titles_is_recognised_as_it_is_trained_on(products: Path, kind: Any, count: int) -> None:
+    with pytest.raises(InvalidInput, match=f"in an evaluation set: {count} identical"):
+        load([PairSource("beir", products, kind=kind)], [products])
+
+
+def test_products_are_recognised_by_attributes_title_or_description(products: Path, tmp_path: Path) -> None:
+    rows = [
+        {"title": SHORT["title"], "description": SHORT["text"]},
+        {"title": LONG["title"], "description": "Folds flat at night.", "brand": "Harrow", "attributes": LONG["attrs"]},
+        {"title": LONG["title"], "description": "What the shop next door says about it, in black"},
+        {"title": "Mug", "bullets": [SHORT["text"]]},
+        {"title": "Ceramic mug, blue", "description": "Blue, for two"},
+        {"title": "Oak chairs", "description": "Folds flat at night."},
+    ]
+    path = written(tmp_path / "shop.jsonl", rows)
+    (pairs,), report = load([PairSource("product", path)], [products])
+    assert [pair.title for pair in pairs] == ["Ceramic mug, blue", "Oak chairs"]
+    assert report.sources[0].removed == Counter(identical=3, query=1)
+
+
+def test_a_short_title_alone_is_no_copy(tmp_path: Path) -> None:
+    corpus = written(tmp_path / "corpus.jsonl", [{"_id": "1", "title": "noop", "text": "func noop() {\n}"}])
+    held = HeldOut.read([corpus])
+    assert held.matches(Pair((), "function doNothing(\nnoop)")) is None
+    assert held.matches(Pair((), "func noop() {\n}")) == "identical"
+
+
+def test_rows_of_advtest_are_held_out_and_measured_on() -> None:
+    held = HeldOut.read([DATA / "advtest.jsonl"])
+    assert held.matches(Pair((), "def moor ( boat ) :\n  pier . append ( boat )")) == "identical"
+    assert held.matches(Pair((), "def Func(arg_0):\n    return arg_0")) is None
+    judged = read_judged(DevSet(name="AdvTest", format="pairs", path=DATA / "advtest.jsonl"))
+    assert list(judged.queries.values()) == ["Count the boats in harbour and print them.", "Moor a boat at the pier"]
+
+
 def brute_force(documents: Sequence[str], passage: str) -> bool:
     def shingles(text: str) -> set[tuple[str, ...]]:
         words = text.split()
@@ -538,7 +598,7 @@ def test_near_duplicates_are_those_that_counting_finds(seed: int) -> None:
 
     documents = [stretch() for _ in range(4)]
     passage = stretch() + " end"
-    match = HeldOut([Pair((), document) for document in documents]).matches(Pair((), passage, "product"))
+    match = HeldOut([Held((document,)) for document in documents]).matches(Pair((), passage, "product"))
     assert match == ("near" if brute_force(documents, passage) else None)
 
 
@@ -603,6 +663,29 @@ def test_questions_by_template_come_with_the_passage_that_answers() -> None:
         assert pair.passage
     with pytest.raises(InvalidInput, match="no usable pair"):  # all entries are in the train split
         read_all(PairSource("templates", SOURCES / "reference", split="dev"))
+
+
+def test_what_question_sets_ask_about_is_left_out(tmp_path: Path) -> None:
+    reference = SOURCES / "reference"
+    pool, asked = read_asked(AskedSource(format="templates", path=reference), {})
+    entry = pool.entries[asked[0].passage]
+    rows = [{"id": "1", "question": "which", "answers": ["x"], "entry": entry, "form": "a", "split": "test"}]
+    sets = (written(tmp_path / "set.jsonl", rows),)
+    links = [{"title": "how to do it", "entry": each} for each in dict.fromkeys(pool.entries)]
+    linked = written(tmp_path / "linked.jsonl", links)
+    for keys in ({"format": "templates", "path": reference}, {"format": "linked", "path": linked}):
+        with_set = keys | {"reference": reference if keys["format"] == "linked" else None, "leave_out": sets}
+        pool, asked = read_asked(AskedSource(**with_set), {})  # type: ignore[arg-type]
+        assert entry not in {pool.entries[one.passage] for one in asked}
+        pairs, _ = read_all(PairSource(**with_set))  # type: ignore[arg-type]
+        every, _ = read_all(PairSource(**with_set | {"leave_out": ()}))  # type: ignore[arg-type]
+        assert 0 < sum(len(pair.queries) for pair in pairs) < sum(len(pair.queries) for pair in every)
+    elsewhere = written(tmp_path / "other.jsonl", [rows[0] | {"entry": "no.html#where"}])
+    for path, error in ((elsewhere, "asks about no entry"), (tmp_path / "none.jsonl", "no file|does not exist")):
+        with pytest.raises(PurlinError, match=error):
+            read_all(PairSource("templates", reference, leave_out=(path,)))
+    with pytest.raises(InvalidInput, match="leave_out belongs"):
+        PairSource("pairs", linked, leave_out=sets)
 
 
 def test_linked_questions_lead_to_the_first_passage_of_their_entry(tmp_path: Path) -> None:

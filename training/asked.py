@@ -6,7 +6,7 @@ import itertools
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -33,14 +33,33 @@ MIN_SAME_ANSWER = 20
 MAX_FORM = 0.3  # of a reference's questions may be of one form, or a reader answers all as if they were
 
 
-def check_options(format: str, reference: Path | None, rules: Path | None, translators: Sequence[str]) -> None:
+def check_options(
+    format: str, reference: Path | None, rules: Path | None, translators: Sequence[str], leave_out: Sequence[Path]
+) -> None:
     """Raise InvalidInput, naming the field, for what a source's format needs and lacks, or does not use."""
     if (format in ("linked", "questions")) != bool(reference):
         raise InvalidInput("reference belongs to the formats linked and questions, which need one.", field="reference")
     for name, value in (("rules", rules), ("translators", translators)):
         if value and format != "templates":
             raise InvalidInput(f"{name} belongs to the format templates, not to {format}; remove it.", field=name)
+    if leave_out and format not in ("templates", "linked"):
+        raise InvalidInput("leave_out belongs to the formats templates and linked; remove it.", field="leave_out")
     rephraser(translators)
+
+
+def left_out(paths: Sequence[Path], documents: Iterable[Document]) -> frozenset[str]:
+    """The entries that question sets ask about, to keep them out of training.
+
+    Raises NotFound without a file and InvalidInput for a set that asks about none of the reference's documents.
+    """
+    known = {templates.entry_of(document) for document in documents} if paths else set[str]()
+    found = frozenset[str]()
+    for path in paths:
+        asked = known & {question.entry or question.about or "" for question in read_questions(path)}
+        if not asked:
+            raise InvalidInput(f"{path} asks about no entry of the reference: nothing is left out.", field="leave_out")
+        found |= asked
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +69,7 @@ class AskedSource:
     templates: a reference's HTML, whose definitions become questions; those of `split`, which is by entry. `rules` is
     a file of templates of one's own; `translators` are two models, there and back, whose words are asked as well.
     linked: rows {title, question, entry} of questions that led to an entry of `reference`; its term is the answer.
+    Of both, nothing is asked about the entries that the question sets `leave_out` ask about.
     questions: a question set over `reference`, as `index.questions` reads them; those of `split` whose answer stands
     in their entry, and those without one that say which entry they are `about`.
     squad: rows {question, context, answers}, those without answers asking for what the context does not say.
@@ -63,11 +83,12 @@ class AskedSource:
     split: str = "train"
     rules: Path | None = None
     translators: tuple[str, ...] = ()
+    leave_out: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         if self.format not in get_args(Format):
             raise InvalidInput(f"format must be one of {', '.join(get_args(Format))}.", field="format")
-        check_options(self.format, self.reference, self.rules, self.translators)
+        check_options(self.format, self.reference, self.rules, self.translators, self.leave_out)
         in_range("weight", self.weight, 1e-6, 100.0)
         in_range("limit", self.limit or 1, 1, 1 << 30)
 
@@ -141,7 +162,8 @@ def _reference(path: Path, pools: dict[Path, Pool]) -> Pool:
 
 def _templates(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
     pool = _reference(source.path, pools)
-    chosen = templates.questions(pool.documents, source.split, source.rules, rephraser(source.translators))
+    without = left_out(source.leave_out, pool.documents)
+    chosen = templates.questions(pool.documents, source.split, source.rules, rephraser(source.translators), without)
     Random(0).shuffle(chosen)
     return pool, balanced(list(_varied(_placed(chosen, pool.places))))
 
@@ -182,9 +204,10 @@ def balanced(found: Sequence[Asked]) -> Iterator[Asked]:
 def _linked(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
     assert source.reference is not None
     pool = _reference(source.reference, pools)
-    first: dict[str, int] = {}
+    without, first = left_out(source.leave_out, pool.documents), dict[str, int]()
     for row, entry in enumerate(pool.entries):
-        first.setdefault(entry, row)
+        if entry not in without:
+            first.setdefault(entry, row)
     titles = {templates.entry_of(document): document.title for document in pool.documents}
 
     def asked() -> Iterator[Asked]:

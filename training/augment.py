@@ -11,6 +11,7 @@ from index.records import Document
 from training.config import in_range
 from training.pairs import Pair, first_sentence
 
+ROUNDING = 1e-9  # 1.0 - 0.9 is below 0.1
 MAX_HEAD = 4000  # characters in which a Python function's signature must end
 _HEAD_END = re.compile(r":[^\S\n]*(?:#[^\n]*)?\n(?=([^\S\n]*)\S)")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -36,7 +37,7 @@ class Forms:
 
     def __post_init__(self) -> None:
         in_range("whole_comment", self.whole_comment, 0.0, 1.0)
-        in_range("rest_of_comment", self.rest_of_comment, 0.0, 1.0 - self.whole_comment)
+        in_range("rest_of_comment", self.rest_of_comment, 0.0, 1.0 - self.whole_comment + ROUNDING)
         in_range("typed", self.typed, 0.0, 1.0)
 
 

@@ -7,7 +7,7 @@ import sqlite3
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from index.errors import InvalidInput, NotFound
 from index.evaluate import read_qrels, read_queries
 from index.passages import render, split
-from index.records import KINDS, Document, Kind, Passage, Skipped
+from index.records import KINDS, Document, Kind, Passage, Skipped, SourceFile
 from index.sources import beir, open_source, product
 from training import templates
-from training.asked import AskedSource, check_options, read_asked
+from training.asked import AskedSource, check_options, left_out, read_asked
 from training.backtranslation import rephraser
 from training.config import in_range
 
@@ -60,11 +60,12 @@ MIN_SHINGLES = 5  # below, only an identical passage is a duplicate
 MAX_REASONS = 5  # printed for a source
 
 ASKED = ("queries", "query", "question")
-QUERIES = (*ASKED, "summary", "docstring", "text")
-PASSAGES = ("passage", "code", "positive", "document")
+DOCSTRINGS = ("docstring", "docstring_tokens")
+QUERIES = (*ASKED, "summary", *DOCSTRINGS, "text")
+PASSAGES = ("passage", "code", "positive", "document", "function", "code_tokens", "function_tokens")
 _DOCSTRINGS = {
     "codesearchnet": ("docstring", "func_documentation_string", "docstring_tokens", "func_documentation_tokens"),
-    "advtest": ("docstring_tokens", "docstring"),
+    "advtest": DOCSTRINGS[::-1],
 }
 _CODES = {
     "codesearchnet": ("code", "original_string", "func_code_string", "whole_func_string", "code_tokens"),
@@ -120,6 +121,7 @@ class PairSource:
     as `index.questions` reads it) and linked (rows {title, question, entry}) lead to. For the format templates, whose
     path is a reference, `rules` is a file of templates of one's own, and `translators` are two models, there and back,
     whose words are asked as well.
+    Of templates and linked, nothing is asked about the entries that the question sets `leave_out` ask about.
     By its `name` a stage of training chooses it. Raises InvalidInput naming the field.
     """
 
@@ -134,6 +136,7 @@ class PairSource:
     reference: Path | None = None
     rules: Path | None = None
     translators: tuple[str, ...] = ()
+    leave_out: tuple[Path, ...] = ()
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -146,7 +149,7 @@ class PairSource:
             in_range("limit", self.limit, 1, 10**9)
         if not re.fullmatch(r"\w[\w.-]{0,99}", self.split):
             raise InvalidInput(f"split must be a name such as train, not {self.split!r:.80}.", field="split")
-        check_options(self.format, self.reference, self.rules, self.translators)
+        check_options(self.format, self.reference, self.rules, self.translators, self.leave_out)
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> None:
@@ -304,7 +307,7 @@ def _plain(record: Mapping[str, object], source: PairSource) -> Pair:
     passage = _required(record, PASSAGES, "passage")
     kind = next((known for known in KINDS if known == record.get("kind")), source.kind)
     language, summary = _text(record, ("language",)), _text(record, ("summary",))
-    asked, docstring = _texts(record, ASKED), _text(record, ("docstring",))
+    asked, docstring = _texts(record, ASKED), _text(record, DOCSTRINGS)
     if docstring and not asked:
         pair = _documented(passage, docstring, summary=summary, language=language)
         return replace(pair, kind=kind)
@@ -627,8 +630,9 @@ def _templates(source: PairSource) -> _Drafts:
         else:
             passages[document.id] = document, split(document)
     asked: dict[tuple[str, Passage], list[str]] = defaultdict(list)
-    documents = (document for document, _ in passages.values())
-    for example in templates.questions(documents, source.split, source.rules, rephraser(source.translators)):
+    documents = [document for document, _ in passages.values()]
+    without = left_out(source.leave_out, documents)
+    for example in templates.questions(documents, source.split, source.rules, rephraser(source.translators), without):
         holding = (one for one in passages[example.document_id][1] if one.start <= example.start < one.end)
         if passage := next(holding, None):
             asked[example.document_id, passage].append(example.question)
@@ -652,14 +656,17 @@ def _linked(source: PairSource) -> _Drafts:
     """Questions of people and the entry that an answer to them links to; its first passage is the pair's."""
     assert source.reference is not None
     entries: dict[str, str] = {}
-    for document in _documents("reference", source.reference):
-        if isinstance(document, Document):
-            entries.setdefault(templates.entry_of(document), render(document, split(document)[0]))
+    documents = [found for found in _documents("reference", source.reference) if isinstance(found, Document)]
+    for document in documents:
+        entries.setdefault(templates.entry_of(document), render(document, split(document)[0]))
+    without = left_out(source.leave_out, documents)
 
     def pair_of(record: Mapping[str, object], source: PairSource) -> Pair:
         title, entry = _required(record, ("title",), "question"), _required(record, ("entry",), "entry")
         if entry not in entries:
             raise InvalidInput("its entry is not in the reference")
+        if entry in without:
+            raise InvalidInput("its entry is left out")
         queries = (title, f"{title}\n{_text(record, ('question',))}".strip())
         return Pair(queries, entries[entry], "reference")
 
@@ -790,25 +797,33 @@ _READERS: dict[Format, Callable[[PairSource], _Drafts]] = {
 # What evaluation sets hold
 
 
+class Held(NamedTuple):
+    """What an evaluation set holds of one document: its texts, as they may be trained on, and what asks for it."""
+
+    texts: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+
+
 class HeldOut:
     """The documents and queries of evaluation sets, to tell which training pairs are copies of them.
 
-    Held are a digest of each document's letters and digits, with and without comments, and its shingles: hashes of
-    `SHINGLE` tokens in a row, sorted, with the numbers of their documents. Hashes are polynomials over CRC-32 of the
-    tokens: cheap in numpy, the same on every machine, and good enough where half of a passage must meet one document.
+    Held are a digest of the letters and digits of each document's texts, with and without comments, and its shingles:
+    hashes of `SHINGLE` tokens in a row, sorted, with the numbers of their documents. Hashes are polynomials over CRC-32
+    of the tokens: cheap in numpy, the same on every machine, and good enough where half of a passage must meet one
+    document.
     """
 
-    def __init__(self, held: Iterable[Pair]) -> None:
-        """Pairs may lack their queries or their passage: a document that no query asks for, a query by itself."""
+    def __init__(self, held: Iterable[Held]) -> None:
+        """A document may lack queries, as one that nobody asks for, and queries may stand by themselves."""
         self._digests: set[bytes] = set()
         self._queries: set[bytes] = set()
         shingles: list[NDArray[np.uint64]] = []
-        for pair in held:
-            self._queries.update(_digest(_normal(query)) for query in pair.queries if _is_telling(query))
-            if pair.passage:
-                forms = {pair.passage, _uncommented(pair.passage)}
-                self._digests.update(_digest(normal) for form in forms if (normal := _normal(form)))
-                shingles.append(np.unique(np.concatenate([_shingles(form) for form in forms])))
+        for texts, queries in held:
+            self._queries.update(_digest(_normal(query)) for query in queries if _is_telling(query))
+            forms = {_normal(form): form for text in texts for form in (text, _uncommented(text))}
+            self._digests.update(_digest(normal) for normal in forms if normal)
+            if texts:
+                shingles.append(np.unique(np.concatenate([_shingles(form) for form in forms.values()])))
         self.documents = len(shingles)
         joined = np.concatenate([np.empty(0, np.uint64), *shingles])
         order = np.argsort(joined, kind="stable")
@@ -827,16 +842,21 @@ class HeldOut:
     def matches(self, pair: Pair) -> Match | None:
         """Whether the passage is one of the documents, or half of its shingles are in one of them, or a query is held.
 
-        Queries count if they have more than five words.
+        Queries count if they have more than five words; a product's title is one of them, and its comment, if it has
+        as many, is compared as its passage is.
         """
-        forms = [pair.passage]
+        forms, likely = [pair.passage], [pair.passage]
         if pair.kind == "code":
-            forms = [_uncommented(pair.passage), pair.passage, pair.passage.partition("\n")[2]]
+            likely = [_uncommented(pair.passage)]
+            forms = [*likely, pair.passage, pair.passage.partition("\n")[2]]
+        elif pair.kind == "product" and _is_telling(pair.comment):
+            forms = likely = [pair.passage, pair.comment]
         if any(_digest(_normal(form)) in self._digests for form in forms):
             return "identical"
-        if any(_is_telling(query) and _digest(_normal(query)) in self._queries for query in pair.queries):
+        queries = filter(_is_telling, (*pair.queries, pair.title))
+        if any(_digest(_normal(query)) in self._queries for query in queries):
             return "query"
-        return "near" if self._is_near(_shingles(forms[0])) else None
+        return "near" if any(self._is_near(_shingles(form)) for form in likely) else None
 
     def _is_near(self, shingles: NDArray[np.uint64]) -> bool:
         if len(shingles) < MIN_SHINGLES or not len(self._shingles):
@@ -851,20 +871,35 @@ class HeldOut:
         return bool(2 * counts.max() >= len(shingles))
 
 
-def _held_out(path: Path) -> Iterator[Pair]:
-    """The set's queries and documents, in pairs that may have one side only."""
+def _held_out(path: Path) -> Iterator[Held]:
+    """The set's queries and documents."""
     if not path.is_dir() and not beir.recognises(path):
-        yield from (found for found in read(PairSource("pairs", path)) if isinstance(found, Pair))
+        pairs = (found for found in read(PairSource("pairs", path)) if isinstance(found, Pair))
+        yield from (Held((pair.passage,), (*pair.queries, pair.title)) for pair in pairs)
         return
     if path.is_dir():
-        yield Pair(tuple(read_queries(_beside(path, "queries.jsonl")).values()), "")
-    found = 0
-    for document in _documents("code", _beside(path, "corpus.jsonl") if path.is_dir() else path):  # text as it is
+        yield Held(queries=tuple(read_queries(_beside(path, "queries.jsonl")).values()))
+    corpus = _beside(path, "corpus.jsonl") if path.is_dir() else path
+    files = (file for kind in KINDS for file in beir.files(corpus, kind) if isinstance(file, SourceFile))
+    texts: defaultdict[str, set[str]] = defaultdict(set)
+    titles: dict[str, str] = {}
+    for document in chain.from_iterable(file.read() for file in files):
         if isinstance(document, Document):
-            found += 1
-            yield Pair((), document.body or document.title)
-    if not found:
+            titles[document.id] = document.title
+            texts[document.id].update(_trained(document))
+    if not texts:
         raise InvalidInput(f"{path} has no document, so nothing could be kept out of training.", field="exclude")
+    yield from (Held(tuple(forms), (titles[id_],)) for id_, forms in texts.items())
+
+
+def _trained(document: Document) -> Iterator[str]:
+    """What training on the document may see: the text as it is, and as the encoder does, if that is not its name."""
+    yield document.body or document.title
+    forms = [render(document)]
+    if document.kind == "product":
+        with suppress(InvalidInput):
+            forms.append(_product(document).passage)
+    yield from (form for form in forms if form != document.title or _is_telling(form))
 
 
 def remove_held_out(pairs: Iterable[Pair], held_out: HeldOut) -> tuple[list[Pair], Counter[Match]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -329,19 +329,28 @@ def examples(document: Document, rules: Rules, rng: Random) -> Iterator[Example]
 
 
 def questions(
-    documents: Iterable[Document], split: str, rules: Path | None = None, rephrase: Rephrase | None = None
+    documents: Iterable[Document],
+    split: str,
+    rules: Path | None = None,
+    rephrase: Rephrase | None = None,
+    leave_out: Collection[str] = (),
 ) -> list[Example]:
     """The unambiguous ones over a whole reference whose entries are in the split; the same in every run.
 
-    `rules` is a file of templates of one's own; what `rephrase` makes of the questions is asked as well.
+    `rules` is a file of templates of one's own; what `rephrase` makes of the questions is asked as well. Nothing is
+    asked about the entries `leave_out`.
     """
+
+    def is_chosen(example: Example) -> bool:
+        return split_of(example.entry) == split and example.entry not in leave_out
+
     known, rng = read_rules(rules or RULES), Random(0)
     found = [example for document in documents for example in examples(document, known, rng)]
     if rephrase is not None:
-        chosen = [example for example in unambiguous(found) if split_of(example.entry) == split]
+        chosen = list(filter(is_chosen, unambiguous(found)))
         changed = zip(chosen, rephrase([example.question for example in chosen]), strict=True)
         found += [replace(example, question=text) for example, text in changed if text]
-    return [example for example in unambiguous(found) if split_of(example.entry) == split]
+    return list(filter(is_chosen, unambiguous(found)))
 
 
 def entry_of(document: Document) -> str:
