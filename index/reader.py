@@ -360,4 +360,7 @@ def _settings(content: Any) -> Settings:
     valid = len(settings.calibration) == 5 and 16 <= settings.max_tokens <= 8192
     if not valid or set(settings.files) != {MODEL, TOKENIZER}:
         raise ValueError("its values do not fit together")
+    for name, numbers in (("prior_weight", [settings.prior_weight]), ("calibration", settings.calibration)):
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError(f"its {name} is no finite number")
     return settings

@@ -30,6 +30,7 @@ from training.loop import (
     Diverged,
     LoopSettings,
     best_measures,
+    digest,
     make_accelerator,
     train,
 )
@@ -288,6 +289,13 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         go(Regression(), tmp_path / "file" / "run", settings())
 
 
+def test_a_digest_tells_texts_and_their_order_apart() -> None:
+    known = [digest(texts) for texts in (["a", "b"], ["b", "a"], ["ab"], ["a"], [])]
+    assert len(set(known)) == 5
+    assert digest(iter(["a", "b"])) == known[0]
+    assert digest(["\ud800"]) != digest(["?"])
+
+
 def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
     known = settings()
     go(Regression(), tmp_path, known)
@@ -447,7 +455,15 @@ def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("batch_size", 1), ("accumulation", 0), ("epochs", 0.0), ("warmup", 1.5), ("learning_rate", -1.0), ("every", -1)],
+    [
+        ("batch_size", 1),
+        ("accumulation", 0),
+        ("epochs", 0.0),
+        ("warmup", 1.5),
+        ("learning_rate", -1.0),
+        ("every", -1),
+        ("steps", 0),
+    ],
 )
 def test_a_setting_outside_its_range_is_named(name: str, value: float) -> None:
     with pytest.raises(InvalidInput, match=name):

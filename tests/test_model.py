@@ -35,7 +35,7 @@ from transformers import (
 )
 
 from index.encoder import RELEASED
-from index.errors import InvalidInput, NotFound
+from index.errors import Damaged, InvalidInput, NotFound
 from tests.tiny import WORDS, save_bert, save_tokenizer
 from training.export import positions
 from training.losses import IGNORED, reconstruction
@@ -493,6 +493,16 @@ def test_a_tokenizer_without_padding_is_refused(bert: Path, tmp_path: Path) -> N
 
 def test_texts_longer_than_the_positions_are_refused(bert: Path) -> None:
     refused(InvalidInput, "max_passage_tokens must be from 4 to 128, not 129", bert, max_passage_tokens=129)
+
+
+def test_a_checkpoint_that_has_lost_its_decoder_is_damaged(bert: Path, tmp_path: Path) -> None:
+    model = opened(bert)
+    model.save(tmp_path)
+    (tmp_path / DECODER).unlink()
+    with pytest.raises(Damaged, match=DECODER):
+        load(model.settings, tmp_path)
+    load(model.settings, tmp_path, decoder=False)
+    load(replace(model.settings, base=str(tmp_path)))  # a base model has none
 
 
 def test_another_decoders_weights_are_refused(bert: Path, tmp_path: Path) -> None:

@@ -20,14 +20,16 @@ from torch.nn import functional as F
 import purlin
 from index import generations
 from index.classifiers import TrainedClassifier
-from index.errors import Damaged, InvalidInput, PurlinError
+from index.errors import Damaged, InvalidInput, PurlinError, StorageFailed
 from index.generations import CLASSIFIERS
+from tests.test_loop import largest_file
 from tests.test_pesco_labels import blobs
 from tests.tiny import SPECIAL, save_bert
-from training import pesco
+from training import export, pesco
+from training.export import ExportRefused
 from training.loop import LoopSettings, make_accelerator
 from training.model import ModelSettings
-from training.pesco import TAUGHT, Batch, Course, Export, PescoTask, Recipe, Student, distilled, left_out
+from training.pesco import RUN, TAUGHT, Batch, Course, Export, PescoTask, Recipe, Student, distilled, left_out
 from training.pesco_labels import Check, Limits, Teacher, head, offsets
 from training.pesco_losses import Loss, matching, several
 from training.pesco_report import page
@@ -346,6 +348,39 @@ def test_another_recipe_does_not_go_on(base: Path, tmp_path: Path) -> None:
             run(changed, tmp_path / "out", tmp_path, labels=labels)
 
 
+def test_a_refused_export_is_made_again_without_training(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = recipe_of(base)
+    eight = replace(recipe, export=replace(recipe.export, quantization="int8", serve="prompts"))
+    monkeypatch.setattr(export, "MIN_COSINE", 2.0)  # of 8 bits
+    with pytest.raises(ExportRefused, match="quantization"):
+        run(eight, tmp_path / "out", tmp_path / "home")
+    other = replace(recipe, check=Limits())
+    built = run(other, tmp_path / "out", tmp_path / "home", progress=stopping(1))  # which no step is told to
+    assert opened(tmp_path / "home").build == built.name
+    whole = run(other, tmp_path / "again", tmp_path / "other")
+    assert (built / "labels.npy").read_bytes() == (whole / "labels.npy").read_bytes()
+
+
+def test_texts_longer_than_the_positions_are_refused_before_training(base: Path, tmp_path: Path) -> None:
+    recipe = recipe_of(base)
+    with pytest.raises(InvalidInput, match=r"export.max_tokens is 65, but the model has 64 positions"):
+        run(replace(recipe, export=replace(recipe.export, max_tokens=65)), tmp_path / "out", tmp_path / "home")
+    assert not list((tmp_path / "out").glob("round-*"))
+
+
+def test_a_run_that_finds_the_disk_full_goes_on_when_there_is_room(base: Path, tmp_path: Path) -> None:
+    described = pesco._described(recipe_of(base), POOL, LABELS)
+    with largest_file(10), pytest.raises(StorageFailed):
+        pesco._same_run(tmp_path, described)
+    assert not (tmp_path / RUN).exists()
+    pesco._same_run(tmp_path, described)
+    with largest_file(10):
+        pesco._same_run(tmp_path, described)
+    assert (tmp_path / RUN).read_text() == described
+
+
 def test_a_damaged_round_is_named(base: Path, tmp_path: Path) -> None:
     (tmp_path / "round-00").mkdir()
     (tmp_path / "round-00" / TAUGHT).write_bytes(b"PK\x03\x04 nothing")
@@ -573,6 +608,8 @@ def test_temperature_makes_the_labels_likely() -> None:
         ("[model]\nsimilarity = 'dot'", "cosine"),
         ("[model]\nquery_base = 'x'", "one encoder"),
         ("[student]\nrnds = 3", "rounds"),
+        ("seed = -1", "seed must be from 0"),
+        ("[student]\nbase_share = 0.5\n[model.scratch]\ndim = 16", "leave base_share out"),
     ],
 )
 def test_recipes_that_are_refused(tmp_path: Path, content: str, said: str) -> None:

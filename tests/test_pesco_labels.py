@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -114,6 +117,14 @@ def test_words_rates_against_a_count() -> None:
     assert index.typical(labels, 2, 5) == [["good"], []]
 
 
+def test_words_are_looked_for_at_the_beginning_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pesco_labels, "WORD_CHARS", 8)
+    texts = ["good one late", "fine two late", "good six late", "good ten late", *"abc"]
+    index = WordIndex.of(texts)
+    assert index.names == ["good"]
+    assert index.texts.tolist() == [0, 2, 3]
+
+
 def test_no_usual_words_are_no_words() -> None:
     index = WordIndex.of(["a", "b", "c"])
     assert index.names == []
@@ -199,6 +210,29 @@ def test_confidence_grows_with_the_lead(confidence: str) -> None:
     found = Labelling.of(np.array([[0.1, 0.3, 0.2], [0.5, 0.1, 0.1], [0.2, 0.2, 0.1]]), confidence)
     assert found.labels.tolist() == [1, 0, 0]
     assert found.confidence[1] > found.confidence[0] > found.confidence[2] >= 0
+
+
+def test_teaching_takes_no_more_memory_than_the_limit_is_reckoned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pesco_labels, "BLOCK_CELLS", 1 << 14)
+    monkeypatch.setattr(pesco_labels, "PART_CELLS", 1 << 12)
+    rng = np.random.default_rng(5)
+    texts, prompts = unit(rng.standard_normal((1000, 8))), unit(rng.standard_normal((300, 8)))
+    index = WordIndex(["a", "b"], np.repeat(np.arange(1000), 2), np.tile([0, 1], 1000), 1000)
+    tracemalloc.start()
+    teach(texts, prompts, index, Teacher(shares=(0.8, 0.8)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 70 * len(texts) * len(prompts)
+
+
+@pytest.mark.parametrize("confidence", ["margin", "score"])
+def test_parts_change_nothing(confidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, _, prompts = blobs((40, 40, 40), noise=0.9)
+    whole = teach(texts, prompts, None, Teacher(confidence=confidence))
+    monkeypatch.setattr(pesco_labels, "PART_CELLS", 20)  # six texts at a time
+    parts = teach(texts, prompts, None, Teacher(confidence=confidence))
+    np.testing.assert_array_equal(parts.scores, whole.scores)
+    np.testing.assert_array_equal(parts.confidence, whole.confidence)
 
 
 # -- sampling --------------------------------------------------------------------------------------------------------
@@ -287,5 +321,5 @@ def test_settings_that_are_refused() -> None:
     ):
         with pytest.raises(InvalidInput):
             Teacher(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="at most 268,435 texts"):
+    with pytest.raises(InvalidInput, match="at most 134,217 texts"):
         refuse_too_many(10_000_000, 1000)

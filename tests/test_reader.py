@@ -3,8 +3,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from index.reader import (
     Packer,
     Readable,
     Reader,
+    Settings,
     Span,
     any_answer,
     best_spans,
@@ -219,6 +221,16 @@ def test_settings_that_do_not_fit_are_refused(reader_directory: Path, tmp_path: 
         (tmp_path / SETTINGS).write_text(json.dumps(content | change))
         with pytest.raises(Damaged, match=SETTINGS):
             Reader.load(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"prior_weight": math.nan}, {"calibration": [1.0, math.inf, 1.0, 1.0, 1.0]}])
+def test_numbers_that_are_none_are_refused(reader_directory: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+    content = json.loads((reader_directory / SETTINGS).read_text()) | change
+    known = {field.name: content[field.name] for field in fields(Settings)}
+    content["fingerprint"] = Settings(**known).fingerprint
+    (tmp_path / SETTINGS).write_text(json.dumps(content))
+    with pytest.raises(Damaged, match=f"{next(iter(change))} is no finite number"):
+        Reader.load(tmp_path)
 
 
 def test_probabilities_are_a_softmax_over_the_spans_of_all_passages() -> None:

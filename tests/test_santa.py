@@ -708,6 +708,27 @@ def test_a_run_killed_in_any_stage_goes_on_along_the_same_curve(trained: Path, t
         assert rows(tmp_path / stage) == rows(trained / "out" / stage)
 
 
+def test_a_run_does_not_go_on_with_other_texts(bert: Path, tmp_path: Path) -> None:
+    def stopping(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def tell(number: int, total: int, values: Mapping[str, float]) -> None:
+            if number == 5:
+                raise KeyboardInterrupt
+
+        return tell
+
+    recipe = config.read(write_recipe(tmp_path, bert), Recipe)
+    with pytest.raises(KeyboardInterrupt):
+        santa.run(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+    kept = (tmp_path / "pairs.jsonl").read_text()
+    for changed in (kept.replace("open", "shut"), "".join(kept.splitlines(keepends=True)[:-4])):
+        (tmp_path / "pairs.jsonl").write_text(changed)
+        with pytest.raises(InvalidInput, match="other texts"):
+            santa.run(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+    (tmp_path / "pairs.jsonl").write_text(kept)
+    with pytest.raises(KeyboardInterrupt):
+        santa.run(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+
+
 # -- several processes -----------------------------------------------------------------------------------------------
 
 SHARED = """
@@ -781,6 +802,14 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
         ('every = 2, precision = "fp32"', 'every = 2, precision = "bf16"', "same precision"),
         ("mep = 1.0", "weights = [2.0]", "0 pairs and 1 weights"),
         ('path = "dev.jsonl"', 'path = "dev.jsonl", measure = "MAP"', "must be one of 'MRR@100'"),
+        ('name = "finetune"', 'name = "tiny"', "has the recipe's name"),
+        ('name = "finetune"', 'name = "averaged"', "Name the stage otherwise"),
+        ('name = "tiny"', 'name = "averaged"', "Name the recipe otherwise"),
+        ("max_target_tokens = 32", "max_target_tokens = 32, scratch = {dim = 16}", "leave base_share out"),
+        ("seed = 3", "seed = -1", "seed must be from 0"),
+        ("max_tokens = 48", "max_tokens = 65", "export.max_tokens is 65, but the model has 64 positions"),
+        ("mep = 1.0", "mask_share = 0", "mask_share must be from 0.01"),
+        ("mep = 1.0", "part = 0", "part must be from 1"),
     ],
 )
 def test_a_recipe_that_cannot_be_trained_is_one_clear_line(

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 import purlin
 from index.encoder import TextEncoder
-from index.errors import InvalidInput, NotFound
+from index.errors import Damaged, InvalidInput, NotFound
 from index.reader import Packer, Readable, Reader
 from tests.readers import WORDS, tiny_base, tiny_recipe
 from training import reader
@@ -20,6 +21,7 @@ from training.config import read
 from training.export import ExportRefused
 from training.loop import LoopSettings, make_accelerator
 from training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
+from training.restore import HEAD
 
 HTML = Path(__file__).parent / "data" / "reference"
 CONTEXTS = [
@@ -280,6 +282,45 @@ def test_a_trained_reader_answers_what_it_was_trained_on(base: Path, squad: Path
     assert "four questions" in card
     assert "dev exact" in card
     assert reader.run(recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True) == directory
+    kept = squad.read_text()
+    squad.write_text(kept.replace("step is omitted", "step is missing"))
+    with pytest.raises(InvalidInput, match="other texts"):
+        reader.run(recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True)
+    squad.write_text(kept)
+
+
+def test_sequences_longer_than_the_positions_are_refused(base: Path, squad: Path, tmp_path: Path) -> None:
+    reading = reader.Reading(passages=2, depth=2, max_tokens=129)
+    recipe = tiny_recipe(base, squad, reading=reading, loop=LoopSettings(batch_size=4, precision="fp32"))
+    with pytest.raises(InvalidInput, match=r"reading.max_tokens is 129, but the model has 128 positions"):
+        reader.run(recipe, tmp_path / "out", progress=lambda name: lambda *_: None, say=str, cpu=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_head_is_named(base: Path, squad: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(base, squad)
+    reader.load(recipe.model).save(tmp_path)
+    content = (tmp_path / HEAD).read_bytes()
+    for torn in (content[:20], content[:-4]):
+        (tmp_path / HEAD).write_bytes(torn)
+        with pytest.raises(Damaged, match=HEAD):
+            reader.load(recipe.model, tmp_path)
+    (tmp_path / HEAD).unlink()
+    with pytest.raises(Damaged, match=HEAD):
+        reader.load(recipe.model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prior_weight": math.nan}, "prior_weight"),
+        ({"calibration": (1.0, 1.0, math.inf, 1.0, 1.0)}, "calibration"),
+        ({"calibration": (1.0,)}, "five numbers"),
+    ],
+)
+def test_weights_that_are_no_numbers_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        reader.Export(**changes)
 
 
 def test_the_command_makes_a_reader_of_a_recipe(
@@ -340,6 +381,13 @@ def test_eight_bits_answer_alike(base: Path, squad: Path, tmp_path: Path) -> Non
     passages = [Readable(context) for context, _, _ in CONTEXTS]
     full, eight = (one.read("What is the default step?", passages) for one in exported)
     np.testing.assert_allclose(full.relevance, eight.relevance, atol=0.05)
+
+
+def test_a_readers_name_is_not_that_of_its_checkpoints_and_seeds_are_not_negative(base: Path, squad: Path) -> None:
+    with pytest.raises(InvalidInput, match="Name the recipe otherwise"):
+        tiny_recipe(base, squad, name="reader")
+    with pytest.raises(InvalidInput, match="seed"):
+        tiny_recipe(base, squad, seed=-1)
 
 
 def test_a_recipe_without_questions_and_a_t5_are_refused(base: Path, squad: Path) -> None:

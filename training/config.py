@@ -14,6 +14,7 @@ from index.errors import InvalidInput, NotFound
 
 T = TypeVar("T")
 MAX_BYTES = 1 << 20
+MAX_SEED = (1 << 32) - 1
 INTEGERS = range(-(1 << 63), 1 << 63)  # those of TOML
 
 

@@ -6,12 +6,13 @@ number), so a run that is killed and started again goes on along the same curve.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -61,7 +62,8 @@ class LoopSettings:
         in_range("batch_size", self.batch_size, 2, 1 << 20)
         in_range("accumulation", self.accumulation, 1, 10_000)
         in_range("epochs", self.epochs, 1e-6, 100_000)
-        in_range("steps", self.steps or 1, 1, 1 << 30)
+        if self.steps is not None:
+            in_range("steps", self.steps, 1, 1 << 30)
         in_range("learning_rate", self.learning_rate, 0.0, 1.0)
         in_range("fresh_rate", self.fresh_rate, 0.0, 1e6)
         in_range("warmup", self.warmup, 0.0, 1.0)
@@ -169,7 +171,8 @@ def train(
 
     `directory` gets step-NNNNNN/ (the last and the best checkpoint), metrics.jsonl and curves.png. Raises Diverged
     when the loss is not finite, StorageFailed when a checkpoint cannot be written, and InvalidInput where `directory`
-    holds a run of another recipe or the processes cannot share a batch evenly; checkpoints written before stay.
+    holds a run of another `recipe`, which is all that decides the curve, or the processes cannot share a batch evenly;
+    checkpoints written before stay.
     """
     if settings.batch_size % accelerator.num_processes:
         raise InvalidInput(
@@ -182,6 +185,14 @@ def train(
         loop.run(progress or (lambda step, total, values: None))
     accelerator.wait_for_everyone()
     return loop.place(loop.state.best_step or loop.state.step)
+
+
+def digest(things: Iterable[object]) -> str:
+    """SHA-256 (hex) of the things that are trained on, in their order: paths do not tell that these are the same."""
+    found = hashlib.sha256()
+    for thing in things:
+        found.update(repr(thing).encode())
+    return found.hexdigest()
 
 
 def best_measures(checkpoint: Path) -> dict[str, float]:
@@ -346,7 +357,8 @@ class _Loop(Generic[B]):
         content = _read_state(last)
         if content["recipe"] != json.loads(json.dumps(self.recipe, default=str)):
             raise InvalidInput(
-                f"{self.directory} holds a run of another recipe. Give another --out, or remove it.", field="out"
+                f"{self.directory} holds a run of another recipe or other texts. Give another --out, or remove it.",
+                field="out",
             )
         known = content["state"]
         known["measures"] = {int(step): measures for step, measures in known["measures"].items()}

@@ -34,7 +34,7 @@ from transformers import (
 from transformers.utils import logging
 
 from index.encoder import Role
-from index.errors import InvalidInput, NotFound
+from index.errors import Damaged, InvalidInput, NotFound
 from index.exported import MODEL
 from training.config import in_range
 from training.export import QUERY, base_checkpoint, first_position, positions
@@ -255,16 +255,16 @@ class TwoEncoders(TextModel):
         self.queries.save(directory / QUERY)
 
 
-def load(settings: ModelSettings, directory: Path | None = None) -> TextModel:
-    """The base model, or the one that `save` left in `directory`.
+def load(settings: ModelSettings, directory: Path | None = None, *, decoder: bool = True) -> TextModel:
+    """The base model, or the one that `save` left in `directory`; `decoder` says that its light decoder is there, too.
 
     Raises NotFound or InvalidInput for a directory without config, tokenizer or safetensors weights, for a class of
-    models that is neither T5 nor BERT-like, and for two encoders that do not fit together.
+    models that is neither T5 nor BERT-like, and for two encoders that do not fit together; Damaged without a decoder.
     """
-    passages = _load(settings, directory)
+    passages = _load(settings, directory, decoder=decoder)
     if settings.query_base is None:
         return passages
-    queries = _load(replace(settings, base=settings.query_base), directory and directory / QUERY)
+    queries = _load(replace(settings, base=settings.query_base), directory and directory / QUERY, decoder=decoder)
     if not (isinstance(passages, BertLike) and isinstance(queries, BertLike)):
         raise InvalidInput("Two encoders need two BERT-like base models: leave query_base out.", field="query_base")
     if queries.transformer.config.hidden_size != passages.transformer.config.hidden_size:
@@ -274,7 +274,7 @@ def load(settings: ModelSettings, directory: Path | None = None) -> TextModel:
     return TwoEncoders(queries, passages)
 
 
-def _load(settings: ModelSettings, directory: Path | None) -> TextModel:
+def _load(settings: ModelSettings, directory: Path | None, *, decoder: bool) -> TextModel:
     place = str(directory or place_of(settings.base))
     scratch = settings.scratch if directory is None else None
     if Path(place).is_dir():
@@ -285,9 +285,16 @@ def _load(settings: ModelSettings, directory: Path | None) -> TextModel:
         return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
     transformer = _pretrained_bert(settings, place, config)
     model = BertLike(settings, tokenizer, transformer)
-    if (Path(place) / DECODER).is_file():
+    if (directory and decoder) or (Path(place) / DECODER).is_file():
         _read_decoder(model.decoder, Path(place) / DECODER)
     return _prepared(model, transformer)
+
+
+def refuse_longer(name: str, max_tokens: int, trained: nn.Module) -> None:
+    """Raise InvalidInput where a model has no positions for texts of so many tokens; `name` is the recipe's key."""
+    known = min((found for part in trained.modules() if (found := positions(part)) is not None), default=max_tokens)
+    if max_tokens > known:
+        raise InvalidInput(f"{name} is {max_tokens}, but the model has {known} positions.", field=name)
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
@@ -429,6 +436,8 @@ def _pretrained(kind: Any, place: str, config: Any) -> Any:
 
 
 def _read_decoder(decoder: nn.Module, path: Path) -> None:
+    if not path.is_file():
+        raise Damaged(f"{path} is missing. Remove {path.parent} to go on from the checkpoint before it.")
     try:
         decoder.load_state_dict(load_file(path))
     except (OSError, RuntimeError, SafetensorError) as error:

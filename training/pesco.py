@@ -12,11 +12,12 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ from index.encoder import Encoder, Vectors
 from index.errors import Damaged, InvalidInput
 from index.generations import CLASSIFIERS, thing_directory
 from training import export, model
-from training.config import in_range, read
+from training.config import MAX_SEED, in_range, read
 from training.dev import encode
 from training.loop import LoopSettings, Progress, make_accelerator, storing, train
 from training.model import ModelSettings, TextModel, pad_texts
@@ -139,11 +140,21 @@ class Recipe:
 
     def __post_init__(self) -> None:
         in_range("limit", self.limit, 32, 10_000_000)
+        in_range("seed", self.seed, 0, MAX_SEED)
         check_templates(self.templates)
         if self.model.similarity != "cosine":
             raise InvalidInput("PESCO matches by cosine: leave similarity out.", field="model.similarity")
         if self.model.query_base:
             raise InvalidInput("PESCO has one encoder for texts and labels.", field="model.query_base")
+        if self.model.scratch and self.student.base_share:
+            raise InvalidInput(
+                "A model from scratch has no base whose weights can be mixed in: leave base_share out.",
+                field="student.base_share",
+            )
+
+    def trained(self) -> dict[str, Any]:
+        """What decides the rounds, as plain values: all but what is made of them in the end."""
+        return {key: value for key, value in asdict(self).items() if key not in ("check", "export")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +226,7 @@ def run(
         raise InvalidInput("PESCO trains in one process: start it without torchrun or accelerate launch.", field="cpu")
     say(str(pool))
     course = Course(recipe, pool, tuple(labels), out, accelerator, dev)
+    model.refuse_longer("export.max_tokens", recipe.export.max_tokens, course.base())
     trained = course.go(progress, say)
     outcome, served = _outcome(course, trained, name)
     say(_decision(outcome))
@@ -417,7 +429,7 @@ class Course:
         task = PescoTask(start, self, taught["rows"], labels, taught["keys"], seed=self.recipe.seed + 1000 * number)
         loop = self.recipe.student.loop
         loop = replace(loop, batch_size=min(loop.batch_size, len(taught["rows"])))
-        known = {**asdict(self.recipe), "round": number}
+        known = {**self.recipe.trained(), "round": number}
         train(task, loop, self.place(number), self.accelerator, seed=task.seed, recipe=known, progress=progress)
 
     def _forget(self, number: int) -> None:
@@ -738,30 +750,37 @@ def _shares(found: Labelling, count: int) -> tuple[float, ...]:
 def _same_run(out: Path, described: str) -> None:
     """Raises InvalidInput where `out` holds another run; else notes this one there."""
     path = out / RUN
-    if path.is_file() and path.read_text(encoding="utf-8") != described:
+    if not path.is_file():
+        with _aside(path) as stream:
+            stream.write(described.encode())
+    elif path.read_bytes() != described.encode():
         raise InvalidInput(
             f"{out} holds a run of another recipe, other texts or labels. Give another --out, or remove it.",
             field="out",
         )
-    with storing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        path.write_text(described, encoding="utf-8")
 
 
 def _described(recipe: Recipe, pool: Pool, labels: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for text in pool.texts:
         digest.update(hashlib.sha256(text.encode()).digest())
-    about = {"recipe": asdict(recipe), "labels": list(labels), "texts": digest.hexdigest()}
+    about = {"recipe": recipe.trained(), "labels": list(labels), "texts": digest.hexdigest()}
     return json.dumps(about, indent=1, default=str, ensure_ascii=False) + "\n"
 
 
 def _write_taught(path: Path, taught: Mapping[str, Any]) -> None:
+    with _aside(path) as stream:
+        np.savez(stream, **taught)
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block ends well."""
     new = path.with_name(f".{path.name}")
     with storing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         with new.open("wb") as stream:
-            np.savez(stream, **taught)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         new.replace(path)

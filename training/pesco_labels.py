@@ -10,7 +10,7 @@ stay one of them, so that the labels keep their meaning.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ ALIGNED = 100  # times that offsets are moved towards equal probabilities
 SURE = 0.2  # of an even part of the texts, on which a check asks whether labels stayed
 HEAD_STEPS, HEAD_RATE, HEAD_DECAY = 150, 0.3, 1e-4
 MIN_TEXTS_OF_WORD, MAX_SHARE_OF_WORD = 3, 0.5
+WORD_CHARS = 4_000  # of a text, whose words are looked at
 MAX_WORDS = 200_000
 MAX_RATES = 1 << 25  # words times labels
 NEIGHBOURS, NEARNESS = (
@@ -40,8 +41,9 @@ NEIGHBOURS, NEARNESS = (
 )  # nearest texts that are asked, and the factor of their cosines in their weights' exponent
 MAX_AGREEMENT = 0.99  # beyond which views do not weigh more
 BLOCK_CELLS = 1 << 24  # cosines held at once: 64 MiB
+PART_CELLS = 1 << 20  # scores looked at once: 8 MiB
 PRIOR = 2.0  # texts' worth of the overall rate that a word's rate in a label starts with
-MAX_CELLS = 1 << 28  # texts times labels: 2 GiB of scores
+MAX_CELLS = 1 << 27  # texts times labels: at the 57 bytes that `teach` takes for each, 7.7 GB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,16 +87,18 @@ class WordIndex:
 
     @classmethod
     def of(cls, texts: Sequence[str], labels: int = 2) -> WordIndex:
-        """Words and pairs of words of at least 3 texts and at most half of them; fewer of them for very many labels."""
-        found = [words(text) for text in texts]
-        counts = Counter(word for known in found for word in known)
-        most = max(MIN_TEXTS_OF_WORD, MAX_SHARE_OF_WORD * len(texts))
-        usual = [word for word, count in counts.items() if MIN_TEXTS_OF_WORD <= count <= most]
-        names = sorted(usual, key=lambda word: (-counts[word], word))[: min(MAX_WORDS, MAX_RATES // labels)]
+        """Words and pairs of words of at least 3 texts and at most half of them; fewer of them for very many labels.
+
+        Texts are gone through twice, so that no more is held of them than the numbers of such words.
+        """
+        names = usual(texts)[: min(MAX_WORDS, MAX_RATES // labels)]
         numbers = {word: number for number, word in enumerate(names)}
-        pairs = [(row, numbers[word]) for row, known in enumerate(found) for word in sorted(known) if word in numbers]
-        table = np.array(pairs, np.int64).reshape(-1, 2)
-        return cls(names, table[:, 0], table[:, 1], len(texts))
+        found = [np.empty(0, np.int32)]
+        for text in texts:
+            known = sorted(word for word in words(text[:WORD_CHARS]) if word in numbers)
+            found.append(np.array([numbers[word] for word in known], np.int32))
+        rows = np.repeat(np.arange(len(texts)), [len(known) for known in found[1:]])
+        return cls(names, rows, np.concatenate(found, dtype=np.int64), len(texts))
 
     def rates(self, rows: Rows, labels: Rows, count: int) -> Scores:
         """(labels, words): log of how often a label's texts have a word, less its mean over the labels.
@@ -120,8 +124,10 @@ class WordIndex:
     def scores(self, rates: Scores) -> Scores:
         """(texts, labels): the sum of the rates of a text's words over the square root of their number."""
         length = np.sqrt(np.maximum(1, np.bincount(self.texts, minlength=self.count)))
-        sums = [np.bincount(self.texts, weights=rate[self.words], minlength=self.count) for rate in rates]
-        found: Scores = np.stack(sums, axis=1) / length[:, None]
+        found = np.empty((self.count, len(rates)))
+        for label, rate in enumerate(rates):
+            found[:, label] = np.bincount(self.texts, weights=rate[self.words], minlength=self.count)
+        found /= length[:, None]
         return found
 
     def typical(self, labels: Rows, count: int, number: int) -> list[list[str]]:
@@ -130,6 +136,14 @@ class WordIndex:
         weights = seen * rates
         best = np.argsort(-weights, axis=1, kind="stable")[:, :number]
         return [[self.names[word] for word in best[k] if weights[k, word] > 0] for k in range(count)]
+
+
+def usual(texts: Sequence[str]) -> list[str]:
+    """Words and pairs of words of at least 3 texts and at most half of them, those of most texts first."""
+    counts = Counter(word for text in texts for word in words(text[:WORD_CHARS]))
+    most = max(MIN_TEXTS_OF_WORD, MAX_SHARE_OF_WORD * len(texts))
+    found = [word for word, count in counts.items() if MIN_TEXTS_OF_WORD <= count <= most]
+    return sorted(found, key=lambda word: (-counts[word], word))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +170,11 @@ class Neighbours:
 
     def scores(self, rows: Rows, labels: Rows, count: int) -> Scores:
         """(N, count): the weight of the neighbours among `rows` that have each of their `labels`."""
-        known = np.zeros((len(self.rows), count))
-        known[rows, labels] = 1
-        found: Scores = np.stack([(self.weights * column[self.rows]).sum(1) for column in known.T], axis=1)
+        found = np.empty((len(self.rows), count))
+        for label in range(count):
+            known = np.zeros(len(self.rows))
+            known[rows[labels == label]] = 1
+            found[:, label] = (self.weights * known[self.rows]).sum(1)
         return found
 
 
@@ -175,7 +191,8 @@ class Labelling:
         """By the best score; its margin over the second, or its share in a softmax."""
         labels = scores.argmax(1)
         if confidence == "margin":
-            two = np.partition(scores, -2, axis=1)[:, -2:]
+            best = [np.partition(scores[part], -2, axis=1)[:, -2:] for part in blocks(scores)]
+            two = np.concatenate(best)
             return cls(scores, labels, two[:, 1] - two[:, 0])
         return cls(scores, labels, softmax(scores / SHARPNESS).max(1))
 
@@ -192,11 +209,13 @@ def teach(vectors: Vectors, prompts: Vectors, index: WordIndex | None, teacher: 
     found = Labelling.of(first, teacher.confidence)
     for number, share in enumerate(teacher.shares if learnt else ()):
         rows, labels = surest(found, share, len(prompts))
-        views = [_view(view, vectors, index, near, rows, labels, len(prompts)) for view in learnt]
-        faded = [1.0] * len(views)
+        before, faded = found.labels, [1.0] * len(learnt)
+        del found  # whose scores are as large as a view
+        views = [scaled(_view(view, vectors, index, near, rows, labels, len(prompts)), before) for view in learnt]
         if "prompts" in teacher.views:
-            views, faded = [*views, first], [*faded, teacher.fading**number]
-        found = Labelling.of(together([scaled(view, found.labels) for view in views], faded), "margin")
+            views, faded = [*views, scaled(first, before)], [*faded, teacher.fading**number]
+        found = Labelling.of(together(views, faded), "margin")
+        del views
     if learnt and teacher.confidence == "score":
         found = Labelling.of(found.scores * SHARPNESS, "score")
     return found
@@ -215,7 +234,8 @@ def refuse_too_many(texts: int, labels: int) -> None:
 def calibrated(vectors: Vectors, prompts: Vectors, teacher: Teacher) -> Scores:
     """Eq. 2 as (N, L), less the offsets that the teacher subtracts."""
     cosines = (vectors @ prompts.T).astype(np.float64)
-    return cosines - offsets(cosines, calibrate=teacher.calibrate, align=teacher.align)
+    cosines -= offsets(cosines, calibrate=teacher.calibrate, align=teacher.align)
+    return cosines
 
 
 def offsets(cosines: Scores, *, calibrate: bool, align: bool = False) -> NDArray[np.float64]:
@@ -251,8 +271,10 @@ def surest(found: Labelling, share: float, count: int) -> tuple[Rows, Rows]:
 
 def together(views: Sequence[Scores], factors: Sequence[float]) -> Scores:
     """The sum of scaled views (N, L), each times its factor and its weight."""
-    parts = zip(views, factors, weights(views), strict=True)
-    found: Scores = sum((factor * weight * view for view, factor, weight in parts), np.zeros_like(views[0]))
+    found = np.zeros_like(views[0])
+    for view, factor, weight in zip(views, factors, weights(views), strict=True):
+        for part in blocks(view):
+            found[part] += factor * weight * view[part]
     return found
 
 
@@ -262,12 +284,20 @@ def weights(views: Sequence[Scores]) -> list[float]:
     The square of the logarithm of how much likelier than by chance it has the label that the others have together. Two
     views agree with each other alike, and weigh the same.
     """
-    total, labels = sum(views[1:], views[0]), views[0].shape[1]
-    found = []
-    for view in views:
-        agreed = min(MAX_AGREEMENT, float((view.argmax(1) == (total - view).argmax(1)).mean()))
-        found.append(max(0.0, np.log(max(1e-9, agreed * (labels - 1) / (1 - agreed)))) ** 2)
+    texts, labels = views[0].shape
+    alike = np.zeros(len(views), np.int64)
+    for part in blocks(views[0]):
+        total = sum((view[part] for view in views[1:]), views[0][part])
+        alike += [(view[part].argmax(1) == (total - view[part]).argmax(1)).sum() for view in views]
+    agreed = [min(MAX_AGREEMENT, count / texts) for count in alike.tolist()]
+    found = [max(0.0, np.log(max(1e-9, share * (labels - 1) / (1 - share)))) ** 2 for share in agreed]
     return [value / max(found) if max(found) else 1.0 for value in found]
+
+
+def blocks(scores: Scores) -> Iterator[slice]:
+    """Rows, some at a time, so that what is worked out of them takes little beside the whole."""
+    size = max(1, PART_CELLS // scores.shape[1])
+    return (slice(start, start + size) for start in range(0, len(scores), size))
 
 
 def _view(
@@ -287,7 +317,9 @@ def _view(
         return near.scores(rows, labels, count)
     learn = head if view == "head" else centroids
     weights, bias = learn(vectors[rows], labels, count)
-    return (vectors @ weights.T + bias).astype(np.float64)
+    found = vectors @ weights.T
+    found += bias
+    return found.astype(np.float64)
 
 
 def centroids(vectors: Vectors, labels: Rows, count: int) -> tuple[Vectors, Vectors]:
@@ -303,14 +335,16 @@ def head(vectors: Vectors, labels: Rows, count: int) -> tuple[Vectors, Vectors]:
 
     Adam from zero over a fixed number of steps; a label without texts ends below all others.
     """
-    wanted = np.eye(count, dtype=np.float32)[labels]
+    places = np.arange(len(labels))
     share = (1 / np.bincount(labels, minlength=count)[labels]).astype(np.float32)
     share /= share.sum()
     inputs = np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
     weights = np.zeros((count, inputs.shape[1]), np.float32)
     mean, square = np.zeros_like(weights), np.zeros_like(weights)
     for step in range(1, HEAD_STEPS + 1):
-        errors = (softmax(inputs @ weights.T) - wanted) * share[:, None]
+        errors = softmax(inputs @ weights.T)
+        errors[places, labels] -= 1
+        errors *= share[:, None]
         gradient = errors.T @ inputs
         gradient[:, :-1] += HEAD_DECAY * weights[:, :-1]
         mean, square = 0.9 * mean + 0.1 * gradient, 0.99 * square + 0.01 * gradient**2
@@ -320,16 +354,17 @@ def head(vectors: Vectors, labels: Rows, count: int) -> tuple[Vectors, Vectors]:
 
 def scaled(scores: Scores, labels: Rows) -> Scores:
     """Less the means of rows and the level of columns, over the standard deviation: views of any scale can be added."""
-    found = scores - scores.mean(1, keepdims=True)
+    found: Scores = scores - scores.mean(1, keepdims=True)
     found -= level(found, labels)
-    scale: Scores = found / max(float(found.std()), 1e-12)
-    return scale
+    found /= max(float(found.std()), 1e-12)
+    return found
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[Any]:
     """Of each row (N, L)."""
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    found: NDArray[Any] = weights / weights.sum(axis=1, keepdims=True)
+    found: NDArray[Any] = logits - logits.max(axis=1, keepdims=True)
+    np.exp(found, out=found)
+    found /= found.sum(axis=1, keepdims=True)
     return found
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -22,17 +23,19 @@ from torch.nn import functional as F
 
 from index import reader as serving
 from index.encoder import Encoder, open_session
-from index.errors import InvalidInput
+from index.errors import Damaged, InvalidInput
 from training import asked, export, model
 from training.asked import Asked, AskedSource, Miner, Pool
-from training.config import in_range
-from training.loop import LoopSettings, Progress, best_measures, make_accelerator, train
+from training.config import MAX_SEED, in_range
+from training.loop import LoopSettings, Progress, best_measures, digest, make_accelerator, train
 from training.model import ModelSettings, in_groups, pad_texts
 from training.quantize import quantize
 from training.restore import HEAD
 from training.santa import GROUP, Schedule, Stage
 
 CARD = "README.md"
+STAGE = "reader"  # the directory of the checkpoints
+MAX_WEIGHT = 1e6
 NONE_SCORE = 0.0  # of the choice that no passage answers
 HIDDEN = -1e9  # the logit of a token that cannot be part of an answer
 MAX_DIFFERENCE = 1e-3  # fp32 graph against torch, of any logit
@@ -78,6 +81,9 @@ class Export:
     def __post_init__(self) -> None:
         if len(self.calibration) != 5:
             raise InvalidInput("calibration has five numbers: a constant and four weights.", field="calibration")
+        in_range("prior_weight", self.prior_weight, -MAX_WEIGHT, MAX_WEIGHT)
+        for weight in self.calibration:
+            in_range("calibration", weight, -MAX_WEIGHT, MAX_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +103,11 @@ class Recipe:
         export.Card(self.name)  # a name that cannot be exported fails now
         if not self.asked:
             raise InvalidInput("A recipe needs at least one [[asked]].", field="asked")
+        if self.name == STAGE:
+            raise InvalidInput(
+                f"The name {STAGE!r} is that of the checkpoints' directory. Name the recipe otherwise.", field="name"
+            )
+        in_range("seed", self.seed, 0, MAX_SEED)
 
 
 class ReaderModel(nn.Module):
@@ -123,16 +134,27 @@ class ReaderModel(nn.Module):
 def load(settings: ModelSettings, directory: Path | None = None) -> ReaderModel:
     """The base model, or what `save` left in `directory`. The head is new unless the base is a reader's checkpoint.
 
-    Raises what `training.model.load` does.
+    Raises what `training.model.load` does, and Damaged for a head that cannot be read.
     """
-    text_model = model.load(settings, directory)
+    text_model = model.load(settings, directory, decoder=False)
     if not isinstance(text_model, model.BertLike):
         raise InvalidInput("A reader needs a BERT-like base model.", field="base")
     reader = ReaderModel(text_model)
     place = directory or Path(model.place_of(settings.base))
     if directory is not None or (place / HEAD).is_file():
-        reader.head.load_state_dict(load_file(place / HEAD))
+        _read_head(reader.head, place / HEAD)
     return reader
+
+
+def _read_head(head: nn.Module, path: Path) -> None:
+    try:
+        head.load_state_dict(load_file(path))
+    except (OSError, RuntimeError, SafetensorError) as error:
+        why = str(error).strip().partition("\n")[0][:300]
+        raise Damaged(
+            f"{path} is damaged: {why}. Remove {path.parent} to go on from the checkpoint before it, or name another "
+            "base."
+        ) from error
 
 
 def run(
@@ -154,15 +176,16 @@ def run(
         say(f"{source.path.name} ({source.format}, {source.split}): {len(questions.asked):,} questions")
     torch.manual_seed(recipe.seed)
     reader = load(recipe.model).to(accelerator.device)
+    model.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
     task = ReaderTask(reader, training, recipe, accelerator, dev=dev)
     place = train(
         task,
         recipe.loop,
-        out / "reader",
+        out / STAGE,
         accelerator,
         seed=recipe.seed,
-        recipe=asdict(recipe) | {"export": None},
-        progress=progress("reader"),
+        recipe=asdict(recipe) | {"export": None, "texts": [one.digest() for one in (*training, *dev)]},
+        progress=progress(STAGE),
     )
     if accelerator.is_main_process:
         samples = [one.ids for number in range(4) for one in task.packed(number)[0]]
@@ -178,6 +201,11 @@ class Questions:
     pool: Pool
     asked: Sequence[Asked]
     wrong: NDArray[np.int32]
+
+    def digest(self) -> str:
+        """Of all that training sees of them."""
+        passages = ((passage.text, passage.before) for passage in self.pool.passages)
+        return digest([*self.asked, *passages, self.wrong.tolist()])
 
 
 def _mined(source: AskedSource, pools: dict[Path, Pool], reading: Reading, encoder: Encoder | None) -> Questions:
@@ -215,7 +243,7 @@ class ReaderTask:
     ) -> None:
         self.model, self.sources, self.recipe, self.accelerator, self.dev = reader, sources, recipe, accelerator, dev
         sizes, weights = [len(source.asked) for source in sources], [source.weight for source in recipe.asked]
-        self.schedule = Schedule(sizes, weights, Stage(name="reader", loop=recipe.loop), recipe.seed)
+        self.schedule = Schedule(sizes, weights, Stage(name=STAGE, loop=recipe.loop), recipe.seed)
         self.starts = np.cumsum([0, *sizes])
         tokenizer = Tokenizer.from_str(copy.deepcopy(reader.tokenizer).backend_tokenizer.to_str())
         self.packer = serving.Packer(tokenizer, recipe.reading.max_tokens)

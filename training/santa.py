@@ -22,9 +22,9 @@ from torch.nn import functional as F
 from index.encoder import Role
 from index.errors import InvalidInput
 from training import augment, export, masking, mining, model
-from training.config import in_range
+from training.config import MAX_SEED, in_range
 from training.dev import Dev, DevSet
-from training.loop import LoopSettings, Progress, best_measures, make_accelerator, storing, train
+from training.loop import LoopSettings, Progress, best_measures, digest, make_accelerator, storing, train
 from training.losses import IGNORED, cached_backward, contrastive, reconstruction
 from training.model import ModelSettings, TextModel, pad_targets, pad_texts
 from training.pairs import Pair, PairSource, Report
@@ -34,6 +34,7 @@ Mask = Literal["entity", "span"]
 Rows = NDArray[np.int64]
 GROUP = 32  # texts; smaller groups have less padding, but more overhead
 SPAN_SHARE = 0.15  # of the words, as T5 was pretrained
+AVERAGED = "averaged"  # the checkpoint with its share of the base, beside the stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +81,14 @@ class Stage:
             )
         for weight in self.weights:
             in_range("weights", weight, 1e-6, 100.0)
-        in_range("mask_share", self.mask_share or 1.0, 0.01, 1.0)
+        if self.mask_share is not None:
+            in_range("mask_share", self.mask_share, 0.01, 1.0)
         in_range("temperature", self.temperature, 1e-3, 100.0)
         in_range("hard_negatives", self.hard_negatives, 0, 32)
         in_range("depth", self.depth, max(1, self.hard_negatives), 1000)
         in_range("refresh", self.refresh, 1, 1000)
-        in_range("part", self.part or 1, 1, 1 << 20)
+        if self.part is not None:
+            in_range("part", self.part, 1, 1 << 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +127,7 @@ class Recipe:
         names = [stage.name for stage in self.stage]
         if len(set(names)) < len(names):
             raise InvalidInput(f"Stages need names of their own; given are {', '.join(names)}.", field="stage")
+        self._refuse_mixed_up(names)
         known = {source.name for source in self.pairs if source.name}
         if unknown := [name for stage in self.stage for name in stage.pairs if name not in known]:
             raise InvalidInput(
@@ -131,6 +135,27 @@ class Recipe:
             )
         if len({stage.loop.precision for stage in self.stage}) > 1:
             raise InvalidInput("All stages need the same precision.", field="stage")
+        in_range("seed", self.seed, 0, MAX_SEED)
+
+    def _refuse_mixed_up(self, names: Sequence[str]) -> None:
+        """Directories that would be one, and a base that is not there."""
+        if self.name in names:
+            raise InvalidInput(
+                f"The stage {self.name!r} has the recipe's name, so that the encoder would take the place of its "
+                "checkpoints. Name it otherwise.",
+                field="stage",
+            )
+        if self.export.base_share and AVERAGED in (self.name, *names):
+            raise InvalidInput(
+                f"With base_share the name {AVERAGED!r} is that of the averaged checkpoint's directory. Name the "
+                f"{'recipe' if self.name == AVERAGED else 'stage'} otherwise.",
+                field="name" if self.name == AVERAGED else "stage",
+            )
+        if self.export.base_share and self.model.scratch:
+            raise InvalidInput(
+                "A model from scratch has no base whose weights can be mixed in: leave base_share out.",
+                field="export.base_share",
+            )
 
     def sources_of(self, stage: Stage) -> dict[int, float]:
         """Which of `pairs` a stage takes, and their weights in it."""
@@ -157,12 +182,14 @@ def run(
     """
     accelerator = make_accelerator(recipe.stage[0].loop, cpu=cpu)
     sources, report = load_pairs(recipe.pairs, recipe.exclude)
+    digests = [digest(source) for source in sources]
     if accelerator.is_main_process:
         say(str(report))
     place: Path | None = None
     for number, stage in enumerate(recipe.stage):
         torch.manual_seed(recipe.seed)  # what the base model lacks starts alike in every process
         text_model = model.load(recipe.model, place).to(accelerator.device)
+        model.refuse_longer("export.max_tokens", recipe.export.max_tokens, text_model)
         taken = recipe.sources_of(stage)
         task = SantaTask(
             text_model,
@@ -174,7 +201,9 @@ def run(
             weights=list(taken.values()),
             dev=Dev(recipe.dev, text_model, accelerator, temperature=stage.temperature),
         )
-        so_far = asdict(replace(recipe, stage=recipe.stage[: number + 1], export=Export()))
+        so_far = asdict(replace(recipe, stage=recipe.stage[: number + 1], export=Export())) | {
+            "texts": [digests[known] for earlier in recipe.stage[: number + 1] for known in recipe.sources_of(earlier)]
+        }
         tell = progress(stage.name) if accelerator.is_main_process else None
         place = train(task, stage.loop, out / stage.name, accelerator, seed=recipe.seed, recipe=so_far, progress=tell)
     assert place is not None
@@ -187,7 +216,7 @@ def run(
 def _export(recipe: Recipe, place: Path, out: Path, report: Report, accelerator: Accelerator) -> None:
     checkpoint, measures = place, best_measures(place)
     if recipe.export.base_share:
-        checkpoint = out / "averaged"
+        checkpoint = out / AVERAGED
         with storing(checkpoint):
             mixed = averaged(model.load(recipe.model), model.load(recipe.model, place), recipe.export.base_share)
             mixed.save(checkpoint)
