@@ -285,9 +285,9 @@ class _Making:
     ) -> NDArray[np.float16]:
         """Vectors of the passages from row `start` on, taken over or encoded."""
         vectors = np.empty((len(taken), self._encoder.dim), dtype=np.float16)
-        if previous.vectors is not None:
-            vectors[taken >= 0] = previous.vectors[taken[taken >= 0]]
-        missing = np.flatnonzero(taken < 0)
+        known, missing = np.flatnonzero(taken >= 0), np.flatnonzero(taken < 0)
+        if len(known) and previous.vectors is not None:
+            vectors[known] = previous.vectors[taken[known]]
         if len(missing):
             texts = [render(one.document, one.passage) for one in store.stored((start + missing).tolist())]
             vectors[missing] = self._encoder.encode(texts, role="passage", progress=advance)

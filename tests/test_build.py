@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -186,11 +187,12 @@ def test_a_failing_source_leaves_the_old_build(tmp_path: Path, encoder: HashEnco
 def test_another_encoder_encodes_all_anew(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
     other = HashEncoder()
-    other.fingerprint = "other"
+    other.dim, other.fingerprint = 32, "other"
     with pytest.raises(EncoderMismatch, match=r"'c' was built with encoder 'hash'.*build the corpus again"):
         Corpus.load(generations.current(tmp_path, "c"), other)
     assert _build(tmp_path, other).reused == 0
-    Corpus.load(generations.current(tmp_path, "c"), other).close()
+    with closing(Corpus.load(generations.current(tmp_path, "c"), other)) as corpus:
+        assert corpus.search("thing 3", k=1).hits[0].document_id == "d3"
 
 
 def test_a_damaged_build_is_not_taken_over_from(tmp_path: Path, encoder: HashEncoder) -> None:
