@@ -129,16 +129,19 @@ def corpora(home: Path) -> list[str]:
 
 
 def current(home: Path, name: str, shelf: Shelf = CORPORA) -> Path:
-    """Directory of the active build. NotFound tells which names there are."""
+    """Directory of the active build. NotFound tells which names there are, Damaged what is wrong with this one."""
     directory = thing_directory(home, name, shelf)
     try:
         build = (directory / "CURRENT").read_text(encoding="utf-8", errors="replace").strip()
+        there = _BUILD.fullmatch(build) and (directory / build).is_dir()
     except (FileNotFoundError, NotADirectoryError):
         known = ", ".join(names(home, shelf)[:20]) or f"none yet; make one with {shelf.make}"
         raise NotFound(
             f"There is no {shelf.thing} {name!r}. {shelf.folder.capitalize()}: {known}.", field=shelf.thing
         ) from None
-    if not _BUILD.fullmatch(build) or not (directory / build).is_dir():
+    except OSError as error:
+        raise Damaged(f"{name}/CURRENT cannot be read: {error.strerror}. Give this user the right to.") from error
+    if not there:
         raise Damaged(f"{name}/CURRENT names no build that exists ({build[:60]!r}). {_set_right(name, shelf)}")
     return directory / build
 
@@ -324,7 +327,8 @@ def locked(home: Path, name: str, shelf: Shelf = CORPORA) -> Iterator[Path]:
         except BlockingIOError:
             thing = shelf.thing.capitalize()
             raise Busy(f"{thing} {name!r} is being built or changed by another process; try again later.") from None
-        _sweep(directory)
+        with storage_errors():
+            _sweep(directory)
         yield directory
     finally:
         with contextlib.suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import tomllib
 from collections.abc import Callable
@@ -125,6 +126,7 @@ def test_an_export_replaces_the_last_one(
 ) -> None:
     out = tmp_path / "encoder"
     out.mkdir()
+    (out / SETTINGS).write_text("old")
     (out / "old").write_text("old")
     monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
     assert export(bert, out, Card("tiny"), quantization="none").fingerprint == Encoder.load(fp32).fingerprint
@@ -291,13 +293,49 @@ def _assert_refused(
 ) -> None:
     out = home / "encoder"
     out.mkdir()
-    (out / "old").write_text("old")
+    (out / SETTINGS).write_text("old")
     monkeypatch.setattr(exporting, "write_graph", write)
     with pytest.raises(ExportRefused, match=f"The {kind} graph") as caught:
         export(bert, out, Card("tiny"))
     assert ("--fp32" in caught.value.message) == (kind == "int8")
     assert [path.name for path in home.iterdir()] == ["encoder"]
-    assert [path.name for path in out.iterdir()] == ["old"]
+    assert [path.name for path in out.iterdir()] == [SETTINGS]
+
+
+def test_nothing_but_an_encoder_is_replaced(bert: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(bert, run / "stage" / "step-1")
+    before = sorted(run.rglob("*"))
+    for out in (run, run / "stage" / "step-1", run / "stage" / "step-1" / "config.json"):
+        with pytest.raises(InvalidInput, match="neither empty nor an encoder or reader"):
+            export(run / "stage" / "step-1", out, Card("tiny"))
+    assert sorted(run.rglob("*")) == before
+
+
+def test_what_was_there_comes_back_if_it_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "encoder"
+    out.mkdir()
+    (out / SETTINGS).write_text("old")
+    rename = Path.rename
+
+    def fails(path: Path, to: Path) -> Path:
+        if path.name == "new":
+            raise KeyboardInterrupt
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(KeyboardInterrupt), exporting.replacing(out):
+        pass
+    assert (out / SETTINGS).read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
+
+
+def test_cut_weights_are_refused(bert: Path, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "cut"
+    shutil.copytree(bert, checkpoint)
+    os.truncate(checkpoint / "model.safetensors", 500)
+    with pytest.raises(InvalidInput, match="cannot be loaded"):
+        export(checkpoint, tmp_path / "out", Card("none"))
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:

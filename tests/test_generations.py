@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from index import generations
-from index.errors import Busy, Damaged, InvalidInput, NotFound
+from index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
 from index.generations import Manifest
 
 
@@ -92,6 +92,27 @@ def test_a_current_that_names_nothing_is_damaged(tmp_path: Path, content: str) -
     (tmp_path / "corpora/c/CURRENT").write_text(content, encoding="latin-1")
     with pytest.raises(Damaged, match="c/CURRENT"):
         generations.current(tmp_path, "c")
+
+
+def test_a_current_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
+    _publish(tmp_path, "c", "x")
+    current = tmp_path / "corpora/c/CURRENT"
+    current.unlink()
+    current.mkdir()
+    with pytest.raises(Damaged, match="c/CURRENT cannot be read: Is a directory"):
+        generations.current(tmp_path, "c")
+
+
+def test_litter_that_cannot_be_swept_is_a_failure_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _publish(tmp_path, "c", "x")
+    (tmp_path / "corpora/c/.making-x").touch()
+
+    def fails(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", fails)
+    with pytest.raises(StorageFailed, match="PURLIN_HOME cannot be written to"):
+        generations.delete(tmp_path, "c")
 
 
 def test_two_writers_at_once(tmp_path: Path) -> None:

@@ -443,6 +443,23 @@ def test_products_are_narrowed_down_by_clicking_values(site: str, tab: Tab) -> N
     assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
 
 
+def test_a_filter_stays_with_its_corpus_and_can_be_lifted(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter=%7B%22colour%22%3A%22blue%22%7D")
+    tab.run("document.querySelector('input[type=search]').value = ''")
+    tab.click(".chooser input[value='code']")
+    tab.run("document.querySelector('input[type=search]').focus()")
+    tab.type("sort numbers")
+    tab.press("Enter")
+    tab.until("document.querySelector('.hit')")
+    assert not tab.texts(".condition")
+    shown(tab, f"{site}#search?corpus=code&query=sort&filter=%7B%22colour%22%3A%22blue%22%7D")
+    tab.until("document.querySelector('.condition')")
+    assert not tab.texts(".hit")
+    tab.click(".condition")
+    tab.until("document.querySelector('.hit')")
+    tab.complaints.clear()
+
+
 def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_directory: Path) -> None:
     question = "What is the default step of range?"
     with served(home, reader=reader_directory) as address:
@@ -509,6 +526,18 @@ def test_a_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> Non
         tab.press("Enter", modifiers=2)
         tab.until("document.querySelector('.classified')")
         assert tab.texts(".classified .best .name") == ["business", "sports"]
+
+
+def test_an_address_with_labels_is_not_answered_by_a_classifier(tmp_path: Path, tab: Tab) -> None:
+    publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#classify?classifier=tickets&texts=sports")
+        tab.until("document.querySelector('.classified')")
+        tab.run("location.hash = '#classify?labels=fast,slow&texts=hello&several=1'")
+        tab.until("document.querySelector('.classified .text')?.innerText === 'hello'")
+        assert set(tab.texts(".classified .name")) == {"fast", "slow"}
+        assert "labels=fast" in tab.run("location.hash")
+        assert tab.run("document.querySelector('#several').checked")
 
 
 def test_a_corpus_that_is_refused_says_why(tmp_path: Path, tab: Tab) -> None:

@@ -20,12 +20,14 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 import torch
+from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
 from transformers import AttentionInterface, AttentionMaskInterface, AutoTokenizer, T5ForConditionalGeneration
 
 from index.encoder import MODEL, QUERY_MODEL, SETTINGS, TOKENIZER, Encoder, Role, Settings, Vectors
 from index.errors import InvalidInput, NotFound
+from index.reader import SETTINGS as READER
 from training.quantize import quantize
 
 Quantization = Literal["int8", "none"]
@@ -240,7 +242,7 @@ def _load(checkpoint: Path) -> SentenceTransformer:
             return SentenceTransformer(modules=[_FirstPosition(checkpoint)], device="cpu").eval()
         safe = {"use_safetensors": True}  # never pickled weights, as loading them can run any code
         return SentenceTransformer(str(checkpoint), device="cpu", local_files_only=True, model_kwargs=safe).eval()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
         raise InvalidInput(f"{checkpoint} cannot be loaded: {reason} Give a checkpoint with safetensors.") from None
 
@@ -369,7 +371,12 @@ def _unit(vectors: Vectors) -> Vectors:
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """A new directory beside `out` that takes its place when the block ends well, and goes when it does not."""
+    """A new directory beside `out` that takes its place when the block ends well, and goes when it does not.
+
+    Raises InvalidInput where `out` is there and is neither empty nor an encoder or reader.
+    """
+    if out.exists() and not _replaceable(out):
+        raise InvalidInput(f"{out} is neither empty nor an encoder or reader: name another directory.", field="to")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:
         new, old = Path(work) / "new", Path(work) / "old"
@@ -377,7 +384,16 @@ def replacing(out: Path) -> Iterator[Path]:
         yield new
         if out.exists():
             out.rename(old)
-        new.rename(out)
+        try:
+            new.rename(out)
+        except BaseException:
+            if old.exists():
+                old.rename(out)
+            raise
+
+
+def _replaceable(out: Path) -> bool:
+    return out.is_dir() and (not any(out.iterdir()) or any((out / name).is_file() for name in (SETTINGS, READER)))
 
 
 def _card_text(card: Card, quantization: Quantization, max_tokens: int) -> str:

@@ -86,8 +86,9 @@ export function classify(root) {
   async function show(values) {
     if (values.texts) texts.value = values.texts;
     if (values.labels) labels.value = values.labels;
-    several.checked = values.several === "1";
-    const found = ({ classifiers }) => offer(classifiers, values.classifier);
+    const own = values.texts || values.labels;
+    if (own) several.checked = values.several === "1";
+    const found = ({ classifiers }) => offer(classifiers, values.classifier ?? (own ? "" : source.value));
     await run((signal) => get("classifiers", signal), found, () => null);
     sourced();
     if (values.texts) send();
@@ -96,9 +97,8 @@ export function classify(root) {
   function offer(classifiers, wanted) {
     const about = ({ name, labels: known }) => (known ? `${name} (${known.length} labels)` : name);
     const option = (one) => el("option", { value: one.name }, about(one));
-    const chosen = wanted ?? source.value;
     source.replaceChildren(source.firstChild, ...classifiers.filter((one) => one.state === "serving").map(option));
-    source.value = chosen;
+    source.value = wanted;
     if (source.selectedIndex < 0) source.value = "";
     form.querySelector(".sources").hidden = source.options.length < 2;
   }

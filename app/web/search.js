@@ -47,9 +47,12 @@ export function search(root) {
 
   /** Ask the same with something else; without a query there is nothing to ask yet. */
   function again(change) {
-    if (field.value.trim()) go("search", { ...now(), filter: asked.filter, ...change });
-    else welcome();
+    if (field.value.trim()) return go("search", { ...now(), filter: asked.filter, ...change });
+    asked = { ...asked, ...change };
+    return welcome();
   }
+
+  const changed = (filter) => again({ filter: Object.keys(filter).length ? JSON.stringify(filter) : "" });
 
   async function show(values) {
     asked = values;
@@ -73,7 +76,11 @@ export function search(root) {
   }
 
   const welcome = () => present(examples(corpora.value()), elsewhere());
-  const failed = (problem) => present(problemCard(problem, () => show(asked)));
+
+  function failed(problem) {
+    const lifts = conditions(parsed(asked.filter), changed);
+    present(lifts.length > 0 && el("div", { class: "found" }, lifts), problemCard(problem, () => show(asked)));
+  }
 
   function ask(values, corpus) {
     const request = { corpus, query: values.query ?? "", mode: mode.value, filter: parsed(values.filter), k: LOADED };
@@ -82,7 +89,6 @@ export function search(root) {
   }
 
   function draw(request, reply) {
-    const changed = (filter) => again({ filter: Object.keys(filter).length ? JSON.stringify(filter) : "" });
     const only = (name, value) => changed({ ...request.filter, [name]: value });
     const card = (hit) => hitCard(hit, corpora.kind() ?? "reference", only);
     const beside = facets(reply.hits, request.filter, changed);
