@@ -305,14 +305,15 @@ class SecurityHeaders:
 
 def exposures(host: str, keys: Sequence[Key]) -> Iterator[str]:
     """Warnings about who can reach the server, in sentences."""
-    if not keys and not _is_loopback(host):
+    if not keys and not is_loopback(host):
         yield (
             f"NO API KEYS, AND LISTENING ON {host}: whoever reaches this address can search and read whole documents. "
             "Set PURLIN_KEYS or PURLIN_KEYS_FILE (`purlin key` makes keys), or let only trusted machines reach it."
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is this machine's own."""
     address = _address(host)
     return host == "localhost" if address is None else address.is_loopback
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +21,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
+from app.access import is_loopback
 from app.problems import explained
 from app.routes import json_only
 from app.service import Service, ServiceOf
@@ -79,8 +79,7 @@ def _is_allowed(origin: str, listed: Iterable[str]) -> bool:
         return True
     try:
         parts = urlsplit(origin)
-        host = parts.hostname or ""
-        return parts.scheme in ("http", "https") and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
+        return parts.scheme in ("http", "https") and is_loopback(parts.hostname or "")
     except ValueError:
         return False
 

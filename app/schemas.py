@@ -40,9 +40,13 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _few_keys(cls, given: Any) -> Any:
-        if isinstance(given, dict) and len(given) > MAX_KEYS:
-            raise PydanticCustomError("too_many_keys", f"must be an object of at most {MAX_KEYS} keys")
-        return given
+        return _no_more(given, dict, MAX_KEYS, "an object of at most {} keys")
+
+
+def _no_more(given: Any, kind: type[list[Any] | dict[Any, Any]], most: int, rule: str) -> Any:
+    if isinstance(given, kind) and len(given) > most:
+        raise PydanticCustomError("too_many", f"must be {rule.format(most)}")
+    return given
 
 
 # ---- /search
@@ -50,8 +54,7 @@ class Strict(BaseModel):
 
 def _one_message(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Say in one sentence what a condition can be, instead of why it is none of the alternatives."""
-    if isinstance(value, list) and len(value) > MAX_VALUES:
-        raise PydanticCustomError("condition", f"must be a list of at most {MAX_VALUES} values")
+    _no_more(value, list, MAX_VALUES, "a list of at most {} values")
     try:
         if isinstance(value, dict) and len(value) > _BOUNDS:
             raise ValueError
@@ -62,9 +65,7 @@ def _one_message(value: Any, validate: Callable[[Any], Any]) -> Any:
 
 
 def _few_fields(given: Any) -> Any:
-    if isinstance(given, dict) and len(given) > MAX_CONDITIONS:
-        raise PydanticCustomError("too_many_fields", f"must be an object of at most {MAX_CONDITIONS} fields")
-    return given
+    return _no_more(given, dict, MAX_CONDITIONS, "an object of at most {} fields")
 
 
 Text = Annotated[str, Field(max_length=MAX_VALUE_CHARS)]

@@ -112,7 +112,7 @@ def export(
     models = {role: _load(part) for role, part in parts.items()}
     model = models["passage"]
     limit = max_tokens or model.max_seq_length or 512
-    _refuse_longer(limit, model)
+    refuse_longer("max_tokens", limit, model)
     with replacing(out) as new:
         write_tokenizer(model.tokenizer, new / TOKENIZER)
         for role, part in parts.items():
@@ -255,10 +255,11 @@ def positions(transformer: Any) -> int | None:
     return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 
-def _refuse_longer(max_tokens: int, model: SentenceTransformer) -> None:
-    known = positions(model[0].auto_model)
-    if known is not None and max_tokens > known:
-        raise InvalidInput(f"max_tokens is {max_tokens}, but the model has {known} positions.", field="max_tokens")
+def refuse_longer(name: str, max_tokens: int, model: torch.nn.Module) -> None:
+    """Raise InvalidInput where a model has no positions for texts of so many tokens; `name` is what was given them."""
+    known = min((found for part in model.modules() if (found := positions(part)) is not None), default=max_tokens)
+    if max_tokens > known:
+        raise InvalidInput(f"{name} is {max_tokens}, but the model has {known} positions.", field=name)
 
 
 def _is_whole_t5(checkpoint: Path) -> bool:

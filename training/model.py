@@ -290,13 +290,6 @@ def _load(settings: ModelSettings, directory: Path | None, *, decoder: bool) -> 
     return _prepared(model, transformer)
 
 
-def refuse_longer(name: str, max_tokens: int, trained: nn.Module) -> None:
-    """Raise InvalidInput where a model has no positions for texts of so many tokens; `name` is the recipe's key."""
-    known = min((found for part in trained.modules() if (found := positions(part)) is not None), default=max_tokens)
-    if max_tokens > known:
-        raise InvalidInput(f"{name} is {max_tokens}, but the model has {known} positions.", field=name)
-
-
 def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
     """Rows of ids -> (n, longest), filled up with `value`; one wide where all rows are empty."""
     longest = max([1, *map(len, rows)])

@@ -7,9 +7,7 @@ the one it started from, without a label, and the better one is exported with th
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import torch
@@ -29,11 +27,11 @@ from index.classifier import DEFAULT_TEMPLATES, check_templates, prompt
 from index.classifiers import ENCODER, Trained, publish, write_classifier
 from index.encoder import Encoder, Vectors
 from index.errors import Damaged, InvalidInput
-from index.generations import CLASSIFIERS, thing_directory
+from index.generations import CLASSIFIERS, replacing, thing_directory
 from training import export, model
 from training.config import MAX_SEED, in_range, read
 from training.dev import encode
-from training.loop import LoopSettings, Progress, make_accelerator, storing, train
+from training.loop import LoopSettings, Progress, digest, make_accelerator, storing, train
 from training.model import ModelSettings, TextModel, pad_texts
 from training.pesco_labels import (
     Check,
@@ -226,7 +224,6 @@ def run(
         raise InvalidInput("PESCO trains in one process: start it without torchrun or accelerate launch.", field="cpu")
     say(str(pool))
     course = Course(recipe, pool, tuple(labels), out, accelerator, dev)
-    model.refuse_longer("export.max_tokens", recipe.export.max_tokens, course.base())
     trained = course.go(progress, say)
     outcome, served = _outcome(course, trained, name)
     say(_decision(outcome))
@@ -346,6 +343,7 @@ class Course:
         """The base model, or a round's, with the base's share in its weights; what PESCO does not train is fixed."""
         torch.manual_seed(self.recipe.seed)
         known = model.load(self.recipe.model, place)
+        export.refuse_longer("export.max_tokens", self.recipe.export.max_tokens, known)
         if place and self.recipe.student.base_share:
             known = averaged(model.load(self.recipe.model), known, self.recipe.student.base_share)
         for weight in known.fresh():
@@ -761,10 +759,7 @@ def _same_run(out: Path, described: str) -> None:
 
 
 def _described(recipe: Recipe, pool: Pool, labels: Sequence[str]) -> str:
-    digest = hashlib.sha256()
-    for text in pool.texts:
-        digest.update(hashlib.sha256(text.encode()).digest())
-    about = {"recipe": recipe.trained(), "labels": list(labels), "texts": digest.hexdigest()}
+    about = {"recipe": recipe.trained(), "labels": list(labels), "texts": digest(pool.texts)}
     return json.dumps(about, indent=1, default=str, ensure_ascii=False) + "\n"
 
 
@@ -774,16 +769,12 @@ def _write_taught(path: Path, taught: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _aside(path: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when the block ends well."""
-    new = path.with_name(f".{path.name}")
+def _aside(path: Path) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of `path`, whose directory is made if need be, when the block ends well."""
     with storing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with new.open("wb") as stream:
+        with replacing(path) as stream:
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        new.replace(path)
 
 
 def _read_taught(path: Path) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def run(
         say(f"{source.path.name} ({source.format}, {source.split}): {len(questions.asked):,} questions")
     torch.manual_seed(recipe.seed)
     reader = load(recipe.model).to(accelerator.device)
-    model.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
+    export.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
     task = ReaderTask(reader, training, recipe, accelerator, dev=dev)
     place = train(
         task,

@@ -189,7 +189,7 @@ def run(
     for number, stage in enumerate(recipe.stage):
         torch.manual_seed(recipe.seed)  # what the base model lacks starts alike in every process
         text_model = model.load(recipe.model, place).to(accelerator.device)
-        model.refuse_longer("export.max_tokens", recipe.export.max_tokens, text_model)
+        export.refuse_longer("export.max_tokens", recipe.export.max_tokens, text_model)
         taken = recipe.sources_of(stage)
         task = SantaTask(
             text_model,
