@@ -628,6 +628,18 @@ def test_a_key_is_asked_for_used_and_forgotten(home: Path, tab: Tab) -> None:
         assert tab.run("sessionStorage.getItem('purlin-key')") is None
 
 
+def test_a_view_that_one_has_left_keeps_to_itself(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search")
+    held = "{ ok: true, json: async () => ({ classifiers: [] }) }"
+    tab.run(f"window.fetch = () => new Promise((release) => (window.release = () => release({held}))), null")
+    tab.run("location.hash = '#classify?labels=a,b&texts=left'")
+    tab.until("window.release")
+    # What was waited for arrives after the address has changed and before anything has been told of it.
+    tab.run("location.hash = '#corpora', window.release()")
+    tab.until("document.querySelector('.view.corpora:not([hidden])')")
+    assert tab.run("location.hash") == "#corpora"
+
+
 def test_problems_are_told_in_words(home: Path, tab: Tab) -> None:
     with served(home) as address:
         shown(tab, f"{address}#search?corpus=none&query=x")

@@ -89,9 +89,8 @@ export function classify(root) {
     const own = values.texts || values.labels;
     if (own) several.checked = values.several === "1";
     const found = ({ classifiers }) => offer(classifiers, values.classifier ?? (own ? "" : source.value));
-    await run((signal) => get("classifiers", signal), found, () => null);
-    sourced();
-    if (values.texts) send();
+    const ready = () => (sourced(), values.texts && send());
+    await run((signal) => get("classifiers", signal), (reply) => (found(reply), ready()), ready);
   }
 
   function offer(classifiers, wanted) {

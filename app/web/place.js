@@ -20,8 +20,9 @@ export function go(view, values) {
   else location.hash = hash;
 }
 
-/** Have the address say so without going anywhere; `noted` tells that it changed. */
+/** Have the address say so without going anywhere, unless one has left that view; `noted` tells that it changed. */
 export function note(view, values) {
+  if (read().view !== view) return;
   history.replaceState(null, "", address(view, values));
   window.dispatchEvent(new Event("noted"));
 }
