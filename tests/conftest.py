@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: two threads wait for each other wherever cores are shared
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
