@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import sys
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +15,7 @@ from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Skipped, SourceFile
-from index.sources import docstrings, reference
+from index.sources import docstrings, reference, topics
 from index.sources.html import MAX_NESTED, MAX_TITLE, read_page
 
 DATA = Path(__file__).parent / "data" / "reference"
@@ -485,7 +489,7 @@ def docstring_documents(module: str) -> dict[str, Document]:
 
 
 def test_docstrings_name_list_without_importing_the_noisy() -> None:
-    names = [file.path for file in reference.docstrings()]
+    names = [file.path for file in docstrings.files()]
     assert len(names) > 250
     assert {"builtins", "json", "os.path", "collections.abc", "xml.etree.ElementTree"} <= set(names)
     assert not {"antigravity", "this", "test", "idlelib", "__main__", "_thread", "posixpath"} & set(names)
@@ -493,11 +497,11 @@ def test_docstrings_name_list_without_importing_the_noisy() -> None:
 
 def test_docstrings_of_builtins() -> None:
     found = docstring_documents("builtins")
-    zfill = found["str.zfill"]
-    assert zfill.body.startswith("str.zfill(width, /)\n\nPad a numeric string with zeros on the left")
-    assert zfill.context == ("str",)
-    assert zfill.fields["directive"] == "method"
-    assert (zfill.location.url or "").endswith("/library/stdtypes.html#str.zfill")
+    fromhex = found["bytes.fromhex"]
+    assert fromhex.body.startswith("bytes.fromhex(string, /)\n\nCreate a bytes object from a string")
+    assert fromhex.context == ("bytes",)
+    assert fromhex.fields["directive"] == "method"
+    assert (fromhex.location.url or "").endswith("/library/stdtypes.html#bytes.fromhex")
     assert (found["sorted"].location.url or "").endswith("/library/functions.html#sorted")
     assert (found["ValueError"].location.url or "").endswith("/library/exceptions.html#ValueError")
 
@@ -524,6 +528,138 @@ def test_docstrings_that_cannot_be_imported_are_skipped() -> None:
 def test_docstrings_show_a_thing_where_it_is_documented() -> None:
     assert "asyncio.gather" in docstring_documents("asyncio")
     assert "asyncio.tasks.gather" not in docstring_documents("asyncio.tasks")
+
+
+# -- the topics of help() ----------------------------------------------------------------------------------------------
+
+TOPIC = """\
+Mapping Types — "dict"
+**********************
+
+A *mapping* maps "1 < 2" to **values**, but not "*" to 2*3*4. Lines
+are joined.
+
++-----------+----------------+---------+
+| Operation | Result         | Notes   |
+|===========|================|=========|
+| "x in s"  | "True" if an   | (1)(2)  |
+|           | item is *x*    |         |
++-----------+----------------+---------+
+
+* one item, which goes
+  on
+
+  and has a second paragraph
+
+* another
+
+class dict(**kwargs)
+class dict(mapping, **kwargs)
+
+   Return a new dictionary. It is the same as:
+
+      >>> dict(one=1)
+
+      {'one': 1}
+
+   list(d)
+
+      Return all keys.
+
+   get(key[, default])
+
+      Return the value for *key*, else *default*:
+
+         if key in d:
+             return d[key]
+
+Notes
+=====
+
+mapping_stmt ::= "a"
+
+1. First.
+
+2. Second.
+
+callable types
+   These are the types to which calls can be applied.
+
+   They have names.
+
+[1] A footnote that
+    goes on.
+
+Note:
+
+  Keys keep their order.
+"""
+
+
+def topic_entries(monkeypatch: pytest.MonkeyPatch, known: dict[str, str]) -> dict[str, Document]:
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", SimpleNamespace(topics=known))
+    [file] = [file for file in reference.python_help() if file.path == "library/stdtypes.html"]
+    return {item.id.removeprefix("library/stdtypes.html#"): item for item in file.read() if isinstance(item, Document)}
+
+
+def test_topics_read_like_the_pages_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = topic_entries(monkeypatch, {"typesmapping": TOPIC})
+    assert list(found) == ["mapping-types-dict", "dict", "dict~2", "dict.get", "notes", "notes~2"]
+    assert found["mapping-types-dict"].body == (
+        "A mapping maps 1 < 2 to values, but not * to 2*3*4. Lines are joined.\n\n"
+        "Operation | Result | Notes\nx in s | True if an item is x | (1)(2)\n\n"
+        "- one item, which goes on\n\nand has a second paragraph\n- another"
+    )
+    constructor = found["dict"]
+    assert constructor.body == (
+        "class dict(**kwargs)\nclass dict(mapping, **kwargs)\n\n"
+        "Return a new dictionary. It is the same as:\n\n>>> dict(one=1)\n\n{'one': 1}"
+    )
+    assert constructor.fields["headings"] == ("Built-in Types", "Mapping Types — dict")
+    assert constructor.fields["directive"] == "class"
+    assert re.fullmatch(r"https://docs.python.org/3\.\d+/library/stdtypes.html#dict", constructor.location.url or "")
+    assert found["dict~2"].title == "list(d)"
+    get = found["dict.get"]
+    assert (get.context, get.title, get.fields["directive"]) == (("dict",), "dict.get", "method")
+    assert get.body.endswith("else default:\n\nif key in d:\n    return d[key]")
+    assert found["notes"].body == (
+        "mapping_stmt ::= a\n\n1. First.\n2. Second.\n\n[1] A footnote that goes on.\n\nNote:\n\nKeys keep their order."
+    )
+    assert found["notes~2"].body.startswith("callable types\n\nThese are the types to which calls can be applied.")
+
+
+def test_a_topic_within_another_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = "Types\n*****\n\nIntroduction.\n\n\nTruth\n=====\n\nTrue or false.\n\n\nMore\n----\n\nMore on it.\n"
+    part = "Truth\n*****\n\nTrue or false.\n\n\nMore\n====\n\nMore on it.\n"
+    other = "Modules\n*******\n\nOf their own.\n"
+    found = topic_entries(monkeypatch, {"truth": part, "typesseq": whole, "typesmodules": other})
+    assert list(found) == ["types", "truth", "more", "modules"]
+
+
+def test_a_python_without_topics_has_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    topics.titles.cache_clear()
+    try:
+        paths = [file.path for file in reference.python_help()]
+        assert "builtins" in paths
+        assert not [path for path in paths if path.endswith(".html")]
+        assert {"range", "str.zfill"} <= set(docstring_documents("builtins"))
+    finally:
+        topics.titles.cache_clear()
+
+
+def test_help_has_each_thing_once_and_from_the_manual_where_it_can() -> None:
+    files = list(reference.python_help())
+    pages = [file for file in files if file.path.endswith(".html")]
+    assert {file.path.removesuffix(".html") for file in pages} == set(topics.TITLES)
+    builtin = next(file for file in files if file.path == "builtins")
+    found = [item for file in (*pages, builtin) for item in file.read() if isinstance(item, Document)]
+    assert len({item.id for item in found}) == len(found) > 400
+    defined = Counter(item.title for item in found if item.fields["directive"] in ("class", "method", "attribute"))
+    assert defined["dict.get"] == 1
+    assert max(defined.values()) == 1
+    step = next(item for item in found if item.id == "library/stdtypes.html#range")
+    assert "If the step argument is omitted, it defaults to 1." in step.body
 
 
 def test_links_lead_to_the_reference_on_the_web(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def demos() -> tuple[Demo, ...]:
 
 
 def _reference() -> Demo:
-    """Python's HTML reference where a package has installed it, else the docstrings of the running Python."""
+    """Python's HTML reference where a package has installed it, else what the running Python's `help()` tells."""
     found = python_reference()
     if found is not None:
         version = re.search(r"3\.\d+", str(found))
@@ -50,7 +50,7 @@ def _reference() -> Demo:
         return Demo("python", "reference", about, lambda: open_source("reference", [found], base_url=url))
     from index.sources import reference
 
-    return Demo("python", "reference", "the docstrings of the running Python", reference.docstrings)
+    return Demo("python", "reference", "what help() of the running Python tells", reference.python_help)
 
 
 def python_reference(root: Path = _DOC) -> Path | None:

@@ -1,4 +1,7 @@
-"""The running Python's own docstrings -> documents, as `pydoc` shows them: the reference that is always at hand."""
+"""The running Python's own docstrings -> documents, as `pydoc` shows them: a reference that is always at hand.
+
+What the topics define, which are parts of the manual, is left to them.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from types import ModuleType
 
 from index.records import Document, Location, Skipped, SourceFile, Value
 from index.sources.html import Block, compose
+from index.sources.topics import titles
 
-VERSION = 1
-PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+VERSION = 2
+MANUAL = f"https://docs.python.org/{sys.version_info.major}.{sys.version_info.minor}"
 
 # Importing these prints, opens a browser or a window, or brings thousands of objects that nobody asks about.
 _LEFT_OUT = frozenset(
@@ -35,7 +39,7 @@ _SELF = re.compile(r"\A\((?:self|cls|type)\b(?:, /)?(?:, )?")
 _EXAMPLE = re.compile(r"(?m)^ *>>> .*(?:\n(?! *$).+)*")
 
 
-def files() -> Iterator[SourceFile | Skipped]:
+def files() -> Iterator[SourceFile]:
     """One source per public module of the standard library, sorted by name; nothing is imported before `read()`."""
     for name, origin in sorted(_modules()):
         digest = blake2b(f"{VERSION}:{sys.version}:{name}\0".encode(), digest_size=16)
@@ -73,7 +77,7 @@ def _read(name: str) -> Iterator[Document | Skipped]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importlib.import_module(name)
-            yield from list(_documents(module, name))
+            yield from [document for document in _documents(module, name) if document.title not in titles()]
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
         yield Skipped(name, f"It cannot be imported here: {error}.", passing=True)
 
@@ -183,4 +187,4 @@ def _url(module: str, title: str, directive: str) -> str:
         anchor = f"module-{module}"
     elif module == "builtins":
         page = {"function": "functions", "exception": "exceptions"}.get(directive, "stdtypes")
-    return f"https://docs.python.org/{PYTHON}/library/{page.lower()}.html#{anchor}"
+    return f"{MANUAL}/library/{page.lower()}.html#{anchor}"

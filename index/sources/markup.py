@@ -23,7 +23,7 @@ _FRONT_MATTER = re.compile(r"\A---\n.{0,20000}?\n---\n", re.DOTALL)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _LABEL = re.compile(r"(?s)(.+?)\s*<[^<>]+>\Z")
 _OPTION_END = re.compile(r"[\s=\[]")
-_PREFIX = re.compile(r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+")
+PREFIX = re.compile(r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+")
 
 _PAGE_ROLES: dict[str, Any] = roles._roles  # type: ignore[attr-defined]  # docutils' table, of which a process has one
 _SETTINGS = {
@@ -179,7 +179,7 @@ def _term(line: str, kind: str) -> nodes.term:
             term["ids"].append(f"cmdoption-{name.lstrip('-')}")
             term += nodes.Text(", " if number else ""), nodes.inline("", name, classes=["descname"]), nodes.Text(rest)
         return term
-    prefix = _PREFIX.match(line)
+    prefix = PREFIX.match(line)
     start = prefix.end() if prefix else 0
     name = re.split(r"[\s(\[:=]", line[start:], maxsplit=1)[0] or line[start:]
     term += nodes.Text(line[:start])

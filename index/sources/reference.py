@@ -1,13 +1,14 @@
 """Reference documentation -> documents: one per definition, one per section of prose.
 
 HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown and reStructuredText; and, where none of these
-is at hand, the docstrings of the running Python. Markup is turned into HTML first, so that one reader serves all.
+is at hand, what the running Python says of itself. Markup is turned into HTML first, so that one reader serves all.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,12 +19,9 @@ from urllib.parse import quote
 
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Value
-from index.sources import markup
-from index.sources.docstrings import files as docstrings
+from index.sources import docstrings, markup, topics
 from index.sources.files import below
 from index.sources.html import Entry, Page, read_page
-
-__all__ = ["SUFFIXES", "Unit", "docstrings", "files"]
 
 Unit = Literal["definition", "page"]
 
@@ -67,6 +65,20 @@ def files(
         digest = blake2b(f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16).hexdigest()
         address = f"{base_url.rstrip('/')}/{quote(name)}" if base_url else name
         yield SourceFile(name, digest, partial(_read, path, name, address, unit, limit))
+
+
+def python_help() -> Iterator[SourceFile]:
+    """What `help()` tells: the topics, one source for each page of the manual that has some, and the docstrings."""
+    for page in topics.TITLES:
+        content = topics.text_of(page)
+        if content:
+            digest = blake2b(f"{VERSION}:{sys.version}:{page}\0{content}".encode(), digest_size=16).hexdigest()
+            yield SourceFile(f"{page}.html", digest, partial(_read_topics, page))
+    yield from docstrings.files()
+
+
+def _read_topics(page: str) -> Iterator[Document]:
+    return documents(read_page(topics.html(page)), f"{page}.html", f"{docstrings.MANUAL}/{page}.html")
 
 
 def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
