@@ -628,6 +628,67 @@ def test_topics_read_like_the_pages_they_come_from(monkeypatch: pytest.MonkeyPat
     assert found["notes~2"].body.startswith("callable types\n\nThese are the types to which calls can be applied.")
 
 
+def test_code_right_below_an_item_stays_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """\
+Notes
+*****
+
+1. As in:
+
+      >>> "gg" in "eggs"
+      True
+
+   Then more.
+
+term
+   Told by:
+
+      if "a":
+          "b"
+"""
+    found = topic_entries(monkeypatch, {"truth": text})
+    assert found["notes"].body == '1. As in:\n\n>>> "gg" in "eggs"\nTrue\n\nThen more.'
+    assert found["notes~2"].body == 'term\n\nTold by:\n\nif "a":\n    "b"'
+
+
+@pytest.mark.parametrize("head", ["class list[T](items)", "class (T)", "class a.b()\nclass "])
+def test_a_class_without_a_plain_name_is_read(monkeypatch: pytest.MonkeyPatch, head: str) -> None:
+    found = topic_entries(monkeypatch, {"truth": f"Types\n*****\n\nSome.\n\n{head}\n\n   Told here.\n"})
+    assert any(document.body == f"{head.strip()}\n\nTold here." for document in found.values())
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "+-----+-----+\n| one | two |\n+-----+-----+\n| three four|\n+-----------+",
+        "+-+ Exception\n  | Error: 1\n  +---------",
+        "+------+----+\n| 日本 | b  |\n+------+----+",
+    ],
+)
+def test_what_is_no_plain_table_stays_as_it_is(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    found = topic_entries(monkeypatch, {"truth": f"Types\n*****\n\n{table}\n"})
+    assert found["types"].body == table
+
+
+_PIECES = """alpha Beta class dict.get(key) list(d) object.__init__(self) "lit" "a *em* **st** | +- +---+ |===| * 1. [1]
+Note: <b> &amp; ::= - 日本 é ~ ` >>> . ==== ---- static""".split()
+_LINES = st.builds(
+    lambda indent, words: " " * indent + " ".join(words),
+    st.sampled_from([0, 0, 0, 2, 3, 5, 6]),
+    st.lists(st.sampled_from([*_PIECES, "\t", "\x0b", "class "]), max_size=4),
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(_LINES, max_size=10).map(lambda lines: "\n".join([*lines, "", "The end."])))
+def test_no_letter_of_a_topic_is_lost(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        plain = re.sub(r"(?m)^\s*[-=]{4}$", "", text)  # what is no heading: one with nothing below has no document
+        found = topic_entries(patched, {"truth": plain})
+    shown = Counter("".join(document.body for document in found.values()))
+    assert {char for char, times in Counter(plain).items() if char.isalpha() and shown[char] < times} == set()
+
+
 def test_a_topic_within_another_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = "Types\n*****\n\nIntroduction.\n\n\nTruth\n=====\n\nTrue or false.\n\n\nMore\n----\n\nMore on it.\n"
     part = "Truth\n*****\n\nTrue or false.\n\n\nMore\n====\n\nMore on it.\n"

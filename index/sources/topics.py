@@ -50,6 +50,7 @@ _BOXES = ("Note:", "See also:", "Warning:")
 _UNDERLINES = '*=-~"'  # of headings, outermost first
 
 _RULE = re.compile(r"([*=\-~\"])\1+")
+_BORDER = re.compile(r"\+(?:-+\+)+")
 _ITEM = re.compile(r"(?:\*|(\d+\.|[IVX]+\.)) +")
 _SAME_LIST = re.compile(r"</(ul|ol)>\n?<\1>")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?=\(|$)")
@@ -108,6 +109,10 @@ def _right_of(margin: int, lines: Lines) -> bool:
     return _indent(lines) > margin
 
 
+def _from(margin: int, lines: Lines) -> Lines:
+    return [line[margin:] for line in lines]
+
+
 def _blocks(paragraphs: Sequence[Lines], outer: str) -> Iterator[str]:
     """Markup of paragraphs, each with those below it that stand further right; `outer` is the definition around."""
     at = 0
@@ -116,7 +121,7 @@ def _blocks(paragraphs: Sequence[Lines], outer: str) -> Iterator[str]:
         margin = _indent(lines)
         below = list(takewhile(partial(_right_of, margin), paragraphs[at + 1 :]))
         at += 1 + len(below)
-        yield from _block([line[margin:] for line in lines], below, outer)
+        yield from _block(_from(margin, lines), [_from(margin, part) for part in below], outer)
 
 
 def _block(lines: Lines, below: Sequence[Lines], outer: str) -> Iterator[str]:
@@ -126,13 +131,13 @@ def _block(lines: Lines, below: Sequence[Lines], outer: str) -> Iterator[str]:
     elif len(lines) == 1 and _RULE.fullmatch(lines[0]):
         yield _code(below)
     elif lines[0].startswith("+-"):
-        yield _table(lines)
+        yield f"{_table(lines)}{_code(below)}" if _is_table(lines) else _code([lines, *below])
     elif item := _ITEM.match(lines[0]):
         kind = "ol" if item[1] else "ul"
-        text = f"<p>{_inline(' '.join([lines[0][item.end() :], *lines[1:]]))}</p>"
-        yield f"<{kind}><li>{text}{''.join(_blocks(below, outer))}</li></{kind}>"
+        told = _told([lines[0][item.end() :], *lines[1:]], item.end(), below, outer)
+        yield f"<{kind}><li>{told}</li></{kind}>"
     elif len(lines) > 1 and all(line.startswith(" ") for line in lines[1:]) and not lines[0].startswith("["):
-        told = f"<p>{_inline(' '.join(lines[1:]))}</p>{''.join(_blocks(below, outer))}"
+        told = _told(lines[1:], _indent(lines[1:]), below, outer)
         yield f"<dl><dt>{_inline(lines[0])}</dt><dd>{told}</dd></dl>"
     elif below and _is_definition(lines, below):
         yield _definition(lines, below, outer)
@@ -141,6 +146,12 @@ def _block(lines: Lines, below: Sequence[Lines], outer: str) -> Iterator[str]:
     else:
         told = "".join(_blocks(below, outer)) if lines[0] in _BOXES else _code(below)
         yield f"<p>{_inline(' '.join(lines))}</p>{told}"
+
+
+def _told(text: Lines, column: int, below: Sequence[Lines], outer: str) -> str:
+    """A paragraph that stands at a column, and what is below it: code first, as far as that stands further right."""
+    code = list(takewhile(partial(_right_of, column), below))
+    return f"<p>{_inline(' '.join(text))}</p>{_code(code)}{''.join(_blocks(below[len(code) :], outer))}"
 
 
 def _code(paragraphs: Sequence[Lines]) -> str:
@@ -160,7 +171,7 @@ def _definition(lines: Lines, below: Sequence[Lines], outer: str) -> str:
     name = _name(lines[0])
     whole = name if not outer or name.startswith(f"{outer}.") else f"{outer}.{name}"
     is_class = lines[0].startswith("class ")
-    named = is_class or ("." in whole and bool(name) and _is_there(whole))
+    named = bool(name) and (is_class or ("." in whole and _is_there(whole)))
     kind = "class" if is_class else "describe" if not named else "method" if "(" in lines[0] else "attribute"
     anchor = f' id="{whole}"' if named else ""
     terms = "".join(_term(line, named, "" if number else anchor) for number, line in enumerate(lines))
@@ -170,14 +181,16 @@ def _definition(lines: Lines, below: Sequence[Lines], outer: str) -> str:
 
 def _name(line: str) -> str:
     """What a line of a signature defines: `str.join`; empty where it is no name, as of `key in d`."""
-    found = _NAME.match(PREFIX.sub("", line))
+    prefix = PREFIX.match(line)
+    found = _NAME.match(line, prefix.end() if prefix else 0)
     return found[0] if found else ""
 
 
 def _term(line: str, named: bool, anchor: str) -> str:
     line = line.replace("=- ", "=-")  # a sign that Sphinx took for an operator
-    name = _name(line) if named else line
-    before, _, after = line.partition(name)
+    name = (named and _name(line)) or line
+    at = line.find(name)
+    before, after = line[:at], line[at + len(name) :]
     return f'<dt class="sig"{anchor}>{escape(before)}<code class="descname">{escape(name)}</code>{escape(after)}</dt>'
 
 
@@ -188,9 +201,21 @@ def _is_there(name: str) -> bool:
     return not outer or outer == "object" or known is None or hasattr(known, last)
 
 
+def _is_table(lines: Lines) -> bool:
+    """Whether every line has a border wherever the first one has, as none has whose cells span columns."""
+    first = lines[0]
+    return _BORDER.fullmatch(first) is not None and all(
+        len(line) == len(first) and all(line[at] in "+|" for at in _crosses(first)) for line in lines
+    )
+
+
+def _crosses(line: str) -> list[int]:
+    return [at for at, char in enumerate(line) if char == "+"]
+
+
 def _table(lines: Lines) -> str:
     """Rows stand between rules, cells between the rules' crosses."""
-    cuts = [at for at, char in enumerate(lines[0]) if char == "+"]
+    cuts = _crosses(lines[0])
     rows: list[list[list[str]]] = [[]]
     for line in lines:
         if not line.strip("+|-= "):
