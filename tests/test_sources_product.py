@@ -221,6 +221,38 @@ def test_parquet_with_maps_lists_dates_and_decimals(tmp_path: Path) -> None:
     assert skipped == []
 
 
+@pytest.mark.parametrize(
+    ("type_", "time", "text"),
+    [
+        (pyarrow.timestamp("ns"), 1, "1970-01-01T00:00:00.000000001"),
+        (pyarrow.time64("ns"), 1, "00:00:00.000000001"),
+        (pyarrow.timestamp("s"), 10**12, None),
+        (pyarrow.date32(), 10**8, None),
+    ],
+)
+def test_a_time_that_python_cannot_hold_costs_no_row(
+    tmp_path: Path, type_: pyarrow.DataType, time: int, text: str | None
+) -> None:
+    table = pyarrow.table({"title": ["Kettle", "Toaster"], "since": pyarrow.array([time, None], type_)})
+    pyarrow.parquet.write_table(table, tmp_path / "p.parquet")
+    (kettle, _), skipped = read(tmp_path / "p.parquet")
+    assert (kettle.fields.get("since"), skipped) == (text, [])
+
+
+def test_parquet_that_pyarrow_cannot_read_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pyarrow.table({"title": ["Kettle"], "for": pyarrow.array([10**18], pyarrow.duration("ms"))})
+    pyarrow.parquet.write_table(table, tmp_path / "p.parquet")
+    documents, (skipped,) = read(tmp_path / "p.parquet")
+    assert (documents, skipped.reason[:34]) == ([], "is damaged, as are the rows up to ")
+
+    def open_(_: Path) -> None:
+        raise pyarrow.lib.ArrowNotImplementedError("Integers with less than 8 bits")
+
+    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", open_)
+    _, (skipped,) = read(tmp_path / "p.parquet")
+    assert skipped.reason == "cannot be read from here on: Integers with less than 8 bits"
+
+
 def test_a_damaged_parquet_row_group_is_skipped_by_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "p.parquet"
     titles = [f"Lamp number {number}" for number in range(30)]
@@ -293,8 +325,10 @@ def test_csv_delimiters_and_byte_order_marks(tmp_path: Path, delimiter: str, enc
     assert (document.title, document.fields, skipped) == ("a,b;c d|e", {"Größe": 4}, [])
 
 
-def test_the_separator_that_excel_writes_into_the_file(tmp_path: Path) -> None:
-    (document,), _ = read(written(tmp_path / "a.csv", "sep=;\r\nid;title\r\n1;Lamp, tall\r\n"))
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_the_separator_that_excel_writes_into_the_file(tmp_path: Path, separator: str) -> None:
+    rows = [f"sep={separator}", f"id{separator}title{separator}stock", f"1{separator}Lamp, tall{separator}2", ""]
+    (document,), _ = read(written(tmp_path / "a.csv", "\r\n".join(rows)))
     assert document.title == "Lamp, tall"
 
 

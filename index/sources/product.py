@@ -24,7 +24,7 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import lxml.etree
 import lxml.html
@@ -257,7 +257,7 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
             yield row
         if row is None:
             yield Skipped(name, "holds no rows")
-    except (OSError, EOFError, ValueError, zlib.error, InvalidInput) as error:
+    except (OSError, EOFError, ValueError, ArithmeticError, NotImplementedError, zlib.error, InvalidInput) as error:
         number = row.number if isinstance(row, Row) else (row and row.line) or 0
         yield Skipped(name, f"cannot be read from here on: {error}", number + 1, passes(error))
 
@@ -397,7 +397,7 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
 def _delimiter(lines: _CsvLines, suffix: str) -> str:
     """The separator that splits the first line into most cells, or the one that Excel's `sep=;` line names."""
     first = next(lines, "")
-    if first[:4].lower() == "sep=" and len(first.strip()) == 5:
+    if first[:4].lower() == "sep=" and len(first.rstrip("\r\n")) > 4 and not first[5:].strip():
         return first[4]
     lines.give_back(0)
     unquoted = re.sub(r'"[^"]*"', "", first)
@@ -414,12 +414,26 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
             end = number + table.metadata.row_group(group).num_rows
             try:
                 for batch in table.iter_batches(batch_size=256, row_groups=[group]):
-                    for record in batch.to_pylist(maps_as_pydicts="lossy"):
+                    for record in _records(batch):
                         number += 1
                         yield Row(number, record)
-            except (OSError, ValueError, pyarrow.ArrowException) as error:
+            except (OSError, ValueError, ArithmeticError, pyarrow.ArrowException) as error:
                 yield Skipped(name, f"is damaged, as are the rows up to {end}: {error}", number + 1, passes(error))
             number = end
+
+
+def _records(batch: Any) -> list[dict[str, object]]:
+    """Rows of a batch; if one has a time that Python's cannot hold, to the nanosecond or of a far year, all as text."""
+    try:
+        return list(batch.to_pylist(maps_as_pydicts="lossy"))
+    except (OverflowError, ValueError):
+        from pyarrow import compute, types
+
+        for number, column in enumerate(batch.schema):
+            if types.is_date(column.type) or types.is_time(column.type) or types.is_timestamp(column.type):
+                text = compute.replace_substring(batch.column(number).cast("string"), " ", "T")
+                batch = batch.set_column(number, column.name, text)
+        return list(batch.to_pylist(maps_as_pydicts="lossy"))
 
 
 # Records
