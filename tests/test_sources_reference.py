@@ -305,6 +305,14 @@ def test_any_text_is_a_page(text: str) -> None:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
+def test_markdown_declares_no_encoding_and_front_matter_may_have_the_line_ends_of_windows(tmp_path: Path) -> None:
+    text = "---\r\ntitle: Loom\r\n---\r\n\r\nCafé:\r\n\r\n    <meta charset=latin-1>\r\n"
+    (tmp_path / "a.md").write_bytes(text.encode())
+    [document], _ = read(tmp_path)
+    assert document.body == "Café:\n\n<meta charset=latin-1>"
+    assert document.title == "a.md"
+
+
 def test_markdown_sections_code_and_tables() -> None:
     found = by_id(DATA / "markup" / "guide.md")
     assert {name: document.body for name, document in found.items()} == {
@@ -411,6 +419,7 @@ def test_undecodable_pages_are_skipped_with_the_reason(tmp_path: Path, content: 
         (b"<meta charset='ISO-8859-1'><p>5 \x80 doesn\x92t", "5 € doesn’t"),
         (b"<meta charset=latin-1><p>\x96 \x81", "– \ufffd"),
         (b"<meta charset=us-ascii><p>caf\xe9", "café"),
+        (b"<meta charset=utf-16><p>caf\xc3\xa9", "café"),
         (b"<meta charset=iso-8859-15><p>\xa4", "€"),
         (b"\xef\xbb\xbf<meta charset=iso-8859-1><p>caf\xc3\xa9", "café"),
         (b'<meta http-equiv="Content-Type" content="text/html; charset=Shift_JIS"><p>\x83\x89', "ラ"),

@@ -19,7 +19,7 @@ from index.errors import InvalidInput
 
 MAX_LINE = 100_000  # characters of reStructuredText, whose parser takes time by the square of a line's length
 
-_FRONT_MATTER = re.compile(r"\A---\n.{0,20000}?\n---\n", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A---\r?\n.{0,20000}?\n---\r?\n", re.DOTALL)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _LABEL = re.compile(r"(?s)(.+?)\s*<[^<>]+>\Z")
 _OPTION_END = re.compile(r"[\s=\[]")

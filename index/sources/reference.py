@@ -35,7 +35,7 @@ _BUILD_FOLDERS = frozenset(["_modules", "_sources", "_static", "_images", "_down
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE)
 _AS_BROWSERS = {"ascii": "cp1252", "iso8859-1": "cp1252"}  # whose few bytes without a character refuse no page
 _TEXT_CODEC = re.compile(
-    r"utf-(8|16|16-le|16-be)|utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
+    r"utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
     r"euc[_-](jp|kr)|iso2022_jp|gb2312|gbk|gb18030|big5"
 )
 
@@ -161,13 +161,14 @@ _MARKUP: dict[str, Callable[[str], str]] = {"html": _as_it_is, "markdown": marku
 
 
 def _decode(content: bytes, name: str) -> str | Skipped:
-    """By byte order mark, else by what the page declares, else as UTF-8."""
+    """By byte order mark, else by what a page of HTML declares, else as UTF-8."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     else:
         if b"\0" in content[:8192]:
             return Skipped(name, "It is binary, not text.")
-        declared = None if content.startswith(codecs.BOM_UTF8) else _CHARSET.search(content, 0, 4096)
+        tells = SUFFIXES[Path(name).suffix.lower()] == "html" and not content.startswith(codecs.BOM_UTF8)
+        declared = _CHARSET.search(content, 0, 4096) if tells else None
         encoding = _codec(declared[1].decode("ascii", "replace")) if declared else "utf-8-sig"
     try:
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
@@ -182,7 +183,7 @@ def _codec(declared: str) -> str:
     except LookupError:
         return "utf-8-sig"
     name = _AS_BROWSERS.get(name, name)
-    return name if _TEXT_CODEC.fullmatch(name) and name != "utf-8" else "utf-8-sig"
+    return name if _TEXT_CODEC.fullmatch(name) else "utf-8-sig"
 
 
 def documents(page: Page, name: str, address: str = "") -> Iterator[Document]:
