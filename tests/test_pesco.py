@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -20,7 +22,7 @@ from torch.nn import functional as F
 import purlin
 from index import generations
 from index.classifiers import TrainedClassifier
-from index.errors import Damaged, InvalidInput, PurlinError, StorageFailed
+from index.errors import Busy, Damaged, InvalidInput, PurlinError, StorageFailed
 from index.generations import CLASSIFIERS
 from tests.test_loop import largest_file
 from tests.test_pesco_labels import blobs
@@ -346,6 +348,50 @@ def test_another_recipe_does_not_go_on(base: Path, tmp_path: Path) -> None:
     for changed, labels in ((replace(recipe, seed=2), LABELS), (recipe, LABELS[::-1])):
         with pytest.raises(InvalidInput, match="another recipe"):
             run(changed, tmp_path / "out", tmp_path, labels=labels)
+
+
+def test_a_run_that_taught_nothing_gives_way_to_another_recipe(base: Path, tmp_path: Path) -> None:
+    recipe = recipe_of(base, rounds=0)
+    wrong = replace(recipe, model=replace(recipe.model, base=str(tmp_path / "none")))
+    with pytest.raises(PurlinError, match="none"):
+        run(wrong, tmp_path / "out", tmp_path / "home")
+    assert run(recipe, tmp_path / "out", tmp_path / "home").is_dir()
+
+
+def test_two_runs_do_not_share_a_directory(base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    handle = os.open(out, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with pytest.raises(Busy, match="Another process is training in"):
+        run(recipe_of(base, rounds=0), out, tmp_path / "home")
+    os.close(handle)
+    assert not list(out.iterdir())
+    assert run(recipe_of(base, rounds=0), out, tmp_path / "home").is_dir()
+
+
+def test_what_a_killed_export_left_is_not_published(base: Path, tmp_path: Path) -> None:
+    left = tmp_path / "out" / "classifier" / ".encoder-x" / "new"
+    left.mkdir(parents=True)
+    (left / "model.onnx").write_text("half")
+    built = run(recipe_of(base, rounds=0), tmp_path / "out", tmp_path / "home")
+    assert not [path for path in built.rglob("*") if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("templates", "said"),
+    [
+        (tuple(f"{number} {{label}}" for number in range(101)), "a label has 101 prompts, not 1 to 100: give fewer"),
+        (("x " * 2_000 + "{label}",), "a prompt is no text of 1 to 4,000 characters: give fewer or shorter ones"),
+    ],
+)
+def test_prompts_that_cannot_be_published_are_refused_before_training(
+    base: Path, tmp_path: Path, templates: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said) as caught:
+        run(replace(recipe_of(base), templates=templates), tmp_path / "out", tmp_path / "home")
+    assert caught.value.field == "templates"
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_refused_export_is_made_again_without_training(
