@@ -541,6 +541,47 @@ def test_a_label_that_never_occurs_is_told_of(base: Path, tmp_path: Path) -> Non
     assert len(outcome.served.vectors) == len(outcome.served.offsets) == 3
 
 
+def test_the_report_is_about_the_classifier_that_is_published(base: Path, tmp_path: Path) -> None:
+    outcome = ended(recipe_of(base, rounds=1), tmp_path)
+    labels = np.zeros(len(POOL.texts), np.int64)
+    swallowed = replace(outcome.after, found=replace(outcome.after.found, labels=labels))
+    assert "No text got these labels: music." in page(replace(outcome, after=swallowed))
+    assert "No text got" not in page(replace(outcome, after=swallowed, kept="music is gone"))
+
+
+def test_typical_words_are_those_of_the_published_labels(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = pesco.serve
+
+    def swallowing(course: Course, number: int, text_model: Any) -> pesco.Served:
+        known = served(course, number, text_model)
+        gone = replace(known.found, labels=np.zeros_like(known.found.labels))
+        return replace(known, found=gone) if number else known
+
+    monkeypatch.setattr(pesco, "serve", swallowing)
+    recipe = recipe_of(base, rounds=1)
+    assert ended(recipe, tmp_path).typical[1] == []
+    monkeypatch.setattr(Check, "verdict", lambda *_: "music is gone")
+    assert ended(recipe, tmp_path).typical[1]
+
+
+def test_rounds_are_measured_on_the_dev_rows_given(base: Path, tmp_path: Path) -> None:
+    recipe, texts = recipe_of(base, rounds=1), tuple(TEXTS)
+    right, wrong = Labelled(texts, tuple(RIGHT)), Labelled(texts, tuple(1 - label for label in RIGHT))
+
+    def told(dev: Labelled | None) -> list[float | None]:
+        course = replace(course_of(recipe, tmp_path), dev=dev)
+        course.go(quiet, lambda line: None)
+        return [known.dev for known in course.rounds]
+
+    first = told(right)
+    assert None not in first
+    assert told(right) == first
+    assert told(wrong) == [None, None]  # the rounds are over, and were measured on others
+    assert told(None) == [None, None]
+
+
 def test_a_label_without_texts_is_served_by_its_prompts() -> None:
     every, labels, prompts = blobs((120,) * 4)
     texts, labels = every[1::2], labels[::2]  # the others are learnt from

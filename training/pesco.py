@@ -299,6 +299,11 @@ class Course:
         """The pool's words."""
         return WordIndex.of(self.pool.texts, len(self.labels))
 
+    @cached_property
+    def dev_digest(self) -> str:
+        """Of the dev rows; empty without any."""
+        return digest([self.dev]) if self.dev else ""
+
     def see(self, number: int, text_model: TextModel) -> Seen:
         """What the model that a round began with makes of all texts; the first round's and the last are kept."""
         if number not in self.seen:
@@ -375,6 +380,7 @@ class Course:
         dev = self.accuracy(seen, seen.prompts, self.levels(seen.pool, seen.prompts))
         known = np.array(-1.0 if dev is None else dev)
         taught = {"scores": found.scores.astype(np.float32), "rows": rows, "keys": keys, "dev": known}
+        taught["dev_digest"] = np.array(self.dev_digest)
         _write_taught(path, taught)
         return taught
 
@@ -407,7 +413,7 @@ class Course:
     def _note(self, taught: dict[str, Any], previous: Scores | None, say: Callable[[str], None]) -> Scores:
         found = Labelling.of(taught["scores"].astype(np.float64))
         agreement = 1.0 if previous is None else float((found.labels == previous.argmax(1)).mean())
-        dev = float(taught["dev"])
+        dev = float(taught["dev"]) if str(taught["dev_digest"]) == self.dev_digest else -1.0
         known = Round(len(taught["rows"]), _shares(found, len(self.labels)), agreement, dev if dev >= 0 else None)
         self.rounds.append(known)
         measured = f", dev accuracy {dev:.4f}" if dev >= 0 else ""
@@ -686,9 +692,10 @@ def _outcome(course: Course, trained: TextModel, name: str) -> tuple[Outcome, Se
         after = serve(course, last, trained)
         compared = compare(course, (base, trained), (before, after))
         kept = compared.verdict(course.recipe.check)
-    typical = course.index.typical(after.found.labels, len(course.labels), TYPICAL)
+    served = before if kept else after
+    typical = course.index.typical(served.found.labels, len(course.labels), TYPICAL)
     outcome = Outcome(name, course.labels, course.pool, tuple(course.rounds), before, after, compared, kept, typical)
-    return outcome, before if kept else after
+    return outcome, served
 
 
 def _publish(course: Course, outcome: Outcome, served: Served, chosen: TextModel, home: Path) -> Path:
@@ -811,6 +818,7 @@ def _aside(path: Path) -> Iterator[IO[bytes]]:
 def _read_taught(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in ("scores", "rows", "keys", "dev")}
+            taught = {name: stored[name] for name in ("scores", "rows", "keys", "dev")}
+            return taught | {"dev_digest": stored.get("dev_digest", "")}  # which the first versions did not write
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise Damaged(f"{path} is damaged: {error}. Remove its directory and those of later rounds.") from error
