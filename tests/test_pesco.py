@@ -370,6 +370,13 @@ def test_two_runs_do_not_share_a_directory(base: Path, tmp_path: Path) -> None:
     assert run(recipe_of(base, rounds=0), out, tmp_path / "home").is_dir()
 
 
+def test_a_home_that_cannot_be_written_to_is_refused_before_training(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(StorageFailed):
+        run(recipe_of(base), tmp_path / "out", tmp_path / "home")
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_a_killed_export_left_is_not_published(base: Path, tmp_path: Path) -> None:
     left = tmp_path / "out" / "classifier" / ".encoder-x" / "new"
     left.mkdir(parents=True)

@@ -41,7 +41,7 @@ def listed(path: Path, text: str) -> Path:
 MANY = [f"text number {number}" for number in range(40)]
 
 
-@pytest.mark.parametrize("name", ["texts.jsonl", "texts.jsonl.gz"])
+@pytest.mark.parametrize("name", ["texts.jsonl", "texts.jsonl.gz", "TEXTS.JSONL"])
 def test_texts_are_read_once_each_and_stripped(tmp_path: Path, name: str) -> None:
     path = rows(tmp_path / name, [*MANY, "", "   ", f"  {MANY[3]}\n", "\ud800 lone"])
     pool = read_pool(path, labels=2, limit=1000, seed=1)

@@ -29,7 +29,7 @@ from index.classifier import DEFAULT_TEMPLATES, check_templates, prompt
 from index.classifiers import ENCODER, Trained, check_prompts, publish, write_classifier
 from index.encoder import Encoder, Vectors
 from index.errors import Busy, Damaged, InvalidInput
-from index.generations import CLASSIFIERS, replacing, thing_directory
+from index.generations import CLASSIFIERS, locked, replacing
 from training import export, model
 from training.config import MAX_SEED, in_range, read
 from training.dev import encode
@@ -219,8 +219,9 @@ def run(
     process is at work there.
     """
     refuse_too_many(len(pool.texts), len(labels))
-    thing_directory(home, name, CLASSIFIERS)  # a name or prompts that cannot be published fail now
-    _filled(recipe, labels)
+    _filled(recipe, labels)  # prompts, a name or a home that nothing can be published with fail now
+    with locked(home, name, CLASSIFIERS):
+        pass
     accelerator = make_accelerator(recipe.student.loop, cpu=cpu)
     if accelerator.num_processes > 1:
         raise InvalidInput("PESCO trains in one process: start it without torchrun or accelerate launch.", field="cpu")
