@@ -175,10 +175,14 @@ def check_labels(labels: Sequence[str]) -> None:
         if not name:
             raise InvalidInput("The label is empty: leave it out or fill it.", field=f"labels[{number}]")
         if _CONTROL.search(name):
-            raise InvalidInput("The label has a control character: take it out.", field=f"labels[{number}]")
+            raise InvalidInput(
+                f"The label {name!r:.80} has a control character: take it out.", field=f"labels[{number}]"
+            )
         first = seen.setdefault(name, number)
         if first != number:
-            raise InvalidInput(f"The label is the same as labels[{first}]: give each once.", field=f"labels[{number}]")
+            raise InvalidInput(
+                f"The label {name!r:.80} is the same as labels[{first}]: give each once.", field=f"labels[{number}]"
+            )
 
 
 def check_templates(templates: Sequence[str]) -> None:
@@ -186,13 +190,14 @@ def check_templates(templates: Sequence[str]) -> None:
     if not templates:
         raise InvalidInput("There are no templates: give at least one, or leave the key out.", field="templates")
     for number, template in enumerate(templates):
+        shown, field = f"The template {template!r:.80} has", f"templates[{number}]"
         rest = template.replace("{label}", "")
         if rest == template:
-            raise InvalidInput("The template has no place for the label: write {label}.", field=f"templates[{number}]")
+            raise InvalidInput(f"{shown} no place for the label: write {{label}}.", field=field)
         if template.count("{label}") > 1:
-            raise InvalidInput("The template has {label} more than once: write it once.", field=f"templates[{number}]")
+            raise InvalidInput(f"{shown} {{label}} more than once: write it once.", field=field)
         if "{" in rest or "}" in rest:
-            raise InvalidInput("The template has other braces than {label}.", field=f"templates[{number}]")
+            raise InvalidInput(f"{shown} other braces than {{label}}.", field=field)
 
 
 def _classification(scores: Scores, labels: Sequence[str], min_score: float, ranked: int) -> Classification:

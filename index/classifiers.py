@@ -237,11 +237,12 @@ def _check(trained: Trained) -> None:
     for label in trained.labels:
         _check_text(label, "a label", MAX_LABEL_CHARS)
     check_labels(trained.labels)
-    _check_prompts(trained.prompts, count)
+    check_prompts(trained.prompts, count)
     _check_numbers(trained, count)
 
 
-def _check_prompts(prompts: Sequence[Sequence[str]], count: int) -> None:
+def check_prompts(prompts: Sequence[Sequence[str]], count: int) -> None:
+    """Raises ValueError for more or longer prompts of `count` labels than a classifier may have."""
     if len(prompts) != count:
         raise ValueError(f"there are {count} labels, and prompts of {len(prompts)}")
     for of_label in prompts:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -20,7 +22,7 @@ from torch.nn import functional as F
 import purlin
 from index import generations
 from index.classifiers import TrainedClassifier
-from index.errors import Damaged, InvalidInput, PurlinError, StorageFailed
+from index.errors import Busy, Damaged, InvalidInput, PurlinError, StorageFailed
 from index.generations import CLASSIFIERS
 from tests.test_loop import largest_file
 from tests.test_pesco_labels import blobs
@@ -348,6 +350,57 @@ def test_another_recipe_does_not_go_on(base: Path, tmp_path: Path) -> None:
             run(changed, tmp_path / "out", tmp_path, labels=labels)
 
 
+def test_a_run_that_taught_nothing_gives_way_to_another_recipe(base: Path, tmp_path: Path) -> None:
+    recipe = recipe_of(base, rounds=0)
+    wrong = replace(recipe, model=replace(recipe.model, base=str(tmp_path / "none")))
+    with pytest.raises(PurlinError, match="none"):
+        run(wrong, tmp_path / "out", tmp_path / "home")
+    assert run(recipe, tmp_path / "out", tmp_path / "home").is_dir()
+
+
+def test_two_runs_do_not_share_a_directory(base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    handle = os.open(out, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with pytest.raises(Busy, match="Another process is training in"):
+        run(recipe_of(base, rounds=0), out, tmp_path / "home")
+    os.close(handle)
+    assert not list(out.iterdir())
+    assert run(recipe_of(base, rounds=0), out, tmp_path / "home").is_dir()
+
+
+def test_a_home_that_cannot_be_written_to_is_refused_before_training(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(StorageFailed):
+        run(recipe_of(base), tmp_path / "out", tmp_path / "home")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_killed_export_left_is_not_published(base: Path, tmp_path: Path) -> None:
+    left = tmp_path / "out" / "classifier" / ".encoder-x" / "new"
+    left.mkdir(parents=True)
+    (left / "model.onnx").write_text("half")
+    built = run(recipe_of(base, rounds=0), tmp_path / "out", tmp_path / "home")
+    assert not [path for path in built.rglob("*") if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("templates", "said"),
+    [
+        (tuple(f"{number} {{label}}" for number in range(101)), "a label has 101 prompts, not 1 to 100: give fewer"),
+        (("x " * 2_000 + "{label}",), "a prompt is no text of 1 to 4,000 characters: give fewer or shorter ones"),
+    ],
+)
+def test_prompts_that_cannot_be_published_are_refused_before_training(
+    base: Path, tmp_path: Path, templates: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said) as caught:
+        run(replace(recipe_of(base), templates=templates), tmp_path / "out", tmp_path / "home")
+    assert caught.value.field == "templates"
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_refused_export_is_made_again_without_training(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -493,6 +546,47 @@ def test_a_label_that_never_occurs_is_told_of(base: Path, tmp_path: Path) -> Non
     assert pesco.measures(outcome)["shares"]["river  bank"] == 0
     assert "No text got these labels: river  bank." in page(outcome)
     assert len(outcome.served.vectors) == len(outcome.served.offsets) == 3
+
+
+def test_the_report_is_about_the_classifier_that_is_published(base: Path, tmp_path: Path) -> None:
+    outcome = ended(recipe_of(base, rounds=1), tmp_path)
+    labels = np.zeros(len(POOL.texts), np.int64)
+    swallowed = replace(outcome.after, found=replace(outcome.after.found, labels=labels))
+    assert "No text got these labels: music." in page(replace(outcome, after=swallowed))
+    assert "No text got" not in page(replace(outcome, after=swallowed, kept="music is gone"))
+
+
+def test_typical_words_are_those_of_the_published_labels(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = pesco.serve
+
+    def swallowing(course: Course, number: int, text_model: Any) -> pesco.Served:
+        known = served(course, number, text_model)
+        gone = replace(known.found, labels=np.zeros_like(known.found.labels))
+        return replace(known, found=gone) if number else known
+
+    monkeypatch.setattr(pesco, "serve", swallowing)
+    recipe = recipe_of(base, rounds=1)
+    assert ended(recipe, tmp_path).typical[1] == []
+    monkeypatch.setattr(Check, "verdict", lambda *_: "music is gone")
+    assert ended(recipe, tmp_path).typical[1]
+
+
+def test_rounds_are_measured_on_the_dev_rows_given(base: Path, tmp_path: Path) -> None:
+    recipe, texts = recipe_of(base, rounds=1), tuple(TEXTS)
+    right, wrong = Labelled(texts, tuple(RIGHT)), Labelled(texts, tuple(1 - label for label in RIGHT))
+
+    def told(dev: Labelled | None) -> list[float | None]:
+        course = replace(course_of(recipe, tmp_path), dev=dev)
+        course.go(quiet, lambda line: None)
+        return [known.dev for known in course.rounds]
+
+    first = told(right)
+    assert None not in first
+    assert told(right) == first
+    assert told(wrong) == [None, None]  # the rounds are over, and were measured on others
+    assert told(None) == [None, None]
 
 
 def test_a_label_without_texts_is_served_by_its_prompts() -> None:

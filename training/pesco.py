@@ -7,7 +7,9 @@ the one it started from, without a label, and the better one is exported with th
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,10 +26,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from index.classifier import DEFAULT_TEMPLATES, check_templates, prompt
-from index.classifiers import ENCODER, Trained, publish, write_classifier
+from index.classifiers import ENCODER, Trained, check_prompts, publish, write_classifier
 from index.encoder import Encoder, Vectors
-from index.errors import Damaged, InvalidInput
-from index.generations import CLASSIFIERS, replacing, thing_directory
+from index.errors import Busy, Damaged, InvalidInput
+from index.generations import CLASSIFIERS, locked, replacing
 from training import export, model
 from training.config import MAX_SEED, in_range, read
 from training.dev import encode
@@ -213,22 +215,25 @@ def run(
     """Self-train, compare, export and publish the classifier `name`; returns its build's directory.
 
     What was done before is kept in `out`: a run that was killed goes on. `dev` is measured each round and otherwise
-    unused. Raises InvalidInput where `out` holds a run of another recipe, other texts or labels.
+    unused. Raises InvalidInput where `out` holds a run of another recipe, other texts or labels, and Busy where another
+    process is at work there.
     """
     refuse_too_many(len(pool.texts), len(labels))
-    export.Card(name)  # a name that cannot be exported fails now
-    thing_directory(home, name, CLASSIFIERS)
-    _same_run(out, _described(recipe, pool, labels))
+    _filled(recipe, labels)  # prompts, a name or a home that nothing can be published with fail now
+    with locked(home, name, CLASSIFIERS):
+        pass
     accelerator = make_accelerator(recipe.student.loop, cpu=cpu)
     if accelerator.num_processes > 1:
         raise InvalidInput("PESCO trains in one process: start it without torchrun or accelerate launch.", field="cpu")
-    say(str(pool))
-    course = Course(recipe, pool, tuple(labels), out, accelerator, dev)
-    trained = course.go(progress, say)
-    outcome, served = _outcome(course, trained, name)
-    say(_decision(outcome))
-    chosen = course.base() if outcome.kept else trained
-    return _publish(course, outcome, served, chosen, home)
+    with _alone(out):
+        _same_run(out, _described(recipe, pool, labels))
+        say(str(pool))
+        course = Course(recipe, pool, tuple(labels), out, accelerator, dev)
+        trained = course.go(progress, say)
+        outcome, served = _outcome(course, trained, name)
+        say(_decision(outcome))
+        chosen = course.base() if outcome.kept else trained
+        return _publish(course, outcome, served, chosen, home)
 
 
 def measures(outcome: Outcome) -> dict[str, Any]:
@@ -294,6 +299,11 @@ class Course:
     def index(self) -> WordIndex:
         """The pool's words."""
         return WordIndex.of(self.pool.texts, len(self.labels))
+
+    @cached_property
+    def dev_digest(self) -> str:
+        """Of the dev rows; empty without any."""
+        return digest([self.dev]) if self.dev else ""
 
     def see(self, number: int, text_model: TextModel) -> Seen:
         """What the model that a round began with makes of all texts; the first round's and the last are kept."""
@@ -371,6 +381,7 @@ class Course:
         dev = self.accuracy(seen, seen.prompts, self.levels(seen.pool, seen.prompts))
         known = np.array(-1.0 if dev is None else dev)
         taught = {"scores": found.scores.astype(np.float32), "rows": rows, "keys": keys, "dev": known}
+        taught["dev_digest"] = np.array(self.dev_digest)
         _write_taught(path, taught)
         return taught
 
@@ -403,7 +414,7 @@ class Course:
     def _note(self, taught: dict[str, Any], previous: Scores | None, say: Callable[[str], None]) -> Scores:
         found = Labelling.of(taught["scores"].astype(np.float64))
         agreement = 1.0 if previous is None else float((found.labels == previous.argmax(1)).mean())
-        dev = float(taught["dev"])
+        dev = float(taught["dev"]) if str(taught["dev_digest"]) == self.dev_digest else -1.0
         known = Round(len(taught["rows"]), _shares(found, len(self.labels)), agreement, dev if dev >= 0 else None)
         self.rounds.append(known)
         measured = f", dev accuracy {dev:.4f}" if dev >= 0 else ""
@@ -682,26 +693,37 @@ def _outcome(course: Course, trained: TextModel, name: str) -> tuple[Outcome, Se
         after = serve(course, last, trained)
         compared = compare(course, (base, trained), (before, after))
         kept = compared.verdict(course.recipe.check)
-    typical = course.index.typical(after.found.labels, len(course.labels), TYPICAL)
+    served = before if kept else after
+    typical = course.index.typical(served.found.labels, len(course.labels), TYPICAL)
     outcome = Outcome(name, course.labels, course.pool, tuple(course.rounds), before, after, compared, kept, typical)
-    return outcome, before if kept else after
+    return outcome, served
 
 
 def _publish(course: Course, outcome: Outcome, served: Served, chosen: TextModel, home: Path) -> Path:
     staged, recipe, name = course.out / "classifier", course.recipe, outcome.name
+    shutil.rmtree(staged, ignore_errors=True)  # what a run that was killed here left would be published, too
     encoder = _export(course, outcome, chosen, staged)
-    filled = tuple(tuple(prompt(template, label) for template in recipe.templates) for label in course.labels)
     seen = course.see(0 if outcome.kept else len(course.rounds) - 1, chosen)
     less = served.offsets + _shift(course, served, seen, encoder)
     vectors = served.vectors if recipe.export.serve == "head" else None
     about = Trained(
-        name, course.labels, filled, tuple(less.tolist()), served.temperature, measures(outcome),
-        encoder.fingerprint, vectors,
+        name, course.labels, _filled(recipe, course.labels), tuple(less.tolist()), served.temperature,
+        measures(outcome), encoder.fingerprint, vectors,
     )  # fmt: skip
     write_classifier(staged, about)
     for place in (staged, course.out):
         (place / REPORT).write_text(page(outcome), encoding="utf-8")
     return home / "classifiers" / name / publish(home, name, staged)
+
+
+def _filled(recipe: Recipe, labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Each label's prompts. Raises InvalidInput for more or longer ones than a classifier may have."""
+    filled = tuple(tuple(prompt(template, label) for template in recipe.templates) for label in labels)
+    try:
+        check_prompts(filled, len(labels))
+    except ValueError as error:
+        raise InvalidInput(f"With these templates {error}: give fewer or shorter ones.", field="templates") from None
+    return filled
 
 
 def _export(course: Course, outcome: Outcome, chosen: TextModel, staged: Path) -> Encoder:
@@ -746,16 +768,33 @@ def _shares(found: Labelling, count: int) -> tuple[float, ...]:
 
 
 def _same_run(out: Path, described: str) -> None:
-    """Raises InvalidInput where `out` holds another run; else notes this one there."""
+    """Raises InvalidInput where `out` holds what another run has taught; else notes this one there."""
     path = out / RUN
-    if not path.is_file():
-        with _aside(path) as stream:
-            stream.write(described.encode())
-    elif path.read_bytes() != described.encode():
+    if path.is_file() and path.read_bytes() == described.encode():
+        return
+    if path.is_file() and any(out.glob(f"round-*/{TAUGHT}")):
         raise InvalidInput(
             f"{out} holds a run of another recipe, other texts or labels. Give another --out, or remove it.",
             field="out",
         )
+    with _aside(path) as stream:
+        stream.write(described.encode())
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold `out`, which is made if need be, while the block lasts. Raises Busy where another process has it."""
+    with storing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        handle = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(f"Another process is training in {out}: wait for it, or give another --out.") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def _described(recipe: Recipe, pool: Pool, labels: Sequence[str]) -> str:
@@ -780,6 +819,7 @@ def _aside(path: Path) -> Iterator[IO[bytes]]:
 def _read_taught(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in ("scores", "rows", "keys", "dev")}
+            taught = {name: stored[name] for name in ("scores", "rows", "keys", "dev")}
+            return taught | {"dev_digest": stored.get("dev_digest", "")}  # which the first versions did not write
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise Damaged(f"{path} is damaged: {error}. Remove its directory and those of later rounds.") from error

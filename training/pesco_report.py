@@ -68,7 +68,8 @@ def _balance(outcome: Outcome) -> str:
     shares = [np.bincount(known.found.labels, minlength=count) for known in (outcome.before, outcome.after)]
     total = len(outcome.pool.texts)
     order = np.argsort(-shares[1], kind="stable").tolist()
-    missing = [outcome.labels[k] for k in order if not shares[1][k]]
+    served = shares[0] if outcome.kept else shares[1]
+    missing = [outcome.labels[k] for k in order if not served[k]]
     bars = [(outcome.labels[k], shares[0][k] / total, shares[1][k] / total) for k in order[:MOST_LABELS]]
     notes = []
     if count > MOST_LABELS:

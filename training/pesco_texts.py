@@ -166,7 +166,7 @@ def words(text: str) -> set[str]:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    rows = ".jsonl" in path.suffixes[-2:]
+    rows = ".jsonl" in map(str.lower, path.suffixes[-2:])
     for number, line in read_lines(path, longest=LONGEST, most=MAX_LINES, errors="strict" if rows else "replace"):
         yield _text(path, number, line) if rows else line
 
