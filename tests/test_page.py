@@ -742,6 +742,16 @@ def test_texts_too_long_for_the_address_are_classified_while_one_looks_elsewhere
     tab.until("document.querySelector('.classified') && !document.querySelector('[aria-busy]')")
 
 
+def test_choosing_a_corpus_by_keyboard_keeps_the_focus(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=code&query=sort")
+    tab.run("document.querySelector('.chooser input:checked').focus()")
+    for name in ("lamps", "library"):
+        tab.press("ArrowDown")
+        tab.until(f"location.hash.includes('{name}')")
+        tab.until(IDLE)
+        tab.until(f"document.activeElement.value === '{name}'")
+
+
 def test_problems_are_told_in_words(home: Path, tab: Tab) -> None:
     with served(home) as address:
         shown(tab, f"{address}#search?corpus=none&query=x")
