@@ -752,6 +752,16 @@ def test_choosing_a_corpus_by_keyboard_keeps_the_focus(site: str, tab: Tab) -> N
         tab.until(f"document.activeElement.value === '{name}'")
 
 
+def test_where_no_key_helps_none_is_asked_for(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    refused = "{ type: 'urn:purlin:problem:not-allowed', detail: 'Not known as x.' }"
+    tab.run(f"window.fetch = async () => new Response(JSON.stringify({refused}), {{ status: 403 }}), null")
+    tab.run("location.hash = '#search?corpus=code&query=x'")
+    tab.until("document.querySelector('.problem')")
+    assert tab.texts(".problem h2") == ["This is not open here"]
+    assert tab.texts(".problem button") == []
+
+
 def test_problems_are_told_in_words(home: Path, tab: Tab) -> None:
     with served(home) as address:
         shown(tab, f"{address}#search?corpus=none&query=x")
