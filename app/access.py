@@ -249,9 +249,10 @@ def _bearer(scope: Scope) -> bytes:
 def _host(scope: Scope) -> str:
     """The name that the client came by, or its address; empty where it does not say, as browsers always do."""
     try:
-        return urlsplit("//" + Headers(scope=scope).get("host", "")).hostname or ""
+        name = urlsplit("//" + Headers(scope=scope).get("host", "")).hostname or ""
     except ValueError:
         return "invalid.name"
+    return name.removesuffix(".")  # which says that it is whole
 
 
 def _is_private(name: str) -> bool:

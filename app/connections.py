@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 BACKLOG = 128  # connections that the system holds until they are taken, and that are taken at once
@@ -13,6 +13,7 @@ MAX_CONNECTIONS = 1_000
 PATIENCE_S = 30.0
 LOOK_S = 5.0
 LEAST_RATE = 8 * 1024  # bytes/s of a reply
+SENT_AHEAD = 2**17  # bytes that the system takes of a reply before the client does: of them one sees no progress
 
 
 def most() -> int:
@@ -36,6 +37,7 @@ class Connection(H11Protocol):
         if len(self.connections) > most():
             transport.abort()
         else:
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
             self._looking = self.loop.call_later(LOOK_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -47,8 +49,9 @@ class Connection(H11Protocol):
     def _look(self) -> None:
         unread = self.transport.get_write_buffer_size()
         untaken = unread > max(0.0, self._unread - LEAST_RATE * LOOK_S)
-        unasked = self.conn.their_state is h11.IDLE and self.cycle is self._last
-        self._stuck_s = self._stuck_s + LOOK_S if untaken or unasked else 0.0
+        unasked = not unread and (self.cycle is None or self.cycle.response_complete)
+        stuck = self.cycle is self._last and (untaken or unasked)
+        self._stuck_s = self._stuck_s + LOOK_S if stuck else 0.0
         self._unread, self._last = unread, self.cycle
         if self._stuck_s >= PATIENCE_S:
             self.transport.abort()

@@ -56,7 +56,7 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
         metrics=metrics,
     )
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
-    app.add_middleware(access.Access, keys=keys, hosts=[name.lower() for name in settings.hosts])
+    app.add_middleware(access.Access, keys=keys, hosts=[name.lower().removesuffix(".") for name in settings.hosts])
     if settings.cors_origins:
         headers = ["Authorization", "Content-Type", *mcp.HEADERS]
         app.add_middleware(

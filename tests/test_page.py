@@ -640,6 +640,128 @@ def test_a_view_that_one_has_left_keeps_to_itself(site: str, tab: Tab) -> None:
     assert tab.run("location.hash") == "#corpora"
 
 
+def hold(tab: Tab, path: str) -> None:
+    """From now on requests to `path` wait for `held.splice(0).forEach(go => go())`."""
+    tab.run(
+        "(real => { window.held = []; window.fetch = (path, options) => path !== "
+        f"{json.dumps(path)} ? real(path, options) : new Promise((done, failed) => {{ const {{ signal }} = options;"
+        "signal.addEventListener('abort', () => failed(new DOMException('', 'AbortError')));"
+        "window.held.push(() => signal.aborted || done(real(path, options))); }); })(window.fetch)"
+    )
+
+
+def let_go(tab: Tab) -> None:
+    tab.run("held.splice(0).forEach(go => go())")
+
+
+def test_going_to_another_address_of_a_view_wins_over_what_it_waited_for(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search")
+    held = "{ ok: true, json: async () => ({ classifiers: [], results: [] }) }"
+    tab.run(f"window.fetch = () => new Promise((release) => (window.release = () => release({held}))), null")
+    tab.run("location.hash = '#classify?labels=a,b&texts=left'")
+    tab.until("window.release")
+    tab.run("location.hash = '#classify?labels=c,d&texts=next', window.release()")
+    tab.until("document.querySelector('#texts').value !== 'left' || !location.hash.includes('next')")
+    assert tab.run("location.hash") == "#classify?labels=c,d&texts=next"
+
+
+@pytest.fixture
+def far(tmp_path: Path, tab: Tab) -> Iterator[Tab]:
+    """A search whose next hits have to be asked for."""
+    make(tmp_path, "many", numbered(120), HashEncoder(), "reference")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=many&query=number")
+        tab.run("while (document.querySelectorAll('.hit').length < 50) document.querySelector('.more').click()")
+        hold(tab, "search")
+        yield tab
+
+
+def test_more_of_the_last_search_does_not_stop_the_next(far: Tab) -> None:
+    far.run("location.hash = '#search?corpus=many&query=other'")
+    far.until("held.length")
+    far.click(".more")
+    let_go(far)
+    far.until("document.querySelectorAll('.hit').length === 10 && !document.querySelector('[aria-busy]')")
+
+
+def test_hits_that_come_late_leave_the_focus_where_one_types(far: Tab) -> None:
+    far.click(".more")
+    far.until("held.length")
+    far.run("document.querySelector('input[type=search]').focus()")
+    let_go(far)
+    far.until("document.querySelectorAll('.hit').length === 60")
+    assert far.run("document.activeElement.type") == "search"
+    far.run("while (document.querySelectorAll('.hit').length < 100) document.querySelector('.more').click()")
+    far.run("document.querySelector('.more').focus()")
+    far.click(".more")
+    far.until("held.length")
+    let_go(far)
+    far.until("document.querySelectorAll('.hit').length > 100")
+    assert far.run("document.activeElement === document.querySelectorAll('.hit')[100]")
+
+
+def test_another_corpus_without_a_query_drops_what_was_asked(site: str, tab: Tab) -> None:
+    for view, path in (("search?corpus=library&query", "search"), ("ask?corpus=library&question", "qa")):
+        shown(tab, site)
+        hold(tab, path)
+        tab.run(f"location.hash = '#{view}=range'")
+        tab.until("held.length")
+        tab.run("document.querySelector('.view:not([hidden]) [type=search]').value = ''")
+        tab.run("document.querySelector('.view:not([hidden]) :checked').dispatchEvent(new Event('change'))")
+        tab.until("!document.querySelector('[aria-busy]')")
+        let_go(tab)
+        time.sleep(0.3)
+        assert tab.run("document.querySelector('.view:not([hidden]) .hit') === null")
+
+
+def test_a_view_asked_for_nothing_waits_for_nothing(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#ask?corpus=library&question=close")
+    hold(tab, "qa")
+    tab.run("location.hash = '#ask?corpus=library&question=range'")
+    tab.until("held.length")
+    tab.run("location.hash = '#ask'")
+    tab.until("!document.querySelector('.view.ask .no-reader')")
+    assert tab.run("document.querySelector('[aria-busy]') === null")
+
+
+def test_texts_too_long_for_the_address_are_classified_while_one_looks_elsewhere(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    tab.run("location.hash = '#classify'")
+    tab.until("document.querySelector('#texts')")
+    hold(tab, "classify")
+    tab.run(
+        "document.querySelector('#texts').value = 'long '.repeat(500), document.querySelector('#labels').value = 'a,b'"
+    )
+    tab.run("document.querySelector('.classify-form').requestSubmit()")
+    tab.until("held.length")
+    tab.run("location.hash = '#corpora'")
+    tab.until("document.querySelector('.stock-card')")
+    tab.run("location.hash = '#classify'")
+    tab.until("document.querySelector('.view.classify:not([hidden])')")
+    let_go(tab)
+    tab.until("document.querySelector('.classified') && !document.querySelector('[aria-busy]')")
+
+
+def test_choosing_a_corpus_by_keyboard_keeps_the_focus(site: str, tab: Tab) -> None:
+    shown(tab, f"{site}#search?corpus=code&query=sort")
+    tab.run("document.querySelector('.chooser input:checked').focus()")
+    for name in ("lamps", "library"):
+        tab.press("ArrowDown")
+        tab.until(f"location.hash.includes('{name}')")
+        tab.until(IDLE)
+        tab.until(f"document.activeElement.value === '{name}'")
+
+
+def test_where_no_key_helps_none_is_asked_for(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    refused = "{ type: 'urn:purlin:problem:not-allowed', detail: 'Not known as x.' }"
+    tab.run(f"window.fetch = async () => new Response(JSON.stringify({refused}), {{ status: 403 }}), null")
+    tab.run("location.hash = '#search?corpus=code&query=x'")
+    tab.until("document.querySelector('.problem')")
+    assert tab.texts(".problem h2") == ["This is not open here"]
+    assert tab.texts(".problem button") == []
+
+
 def test_problems_are_told_in_words(home: Path, tab: Tab) -> None:
     with served(home) as address:
         shown(tab, f"{address}#search?corpus=none&query=x")

@@ -24,7 +24,7 @@ export function ask(root) {
   const field = searchField("Question", "What would you like to know?");
   const corpora = chooser(
     (corpus) => corpus.kind === "reference" || corpus.kind === undefined,
-    (corpus) => (field.value.trim() ? go("ask", { corpus, question: field.value.trim() }) : welcome()),
+    (corpus) => again(corpus),
   );
   const form = askForm(field, "Ask", corpora.node);
   const results = el("div", { class: "results" });
@@ -36,6 +36,12 @@ export function ask(root) {
     if (field.value.trim()) go("ask", { corpus: corpora.value(), question: field.value.trim() });
   });
 
+  /** Ask another corpus the same; without a question there is nothing to ask yet, nor what was asked before. */
+  function again(corpus) {
+    if (field.value.trim()) return go("ask", { corpus, question: field.value.trim() });
+    return run(() => null, welcome, failed);
+  }
+
   async function show(values) {
     asked = values;
     field.value = values.question ?? "";
@@ -44,15 +50,17 @@ export function ask(root) {
   }
 
   function loaded(values) {
-    if (!corpora.known().length) return fill(results, noCorpora("reference"));
+    if (!corpora.known().length) return present(noCorpora("reference"));
     corpora.select(values.corpus);
     return values.question ? question(values.question, values.corpus || corpora.value()) : welcome();
   }
 
-  function failed(problem) {
+  function present(...children) {
     results.removeAttribute("aria-busy");
-    fill(results, problemCard(problem, () => show(asked)));
+    fill(results, children);
   }
+
+  const failed = (problem) => present(problemCard(problem, () => show(asked)));
 
   function question(text, corpus) {
     const unanswered = (problem) => {
@@ -65,11 +73,10 @@ export function ask(root) {
   }
 
   function draw(reply) {
-    results.removeAttribute("aria-busy");
     const cards = reply.answers.map((answer, i) => answerCard(answer, i === 0));
     const read = [el("summary", {}, "The passages that were read"), list(reply.hits)];
     const others = reply.hits.length > 0 && el("details", { class: "passages" }, read);
-    fill(results, verdict(reply), el("div", { class: "answers" }, cards), others);
+    present(verdict(reply), el("div", { class: "answers" }, cards), others);
     say(reply.answers[0]?.text ?? "No answer.");
   }
 
@@ -84,17 +91,14 @@ export function ask(root) {
       el("p", {}, "Until then, here is what the search finds. ", searched),
     );
     say(`This server has no reader. ${problem.detail}`);
-    const found = (reply) => {
-      results.removeAttribute("aria-busy");
-      fill(results, notice, list(reply.hits));
-    };
+    const found = (reply) => present(notice, list(reply.hits));
     run((signal) => post("search", { corpus, query, k: 5 }, signal), found, failed);
   }
 
   function welcome() {
     const examples = Object.hasOwn(EXAMPLES, corpora.value()) ? EXAMPLES[corpora.value()] : [];
     const example = (text) => el("a", { href: address("ask", { corpus: corpora.value(), question: text }) }, text);
-    fill(results, examples.length > 0 && el("p", { class: "examples" }, "Try ", examples.map(example)));
+    present(examples.length > 0 && el("p", { class: "examples" }, "Try ", examples.map(example)));
   }
 
   return { show, field };

@@ -17,9 +17,11 @@ export function chooser(wanted, changed) {
   async function load() {
     const { corpora } = await get("corpora");
     const before = value();
+    const focused = node.contains(document.activeElement);
     known = corpora.filter(wanted);
     node.replaceChildren(node.firstChild, ...known.map((corpus) => choice(corpus, group, changed)));
     select(before);
+    if (focused) node.querySelector("input:checked")?.focus({ preventScroll: true });
   }
 
   /** The one of that name, or else the first that can be used. */

@@ -22,6 +22,7 @@ const EXAMPLE = {
 /** The view, in `root`. */
 export function classify(root) {
   const run = latest();
+  const load = latest(); // beside it: coming back to this view ends nothing
   const texts = area("texts", 7, "One text a line");
   const labels = area("labels", 3, "Names or phrases, between commas or one a line");
   const source = el("select", { id: "label-source" }, el("option", { value: "" }, "labels that I name"));
@@ -55,11 +56,12 @@ export function classify(root) {
     return { ...asked, labels: split(labels.value), multi_label: several.checked };
   }
 
-  function send() {
+  /** What is in the address already is not noted there again: by now it may be another's. */
+  function send(noted = true) {
     const asked = request();
     const missing = !asked.texts.length ? texts : asked.labels && !asked.labels.length ? labels : null;
     if (missing) return missing.focus();
-    keep();
+    if (noted) keep();
     results.setAttribute("aria-busy", "true");
     return run((signal) => post("classify", asked, signal), (reply) => draw(asked, reply), failed);
   }
@@ -89,8 +91,8 @@ export function classify(root) {
     const own = values.texts || values.labels;
     if (own) several.checked = values.several === "1";
     const found = ({ classifiers }) => offer(classifiers, values.classifier ?? (own ? "" : source.value));
-    const ready = () => (sourced(), values.texts && send());
-    await run((signal) => get("classifiers", signal), (reply) => (found(reply), ready()), ready);
+    const ready = () => (sourced(), values.texts && send(false));
+    await load((signal) => get("classifiers", signal), (reply) => (found(reply), ready()), ready);
   }
 
   function offer(classifiers, wanted) {

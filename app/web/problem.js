@@ -1,11 +1,12 @@
 // Problems, told to people.
 
+import { hasKey } from "./api.js";
 import { el, quoted, say } from "./dom.js";
 
 const HEADINGS = {
   0: "The server cannot be reached",
   401: "This server asks for a key",
-  403: "This key does not open that",
+  403: "This is not open here",
   404: "That is not there",
   408: "The request took too long",
   409: "Something else is being done to that",
@@ -22,9 +23,13 @@ const BY_TYPE = {
   "urn:purlin:problem:storage-failed": "This needs the operator's attention",
 };
 
+/** Whether a key is refused; a server that never asked for one refuses something else. */
+const keyRefused = ({ status }) => status === 403 && hasKey();
+
 /** A card that says what is wrong and what can be done. `again` asks once more. */
 export function problemCard(problem, again) {
-  const heading = BY_TYPE[problem.type] ?? HEADINGS[problem.status] ?? problem.title ?? "That did not work";
+  const known = keyRefused(problem) ? "This key does not open that" : HEADINGS[problem.status];
+  const heading = BY_TYPE[problem.type] ?? known ?? problem.title ?? "That did not work";
   say(`${heading}. ${problem.detail}`);
   return el(
     "section",
@@ -45,8 +50,9 @@ function fieldErrors({ detail, errors }) {
 }
 
 /** A key where one is missing; once more where that may help. */
-function remedy({ status }, again) {
-  if (status === 401 || status === 403) return el("p", { class: "row" }, keyButton());
+function remedy(problem, again) {
+  const { status } = problem;
+  if (status === 401 || keyRefused(problem)) return el("p", { class: "row" }, keyButton());
   if (status >= 500 || [0, 408, 409, 429].includes(status)) return el("p", { class: "row" }, againButton(again));
   return null;
 }

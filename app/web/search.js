@@ -45,11 +45,11 @@ export function search(root) {
   const ranked = () => (mode.value === "hybrid" ? "" : mode.value);
   const now = () => ({ corpus: corpora.value(), query: field.value.trim(), mode: ranked() });
 
-  /** Ask the same with something else; without a query there is nothing to ask yet. */
+  /** Ask the same with something else; without a query there is nothing to ask yet, nor what was asked before. */
   function again(change) {
     if (field.value.trim()) return go("search", { ...now(), filter: asked.filter, ...change });
     asked = { ...asked, ...change };
-    return welcome();
+    return run(() => null, welcome, failed);
   }
 
   const changed = (filter) => again({ filter: Object.keys(filter).length ? JSON.stringify(filter) : "" });
@@ -89,13 +89,17 @@ export function search(root) {
   }
 
   function draw(request, reply) {
+    const mine = asked;
+    const below = (place, put) => {
+      if (mine === asked) run((signal) => post("search", { ...request, ...place }, signal), put, failed);
+    };
     const only = (name, value) => changed({ ...request.filter, [name]: value });
     const card = (hit) => hitCard(hit, corpora.kind() ?? "reference", only);
     const beside = facets(reply.hits, request.filter, changed);
     present(
       el("div", { class: "found" }, el("p", {}, told(reply)), conditions(request.filter, changed)),
       beside.length > 0 && facetBox(beside, reply.hits.length),
-      hitList(request, reply, card, run, failed),
+      hitList(request, reply, card, below),
     );
     say(`${reply.hits.length} hits.`);
   }
@@ -103,8 +107,8 @@ export function search(root) {
   return { show, field };
 }
 
-/** The cards of a reply, some at a time; what was not loaded yet is asked for by `run`. */
-function hitList(request, reply, card, run, failed) {
+/** The cards of a reply, some at a time; `below` asks for what was not loaded yet, unless another search has begun. */
+function hitList(request, reply, card, below) {
   if (!reply.hits.length) return nothing(request);
   const list = el("ol", { class: "hits" });
   const waiting = [...reply.hits];
@@ -115,12 +119,16 @@ function hitList(request, reply, card, run, failed) {
     more.hidden = !waiting.length && list.children.length >= Math.min(reply.total, MOST);
     return cards[0]?.querySelector("article");
   };
+  const put = (page) => {
+    const elsewhere = !document.activeElement.matches("body, .more"); // in the field, say, where one types
+    waiting.push(...page.hits);
+    const first = next();
+    if (!elsewhere) first?.focus();
+  };
   more.addEventListener("click", () => {
     if (waiting.length) return next().focus();
     const offset = list.children.length;
-    const below = { ...request, offset, k: Math.min(LOADED, MOST - offset) };
-    const put = (page) => (waiting.push(...page.hits), next()?.focus());
-    return run((signal) => post("search", below, signal), put, failed);
+    return below({ offset, k: Math.min(LOADED, MOST - offset) }, put);
   });
   next();
   return el("div", { class: "column" }, list, more);
