@@ -41,7 +41,7 @@ def listed(path: Path, text: str) -> Path:
 MANY = [f"text number {number}" for number in range(40)]
 
 
-@pytest.mark.parametrize("name", ["texts.jsonl", "texts.jsonl.gz", "TEXTS.JSONL"])
+@pytest.mark.parametrize("name", ["texts.jsonl", "texts.jsonl.gz", "TEXTS.JSONL", "texts.ndjson"])
 def test_texts_are_read_once_each_and_stripped(tmp_path: Path, name: str) -> None:
     path = rows(tmp_path / name, [*MANY, "", "   ", f"  {MANY[3]}\n", "\ud800 lone"])
     pool = read_pool(path, labels=2, limit=1000, seed=1)
@@ -53,6 +53,13 @@ def test_texts_are_read_once_each_and_stripped(tmp_path: Path, name: str) -> Non
 def test_plain_lines_are_texts_too(tmp_path: Path) -> None:
     path = listed(tmp_path / "texts.txt", "\n".join(["", *MANY]))
     assert read_pool(path, labels=2, limit=1000, seed=1).texts == tuple(MANY)
+
+
+def test_texts_in_utf_16_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(MANY), encoding="utf-16")
+    with pytest.raises(InvalidInput, match=r"texts.txt:1 has zero bytes, as UTF-16 has; save it as UTF-8") as found:
+        read_pool(tmp_path / "texts.txt", labels=2, limit=1000, seed=1)
+    assert found.value.field == "texts"
 
 
 def test_a_text_of_a_megabyte_is_cut(tmp_path: Path) -> None:

@@ -35,10 +35,8 @@ MIN_TEXTS_OF_WORD, MAX_SHARE_OF_WORD = 3, 0.5
 WORD_CHARS = 4_000  # of a text, whose words are looked at
 MAX_WORDS = 200_000
 MAX_RATES = 1 << 25  # words times labels
-NEIGHBOURS, NEARNESS = (
-    20,
-    10.0,
-)  # nearest texts that are asked, and the factor of their cosines in their weights' exponent
+NEIGHBOURS = 20  # nearest texts that are asked
+NEARNESS = 10.0  # the factor of their cosines in their weights' exponent
 MAX_AGREEMENT = 0.99  # beyond which views do not weigh more
 BLOCK_CELLS = 1 << 24  # cosines held at once: 64 MiB
 PART_CELLS = 1 << 20  # scores looked at once: 8 MiB

@@ -20,6 +20,7 @@ MIN_TEXTS = 32
 TEXTS_PER_LABEL = 4
 MAX_CHARS = 20_000  # of a text: about 4,000 words, more than any encoder reads
 MAX_LINES = 20_000_000
+JSON_LINES = (".jsonl", ".ndjson")
 MAX_TEMPLATES = 32
 SHORT_WORDS = 3  # a sentence of fewer goes with the one before it
 MAX_SENTENCES = 32
@@ -166,8 +167,10 @@ def words(text: str) -> set[str]:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    rows = ".jsonl" in map(str.lower, path.suffixes[-2:])
+    rows = any(suffix.lower() in JSON_LINES for suffix in path.suffixes[-2:])
     for number, line in read_lines(path, longest=LONGEST, most=MAX_LINES, errors="strict" if rows else "replace"):
+        if "\0" in line:
+            raise InvalidInput(f"{path.name}:{number} has zero bytes, as UTF-16 has; save it as UTF-8.", field="texts")
         yield _text(path, number, line) if rows else line
 
 

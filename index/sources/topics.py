@@ -39,9 +39,9 @@ _TOPICS = {
     "reference/datamodel": "attribute-access callable-types context-managers customization numeric-types objects "
     "sequence-types specialnames types",
     "reference/executionmodel": "dynamic-features exceptions execmodel naming",
-    "reference/expressions": "atom-identifiers atom-literals attribute-references await binary bitwise booleans calls "
-    "comparisons conversions dict exprlists in lambda lists operator-summary power shifting slicings subscriptions "
-    "unary",
+    "reference/expressions": "assignment-expressions atom-identifiers atom-literals attribute-references await binary "
+    "bitwise booleans calls comparisons conversions dict exprlists in lambda lists operator-summary power shifting "
+    "slicings subscriptions unary",
     "reference/lexical_analysis": "floating id-classes identifiers imaginary integers numbers strings",
     "reference/simple_stmts": "assert assignment augassign break continue del global import nonlocal pass raise return "
     "yield",
