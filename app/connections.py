@@ -13,6 +13,7 @@ MAX_CONNECTIONS = 1_000
 PATIENCE_S = 30.0
 LOOK_S = 5.0
 LEAST_RATE = 8 * 1024  # bytes/s of a reply
+MAX_UNREAD = 256 << 20  # bytes of all replies that are not taken yet
 SENT_AHEAD = 2**17  # bytes that the system takes of a reply before the client does: of them one sees no progress
 
 
@@ -23,7 +24,8 @@ def most() -> int:
 
 class Connection(H11Protocol):
     """Uvicorn's, which ends when for PATIENCE_S no request's head gets complete, or its replies are not taken at
-    LEAST_RATE. How long a body may take is the business of `app.limits`. What is beyond `most()` is closed at once.
+    LEAST_RATE. How long a body may take is the business of `app.limits`. What is beyond `most()` is closed at once; of
+    more than MAX_UNREAD bytes of replies the longest goes.
     """
 
     _looking: asyncio.TimerHandle | None = None
@@ -53,7 +55,14 @@ class Connection(H11Protocol):
         stuck = self.cycle is self._last and (untaken or unasked)
         self._stuck_s = self._stuck_s + LOOK_S if stuck else 0.0
         self._unread, self._last = unread, self.cycle
-        if self._stuck_s >= PATIENCE_S:
+        if self._stuck_s >= PATIENCE_S or self._takes_too_much(unread):
             self.transport.abort()
         else:
             self._looking = self.loop.call_later(LOOK_S, self._look)
+
+    def _takes_too_much(self, unread: int) -> bool:
+        """Whether this is the longest reply of too many bytes: only one above the mean can be."""
+        if unread <= MAX_UNREAD // len(self.connections):
+            return False
+        waiting = [one.transport.get_write_buffer_size() for one in self.connections]
+        return sum(waiting) > MAX_UNREAD and unread >= max(waiting)

@@ -123,6 +123,19 @@ def test_a_reply_that_is_read_slowly_arrives_whole(url: str, monkeypatch: pytest
             time.sleep(0.1 if time.monotonic() < slow else 0)
 
 
+def test_of_too_many_unread_replies_the_longest_goes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "PATIENCE_S", 60)
+    monkeypatch.setattr(connections, "MAX_UNREAD", 8_000_000)
+    with connected(url, classified(1_000), buffer=4096) as short, connected(url, buffer=4096) as long:
+        promised = begun(short)
+        long.sendall(classified(1_200))
+        expected = begun(long)
+        time.sleep(1)
+        assert sum(map(len, iter(partial(long.recv, 2**16), b""))) < expected / 2
+        while promised:
+            promised -= len(received(short, min(promised, 2**16)))
+
+
 def test_replies_that_come_one_after_the_other_are_no_single_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "LOOK_S", 0.2)
     monkeypatch.setattr(connections, "PATIENCE_S", 1)
