@@ -320,19 +320,29 @@ def locked(home: Path, name: str, shelf: Shelf = CORPORA) -> Iterator[Path]:
     directory = thing_directory(home, name, shelf)
     with storage_errors():
         directory.mkdir(parents=True, exist_ok=True)
+    thing = shelf.thing.capitalize()
+    with alone(directory, f"{thing} {name!r} is being built or changed by another process; try again later."):
+        try:
+            with storage_errors():
+                _sweep(directory)
+            yield directory
+        finally:
+            with contextlib.suppress(OSError):
+                directory.rmdir()  # succeeds only where nothing was ever finished
+
+
+@contextlib.contextmanager
+def alone(directory: Path, busy: str) -> Iterator[None]:
+    """Hold a directory while the block lasts. Raises Busy, which says `busy`, where another process has it."""
+    with storage_errors():
         handle = os.open(directory, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            thing = shelf.thing.capitalize()
-            raise Busy(f"{thing} {name!r} is being built or changed by another process; try again later.") from None
-        with storage_errors():
-            _sweep(directory)
-        yield directory
+            raise Busy(busy) from None
+        yield
     finally:
-        with contextlib.suppress(OSError):
-            directory.rmdir()  # succeeds only where nothing was ever finished
         os.close(handle)
 
 

@@ -628,16 +628,23 @@ def test_a_key_is_asked_for_used_and_forgotten(home: Path, tab: Tab) -> None:
         assert tab.run("sessionStorage.getItem('purlin-key')") is None
 
 
-def test_a_view_that_one_has_left_keeps_to_itself(site: str, tab: Tab) -> None:
+@pytest.mark.parametrize(
+    ("following", "there"),
+    [
+        ("#corpora", "document.querySelector('.view.corpora:not([hidden])')"),
+        ("#classify?labels=c,d&texts=next", "document.querySelector('#texts').value === 'next'"),
+    ],
+)
+def test_going_elsewhere_wins_over_what_a_view_waited_for(site: str, tab: Tab, following: str, there: str) -> None:
     shown(tab, f"{site}#search")
-    held = "{ ok: true, json: async () => ({ classifiers: [] }) }"
+    held = "{ ok: true, json: async () => ({ classifiers: [], results: [] }) }"
     tab.run(f"window.fetch = () => new Promise((release) => (window.release = () => release({held}))), null")
     tab.run("location.hash = '#classify?labels=a,b&texts=left'")
     tab.until("window.release")
     # What was waited for arrives after the address has changed and before anything has been told of it.
-    tab.run("location.hash = '#corpora', window.release()")
-    tab.until("document.querySelector('.view.corpora:not([hidden])')")
-    assert tab.run("location.hash") == "#corpora"
+    tab.run(f"location.hash = {json.dumps(following)}, window.release()")
+    tab.until(there)
+    assert tab.run("location.hash") == following
 
 
 def hold(tab: Tab, path: str) -> None:
@@ -652,17 +659,6 @@ def hold(tab: Tab, path: str) -> None:
 
 def let_go(tab: Tab) -> None:
     tab.run("held.splice(0).forEach(go => go())")
-
-
-def test_going_to_another_address_of_a_view_wins_over_what_it_waited_for(site: str, tab: Tab) -> None:
-    shown(tab, f"{site}#search")
-    held = "{ ok: true, json: async () => ({ classifiers: [], results: [] }) }"
-    tab.run(f"window.fetch = () => new Promise((release) => (window.release = () => release({held}))), null")
-    tab.run("location.hash = '#classify?labels=a,b&texts=left'")
-    tab.until("window.release")
-    tab.run("location.hash = '#classify?labels=c,d&texts=next', window.release()")
-    tab.until("document.querySelector('#texts').value !== 'left' || !location.hash.includes('next')")
-    assert tab.run("location.hash") == "#classify?labels=c,d&texts=next"
 
 
 @pytest.fixture

@@ -7,9 +7,7 @@ the one it started from, without a label, and the better one is exported with th
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +26,8 @@ from torch import Tensor
 from index.classifier import DEFAULT_TEMPLATES, check_templates, prompt
 from index.classifiers import ENCODER, Trained, check_prompts, publish, write_classifier
 from index.encoder import Encoder, Vectors
-from index.errors import Busy, Damaged, InvalidInput
-from index.generations import CLASSIFIERS, locked, replacing
+from index.errors import Damaged, InvalidInput
+from index.generations import CLASSIFIERS, alone, locked, replacing
 from training import export, model
 from training.config import MAX_SEED, in_range, read
 from training.dev import encode
@@ -225,7 +223,9 @@ def run(
     accelerator = make_accelerator(recipe.student.loop, cpu=cpu)
     if accelerator.num_processes > 1:
         raise InvalidInput("PESCO trains in one process: start it without torchrun or accelerate launch.", field="cpu")
-    with _alone(out):
+    with storing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with alone(out, f"Another process is training in {out}: wait for it, or give another --out."):
         _same_run(out, _described(recipe, pool, labels))
         say(str(pool))
         course = Course(recipe, pool, tuple(labels), out, accelerator, dev)
@@ -779,22 +779,6 @@ def _same_run(out: Path, described: str) -> None:
         )
     with _aside(path) as stream:
         stream.write(described.encode())
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Hold `out`, which is made if need be, while the block lasts. Raises Busy where another process has it."""
-    with storing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        handle = os.open(out, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(f"Another process is training in {out}: wait for it, or give another --out.") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _described(recipe: Recipe, pool: Pool, labels: Sequence[str]) -> str:
