@@ -242,11 +242,7 @@ class ClassifyReply(BaseModel):
 
 def warnings(chosen: LabelSet, ranked: int) -> list[str] | None:
     """What the sender of these labels should know, or None."""
-    found = [
-        f"The labels {_quoted(one)} and {_quoted(other)} are nearly the same to the encoder (cosine {cosine:.2f}): "
-        "texts of one will get the other. Keep one of them, or say in their names how they differ."
-        for one, other, cosine in chosen.alike
-    ]
+    found = chosen.warnings()
     if ranked < min(RANKED, len(chosen.labels)):
         found.append(
             f"Rankings have only the best {ranked} labels here, so that the reply does not get too long: send fewer "
@@ -258,10 +254,6 @@ def warnings(chosen: LabelSet, ranked: int) -> list[str] | None:
 def _sent_bytes(text: str) -> int:
     """Bytes of a text as JSON."""
     return len(json.dumps(text, ensure_ascii=False).encode())
-
-
-def _quoted(label: str) -> str:
-    return repr(label if len(label) <= 60 else f"{label[:60]}…")
 
 
 # ---- /classifiers

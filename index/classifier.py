@@ -74,6 +74,14 @@ class LabelSet:
         alike = ((labels[a], labels[b], cosine) for a, b, cosine in _alike(vectors))
         return cls(tuple(labels), vectors, tuple(islice(alike, _PAIRS)))
 
+    def warnings(self) -> list[str]:
+        """What whoever gave these labels should know."""
+        return [
+            f"The labels {_quoted(one)} and {_quoted(other)} are nearly the same to the encoder (cosine {cosine:.2f}): "
+            "texts of one will get the other. Keep one of them, or say in their names how they differ."
+            for one, other, cosine in self.alike
+        ]
+
 
 class Classifier:
     """Scores texts against any labels; the vectors of up to `capacity` labels are kept, the least recently used go."""
@@ -217,6 +225,10 @@ def _best(scores: Scores, ranked: int) -> NDArray[np.intp]:
     least = np.partition(scores, len(scores) - ranked)[len(scores) - ranked]
     candidates = np.flatnonzero(scores >= least)
     return candidates[np.argsort(-scores[candidates], kind="stable")][:ranked]
+
+
+def _quoted(label: str) -> str:
+    return repr(label if len(label) <= 60 else f"{label[:60]}…")
 
 
 def _alike(vectors: Vectors) -> Iterator[tuple[int, int, float]]:

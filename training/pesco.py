@@ -23,7 +23,7 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from index.classifier import DEFAULT_TEMPLATES, check_templates, prompt
+from index.classifier import DEFAULT_TEMPLATES, LabelSet, check_templates, prompt
 from index.classifiers import ENCODER, Trained, check_prompts, publish, write_classifier
 from index.encoder import Encoder, Vectors
 from index.errors import Damaged, InvalidInput
@@ -287,7 +287,7 @@ class Course:
                 scores = self._note(_read_taught(self.place(number) / TAUGHT), scores, say)
                 continue
             text_model = self._model(self._checkpoint(number - 1))
-            taught = self._taught(number, text_model, scores)
+            taught = self._taught(number, text_model, scores, say)
             self._forget(number - 2)
             scores = self._note(taught, scores, say)
             if not len(taught["rows"]):
@@ -360,7 +360,9 @@ class Course:
             weight.requires_grad_(False)
         return known.to(self.accelerator.device).eval()
 
-    def _taught(self, number: int, text_model: TextModel, previous: Scores | None) -> dict[str, Any]:
+    def _taught(
+        self, number: int, text_model: TextModel, previous: Scores | None, say: Callable[[str], None]
+    ) -> dict[str, Any]:
         """`scores` (N, L), the `rows` to train on, and their `keys`, -1 where there is none; as said before if it was.
 
         `rows` are empty where the pseudo-labels have converged, or the rounds are over.
@@ -369,6 +371,8 @@ class Course:
         if path.is_file():
             return _read_taught(path)
         seen = self.see(number, text_model)
+        for warning in LabelSet.of(self.labels, seen.prompts).warnings() if number == 0 else ():
+            say(warning)
         found = teach(seen.pool, seen.prompts, self.index, self.recipe.teacher)
         if previous is not None and self.recipe.teacher.blend:
             mixed = self.recipe.teacher.blend * previous + (1 - self.recipe.teacher.blend) * found.scores
