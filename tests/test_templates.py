@@ -273,10 +273,10 @@ def test_types_in_signatures() -> None:
 @pytest.mark.parametrize("piece", ["(", "[", "a=[", "'", "a='", ",", "a,", "f(a=(", ")", "]", "raise raises Aa"])
 def test_long_signatures_and_bodies_take_no_time(rules: Rules, piece: str) -> None:
     signature = "f(" + piece * 50_000
-    started = time.monotonic()
+    started = time.process_time()
     assert len(parameters(signature)) <= 64
     list(examples(definition("f", signature, piece * 50_000), rules, Random(0)))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_sentences_end_where_they_should() -> None:
