@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -150,6 +151,10 @@ class Recipe:
                 field="student.base_share",
             )
 
+    def prompts(self, labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Each label's prompts, by every template (eq. 2)."""
+        return tuple(tuple(prompt(template, label) for template in self.templates) for label in labels)
+
     def trained(self) -> dict[str, Any]:
         """What decides the rounds, as plain values: all but what is made of them in the end."""
         return {key: value for key, value in asdict(self).items() if key not in ("check", "export")}
@@ -217,7 +222,9 @@ def run(
     process is at work there.
     """
     refuse_too_many(len(pool.texts), len(labels))
-    _filled(recipe, labels)  # prompts, a name or a home that nothing can be published with fail now
+    _refuse_unpublishable(
+        recipe.prompts(labels)
+    )  # prompts, a name or a home that nothing can be published with fail now
     with locked(home, name, CLASSIFIERS):
         pass
     accelerator = make_accelerator(recipe.student.loop, cpu=cpu)
@@ -325,8 +332,7 @@ class Course:
 
     def prompts(self, text_model: TextModel) -> Vectors:
         """Mean prompt vectors (L, D), eq. 2."""
-        filled = [prompt(template, label) for label in self.labels for template in self.recipe.templates]
-        vectors = self.vectors(text_model, filled)
+        vectors = self.vectors(text_model, list(chain.from_iterable(self.recipe.prompts(self.labels))))
         found: Vectors = vectors.reshape(len(self.labels), len(self.recipe.templates), -1).mean(1)
         return found
 
@@ -711,7 +717,7 @@ def _publish(course: Course, outcome: Outcome, served: Served, chosen: TextModel
     less = served.offsets + _shift(course, served, seen, encoder)
     vectors = served.vectors if recipe.export.serve == "head" else None
     about = Trained(
-        name, course.labels, _filled(recipe, course.labels), tuple(less.tolist()), served.temperature,
+        name, course.labels, recipe.prompts(course.labels), tuple(less.tolist()), served.temperature,
         measures(outcome), encoder.fingerprint, vectors,
     )  # fmt: skip
     write_classifier(staged, about)
@@ -720,14 +726,12 @@ def _publish(course: Course, outcome: Outcome, served: Served, chosen: TextModel
     return home / "classifiers" / name / publish(home, name, staged)
 
 
-def _filled(recipe: Recipe, labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Each label's prompts. Raises InvalidInput for more or longer ones than a classifier may have."""
-    filled = tuple(tuple(prompt(template, label) for template in recipe.templates) for label in labels)
+def _refuse_unpublishable(prompts: Sequence[Sequence[str]]) -> None:
+    """Raise InvalidInput for more or longer prompts than a classifier may have."""
     try:
-        check_prompts(filled, len(labels))
+        check_prompts(prompts, len(prompts))
     except ValueError as error:
         raise InvalidInput(f"With these templates {error}: give fewer or shorter ones.", field="templates") from None
-    return filled
 
 
 def _export(course: Course, outcome: Outcome, chosen: TextModel, staged: Path) -> Encoder:
@@ -755,8 +759,8 @@ def _shift(course: Course, served: Served, seen: Seen, encoder: Encoder) -> Scor
     """By how much the exported encoder's scores lie above the model's, on average for each label (L,)."""
     texts, vectors = course.pool.texts[:PROBED], served.vectors
     if course.recipe.export.serve == "prompts":
-        filled = [prompt(template, label) for label in course.labels for template in course.recipe.templates]
-        vectors = encoder.encode(filled, role="query").reshape(len(course.labels), -1, encoder.dim).mean(1)
+        filled = chain.from_iterable(course.recipe.prompts(course.labels))
+        vectors = encoder.encode(list(filled), role="query").reshape(len(course.labels), -1, encoder.dim).mean(1)
     found = encoder.encode(texts, role="query") @ vectors.T
     expected = seen.pool[:PROBED] @ served.vectors.T
     shift: Scores = (found - expected).mean(0).astype(np.float64)

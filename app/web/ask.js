@@ -24,7 +24,7 @@ export function ask(root) {
   const field = searchField("Question", "What would you like to know?");
   const corpora = chooser(
     (corpus) => corpus.kind === "reference" || corpus.kind === undefined,
-    (corpus) => again(corpus),
+    again,
   );
   const form = askForm(field, "Ask", corpora.node);
   const results = el("div", { class: "results" });

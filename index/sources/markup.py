@@ -23,7 +23,7 @@ _FRONT_MATTER = re.compile(r"\A---\r?\n.{0,20000}?\n---\r?\n", re.DOTALL)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _LABEL = re.compile(r"(?s)(.+?)\s*<[^<>]+>\Z")
 _OPTION_END = re.compile(r"[\s=\[]")
-PREFIX = re.compile(r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+")
+_PREFIX = re.compile(r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+")
 
 _PAGE_ROLES: dict[str, Any] = roles._roles  # type: ignore[attr-defined]  # docutils' table, of which a process has one
 _SETTINGS = {
@@ -167,6 +167,12 @@ class _Definition(_Lenient):
         return [nodes.definition_list("", item, classes=[domain or ("std" if kind in _NAMELESS else "py"), kind])]
 
 
+def name_start(line: str) -> int:
+    """Where the name begins in a line of a signature, behind `class`, `static` and the like."""
+    prefix = _PREFIX.match(line)
+    return prefix.end() if prefix else 0
+
+
 def _term(line: str, kind: str) -> nodes.term:
     """A `dt`: the names are marked, so that the reader need not guess them from the signature."""
     term = nodes.term(classes=["sig"])
@@ -179,8 +185,7 @@ def _term(line: str, kind: str) -> nodes.term:
             term["ids"].append(f"cmdoption-{name.lstrip('-')}")
             term += nodes.Text(", " if number else ""), nodes.inline("", name, classes=["descname"]), nodes.Text(rest)
         return term
-    prefix = PREFIX.match(line)
-    start = prefix.end() if prefix else 0
+    start = name_start(line)
     name = re.split(r"[\s(\[:=]", line[start:], maxsplit=1)[0] or line[start:]
     term += nodes.Text(line[:start])
     term += nodes.inline("", name, classes=["descname"])

@@ -15,7 +15,7 @@ from importlib import import_module
 from itertools import pairwise, takewhile
 
 from index.sources.html import read_page
-from index.sources.markup import PREFIX
+from index.sources.markup import name_start
 
 TITLES = {
     "library/pdb": "The Python Debugger",
@@ -109,7 +109,7 @@ def _right_of(margin: int, lines: Lines) -> bool:
     return _indent(lines) > margin
 
 
-def _from(margin: int, lines: Lines) -> Lines:
+def _dedented(lines: Lines, margin: int) -> Lines:
     return [line[margin:] for line in lines]
 
 
@@ -121,7 +121,7 @@ def _blocks(paragraphs: Sequence[Lines], outer: str) -> Iterator[str]:
         margin = _indent(lines)
         below = list(takewhile(partial(_right_of, margin), paragraphs[at + 1 :]))
         at += 1 + len(below)
-        yield from _block(_from(margin, lines), [_from(margin, part) for part in below], outer)
+        yield from _block(_dedented(lines, margin), [_dedented(part, margin) for part in below], outer)
 
 
 def _block(lines: Lines, below: Sequence[Lines], outer: str) -> Iterator[str]:
@@ -158,7 +158,7 @@ def _code(paragraphs: Sequence[Lines]) -> str:
     if not paragraphs:
         return ""
     margin = min(_indent(lines) for lines in paragraphs)
-    text = "\n\n".join("\n".join(line[margin:] for line in lines) for lines in paragraphs)
+    text = "\n\n".join("\n".join(_dedented(lines, margin)) for lines in paragraphs)
     return f"<pre>{escape(text)}</pre>"
 
 
@@ -181,8 +181,7 @@ def _definition(lines: Lines, below: Sequence[Lines], outer: str) -> str:
 
 def _name(line: str) -> str:
     """What a line of a signature defines: `str.join`; empty where it is no name, as of `key in d`."""
-    prefix = PREFIX.match(line)
-    found = _NAME.match(line, prefix.end() if prefix else 0)
+    found = _NAME.match(line, name_start(line))
     return found[0] if found else ""
 
 
