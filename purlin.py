@@ -24,6 +24,7 @@ from index.records import Kind, Mode, Secondary, Splitter
 
 if TYPE_CHECKING:
     from index.build import Progress
+    from index.corpus import Corpus
     from index.encoder import Encoder
     from index.generations import Manifest
     from index.quality import Judgements
@@ -85,6 +86,16 @@ def _encoder(directory: Path | None) -> Encoder:
     from index.encoder import RELEASED, Encoder
 
     return Encoder.load(directory or RELEASED)
+
+
+def _open_corpus(home: Path, name: str, encoder: Path | None) -> Corpus:
+    from index import generations
+    from index.corpus import Corpus
+
+    corpus = Corpus.load(generations.current(home, name), _encoder(encoder))
+    if corpus.warning is not None:
+        err.print(f"warning: {corpus.warning}")
+    return corpus
 
 
 @contextlib.contextmanager
@@ -336,10 +347,7 @@ def search(
 
     Example: purlin search code "remove a directory tree" --filter role=source
     """
-    from index import generations
-    from index.corpus import Corpus
-
-    corpus = Corpus.load(generations.current(home, name), _encoder(encoder))
+    corpus = _open_corpus(home, name, encoder)
     found = corpus.search(query, k=k, offset=offset, mode=mode, filter=_filter(filter))
     for hit in found.hits:
         if as_json:
@@ -440,20 +448,39 @@ def _build_demo(home: Path, encoder: Path | None) -> None:
 
 @train_app.command("export")
 def train_export(
-    checkpoint: Annotated[Path, typer.Argument(help="A sentence-transformers or Hugging Face checkpoint directory.")],
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="A sentence-transformers or Hugging Face checkpoint directory, or an 8-bit encoder or reader that an "
+            "earlier version exported."
+        ),
+    ],
     to: Annotated[Path, typer.Option(help="The encoder directory to write.")],
-    name: Annotated[str, typer.Option(help="The encoder's name.")],
+    name: Annotated[str | None, typer.Option(help="The encoder's name; an exported one keeps its own.")] = None,
     base_model: Annotated[str, typer.Option(help="For the model card: what was trained from.")] = "unknown",
     base_licence: Annotated[str, typer.Option(help="For the model card: the base's licence.")] = "unknown",
     fp32: Annotated[bool, typer.Option("--fp32", help="Keep 32-bit weights instead of 8-bit ones.")] = False,
 ) -> None:
     """Export a checkpoint as an encoder directory, after comparing its vectors with the checkpoint's.
 
+    An exported 8-bit encoder or reader is written again, with weights that give the same results with and without
+    VNNI instructions.
+
     Example: purlin train export var/training/santa/finetune/step-000400 --to models/santa --name santa
     """
     _need_training()
-    from training.export import Card, export
+    from index.errors import InvalidInput
+    from training.export import Card, export, export_again, is_exported
 
+    if is_exported(checkpoint):
+        if fp32 or name is not None:
+            raise InvalidInput("An exported encoder keeps its name and its 8 bits: leave --name and --fp32 out.")
+        export_again(checkpoint, to)
+        out.print(f"{to}: written")
+        return
+
+    if name is None:
+        raise InvalidInput("Give the encoder a name: --name NAME.", field="name")
     card = Card(name, base_model=base_model, base_licence=base_licence)
     export(checkpoint, to, card, quantization="none" if fp32 else "int8")
     out.print(f"{to}: written")
@@ -588,11 +615,10 @@ def evaluate_search(
 
     Example: purlin evaluate search --corpus cosqa --queries queries.jsonl --qrels qrels/dev.tsv --mode dense
     """
-    from index import evaluate, generations
-    from index.corpus import Corpus
+    from index import evaluate
     from index.quality import Judgements, ranked
 
-    opened = Corpus.load(generations.current(home, corpus), _encoder(encoder))
+    opened = _open_corpus(home, corpus, encoder)
     judged = Judgements(evaluate.read_queries(queries), evaluate.read_qrels(qrels))
     with _progress() as tell:
         found = ranked(opened, judged, mode=mode, filter=_filter(filter), progress=partial(tell, "search"))
@@ -656,13 +682,12 @@ def evaluate_qa(
 
     Example: purlin evaluate qa --corpus python --questions questions/python.jsonl --split dev
     """
-    from index import ask, generations
+    from index import ask
     from index import reader as reading
-    from index.corpus import Corpus
     from index.questions import measures, read_questions
 
     asked = [question for path in questions for question in read_questions(path, split)]
-    opened = Corpus.load(generations.current(home, corpus), _encoder(encoder))
+    opened = _open_corpus(home, corpus, encoder)
     loaded = None if no_reader else reading.Reader.load(reader or reading.RELEASED)
     with _progress() as tell:
         judged = ask.judged(

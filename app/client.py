@@ -211,6 +211,8 @@ class CorpusDetails(Corpus):
     measures: Mapping[str, Any] | None = None
     judged: Judged | None = None
     stale: Stale | None = None
+    drift: float | None = None
+    warning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,4 +25,6 @@ class OpenCorpora(OpenBuilds[Corpus]):
     def _opened(self, build: Path) -> Corpus:
         corpus = Corpus.load(build, self._encoder)
         corpus.filter_lookups = self.filters
+        if corpus.warning is not None:
+            self._log.warning("%s", corpus.warning)
         return corpus

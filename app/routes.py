@@ -265,7 +265,8 @@ def _described(status: Status[T], details: Callable[[T], dict[str, object]]) -> 
 def _corpus(opened: Corpus) -> dict[str, object]:
     manifest = opened.manifest
     size = sum(file["bytes"] for file in manifest.files.values())
-    return asdict(manifest) | {"bytes": size, "judged": manifest.judged or None}
+    check = {"drift": opened.drift, "warning": opened.warning}
+    return asdict(manifest) | {"bytes": size, "judged": manifest.judged or None} | check
 
 
 def _classifier(opened: TrainedClassifier) -> dict[str, object]:

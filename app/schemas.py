@@ -351,7 +351,8 @@ class CorpusReply(CorpusStatus):
     `bytes` is its size on disk, `took_s` how long it took to build, `reused` how many passages were not encoded again,
     `logged` how many earlier queries lead to its documents.
     `measures` are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `stale` is there where the
-    build knows its sources.
+    build knows its sources. `drift` is the largest 1 - cosine between the vectors of a few texts here and on the
+    machine that made the build; `warning` says so where it is too large to compare vectors.
     """
 
     created_at: str | None = None
@@ -368,6 +369,8 @@ class CorpusReply(CorpusStatus):
     measures: Mapping[str, Any] | None = None
     judged: Judged | None = None
     stale: Stale | None = None
+    drift: float | None = None
+    warning: str | None = None
 
 
 class CorporaReply(BaseModel):

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from index import dense, generations, quality, querylog
+from index import dense, generations, quality, querylog, self_check
 from index.encoder import TextEncoder, Vectors
 from index.errors import InvalidInput, PurlinError, Worse
 from index.fusion import HYBRID
@@ -124,6 +124,14 @@ class _Previous:
         if self.store is not None:
             self.store.close()
 
+    def comparable(self, encoder: TextEncoder) -> bool:
+        """Whether its vectors are those that `encoder` gives on this machine."""
+        if self.directory is None or self.encoder != encoder.fingerprint:
+            return False
+        if not (self.directory / self_check.FILE).is_file():
+            return True  # made before builds had a self-check
+        return self_check.drift(self.directory, encoder) <= self_check.TOLERANCE
+
     def documents(self, file: SourceFile) -> Iterator[Document | Skipped] | None:
         """What reading `file` yielded then, if it is unchanged."""
         number = self.store.file_number(file.path, _read_as(file)) if self.store is not None else None
@@ -182,6 +190,7 @@ class _Making:
             raise
         self._store.close()
         self._lexical.save(self._made / "lexical")
+        self_check.save(self._made, self._encoder)
         reused = self._encode(previous)
         logged = self._save_log(previous) if self._options.log else 0
         measures = dense.save(self._made)
@@ -270,7 +279,7 @@ class _Making:
 
     def _taken(self, previous: _Previous) -> NDArray[np.int64]:
         """For each passage the row of the previous build's vectors that reads the same, or -1."""
-        if previous.store is None or previous.vectors is None or previous.encoder != self._encoder.fingerprint:
+        if previous.store is None or previous.vectors is None or not previous.comparable(self._encoder):
             return np.full(len(self._digests), -1, dtype=np.int64)
         known = previous.store.digests()
         return np.array([known.get(digest, -1) for digest in self._digests], dtype=np.int64)
@@ -296,7 +305,7 @@ class _Making:
     def _save_log(self, previous: _Previous) -> int:
         """Write the query log; returns how many of its queries lead to a document."""
         known: Mapping[str, Vectors] = {}
-        if previous.directory is not None and previous.encoder == self._encoder.fingerprint:
+        if previous.directory is not None and previous.comparable(self._encoder):
             known = querylog.encoded(previous.directory)
         progress = partial(self._progress, "log")
         return querylog.save(self._made, self._options.log, self._rows, self._encoder, known, progress)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import generations, querylog
+from index import generations, querylog, self_check
 from index.dense import Dense, Rows
 from index.encoder import TextEncoder, Vectors
 from index.errors import EncoderMismatch, InvalidInput
@@ -105,8 +105,10 @@ class Corpus:
         lexical: Lexical,
         store: Store,
         log: QueryLog | None = None,
+        drift: float | None = None,
     ) -> None:
         self.name = manifest.name
+        self.drift = drift  # largest 1 - cosine of the self-check's vectors, here against when it was built
         self.build = build
         self.manifest = manifest
         self._encoder = encoder
@@ -144,13 +146,19 @@ class Corpus:
         files = generations.Files(directory, manifest)
         dense, lexical = Dense.load(directory, files.read), Lexical.load(directory / "lexical", files.read)
         log = QueryLog.load(directory, files.read) if querylog.VECTORS in manifest.files else None
+        drift = self_check.drift(directory, encoder, files.read) if self_check.FILE in manifest.files else None
         files.check_others()
         store = Store(documents, manifest.kind, before)
-        return cls(directory.name, manifest, encoder, dense, lexical, store, log)
+        return cls(directory.name, manifest, encoder, dense, lexical, store, log, drift)
 
     def close(self) -> None:
         """Release the files; searches after this fail."""
         self._store.close()
+
+    @property
+    def warning(self) -> str | None:
+        """What is wrong with comparing this machine's vectors with the build's, if anything."""
+        return None if self.drift is None else self_check.warning(self.name, self.drift)
 
     def document(self, document_id: str) -> Document:
         """The document with this id, whole. NotFound if there is none."""

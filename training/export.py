@@ -8,11 +8,12 @@ import inspect
 import json
 import logging
 import re
+import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -28,10 +29,13 @@ from transformers import AttentionInterface, AttentionMaskInterface, AutoTokeniz
 from index.encoder import MODEL, QUERY_MODEL, SETTINGS, TOKENIZER, Encoder, Role, Settings, Vectors
 from index.errors import InvalidInput, NotFound
 from index.reader import SETTINGS as READER
-from training.quantize import quantize
+from index.reader import Reader
+from index.reader import Settings as ReaderSettings
+from training.quantize import prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
 CARD = "README.md"
+EXPORTED: dict[str, Any] = {SETTINGS: (Encoder, Settings), READER: (Reader, ReaderSettings)}
 QUERY = "query"  # within a checkpoint, the encoder that queries have of their own
 GRAPHS: dict[Role, str] = {"passage": MODEL, "query": QUERY_MODEL}
 FUSED = "purlin-fused"  # the name of our attention function in the registry of transformers
@@ -75,8 +79,6 @@ BASE_CARD = Card(
     limits=(
         "Trained on English text and questions, among it CodeSearchNet; other languages share few of its 30,522 words.",
         "Case is ignored, accents are removed, and identifiers fall into pieces that were frequent in prose.",
-        "On x86 processors without VNNI, sums of two 8-bit products can saturate, which adds an error of the order of "
-        "the quantization's own.",
     ),
 )
 
@@ -125,9 +127,54 @@ def export(
             for role in parts:
                 quantize(new / GRAPHS[role], new / GRAPHS[role], [ids[None] for ids in texts])
             _write_settings(new, card, quantization, model, limit)
+            refuse_saturation(new)
             _compare(models, Encoder.load(new), card, quantization)
         (new / CARD).write_text(_card_text(card, quantization, limit))
     return Encoder.load(out)
+
+
+def refuse_saturation(directory: Path) -> None:
+    """Raise ExportRefused where a graph would compute something else on processors without VNNI."""
+    for path in sorted(directory.glob("*.onnx")):
+        if layers := saturating_layers(path):
+            raise ExportRefused(
+                f"{path.name} has {len(layers)} layers whose sums can exceed 16 bits (the first: {layers[0]}): "
+                "processors without VNNI would compute other vectors. Nothing was written."
+            )
+
+
+def is_exported(directory: Path) -> bool:
+    """Whether a directory is an exported encoder or reader rather than a checkpoint."""
+    return any((directory / name).is_file() for name in EXPORTED)
+
+
+def export_again(exported: Path, out: Path) -> None:
+    """Write an exported 8-bit encoder or reader to `out` with weights that cannot saturate, replacing `out`.
+
+    For directories exported by earlier versions, where the checkpoint is no longer at hand. The fingerprint becomes
+    another one, so corpora have to be built again.
+    """
+    name = next(name for name in EXPORTED if (exported / name).is_file())
+    loadable, _ = EXPORTED[name]
+    loadable.load(exported)
+
+    with replacing(out) as new:
+        for path in exported.iterdir():
+            shutil.copyfile(path, new / path.name)
+        for path in new.glob("*.onnx"):
+            prevent_saturation(path)
+
+        _sign(new / name)
+        loadable.load(new)
+
+
+def _sign(path: Path) -> None:
+    """Bring checksums and fingerprint of an `encoder.json` or `reader.json` up to date with the files beside it."""
+    _, settings_type = EXPORTED[path.name]
+    content = json.loads(path.read_bytes())
+    content["files"] = {file: _sha256(path.parent / file) for file in content["files"]}
+    settings = settings_type(**{field.name: content[field.name] for field in fields(settings_type)})
+    _write_json(path, content | {"fingerprint": settings.fingerprint})
 
 
 def _parts(checkpoint: Path) -> dict[Role, Path]:
@@ -328,7 +375,7 @@ def _write_settings(
     directory: Path, card: Card, quantization: Quantization, model: SentenceTransformer, max_tokens: int
 ) -> None:
     written = [name for name in (MODEL, QUERY_MODEL, TOKENIZER) if (directory / name).is_file()]
-    digests = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in written}
+    digests = {name: _sha256(directory / name) for name in written}
     dim = model.get_embedding_dimension() or 0
     settings = Settings(card.name, dim, max_tokens, card.query_prefix, card.passage_prefix, digests)
     content = {
@@ -340,7 +387,15 @@ def _write_settings(
         "trained_on": list(card.trained_on),
         "measures": dict(card.measures),
     }
-    (directory / SETTINGS).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    _write_json(directory / SETTINGS, content)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def _compare(

@@ -7,6 +7,10 @@ transformer, so the large values are tamed first:
   difficulty from activations to weights and changes nothing else (SmoothQuant, arXiv:2211.10438);
 - the output of a Gelu is divided by each row's own maximum, as its large values sit in a few tokens.
 Fixed scales make a vector independent of what else is in its batch.
+
+Scales of weights also leave room for the sum of two products: x86 processors without VNNI add the products of inputs
+2i and 2i + 1 in 16 bits, and a sum that does not fit is cut off without a word. `saturating_layers` proves from the
+weights that no input can reach such a sum, so that a graph computes the same on every processor.
 """
 
 from __future__ import annotations
@@ -28,7 +32,9 @@ Floats = NDArray[np.float32]
 Ranges = dict[str, tuple[Floats, Floats]]  # a tensor's least and largest value per channel
 
 GELU_LEAST = -0.17  # the lowest point of Gelu
-LEVELS = 255
+LEVELS = 255  # the largest activation, unsigned
+MAX_PAIR = 32_767 // LEVELS  # the largest sum of two neighbouring weights of one sign: LEVELS times it fits 16 bits
+PRODUCT = "MatMulIntegerToFloat"
 TABLE_ROWS = 1000  # a smaller table that rows are gathered from, as of positions, stays as it is
 
 
@@ -36,13 +42,14 @@ TABLE_ROWS = 1000  # a smaller table that rows are gathered from, as of position
 class Recipe:
     """What the study in docs/encoder.md varies; the defaults are what is released.
 
-    `smoothing` is the share of the difficulty that moves to the weights. `weight_limit` is the largest weight: 63
-    keeps a bit free, so that sums of two products fit in 16 bits, which x86 processors without VNNI need to be exact.
+    `smoothing` is the share of the difficulty that moves to the weights. `weight_limit` is the largest weight.
+    `pair_limit` is the largest sum of two neighbouring weights of one sign; None lets sums saturate without VNNI.
     """
 
     smoothing: float | None = 0.7
     row_scales: bool = True
     weight_limit: int = 127
+    pair_limit: int | None = MAX_PAIR
 
 
 RELEASED = Recipe()
@@ -61,6 +68,41 @@ def quantize(source: Path, target: Path, samples: Iterable[Ids], recipe: Recipe 
         model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     onnx.checker.check_model(model)
     onnx.save(model, target)
+
+
+def saturating_layers(path: Path) -> list[str]:
+    """Names of the 8-bit products of a graph in which two products added in 16 bits could be cut off.
+
+    A graph without such layers gives the same sums with and without VNNI, whatever its input.
+    """
+    graph = onnx.load(path).graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    names = []
+    for node in graph.node:
+        if node.op_type != PRODUCT:
+            continue
+        weight = numpy_helper.to_array(constants[node.input[1]])
+        if weight.dtype != np.int8 or _pair_sums(weight).max() > MAX_PAIR:
+            names.append(node.output[0])
+    return names
+
+
+def prevent_saturation(path: Path) -> None:
+    """Raise the scales of a quantized graph's weights, in place, as far as `saturating_layers` asks for.
+
+    For graphs quantized before scales left that room. Layers that need nothing keep their bytes.
+    """
+    model = onnx.load(path)
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type != PRODUCT:
+            continue
+        weight, scales = (numpy_helper.to_array(constants[node.input[i]]) for i in (1, 3))
+        sums = _pair_sums(weight)
+        growth = np.where(sums > MAX_PAIR, sums / (MAX_PAIR - 1), 1).astype(np.float32)
+        for name, value in ((node.input[1], _rounded(weight, growth)), (node.input[3], scales * growth)):
+            constants[name].CopyFrom(numpy_helper.from_array(value, name))
+    onnx.save(model, path)
 
 
 def _linear_layers(graph: Any) -> dict[str, list[NodeProto]]:
@@ -174,7 +216,11 @@ class _Rewrite:
         return _Activation(f"{name}_bytes", scale, zero)
 
     def _linear(self, layer: NodeProto, activation: _Activation, weight: Floats) -> list[NodeProto]:
-        quantized, scales = _symmetric(weight, axis=0, limit=self._recipe.weight_limit)
+        scales = _scales(weight, 0, self._recipe.weight_limit)
+        if self._recipe.pair_limit is not None:
+            # Rounding may add a half to each of the two.
+            scales = np.maximum(scales, _pair_sums(weight) / (self._recipe.pair_limit - 1))
+        quantized = _rounded(weight, scales)
         out = layer.output[0]
         inputs = [
             activation.bytes,
@@ -200,10 +246,11 @@ class _Rewrite:
         return None, name
 
     def _lookup(self, node: NodeProto, table: Floats) -> list[NodeProto]:
-        quantized, scales = _symmetric(table, axis=1)
+        scales = _scales(table, 1, 127)[:, None]
+        quantized = _rounded(table, scales)
         name, out = node.input[0], node.output[0]
         rows = self._constant(f"{name}_bytes", quantized)
-        row_scales = self._constant(f"{name}_scales", scales[:, None])
+        row_scales = self._constant(f"{name}_scales", scales)
         return [
             helper.make_node("Gather", [rows, node.input[1]], [f"{out}_bytes"]),
             helper.make_node("Cast", [f"{out}_bytes"], [f"{out}_float"], to=TensorProto.FLOAT),
@@ -217,7 +264,7 @@ class _Rewrite:
 
 
 def _product(inputs: Sequence[str], out: str) -> NodeProto:
-    return helper.make_node("MatMulIntegerToFloat", inputs, [out], domain="com.microsoft")
+    return helper.make_node(PRODUCT, inputs, [out], domain="com.microsoft")
 
 
 def _smoothing(largest: Floats, weights: Sequence[Floats], share: float) -> Floats:
@@ -228,8 +275,22 @@ def _smoothing(largest: Floats, weights: Sequence[Floats], share: float) -> Floa
     return scaled
 
 
-def _symmetric(values: Floats, axis: int, limit: int = 127) -> tuple[NDArray[np.int8], Floats]:
-    """Signed bytes, and the scales that turn them back: one per line along `axis`, which is the one left out."""
-    largest = np.abs(values).max(axis=axis, keepdims=True)
-    scales = np.where(largest > 0, largest / limit, 1).astype(np.float32)
-    return np.rint(values / scales).astype(np.int8), scales.reshape(-1)
+def _scales(values: Floats, axis: int, limit: int) -> Floats:
+    """Scales that bring each line of `values` along `axis` within -limit to limit: one per line, without `axis`."""
+    largest = np.abs(values).max(axis=axis)
+    scales: Floats = np.where(largest > 0, largest / limit, 1).astype(np.float32)
+    return scales
+
+
+def _rounded(values: NDArray[Any], scales: Floats) -> NDArray[np.int8]:
+    return np.rint(values / scales).astype(np.int8)
+
+
+def _pair_sums(weight: NDArray[Any]) -> Floats:
+    """The largest sum of two neighbouring weights of one sign, per output channel: weights (in, out) -> (out,)."""
+    padded = np.pad(weight, ((0, len(weight) % 2), (0, 0))).astype(np.float32)
+    first, second = padded[0::2], padded[1::2]
+    positive = np.maximum(first, 0) + np.maximum(second, 0)
+    negative = np.maximum(-first, 0) + np.maximum(-second, 0)
+    sums: Floats = np.maximum(positive, negative).max(axis=0)
+    return sums

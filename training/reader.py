@@ -421,6 +421,7 @@ def export_reader(
         _compare(expected, _outputs(new / serving.MODEL, samples), "none")
         if recipe.export.quantization == "int8":
             quantize(new / serving.MODEL, new / serving.MODEL, [ids[None] for ids in samples])
+            export.refuse_saturation(new)
             _compare(expected, _outputs(new / serving.MODEL, samples), "int8")
         _write_settings(recipe, measures, new)
     return serving.Reader.load(out)

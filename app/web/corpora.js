@@ -75,6 +75,7 @@ function corpusCard(corpus) {
     Splitter: corpus.splitter,
     Sources: corpus.sources?.join(", "),
     "Since then": known(corpus.stale, moved),
+    Warning: corpus.warning,
     "Judged by": known(corpus.judged, ({ queries, measure }) => `${number(queries)} ${queries === 1 ? "query" : "queries"}, ${measure}`),
     Build: corpus.build && el("code", {}, corpus.build),
   };
