@@ -556,7 +556,7 @@ def _trained(kind: Any, config: Path, data: Path | None, to: Path | None, cpu: b
 
 
 def _steps(tell: _Progress) -> Callable[[str], Callable[[int, int, Mapping[str, float]], None]]:
-    """For each stage its progress and the time it has left, and a line whenever the dev sets were measured."""
+    """For each stage its progress and time left, and a line whenever the dev sets were measured."""
 
     def of_stage(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
         def step(number: int, total: int, values: Mapping[str, float]) -> None:
@@ -572,7 +572,7 @@ def _steps(tell: _Progress) -> Callable[[str], Callable[[int, int, Mapping[str, 
 
 
 def _time_left(seconds: float, now: datetime | None = None) -> str:
-    """ "about 34 min left, until 14:05"; empty for nothing, and without the time of day below two minutes."""
+    """Say e.g. 'about 34 min left, until 14:05'; nothing for 0 s, no time of day below two minutes."""
     if seconds <= 0:
         return ""
     if seconds < 120:
@@ -582,8 +582,10 @@ def _time_left(seconds: float, now: datetime | None = None) -> str:
     end = now + timedelta(seconds=seconds)
     day = "" if end.date() == now.date() else f"{end:%b} {end.day}, "
     hours = seconds / 3600
-    span = f"{seconds / 60:.0f} min" if hours < 2 else f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
-    return f"about {span} left, until {day}{end:%H:%M}"
+    duration = f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
+    if hours < 2:
+        duration = f"{seconds / 60:.0f} min"
+    return f"about {duration} left, until {day}{end:%H:%M}"
 
 
 def _need_training() -> None:

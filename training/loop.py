@@ -137,7 +137,8 @@ class Task(Protocol[B]):
 @dataclass(slots=True)
 class State:
     """What a checkpoint knows beside weights and optimizer. `seconds` of training so far; measures by step; each
-    precision by the first step that was taken in it."""
+    precision by the first step in it.
+    """
 
     step: int = 0
     best_step: int = 0
@@ -153,8 +154,8 @@ class State:
 
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
-"""Is told the step, how many there are, and what was logged of it; from the third step of a process on with
-"seconds_left" until the last one, at the pace so far."""
+"""Is told the step, how many there are, and what was logged of it; from a process's third step on also
+"seconds_left" until the last step, at the pace so far."""
 
 
 def make_accelerator(
@@ -177,7 +178,7 @@ def make_accelerator(
 
 
 def recorded_precision(out: Path) -> Precision | None:
-    """The precision of the last steps in `out`, over all its stages; None without a checkpoint that tells."""
+    """Return the precision of the last steps in `out`, over all stages; None without a record."""
     states = [path for path in out.glob(f"*/step-[0-9]*/{STATE}") if path.is_file()]
     for path in sorted(states, key=lambda path: path.stat().st_mtime, reverse=True):
         with suppress(Damaged):  # is reported when it is gone on from
@@ -187,11 +188,11 @@ def recorded_precision(out: Path) -> Precision | None:
 
 
 def same_recipe(one: object, other: object) -> bool:
-    """Whether two recipes, as objects or as JSON has them, train the same: whatever their `precision`.
+    """Tell whether two recipes, as objects or as JSON, train the same; their `precision` does not count.
 
-    Precision says how fast and how exactly steps are computed, not what is learned from what. A run may go on in
-    another one: on a machine for which "auto" means another, and from a checkpoint whose recipe recorded "bf16", the
-    default before "auto" was.
+    It says how fast and how exactly steps are computed, not what is learned from what. A run has to go on
+    where "auto" means another one, as on another machine, and from a checkpoint that recorded "bf16", the
+    default before "auto".
     """
     return bool(_without_precision(one) == _without_precision(other))
 
@@ -434,15 +435,17 @@ class _Loop(Generic[B]):
 
 
 class _Pace:
-    """How long a process takes for a step, with its share of measures and checkpoints, from the first one's end on: the
-    first step also pays for all that happens once."""
+    """Seconds a process takes for a step, with its share of measures and checkpoints.
+
+    They count from the end of its first step, which also pays for all that happens once.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.first: tuple[int, float] | None = None
 
     def left(self, step: int, total: int) -> dict[str, float]:
-        """ "seconds_left" at the end of a step, once the pace shows: after two steps more than the first."""
+        """Return {"seconds_left": ...} at the end of `step`; nothing until two steps after the first one."""
         now = self.clock()
         if self.first is None:
             self.first = step, now

@@ -1,7 +1,8 @@
 """Choose between bf16 and fp32 for a run's matrix products, by timing both on the machine at hand.
 
-bf16 takes a third of the time on processors with AVX512-BF16 or AMX, and up to a hundred times as long on those with
-AVX2 only, which emulate it. What a processor claims to support does not tell its speed, so a small step is timed.
+bf16 takes a half or a third of the time on processors with AVX512-BF16 or AMX, and up to a hundred
+times as long on those with AVX2 only, which emulate it. What a processor claims to support does not
+tell its speed, so a small step is timed.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ def choose(
 ) -> Precision:
     """Return the faster precision on `state.device`, as the main process finds it, in every process alike.
 
-    A GPU takes bf16 if it supports it; a CPU if it is clearly faster in a `measure`, by default of `speedup`. A run
-    that goes on in the precision it has `recorded` leaves it only for one that is clearly faster: noise does not
-    bend its curve, and another machine does not slow it down. The main process says which it is in one line.
+    A GPU takes bf16 if it supports it; a CPU if `measure`, by default a `speedup` taken once per process,
+    finds it clearly faster. A run that goes on leaves the precision it has `recorded` only for one that is
+    clearly faster: noise does not bend its curve, another machine does not slow it down. The main process
+    says which it is in one line.
     """
     chosen: Precision = "fp32"
     if state.is_main_process:
@@ -56,8 +58,8 @@ def choose(
 def speedup(step: Step, clock: Callable[[], float] = time.perf_counter) -> float:
     """Return how many times as fast `step` is in bf16 as in fp32.
 
-    Few rows come first: on a processor that emulates bf16 even they tell, and as many as in training would take
-    seconds.
+    Few rows come first: on a processor that emulates bf16 even they tell, and as many as in training
+    would take seconds.
     """
     for rows in ROWS:
         ratio = _ratio(step, rows, clock)
@@ -82,7 +84,7 @@ def _measured() -> float:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Where other work shares the cores, threads wait for each other longer than so few rows take."""
+    """Compute on one thread: on shared cores threads wait for each other longer than few rows take."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
