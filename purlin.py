@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol
 
 import typer
 from rich.console import Console
@@ -23,7 +25,6 @@ from rich.text import Text
 from index.records import Kind, Mode, Secondary, Splitter
 
 if TYPE_CHECKING:
-    from index.build import Progress
     from index.corpus import Corpus
     from index.encoder import Encoder
     from index.generations import Manifest
@@ -63,6 +64,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HOME = Path("var")
 
 
+class _Progress(Protocol):
+    def __call__(self, stage: str, done: int, total: int | None, left: str = "") -> None:
+        """Show how much of a stage is done, and what it says itself of the time it has left."""
+
+
 def main() -> None:
     """Run the command line; an expected error is one line on stderr and exit status 1."""
     from index.errors import PurlinError
@@ -99,22 +105,27 @@ def _open_corpus(home: Path, name: str, encoder: Path | None) -> Corpus:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Progress]:
+def _progress() -> Iterator[_Progress]:
     """Bars on a terminal, a plain line now and then elsewhere."""
     if not err.is_terminal:
         yield _plain_progress()
         return
     from rich import progress as bars
 
+    class Remaining(bars.TimeRemainingColumn):
+        def render(self, task: bars.Task) -> Text:
+            left: str = task.fields["left"]
+            return Text(left) if left else super().render(task)
+
     columns = (bars.TextColumn("{task.description:>8}"), bars.BarColumn(), bars.MofNCompleteColumn(),
-               bars.TaskProgressColumn(show_speed=True), bars.TimeRemainingColumn())  # fmt: skip
+               bars.TaskProgressColumn(show_speed=True), Remaining())  # fmt: skip
     with bars.Progress(*columns, console=err, transient=True) as shown:
         tasks: dict[str, bars.TaskID] = {}
 
-        def update(stage: str, done: int, total: int | None) -> None:
+        def update(stage: str, done: int, total: int | None, left: str = "") -> None:
             if stage not in tasks:
-                tasks[stage] = shown.add_task(stage, total=None)
-            shown.update(tasks[stage], completed=done, total=total)
+                tasks[stage] = shown.add_task(stage, total=None, left=left)
+            shown.update(tasks[stage], completed=done, total=total, left=left)
 
         yield update
 
@@ -128,16 +139,16 @@ def _undone_if_interrupted(line: str = "interrupted; nothing was changed") -> It
         raise typer.Exit(130) from None
 
 
-def _plain_progress() -> Progress:
+def _plain_progress() -> _Progress:
     import time
 
     last = time.monotonic()
 
-    def update(stage: str, done: int, total: int | None) -> None:
+    def update(stage: str, done: int, total: int | None, left: str = "") -> None:
         nonlocal last
         if time.monotonic() - last >= 5 or done == total:
             last = time.monotonic()
-            err.print(f"{stage} {done:,}" + (f" of {total:,}" if total is not None else ""))
+            err.print(f"{stage} {done:,}" + (f" of {total:,}" if total is not None else "") + (left and f", {left}"))
 
     return update
 
@@ -571,19 +582,37 @@ def _trained(kind: Any, config: Path, data: Path | None, to: Path | None, cpu: b
     return made
 
 
-def _steps(tell: Progress) -> Callable[[str], Callable[[int, int, Mapping[str, float]], None]]:
-    """For each stage its progress, and a line whenever the dev sets were measured."""
+def _steps(tell: _Progress) -> Callable[[str], Callable[[int, int, Mapping[str, float]], None]]:
+    """For each stage its progress and time left, and a line whenever the dev sets were measured."""
 
     def of_stage(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
         def step(number: int, total: int, values: Mapping[str, float]) -> None:
-            tell(name, number, total)
+            left = _time_left(values.get("seconds_left", 0.0))
+            tell(name, number, total, left)
             if measured := [f"{key} {value:.4f}" for key, value in values.items() if key.startswith("dev ")]:
-                shown = [f"loss {values['loss']:.4f}", *measured, f"{values['pairs_per_s']:.1f} pairs/s"]
-                err.print(f"{name} {number:,}: {', '.join(shown)}")
+                shown = [f"loss {values['loss']:.4f}", *measured, f"{values['pairs_per_s']:.1f} pairs/s", left]
+                err.print(f"{name} {number:,}: {', '.join(filter(None, shown))}")
 
         return step
 
     return of_stage
+
+
+def _time_left(seconds: float, now: datetime | None = None) -> str:
+    """Say e.g. 'about 34 min left, until 14:05'; nothing for 0 s, no time of day below two minutes."""
+    if seconds <= 0:
+        return ""
+    if seconds < 120:
+        return f"about {math.ceil(seconds)} s left"
+
+    now = now or datetime.now().astimezone()
+    end = now + timedelta(seconds=seconds)
+    day = "" if end.date() == now.date() else f"{end:%b} {end.day}, "
+    hours = seconds / 3600
+    duration = f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
+    if hours < 2:
+        duration = f"{seconds / 60:.0f} min"
+    return f"about {duration} left, until {day}{end:%H:%M}"
 
 
 def _need_training() -> None:

@@ -2,9 +2,9 @@
 
     python benchmarks/trainers.py --pairs code_pairs/python.train.jsonl.gz [--steps 6] [--rounds 3] [--batch 64]
 
-Both take the contrastive loss with in-batch negatives over the same first pairs, texts cut at the same limits, in bf16.
-They run in turns, and a turn counts from its second step on. sentence-transformers keeps the model's dropout; as 0 is
-faster, each is run with both. Needs `pip install datasets`.
+Both take the contrastive loss with in-batch negatives over the same first pairs, texts cut at the same limits, in bf16
+or fp32, whichever is faster here. They run in turns, and a turn counts from its second step on. sentence-transformers
+keeps the model's dropout; as 0 is faster, each is run with both. Needs `pip install datasets`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import TrainerCallback
 
 from training import export, model
-from training.loop import LoopSettings, train
+from training.loop import LoopSettings, make_accelerator, train
 from training.model import ModelSettings
 from training.pairs import Pair, PairSource, read
 from training.santa import SantaTask, Stage
@@ -36,10 +36,9 @@ QUERY_TOKENS, PASSAGE_TOKENS, TEMPERATURE, RATE = 64, 128, 0.05, 2e-5
 Turn = Callable[[], float]
 
 
-def ours(pairs: list[Pair], batch: int, steps: int, dropout: float) -> Turn:
+def ours(pairs: list[Pair], batch: int, steps: int, dropout: float, accelerator: Accelerator) -> Turn:
     settings = ModelSettings(dropout=dropout, max_query_tokens=QUERY_TOKENS, max_passage_tokens=PASSAGE_TOKENS)
     loop = LoopSettings(batch_size=batch, steps=steps, learning_rate=RATE, every=1 << 20)
-    accelerator = Accelerator(mixed_precision="bf16", cpu=True)
     stage = Stage(name="speed", temperature=TEMPERATURE, loop=loop)
 
     def turn() -> float:
@@ -60,10 +59,11 @@ class Clock(TrainerCallback):  # type: ignore[misc]
         self.ends.append(time.time())
 
 
-def theirs(pairs: list[Pair], batch: int, steps: int, dropout: float) -> Turn:
+def theirs(pairs: list[Pair], batch: int, steps: int, dropout: float, accelerator: Accelerator) -> Turn:
     rows = Dataset.from_dict(
         {"anchor": [pair.queries[0] for pair in pairs], "positive": [pair.passage for pair in pairs]}
     )
+    bf16 = accelerator.mixed_precision == "bf16"
 
     def turn() -> float:
         changes = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -76,7 +76,7 @@ def theirs(pairs: list[Pair], batch: int, steps: int, dropout: float) -> Turn:
                 per_device_train_batch_size=batch,
                 max_steps=steps,
                 learning_rate=RATE,
-                bf16=True,
+                bf16=bf16,
                 use_cpu=True,
                 report_to=[],
                 disable_tqdm=True,
@@ -101,8 +101,9 @@ def main() -> None:
     logging.disable(logging.WARNING)
     source = PairSource("pairs", given.pairs, limit=given.batch * given.steps * 2)
     pairs = [pair for pair in read(source) if isinstance(pair, Pair)]
+    accelerator = make_accelerator(LoopSettings(), cpu=True, say=print)
     turns = {
-        f"{name}, dropout {dropout}": make(pairs, given.batch, given.steps, dropout)
+        f"{name}, dropout {dropout}": make(pairs, given.batch, given.steps, dropout, accelerator)
         for dropout in (0.1, 0.0)
         for name, make in (("sentence-transformers", theirs), ("Purlin", ours))
     }

@@ -1,12 +1,15 @@
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import purlin
 
@@ -48,6 +51,63 @@ def test_list_and_show(shop: Path) -> None:
     shown = _run("index", "show", "shop", home=shop).stdout
     assert '"documents": 3' in shown
     assert "fields: brand" in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "line"),
+    [
+        (0, ""),
+        (0.4, "about 1 s left"),
+        (119, "about 119 s left"),
+        (2_040, "about 34 min left, until 14:05"),
+        (7_100, "about 118 min left, until 15:29"),
+        (9_000, "about 2.5 h left, until 16:01"),
+        (40_000, "about 11.1 h left, until Jan 1, 00:37"),
+        (250_000, "about 2.9 days left, until Jan 3, 10:57"),
+    ],
+)
+def test_how_long_a_training_takes_is_told_in_a_few_words(seconds: float, line: str) -> None:
+    assert purlin._time_left(seconds, datetime(2026, 12, 31, 13, 31)) == line
+
+
+def test_training_tells_how_long_it_takes_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purlin, "err", Console(file=sys.stderr, width=160))
+    with purlin._progress() as tell:
+        step = purlin._steps(tell)("align")
+        step(2, 900, {"loss": 0.5, "pairs_per_s": 25.0})
+        step(3, 900, {"loss": 0.5, "pairs_per_s": 25.0, "dev mean": 0.6, "seconds_left": 90.0})
+        step(900, 900, {"loss": 0.5, "pairs_per_s": 25.0, "seconds_left": 0.0})
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "align 3: loss 0.5000, dev mean 0.6000, 25.0 pairs/s, about 90 s left",
+        "align 900 of 900",
+    ]
+
+
+def test_plain_lines_of_progress_have_the_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purlin, "err", Console(file=sys.stderr, width=160))
+    moments = iter([0.0, 6.0, 6.0, 7.0, 12.0, 12.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(moments))
+    update = purlin._plain_progress()
+    update("align", 3, 900, "about 90 s left")
+    update("align", 4, 900, "about 80 s left")
+    update("align", 5, 900)
+    assert capsys.readouterr().err.splitlines() == ["align 3 of 900, about 90 s left", "align 5 of 900"]
+
+
+def test_the_bar_has_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=160, legacy_windows=False)
+    monkeypatch.setattr(purlin, "err", terminal)
+    with purlin._progress() as tell:
+        tell("encode", 1, 2)
+        tell("align", 3, 900, "about 34 min left, until 14:05")
+    assert "about 34 min left, until 14:05" in shown.getvalue()
+    assert "-:--:--" in shown.getvalue()  # of what tells nothing itself
 
 
 def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:

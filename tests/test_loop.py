@@ -16,12 +16,14 @@ from typing import Any, cast
 import pytest
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from index.errors import Damaged, InvalidInput, StorageFailed
+from training import precision
 from training.loop import (
     CURVES,
     METRICS,
@@ -29,9 +31,12 @@ from training.loop import (
     STATE,
     Diverged,
     LoopSettings,
+    _Pace,
     best_measures,
     digest,
     make_accelerator,
+    recorded_precision,
+    same_recipe,
     train,
 )
 
@@ -301,6 +306,119 @@ def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
     go(Regression(), tmp_path, known)
     with pytest.raises(InvalidInput, match=r"another recipe.*--out"):
         go(Regression(), tmp_path, known, recipe={**RECIPE, "seed": 8})
+
+
+# -- precision -------------------------------------------------------------------------------------------------------
+
+
+def in_precision(name: str, recorded: str | None = None) -> dict[str, Any]:
+    """Arguments of `go`; the recipe says `recorded`, by default the same."""
+    loops = {"stage": [{"loop": {"precision": recorded or name, "steps": STEPS}}]}
+    return {"known": settings(precision=name), "recipe": RECIPE | loops}
+
+
+def steps_by_precision(checkpoint: Path) -> dict[str, str]:
+    precision: dict[str, str] = json.loads((checkpoint / STATE).read_text())["state"]["precision"]
+    return precision
+
+
+def another_machine() -> None:
+    """Accelerate has one precision a process."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+def test_a_run_goes_on_in_another_precision_which_is_told_and_recorded(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with pytest.raises(Stop):
+        go(Regression(), tmp_path, **in_precision("fp32"), stop=3, say=lines.append)
+    assert steps_by_precision(tmp_path / "step-000002") == {"1": "fp32"}
+    assert recorded_precision(tmp_path.parent) == "fp32"
+    assert lines == []
+
+    another_machine()
+    end = go(Regression(), tmp_path, **in_precision("bf16"), say=lines.append)
+    assert lines == ["from step 3 on in bf16; the steps before were taken in fp32"]
+    assert steps_by_precision(end) == {"1": "fp32", "3": "bf16"}
+    assert recorded_precision(tmp_path.parent) == "bf16"
+
+    go(Regression(), tmp_path, **in_precision("bf16"), say=lines.append)
+    assert len(lines) == 1  # finished, so that no step is taken in any
+
+
+def test_a_run_goes_on_in_its_precision_without_a_word(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with pytest.raises(Stop):
+        go(Regression(), tmp_path, **in_precision("fp32"), stop=3, say=lines.append)
+    end = go(Regression(), tmp_path, **in_precision("fp32"), say=lines.append)
+    assert steps_by_precision(end) == {"1": "fp32"}
+    assert lines == []
+
+
+def test_a_checkpoint_from_before_precision_was_recorded_is_gone_on_from(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        go(Regression(), tmp_path, **in_precision("fp32", recorded="bf16"), stop=3)
+    path = tmp_path / "step-000002" / STATE
+    content = json.loads(path.read_text())
+    del content["state"]["precision"]
+    path.write_text(json.dumps(content))
+    assert recorded_precision(tmp_path.parent) is None
+
+    end = go(Regression(), tmp_path, **in_precision("fp32", recorded="auto"))
+    assert steps_by_precision(end) == {"3": "fp32"}
+
+
+def test_auto_keeps_what_a_run_has_recorded_unless_the_other_is_clearly_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(speedup: float) -> str:
+        another_machine()
+        monkeypatch.setattr(precision, "_measured", lambda: speedup)
+        return make_accelerator(LoopSettings(), cpu=True, out=tmp_path).mixed_precision
+
+    assert taken(1.0) == "no"
+    another_machine()
+    with pytest.raises(Stop):
+        go(Regression(), tmp_path / "stage", **in_precision("bf16"), stop=3)
+    assert taken(1.0) == "bf16"
+    assert taken(0.01) == "no"
+    (tmp_path / "stage/step-000002" / STATE).write_text("{")
+    assert taken(1.0) == "no"  # the damage is told when the checkpoint is gone on from
+
+
+def test_recipes_are_the_same_in_whatever_precision() -> None:
+    recipe = {"stage": ({"loop": LoopSettings().steps, "precision": "bf16"}, {"precision": "auto"}), "path": Path("a")}
+    other = {"stage": [{"loop": None, "precision": "auto"}, {}], "path": "a"}
+    assert same_recipe(recipe, other)
+    assert not same_recipe(recipe, {**other, "path": "b"})
+    assert not same_recipe(recipe, {**other, "stage": other["stage"][:1]})
+
+
+# -- how long it takes -----------------------------------------------------------------------------------------------
+
+
+def test_the_time_left_is_that_of_the_steps_left_at_the_pace_since_the_first_one() -> None:
+    now = 0.0
+    pace = _Pace(lambda: now)
+    left = []
+    for step, seconds in enumerate([60.0, 2.0, 2.0, 8.0, 2.0, 2.0], start=5):  # goes on after step 4
+        now += seconds
+        left.append(pace.left(step, 10).get("seconds_left"))
+    assert left == [None, None, 2.0 * 3, 4.0 * 2, 3.5, 0.0]
+
+
+def test_progress_is_told_the_time_left_and_metrics_are_not(tmp_path: Path) -> None:
+    told: list[float | None] = []
+
+    def progress(step: int, total: int, values: Mapping[str, float]) -> None:
+        told.append(values.get("seconds_left"))
+
+    train(
+        Regression(), settings(), tmp_path, make_accelerator(settings(), cpu=True), seed=7, recipe={}, progress=progress
+    )
+    assert told[:2] == [None, None]
+    assert all(left is not None and left > 0 for left in told[2:-1])
+    assert told[-1] == 0
+    assert "seconds_left" not in (tmp_path / METRICS).read_text()
 
 
 @pytest.mark.parametrize("name", [STATE, OPTIMIZER])

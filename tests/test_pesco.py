@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -348,6 +349,21 @@ def test_another_recipe_does_not_go_on(base: Path, tmp_path: Path) -> None:
     for changed, labels in ((replace(recipe, seed=2), LABELS), (recipe, LABELS[::-1])):
         with pytest.raises(InvalidInput, match="another recipe"):
             run(changed, tmp_path / "out", tmp_path, labels=labels)
+
+
+def test_another_precision_goes_on(base: Path, tmp_path: Path) -> None:
+    recipe = recipe_of(base, rounds=1)
+    with pytest.raises(Stop):
+        run(recipe, tmp_path / "out", tmp_path / "home", progress=stopping(1))
+    assert '"precision": "fp32"' in (tmp_path / "out/run.json").read_text()
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    other = replace(recipe, student=replace(recipe.student, loop=replace(LOOP, precision="bf16")))
+    with pytest.raises(Stop):
+        run(other, tmp_path / "out", tmp_path / "home", progress=stopping(1))
+    (tmp_path / "out/run.json").write_text("{")
+    with pytest.raises(InvalidInput, match="another recipe"):
+        run(other, tmp_path / "out", tmp_path / "home")
 
 
 def test_a_run_that_taught_nothing_gives_way_to_another_recipe(base: Path, tmp_path: Path) -> None:

@@ -729,6 +729,43 @@ def test_a_run_does_not_go_on_with_other_texts(bert: Path, tmp_path: Path) -> No
         santa.run(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
 
 
+def test_a_run_that_recorded_the_old_default_goes_on_with_the_same_recipe(bert: Path, tmp_path: Path) -> None:
+    """Recipes never named a precision, and their runs recorded "bf16", the default before "auto" was."""
+
+    def stopping(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def tell(number: int, total: int, values: Mapping[str, float]) -> None:
+            steps.append((name, number))
+            if number == 5:
+                raise KeyboardInterrupt
+
+        return tell
+
+    unnamed = write_recipe(tmp_path, bert, lambda text: text.replace(', precision = "fp32"', ""))
+    recipe, steps, lines = config.read(unnamed, Recipe), list[tuple[str, int]](), list[str]()
+    AcceleratorState._reset_state(reset_partial_state=True)
+    with pytest.raises(KeyboardInterrupt):
+        santa.run(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+    assert lines[0].startswith("precision: ")
+
+    path = tmp_path / "out/pretrain/step-000004/training.json"
+    content = json.loads(path.read_text())
+    taken_in = content["state"].pop("precision")["1"]
+    assert lines[0].startswith(f"precision: {taken_in} (")
+    assert content["recipe"]["stage"][0]["loop"]["precision"] == "auto"
+    content["recipe"]["stage"][0]["loop"]["precision"] = "bf16"
+    path.write_text(json.dumps(content))
+
+    steps.clear()
+    with pytest.raises(KeyboardInterrupt):
+        santa.run(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+    assert steps == [("pretrain", 5)]
+
+    content["recipe"]["stage"][0]["loop"]["batch_size"] = 4
+    path.write_text(json.dumps(content))
+    with pytest.raises(InvalidInput, match="another recipe"):
+        santa.run(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+
+
 # -- several processes -----------------------------------------------------------------------------------------------
 
 SHARED = """

@@ -323,6 +323,7 @@ def test_weights_that_are_no_numbers_are_refused(changes: dict[str, Any], messag
         reader.Export(**changes)
 
 
+@pytest.mark.usefixtures("one_process")
 def test_the_command_makes_a_reader_of_a_recipe(
     base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -331,7 +332,7 @@ def test_the_command_makes_a_reader_of_a_recipe(
         asked = [{{format = "squad", path = "{squad.name}"}}]
         model = {{base = "{base}", max_query_tokens = 16, max_passage_tokens = 64, max_target_tokens = 16}}
         reading = {{passages = 2, depth = 2, max_tokens = 64}}
-        loop = {{batch_size = 4, steps = 2, every = 2, precision = "fp32"}}
+        loop = {{batch_size = 4, steps = 2, every = 2}}
         export = {{quantization = "none"}}
         """
     )
@@ -340,8 +341,11 @@ def test_the_command_makes_a_reader_of_a_recipe(
     monkeypatch.setattr("signal.signal", lambda *_: None)
     with pytest.raises(SystemExit) as done:
         purlin.main()
-    assert done.value.code in (0, None), capsys.readouterr().err
-    assert "PURLIN_READER=" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert done.value.code in (0, None), printed.err
+    assert "PURLIN_READER=" in printed.out
+    state = json.loads((tmp_path / "out/reader/step-000002/training.json").read_text())["state"]
+    assert f"precision: {state['precision']['1']} (bf16 is " in printed.err
     assert Reader.load(tmp_path / "out" / "tiny", threads=1).name == "tiny"
 
 

@@ -14,13 +14,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from index.errors import Damaged, InvalidInput, StorageFailed
 from training.attention import float32_gradients
 from training.config import in_range
+from training.precision import Precision, choose
 
 B = TypeVar("B")
 METRICS, CURVES, STATE, OPTIMIZER = "metrics.jsonl", "curves.png", "training.json", "optimizer.safetensors"
@@ -43,6 +44,7 @@ class LoopSettings:
     them. `every` steps (0: after each epoch) and at the end the dev measure is taken and a checkpoint written; after
     `patience` measures without a better one training stops (0: never). `warmup` is a share of all steps; after it the
     learning rate falls linearly to 0; `fresh_rate` times as high for what the base model lacks and starts at random.
+    `precision` "auto" is bf16 where that is clearly faster, else fp32.
     """
 
     batch_size: int = 128
@@ -56,7 +58,7 @@ class LoopSettings:
     max_norm: float = 1.0
     every: int = 200
     patience: int = 0
-    precision: Literal["bf16", "fp32"] = "bf16"
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
 
     def __post_init__(self) -> None:
         in_range("batch_size", self.batch_size, 2, 1 << 20)
@@ -134,7 +136,9 @@ class Task(Protocol[B]):
 
 @dataclass(slots=True)
 class State:
-    """What a checkpoint knows beside weights and optimizer. `seconds` of training so far; measures by step."""
+    """What a checkpoint knows beside weights and optimizer. `seconds` of training so far; measures by step; each
+    precision by the first step in it.
+    """
 
     step: int = 0
     best_step: int = 0
@@ -142,6 +146,7 @@ class State:
     finished: bool = False
     seconds: float = 0.0
     measures: dict[int, dict[str, float]] = field(default_factory=dict)
+    precision: dict[int, Precision] = field(default_factory=dict)
 
     def best(self) -> float:
         """The best value of the first measure so far."""
@@ -149,12 +154,56 @@ class State:
 
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
-"""Is told the step, how many there are, and what was logged of it."""
+"""Is told the step, how many there are, and what was logged of it; from a process's third step on also
+"seconds_left" until the last step, at the pace so far."""
 
 
-def make_accelerator(settings: LoopSettings, *, cpu: bool = False) -> Accelerator:
-    """One process of however many `accelerate launch` started."""
-    return Accelerator(mixed_precision="no" if settings.precision == "fp32" else settings.precision, cpu=cpu)
+def make_accelerator(
+    settings: LoopSettings,
+    *,
+    cpu: bool = False,
+    out: Path | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Accelerator:
+    """One process of however many `accelerate launch` started.
+
+    Precision "auto" is measured (`precision.choose`), also where the run in `out` goes on: its checkpoints may come
+    from another machine. What was chosen is told to `say`.
+    """
+    chosen = settings.precision
+    if chosen == "auto":
+        state = PartialState(cpu=cpu)  # the processes have to agree before there is an Accelerator
+        chosen = choose(state, recorded_precision(out) if out else None, say=say)
+    return Accelerator(mixed_precision="no" if chosen == "fp32" else chosen, cpu=cpu)
+
+
+def recorded_precision(out: Path) -> Precision | None:
+    """Return the precision of the last steps in `out`, over all stages; None without a record."""
+    states = [path for path in out.glob(f"*/step-[0-9]*/{STATE}") if path.is_file()]
+    for path in sorted(states, key=lambda path: path.stat().st_mtime, reverse=True):
+        with suppress(Damaged):  # is reported when it is gone on from
+            recorded: dict[str, Precision] = _read_state(path.parent)["state"].get("precision", {})
+            return next(reversed(recorded.values()), None)
+    return None
+
+
+def same_recipe(one: object, other: object) -> bool:
+    """Tell whether two recipes, as objects or as JSON, train the same; their `precision` does not count.
+
+    It says how fast and how exactly steps are computed, not what is learned from what. A run has to go on
+    where "auto" means another one, as on another machine, and from a checkpoint that recorded "bf16", the
+    default before "auto".
+    """
+    return bool(_without_precision(one) == _without_precision(other))
+
+
+def _without_precision(recipe: object) -> Any:
+    def stripped(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: stripped(inner) for key, inner in value.items() if key != "precision"}
+        return [stripped(inner) for inner in value] if isinstance(value, list) else value
+
+    return stripped(json.loads(json.dumps(recipe, default=str)))
 
 
 def train(
@@ -166,13 +215,14 @@ def train(
     seed: int,
     recipe: Mapping[str, Any],
     progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Path:
     """Train until the end, or go on where a killed run of the same recipe stopped; return the best checkpoint.
 
     `directory` gets step-NNNNNN/ (the last and the best checkpoint), metrics.jsonl and curves.png. Raises Diverged
     when the loss is not finite, StorageFailed when a checkpoint cannot be written, and InvalidInput where `directory`
     holds a run of another `recipe`, which is all that decides the curve, or the processes cannot share a batch evenly;
-    checkpoints written before stay.
+    checkpoints written before stay. `say` is told where the run goes on in another precision.
     """
     if settings.batch_size % accelerator.num_processes:
         raise InvalidInput(
@@ -182,6 +232,7 @@ def train(
     loop = _Loop(task, settings, directory, accelerator, seed, dict(recipe))
     loop.resume()
     if not loop.state.finished:
+        loop.note_precision(say or (lambda line: None))
         loop.run(progress or (lambda step, total, values: None))
     accelerator.wait_for_everyone()
     return loop.place(loop.state.best_step or loop.state.step)
@@ -230,6 +281,18 @@ class _Loop(Generic[B]):
         self.every = settings.every or math.ceil(task.batches_per_epoch() / settings.accumulation)
         self.parameters = [weight for weight in task.model.parameters() if weight.requires_grad]
         self.optimizer = _optimizer(task, settings)
+        self.pace = _Pace()
+
+    def note_precision(self, say: Callable[[str], None]) -> None:
+        """Record in which precision the next steps are taken, and tell where it is another one."""
+        precision: Precision = "fp32" if self.accelerator.mixed_precision == "no" else "bf16"
+        before = next(reversed(self.state.precision.values()), None)
+        if precision == before:
+            return
+
+        self.state.precision[self.state.step + 1] = precision
+        if before is not None and self.accelerator.is_main_process:
+            say(f"from step {self.state.step + 1:,} on in {precision}; the steps before were taken in {before}")
 
     def run(self, progress: Progress) -> None:
         started = time.monotonic() - self.state.seconds
@@ -296,7 +359,7 @@ class _Loop(Generic[B]):
             if due:
                 self._checkpoint()
         self.accelerator.wait_for_everyone()
-        progress(step, self.total, logged)
+        progress(step, self.total, logged | self.pace.left(step, self.total))
 
     def _measure(self) -> dict[str, float]:
         self.task.model.eval()
@@ -355,19 +418,40 @@ class _Loop(Generic[B]):
 
     def _restore(self, last: Path) -> None:
         content = _read_state(last)
-        if content["recipe"] != json.loads(json.dumps(self.recipe, default=str)):
+        if not same_recipe(content["recipe"], self.recipe):
             raise InvalidInput(
                 f"{self.directory} holds a run of another recipe or other texts. Give another --out, or remove it.",
                 field="out",
             )
         known = content["state"]
-        known["measures"] = {int(step): measures for step, measures in known["measures"].items()}
+        for name in ("measures", "precision"):  # JSON's keys are texts; older checkpoints record no precision
+            known[name] = {int(step): value for step, value in known.get(name, {}).items()}
         self.state = State(**known)
         self.task.restore(last)
         try:
             _unflatten(self.optimizer, load_file(last / OPTIMIZER))
         except (OSError, SafetensorError) as error:
             raise _damaged(last, error) from error
+
+
+class _Pace:
+    """Seconds a process takes for a step, with its share of measures and checkpoints.
+
+    They count from the end of its first step, which also pays for all that happens once.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.first: tuple[int, float] | None = None
+
+    def left(self, step: int, total: int) -> dict[str, float]:
+        """Return {"seconds_left": ...} at the end of `step`; nothing until two steps after the first one."""
+        now = self.clock()
+        if self.first is None:
+            self.first = step, now
+
+        steps = step - self.first[0]
+        return {"seconds_left": (now - self.first[1]) / steps * (total - step)} if steps >= 2 else {}
 
 
 class _Reader(Generic[B]):

@@ -32,7 +32,7 @@ from index.generations import CLASSIFIERS, alone, locked, replacing
 from training import export, model
 from training.config import MAX_SEED, in_range, read
 from training.dev import encode
-from training.loop import LoopSettings, Progress, digest, make_accelerator, storing, train
+from training.loop import LoopSettings, Progress, digest, make_accelerator, same_recipe, storing, train
 from training.model import ModelSettings, TextModel, pad_texts
 from training.pesco_labels import (
     Check,
@@ -227,7 +227,7 @@ def run(
     )  # prompts, a name or a home that nothing can be published with fail now
     with locked(home, name, CLASSIFIERS):
         pass
-    accelerator = make_accelerator(recipe.student.loop, cpu=cpu)
+    accelerator = make_accelerator(recipe.student.loop, cpu=cpu, out=out, say=say)
     if accelerator.num_processes > 1:
         raise InvalidInput("PESCO trains in one process: start it without torchrun or accelerate launch.", field="cpu")
     with storing(out):
@@ -299,7 +299,7 @@ class Course:
             scores = self._note(taught, scores, say)
             if not len(taught["rows"]):
                 return text_model
-            self._train(number, text_model, taught, progress(f"round {number + 1}"))
+            self._train(number, text_model, taught, progress(f"round {number + 1}"), say)
         raise AssertionError("the last round has no rows")
 
     @cached_property
@@ -442,14 +442,30 @@ class Course:
             raise Damaged(f"{self.place(number)} has lost its checkpoint. Remove {self.out} to start again.")
         return known[-1]
 
-    def _train(self, number: int, text_model: TextModel, taught: dict[str, Any], progress: Progress) -> None:
+    def _train(
+        self,
+        number: int,
+        text_model: TextModel,
+        taught: dict[str, Any],
+        progress: Progress,
+        say: Callable[[str], None],
+    ) -> None:
         start = self.base() if self.recipe.student.restart else text_model
         labels = taught["scores"].argmax(1)
         task = PescoTask(start, self, taught["rows"], labels, taught["keys"], seed=self.recipe.seed + 1000 * number)
         loop = self.recipe.student.loop
         loop = replace(loop, batch_size=min(loop.batch_size, len(taught["rows"])))
         known = {**self.recipe.trained(), "round": number}
-        train(task, loop, self.place(number), self.accelerator, seed=task.seed, recipe=known, progress=progress)
+        train(
+            task,
+            loop,
+            self.place(number),
+            self.accelerator,
+            seed=task.seed,
+            recipe=known,
+            progress=progress,
+            say=say,
+        )
 
     def _forget(self, number: int) -> None:
         """Remove the checkpoints of a round that nothing starts from any more."""
@@ -778,7 +794,7 @@ def _shares(found: Labelling, count: int) -> tuple[float, ...]:
 def _same_run(out: Path, described: str) -> None:
     """Raises InvalidInput where `out` holds what another run has taught; else notes this one there."""
     path = out / RUN
-    if path.is_file() and path.read_bytes() == described.encode():
+    if path.is_file() and _same_description(path.read_bytes(), described):
         return
     if path.is_file() and any(out.glob(f"round-*/{TAUGHT}")):
         raise InvalidInput(
@@ -787,6 +803,13 @@ def _same_run(out: Path, described: str) -> None:
         )
     with _aside(path) as stream:
         stream.write(described.encode())
+
+
+def _same_description(noted: bytes, described: str) -> bool:
+    try:
+        return same_recipe(json.loads(noted), json.loads(described))
+    except ValueError:  # torn or edited
+        return False
 
 
 def _described(recipe: Recipe, pool: Pool, labels: Sequence[str]) -> str:

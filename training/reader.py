@@ -166,14 +166,15 @@ def run(
     cpu: bool = False,
 ) -> Path:
     """Train and export; returns the reader directory `out`/NAME. A run that was killed goes on."""
-    accelerator = make_accelerator(recipe.loop, cpu=cpu)
+    accelerator = make_accelerator(recipe.loop, cpu=cpu, out=out, say=say)
     pools: dict[Path, Pool] = {}
     encoder = Encoder.load(Path(recipe.reading.encoder)) if recipe.reading.encoder else None
     training, dev = (
         [_mined(source, pools, recipe.reading, encoder) for source in sources] for sources in (recipe.asked, recipe.dev)
     )
     for source, questions in zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True):
-        say(f"{source.path.name} ({source.format}, {source.split}): {len(questions.asked):,} questions")
+        if accelerator.is_main_process:
+            say(f"{source.path.name} ({source.format}, {source.split}): {len(questions.asked):,} questions")
     torch.manual_seed(recipe.seed)
     reader = load(recipe.model).to(accelerator.device)
     export.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
@@ -185,7 +186,8 @@ def run(
         accelerator,
         seed=recipe.seed,
         recipe=asdict(recipe) | {"export": None, "texts": [one.digest() for one in (*training, *dev)]},
-        progress=progress(STAGE),
+        progress=progress(STAGE) if accelerator.is_main_process else None,
+        say=say,
     )
     if accelerator.is_main_process:
         samples = [one.ids for number in range(4) for one in task.packed(number)[0]]

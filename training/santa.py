@@ -180,7 +180,7 @@ def run(
     What was done before is kept: a run that was killed goes on. `progress` gives, for a stage's name, what to tell its
     steps to; `say` is told a line now and then.
     """
-    accelerator = make_accelerator(recipe.stage[0].loop, cpu=cpu)
+    accelerator = make_accelerator(recipe.stage[0].loop, cpu=cpu, out=out, say=say)
     sources, report = load_pairs(recipe.pairs, recipe.exclude)
     digests = [digest(source) for source in sources]
     if accelerator.is_main_process:
@@ -205,7 +205,16 @@ def run(
             "texts": [digests[known] for earlier in recipe.stage[: number + 1] for known in recipe.sources_of(earlier)]
         }
         tell = progress(stage.name) if accelerator.is_main_process else None
-        place = train(task, stage.loop, out / stage.name, accelerator, seed=recipe.seed, recipe=so_far, progress=tell)
+        place = train(
+            task,
+            stage.loop,
+            out / stage.name,
+            accelerator,
+            seed=recipe.seed,
+            recipe=so_far,
+            progress=tell,
+            say=say,
+        )
     assert place is not None
     if accelerator.is_main_process:
         _export(recipe, place, out, report, accelerator)

@@ -1,0 +1,191 @@
+"""bf16 or fp32: what a measurement makes of fast, slow and very slow processors, and of this one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import PartialState
+from accelerate.state import AcceleratorState
+
+from training import precision
+from training.loop import LoopSettings, make_accelerator
+from training.precision import ROUNDS, Precision, choose, speedup, training_step
+
+ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.usefixtures("one_process")
+
+
+class Processor:
+    """Computes a row in so many seconds in each precision, ten times that the first time, by its own clock."""
+
+    def __init__(self, seconds: Mapping[Precision, float]) -> None:
+        self.seconds, self.now = seconds, 0.0
+        self.steps = list[tuple[Precision, int]]()
+
+    def clock(self) -> float:
+        return self.now
+
+    def step(self, precision: Precision, rows: int) -> None:
+        first = precision not in {name for name, _ in self.steps}
+        self.steps.append((precision, rows))
+        self.now += self.seconds[precision] * rows * (10 if first else 1)
+
+
+@pytest.mark.parametrize("ratio", [3.0, 1.0, 0.6, 0.2, 0.01])
+def test_the_speedup_is_that_of_the_processor_without_its_first_steps(ratio: float) -> None:
+    processor = Processor({"fp32": 4e-5 * ratio, "bf16": 4e-5})
+    assert speedup(processor.step, processor.clock) == pytest.approx(ratio)
+
+
+def test_a_processor_that_emulates_bf16_is_measured_on_few_rows_in_under_a_second() -> None:
+    """28 million multiplications and additions: 0.07 s a step at 0.4 GFLOP/s."""
+    processor = Processor({"fp32": 0.0007 / 8, "bf16": 0.07 / 8})
+    processor.steps = [("bf16", 0), ("fp32", 0)]  # already warm
+    assert speedup(processor.step, processor.clock) == pytest.approx(0.01)
+    assert {rows for _, rows in processor.steps[2:]} == {8}
+    assert processor.now < 1
+
+
+def test_a_slow_processor_is_measured_in_fewer_rounds() -> None:
+    processor = Processor({"fp32": 0.1 / 256, "bf16": 0.1 / 256})
+    assert speedup(processor.step, processor.clock) == pytest.approx(1.0)
+    large = [name for name, rows in processor.steps if rows == 256]
+    assert large.count("fp32") == large.count("bf16") == 2  # to warm up, and the one round there was time for
+
+
+def test_a_moment_in_which_something_else_runs_does_not_decide() -> None:
+    processor = Processor({"fp32": 2e-5, "bf16": 1e-5})
+    disturbed = iter([0.0] * 9 + [0.02] + [0.0] * 100)
+
+    def step(name: Precision, rows: int) -> None:
+        processor.step(name, rows)
+        processor.now += next(disturbed)
+
+    assert speedup(step, processor.clock) == pytest.approx(2.0)
+    assert len(processor.steps) == 2 * 2 * (1 + ROUNDS)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "recorded", "expected"),
+    [
+        (2.2, None, "bf16"),
+        (1.25, None, "bf16"),
+        (1.15, None, "fp32"),
+        (0.01, None, "fp32"),
+        (1.15, "bf16", "bf16"),
+        (0.9, "bf16", "bf16"),  # not clearly slower
+        (0.8, "bf16", "fp32"),
+        (0.01, "bf16", "fp32"),
+        (1.15, "fp32", "fp32"),
+        (2.2, "fp32", "bf16"),
+    ],
+)
+def test_what_is_clearly_faster_is_chosen_and_told(
+    ratio: float, recorded: Precision | None, expected: Precision
+) -> None:
+    lines: list[str] = []
+    assert choose(PartialState(cpu=True), recorded, measure=lambda: ratio, say=lines.append) == expected
+    assert lines == [f"precision: {expected} (bf16 is {ratio:.2g} times as fast as fp32 on this processor)"]
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_a_gpu_takes_bf16_where_it_supports_it_and_is_not_measured(
+    supported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure() -> float:
+        raise AssertionError("a GPU was measured")
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
+    expected = ("bf16", "cuda supports bf16") if supported else ("fp32", "cuda lacks bf16")
+    assert precision._decide(torch.device("cuda"), None, measure) == expected
+
+
+def test_this_processor_is_measured_with_the_threads_left_as_they_were() -> None:
+    torch.set_num_threads(2)
+    precision._measured.cache_clear()
+    assert 1e-4 < precision._measured() < 1e2
+    assert torch.get_num_threads() == 2
+
+
+def test_the_step_that_is_timed_computes_in_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    types: list[torch.dtype] = []
+    linear: Callable[..., torch.Tensor] = precision.F.linear
+
+    def recorded(*args: torch.Tensor) -> torch.Tensor:
+        types.append((outputs := linear(*args)).dtype)
+        return outputs
+
+    monkeypatch.setattr(precision.F, "linear", recorded)
+    training_step("fp32", 2)
+    training_step("bf16", 2)
+    assert types == [torch.float32, torch.bfloat16]
+
+
+def test_an_accelerator_computes_in_what_was_measured() -> None:
+    lines: list[str] = []
+    accelerator = make_accelerator(LoopSettings(), cpu=True, say=lines.append)
+    chosen = "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
+    assert [line.split(" (")[0] for line in lines] == [f"precision: {chosen}"]
+    with accelerator.autocast():
+        product = torch.ones(2, 2) @ torch.ones(2, 2)
+    assert product.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[chosen]
+    again = make_accelerator(LoopSettings(), cpu=True)  # by another run in this process
+    assert again.mixed_precision == accelerator.mixed_precision
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp32"])
+def test_a_precision_that_is_named_is_neither_measured_nor_told(
+    name: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    AcceleratorState._reset_state(reset_partial_state=True)
+    monkeypatch.setattr(precision, "_measured", lambda: pytest.fail("it was measured"))
+    lines: list[str] = []
+    accelerator = make_accelerator(LoopSettings(precision=name), cpu=True, say=lines.append)
+    assert accelerator.mixed_precision == {"bf16": "bf16", "fp32": "no"}[name]
+    assert lines == []
+
+
+DISAGREEING = """
+import sys
+from pathlib import Path
+
+from accelerate import Accelerator, PartialState
+from training.precision import choose
+
+state, out = PartialState(cpu=True), Path(sys.argv[1])
+lines = []
+for number, ratios in enumerate([(3.0, 0.1), (0.1, 3.0)]):
+    chosen = choose(state, measure=lambda: ratios[state.process_index], say=lines.append)
+    (out / f"{state.process_index}-{number}").write_text(chosen)
+(out / f"{state.process_index}-lines").write_text("".join(lines))
+assert Accelerator(mixed_precision="bf16", cpu=True).num_processes == 2
+"""
+
+
+def test_processes_that_measure_otherwise_compute_as_the_first_one_does(tmp_path: Path) -> None:
+    (tmp_path / "choose.py").write_text(DISAGREEING)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(port)]
+    done = subprocess.run(
+        [*launch, str(tmp_path / "choose.py"), str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    chosen = {path.name: path.read_text() for path in tmp_path.glob("[01]-[01]")}
+    assert chosen == {"0-0": "bf16", "1-0": "bf16", "0-1": "fp32", "1-1": "fp32"}
+    assert (tmp_path / "0-lines").read_text().count("precision: ") == 2
+    assert (tmp_path / "1-lines").read_text() == ""
