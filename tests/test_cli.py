@@ -101,6 +101,19 @@ def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
     assert len((shop / "run.trec").read_text().splitlines()) == 6
 
 
+def test_a_run_with_ids_that_columns_cannot_hold_is_escaped_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "tea pot.md", "title": "tea pot", "text": "A pot for tea."}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "100%", "text": "tea"}\n')
+    _run("index", "build", "product", tmp_path / "corpus.jsonl", "--name", "shop", home=tmp_path)
+    arguments = ["evaluate", "search", "--corpus", "shop", "--queries", tmp_path / "queries.jsonl", "--json"]
+    for name, row in (("beir.tsv", "100%\ttea pot.md\t1\n"), ("trec.txt", "100%25 0 tea%20pot.md 1\n")):
+        (tmp_path / name).write_text(row)
+        done = _run(*arguments, "--qrels", tmp_path / name, "--run", tmp_path / "run.trec", home=tmp_path)
+        assert "2 ids hold white space, control characters or %" in done.stderr
+        assert {measure["mean"] for measure in json.loads(done.stdout)} == {1.0}
+        assert (tmp_path / "run.trec").read_text().split() == ["100%25", "Q0", "tea%20pot.md", "1", "1.0", "purlin"]
+
+
 def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) -> None:
     corpus, queries, qrels = (tmp_path / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"))
     queries.write_text('{"_id": "q1", "text": "electric kettle"}\n{"_id": "q2", "text": "whistling kettle"}\n')
