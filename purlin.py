@@ -107,25 +107,25 @@ def _open_corpus(home: Path, name: str, encoder: Path | None) -> Corpus:
 @contextlib.contextmanager
 def _progress() -> Iterator[_Progress]:
     """Bars on a terminal, a plain line now and then elsewhere."""
+    from index.pace import Lines, Pace
+
     if not err.is_terminal:
-        yield _plain_progress()
+        yield Lines(err.print)
         return
     from rich import progress as bars
 
-    class Remaining(bars.TimeRemainingColumn):
-        def render(self, task: bars.Task) -> Text:
-            left: str = task.fields["left"]
-            return Text(left) if left else super().render(task)
-
-    columns = (bars.TextColumn("{task.description:>8}"), bars.BarColumn(), bars.MofNCompleteColumn(),
-               bars.TaskProgressColumn(show_speed=True), Remaining())  # fmt: skip
+    columns = (bars.TextColumn("{task.description:>8}"), bars.BarColumn(bar_width=24), bars.MofNCompleteColumn(),
+               bars.TextColumn("{task.fields[pace]}"))  # fmt: skip
     with bars.Progress(*columns, console=err, transient=True) as shown:
         tasks: dict[str, bars.TaskID] = {}
+        paces: dict[str, Pace] = {}
 
         def update(stage: str, done: int, total: int | None, left: str = "") -> None:
             if stage not in tasks:
-                tasks[stage] = shown.add_task(stage, total=None, left=left)
-            shown.update(tasks[stage], completed=done, total=total, left=left)
+                paces[stage] = Pace()
+                tasks[stage] = shown.add_task(stage, total=None, pace="")
+            paces[stage].update(done, total)
+            shown.update(tasks[stage], completed=done, total=total, pace=left or str(paces[stage]))
 
         yield update
 
@@ -137,20 +137,6 @@ def _undone_if_interrupted(line: str = "interrupted; nothing was changed") -> It
     except KeyboardInterrupt:
         err.print(line)
         raise typer.Exit(130) from None
-
-
-def _plain_progress() -> _Progress:
-    import time
-
-    last = time.monotonic()
-
-    def update(stage: str, done: int, total: int | None, left: str = "") -> None:
-        nonlocal last
-        if time.monotonic() - last >= 5 or done == total:
-            last = time.monotonic()
-            err.print(f"{stage} {done:,}" + (f" of {total:,}" if total is not None else "") + (left and f", {left}"))
-
-    return update
 
 
 def _filter(given: list[str] | None) -> dict[str, list[Scalar]] | None:
@@ -188,7 +174,9 @@ def index_build(
         Path | None, typer.Option(help="JSON Lines {query, document}: earlier queries that find those documents, too.")
     ] = None,
     queries: Annotated[Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")] = None,
-    qrels: Annotated[Path | None, typer.Option(help="Their judged documents, BEIR's .tsv or TREC's.")] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(help="Their judged documents, BEIR's .tsv, or TREC's with %XX in ids decoded.")
+    ] = None,
     measure: Annotated[str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")] = "ndcg@10",
     force: Annotated[bool, typer.Option("--force", help="Activate the build even if it measures worse.")] = False,
 ) -> None:
@@ -445,8 +433,10 @@ def _build_demo(home: Path, encoder: Path | None) -> None:
     if not missing:
         return
     loaded = _encoder(encoder)
-    for demo in missing:
-        out.print(f"building demo corpus [bold]{demo.name}[/] ({demo.about}) ...", markup=True)
+    for number, demo in enumerate(missing, 1):
+        out.print(
+            f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...", markup=True
+        )
         with _undone_if_interrupted(), _progress() as progress:
             manifest = build(
                 home, demo.name, demo.kind, demo.sources(), loaded, origin=(demo.about,), progress=progress
@@ -632,10 +622,15 @@ def _need_training() -> None:
 def evaluate_search(
     corpus: Annotated[str, typer.Option(help="The corpus.")],
     queries: Annotated[Path, typer.Option(help="BEIR queries.jsonl[.gz].")],
-    qrels: Annotated[Path, typer.Option(help="BEIR qrels .tsv or TREC qrels.")],
+    qrels: Annotated[Path, typer.Option(help="BEIR qrels .tsv, or TREC qrels; in these, %XX in ids is decoded.")],
     mode: SearchMode = "hybrid",
     filter: Filters = None,
-    run: Annotated[Path | None, typer.Option(help="Write the ranking as a TREC run file.")] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the ranking as a TREC run file; white space, control characters and % in ids become %XX."
+        ),
+    ] = None,
     as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
@@ -651,8 +646,11 @@ def evaluate_search(
     judged = Judgements(evaluate.read_queries(queries), evaluate.read_qrels(qrels))
     with _progress() as tell:
         found = ranked(opened, judged, mode=mode, filter=_filter(filter), progress=partial(tell, "search"))
-    if run is not None:
-        evaluate.write_run(run, found)
+    if run is not None and (escaped := evaluate.write_run(run, found)):
+        err.print(
+            f"{run}: {escaped:,} ids hold white space, control characters or %; they are percent-encoded there "
+            "(a space is %20), as TREC's columns need. TREC qrels for other tools need the same."
+        )
     _print_measures(evaluate.evaluate(found, judged.qrels), as_json)
     opened.close()
 

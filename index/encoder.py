@@ -31,6 +31,7 @@ QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
 BATCH_TOKENS = 256  # of one batch: its activations then stay in a core's cache, see docs/encoder.md
 WINDOW = 8192  # texts that are tokenized and sorted by length together; bounds memory
 TOKENIZED_AT_ONCE = 256  # texts; the tokenizer's own records are many times larger than the ids kept of them
+_GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 CHARS_PER_TOKEN = 64  # a text is cut to this many characters per token of the limit before it is tokenized
 
 
@@ -175,7 +176,7 @@ class Encoder:
 
     def _run(self, ids: Sequence[NDArray[np.int64]], role: Role) -> Generator[tuple[NDArray[np.int64], Vectors]]:
         """(row numbers, their vectors) of batch after batch, `threads` batches at a time."""
-        batches = list(_batches([len(row) for row in ids]))
+        batches = _batches([len(row) for row in ids])
         if len(batches) == 1 or self._threads == 1:
             yield from ((rows, self._run_batch(ids, rows, role)) for rows in batches)
             return
@@ -226,13 +227,22 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[NDArray[np.int64]]:
-    """Row numbers in batches of one length and at most BATCH_TOKENS tokens (or one row), the longest rows first."""
+def _batches(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
+    """Row numbers in batches of one length and at most BATCH_TOKENS tokens (or one row), long and short ones mixed.
+
+    Any run of batches has about the same share of long rows, so that rows per second hardly change, and how long the
+    rest takes can be told from the first batches.
+    """
     each = np.asarray(lengths, dtype=np.int64)
-    for length in np.unique(each)[::-1].tolist():
+    batches: list[NDArray[np.int64]] = []
+    for length in np.unique(each).tolist():
         rows = np.flatnonzero(each == length)
         step = max(1, BATCH_TOKENS // max(1, length))
-        yield from (rows[start : start + step] for start in range(0, len(rows), step))
+        batches.extend(rows[start : start + step] for start in range(0, len(rows), step))
+
+    # Multiples of the golden ratio, modulo 1, are spread evenly however many there are.
+    order = np.argsort(np.arange(len(batches)) * _GOLDEN_RATIO % 1)
+    return [batches[number] for number in order]
 
 
 def open_session(model: bytes) -> onnxruntime.InferenceSession:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote, unquote_to_bytes
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,8 @@ RESAMPLES = 10_000
 MAX_LINE = 1 << 20  # characters
 MAX_LISTED = 1_000_000  # lines
 _BLOCK = 1 << 20  # random numbers drawn at a time
+_ESCAPED_PRINTABLE = frozenset(" %")  # all other white space does not count as printable
+_ESCAPES = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +192,8 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     """Query id -> document id -> grade, which may be fractional; gzip by suffix.
 
     Reads tab-separated `query-id corpus-id score` with or without a header (BEIR), and TREC's four columns
-    `query 0 document grade`. Of several grades for one document the last counts, as in BEIR's own reader. Malformed
-    lines raise InvalidInput.
+    `query 0 document grade`, whose ids are unescaped as in runs. Of several grades for one document the last counts,
+    as in BEIR's own reader. Malformed lines raise InvalidInput.
     """
     qrels: dict[str, dict[str, float]] = {}
     for number, line in read_lines(path):
@@ -207,7 +211,7 @@ def _judgement(line: str, path: Path, number: int) -> tuple[str, str, str]:
             return query, document, score
     match line.split():
         case [query, _, document, score]:
-            return query, document, score
+            return unescaped(query), unescaped(document), score
     raise malformed(path, number, "expected 3 tab-separated columns (query, document, grade), or TREC's 4")
 
 
@@ -222,44 +226,68 @@ def _is_header(score: str) -> bool:
 def read_run(path: Path) -> dict[str, list[str]]:
     """Query id -> document ids, best first, from a TREC run of six columns; gzip by suffix.
 
-    As for trec_eval, the score decides and the rank does not; ties go by document id, descending. Columns are split at
-    tabs where there are five of them, so that ids may hold spaces. Malformed lines and a document that a query ranks
-    twice raise InvalidInput.
+    As for trec_eval, the score decides and the rank does not; ties go by document id as it stands there, descending.
+    Columns are split at tabs where there are five of them, so that ids of other tools may hold spaces. Ids are
+    unescaped. Malformed lines and a document that a query ranks twice raise InvalidInput.
     """
-    scores: dict[str, dict[str, float]] = {}
+    scored: dict[str, dict[str, tuple[float, str]]] = {}  # document id -> score, id as it stands there
     for number, line in read_lines(path):
         columns = line.rstrip("\n").split("\t") if line.count("\t") == 5 else line.split()
         if len(columns) != 6:
             raise malformed(path, number, f"expected 6 columns (query Q0 document rank score run), got {len(columns)}")
-        query, _, document, _, score, _ = columns
-        if document in scores.setdefault(query, {}):
+        query, document = unescaped(columns[0]), unescaped(columns[2])
+        ranked = scored.setdefault(query, {})
+        if document in ranked:
             raise malformed(path, number, f"document {document!r} is ranked twice for query {query!r}")
-        scores[query][document] = _finite(score, "score", path, number)
-    return {
-        query: sorted(found, key=lambda document: (found[document], document), reverse=True)
-        for query, found in scores.items()
-    }
+        ranked[document] = (_finite(columns[4], "score", path, number), columns[2])
+    return {query: sorted(ranked, key=ranked.__getitem__, reverse=True) for query, ranked in scored.items()}
 
 
-def write_run(path: Path, run: Run, *, name: str = "purlin") -> None:
-    """A TREC run with tabs between its six columns; the score is 1 / rank. The file appears whole or not at all.
+def write_run(path: Path, run: Run, *, name: str = "purlin") -> int:
+    """Write a TREC run of six columns with escaped ids, and return how many ids that changed.
 
-    Raises InvalidInput for an id with a tab or line break, StorageFailed if the file cannot be written.
+    The score is 1 / rank. The file appears whole or not at all. Raises InvalidInput for an empty id, StorageFailed if
+    the file cannot be written.
     """
-    for text in chain(run, *run.values(), [name]):
-        if not text or set(text) & set("\t\n\r"):
-            raise InvalidInput(f"{text!r} cannot stand in a run file: it is empty or holds a tab or line break.")
+    identifiers = {*run, *chain.from_iterable(run.values())}
+    if "" in identifiers or not name:
+        raise InvalidInput("An id is empty: a TREC run has no way to write it. Give each query and document an id.")
     try:
         with replacing(path) as file:
-            file.writelines(line.encode() for line in _run_lines(run, name))
+            file.writelines(line.encode() for line in _run_lines(run, escaped(name)))
     except OSError as error:
         raise StorageFailed(f"{path} cannot be written: {error.strerror}.") from error
+    return sum(escaped(identifier) != identifier for identifier in identifiers)
 
 
 def _run_lines(run: Run, name: str) -> Iterator[str]:
     for query, ranking in run.items():
         for rank, document in enumerate(ranking, 1):
-            yield f"{query}\tQ0\t{document}\t{rank}\t{1 / rank!r}\t{name}\n"
+            yield f"{escaped(query)}\tQ0\t{escaped(document)}\t{rank}\t{1 / rank!r}\t{name}\n"
+
+
+def escaped(identifier: str) -> str:
+    """An id as a column of a TREC file: `%` and all that is white space or cannot be printed as %XX, as in URLs."""
+    if identifier.isprintable() and not _ESCAPED_PRINTABLE.intersection(identifier):
+        return identifier
+    return "".join(
+        character
+        if character.isprintable() and character not in _ESCAPED_PRINTABLE
+        else quote(character, safe="", errors="surrogatepass")
+        for character in identifier
+    )
+
+
+def unescaped(column: str) -> str:
+    """The id that `escaped` made `column` of; what is no %XX of UTF-8 stays as it is."""
+    return _ESCAPES.sub(_decoded, column)
+
+
+def _decoded(escapes: re.Match[str]) -> str:
+    try:
+        return unquote_to_bytes(escapes[0]).decode(errors="surrogatepass")
+    except UnicodeDecodeError:
+        return escapes[0]
 
 
 def read_lines(

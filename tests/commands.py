@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<'?(\w+)'?")
-_PROGRESS = re.compile(r"\w+ [\d,]+( of [\d,]+)?\n")  # bars on a terminal
+_PROGRESS = re.compile(r"\w+ [\d,]+( of [\d,]+)?( documents| passages)?(: [\d,.]+/s.*)?\n")  # bars on a terminal
 _END = "\x1e"  # never printed by a command
 
 VARYING = (

@@ -161,11 +161,23 @@ def test_any_text_gets_a_finite_unit_vector(released: Encoder, texts: list[str])
 
 @given(lengths=st.lists(st.integers(1, 600), max_size=2 * TOKENIZED_AT_ONCE))
 def test_batches_hold_every_row_once_and_one_length_each(lengths: list[int]) -> None:
-    batches = list(_batches(lengths))
+    batches = _batches(lengths)
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len({lengths[row] for row in batch}) == 1
         assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= BATCH_TOKENS
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1), count=st.integers(2000, 8192), typical=st.floats(2, 5), spread=st.floats(0.1, 1.5)
+)
+def test_the_share_of_texts_done_is_about_the_share_of_tokens_done(
+    seed: int, count: int, typical: float, spread: float
+) -> None:
+    lengths = np.random.default_rng(seed).lognormal(typical, spread, count).clip(3, 256).astype(int)
+    rows = np.concatenate(_batches(lengths.tolist()))
+    tokens_done = np.cumsum(lengths[rows]) / lengths.sum()
+    assert np.abs(tokens_done - np.arange(1, count + 1) / count).max() < 0.1
 
 
 def test_a_missing_directory_says_what_to_give(tmp_path: Path) -> None:

@@ -7,16 +7,18 @@ import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import ir_measures
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
 from index.errors import InvalidInput, NotFound, StorageFailed
 from index.evaluate import (
     compare,
+    escaped,
     evaluate,
     ndcg,
     read_qrels,
@@ -24,6 +26,7 @@ from index.evaluate import (
     read_run,
     recall,
     reciprocal_rank,
+    unescaped,
     write_run,
 )
 
@@ -232,17 +235,62 @@ def test_a_malformed_judgement_is_named_by_line(tmp_path: Path, line: str, probl
         read_qrels(path)
 
 
-identifiers = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1).filter(str.strip)
+tricky = st.sampled_from(
+    ["%", "%20", "%2", "% 41", "%e9", " ", "\t", "\r\n", "\x85", "\u2028", "\ufeff", "\ud83d\ude00"]
+)
+identifiers = st.lists(st.text(st.characters(exclude_categories=[])) | tricky, min_size=1).map("".join).filter(len)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=200)
 @given(st.dictionaries(identifiers, st.lists(identifiers, unique=True, min_size=1), max_size=4))
-def test_a_run_comes_back_as_it_was_written(
+@example({"a b%20c": ["src/my file.py", "src/my%20file.py", "\ufeff", "\ud800", "\xe9t\xe9"]})
+def test_any_ids_come_back_from_the_six_columns_of_a_run(
     tmp_path_factory: pytest.TempPathFactory, run: dict[str, list[str]]
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "run.txt"
     write_run(path, run)
     assert read_run(path) == run
+    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    assert {len(row) for row in rows} <= {6}
+    expected = [(query, document) for query, ranking in run.items() for document in ranking]
+    assert [(unescaped(row[0]), unescaped(row[2])) for row in rows] == expected
+    theirs = [(row.query_id, row.doc_id, row.score) for row in ir_measures.read_trec_run(str(path))]
+    assert theirs == [(row[0], row[2], float(row[4])) for row in rows]
+
+
+@given(identifiers)
+def test_an_escaped_id_is_printable_and_any_url_decoder_reads_it(identifier: str) -> None:
+    column = escaped(identifier)
+    assert column.isprintable()
+    assert column.split() == [column]
+    assert unquote(column, errors="surrogatepass") == identifier
+
+
+def test_ids_are_escaped_no_more_than_columns_need(tmp_path: Path) -> None:
+    assert [escaped(text) for text in ("größe/ü+é~?&=#", "日本", "a b", "100%", "a\u00a0b")] == [
+        "größe/ü+é~?&=#", "日本", "a%20b", "100%25", "a%C2%A0b",
+    ]  # fmt: skip
+    assert write_run(tmp_path / "run.txt", {"q": ["plain", "größe"]}) == 0
+    assert write_run(tmp_path / "run.txt", {"q 1": ["a b", "c"], "q 2": ["a b", "d%"]}) == 4
+
+
+@pytest.mark.parametrize("column", ["100%", "%zz", "%ff", "%e9t%e9", "%"])
+def test_what_is_no_escape_stays_as_it_is(column: str) -> None:
+    assert unescaped(column) == column
+
+
+def test_trec_qrels_name_documents_as_runs_do_and_beirs_as_corpora_do(tmp_path: Path) -> None:
+    (tmp_path / "trec.txt").write_text("q%201 0 my%20file.py 2\n", encoding="utf-8")
+    (tmp_path / "beir.tsv").write_text("q%201\tmy%20file.py\t2\n", encoding="utf-8")
+    assert read_qrels(tmp_path / "trec.txt") == {"q 1": {"my file.py": 2.0}}
+    assert read_qrels(tmp_path / "beir.tsv") == {"q%201": {"my%20file.py": 2.0}}
+
+
+def test_a_document_that_is_ranked_twice_in_two_spellings_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.txt"
+    path.write_text("q\tQ0\ta b\t1\t0.5\trun\nq\tQ0\ta%20b\t2\t0.4\trun\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="line 2: document 'a b' is ranked twice"):
+        read_run(path)
 
 
 def test_a_written_run_is_one_that_ir_measures_reads(tmp_path: Path) -> None:
@@ -256,8 +304,8 @@ def test_a_written_run_is_one_that_ir_measures_reads(tmp_path: Path) -> None:
 def test_an_unwritable_run_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     write_run(path, {"q": ["old"]})
-    with pytest.raises(InvalidInput, match="tab or line break"):
-        write_run(path, {"q": ["a\tb"]})
+    with pytest.raises(InvalidInput, match="An id is empty"):
+        write_run(path, {"q": ["a", ""]})
     with pytest.raises(StorageFailed, match="No such file"):
         write_run(tmp_path / "missing" / "run.txt", {"q": ["a"]})
     assert read_run(path) == {"q": ["old"]}
