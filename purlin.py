@@ -25,16 +25,25 @@ from rich.text import Text
 from index.records import Kind, Mode, Secondary, Splitter
 
 if TYPE_CHECKING:
-    from index.corpus import Corpus
+    from index.builds import Manifest
     from index.encoder import Encoder
-    from index.generations import Manifest
-    from index.quality import Judgements
+    from index.indexing.gate import Judgements
     from index.records import Hit
-    from index.store import Scalar
+    from index.search.corpus import Corpus
+    from index.search.store import Scalar
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-index_app = typer.Typer(no_args_is_help=True, help="Build, list, show, activate and delete corpora.")
-train_app = typer.Typer(no_args_is_help=True, help="Train and export encoders (needs the training extra).")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+index_app = typer.Typer(
+    no_args_is_help=True, help="Build, list, show, activate and delete corpora."
+)
+train_app = typer.Typer(
+    no_args_is_help=True, help="Train and export encoders (needs the training extra)."
+)
 evaluate_app = typer.Typer(no_args_is_help=True, help="Measure a corpus on judged queries.")
 app.add_typer(index_app, name="index")
 app.add_typer(train_app, name="train")
@@ -42,22 +51,33 @@ app.add_typer(evaluate_app, name="evaluate")
 
 _WIDTH = 160  # columns where the output is no terminal
 out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
-err = Console(stderr=True, highlight=False, markup=False, width=None if sys.stderr.isatty() else _WIDTH)
+err = Console(
+    stderr=True, highlight=False, markup=False, width=None if sys.stderr.isatty() else _WIDTH
+)
 
 Home = Annotated[Path, typer.Option(envvar="PURLIN_HOME", help="Where corpora are kept.")]
 EncoderDirectory = Annotated[
     Path | None,
-    typer.Option("--encoder", envvar="PURLIN_ENCODER", help="Encoder directory [default: the released one]."),
+    typer.Option(
+        "--encoder", envvar="PURLIN_ENCODER", help="Encoder directory [default: the released one]."
+    ),
 ]
 Filters = Annotated[
-    list[str] | None, typer.Option("--filter", help="FIELD=VALUE; several for one field mean any of them.")
+    list[str] | None,
+    typer.Option("--filter", help="FIELD=VALUE; several for one field mean any of them."),
 ]
 SearchMode = Annotated[Mode, typer.Option("--mode", help="Which legs score.")]
 Recipe = Annotated[Path, typer.Option(help="The recipe, such as those in configs/.")]
-Data = Annotated[Path | None, typer.Option(help="What the recipe's paths are relative to [default: its directory].")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="What the recipe's paths are relative to [default: its directory]."),
+]
 Made = Annotated[
     Path | None,
-    typer.Option("--out", help="Where checkpoints and results go [default: training/NAME below --home, or var]."),
+    typer.Option(
+        "--out",
+        help="Where checkpoints and results go [default: training/NAME below --home, or var].",
+    ),
 ]
 Cpu = Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -95,10 +115,10 @@ def _encoder(directory: Path | None) -> Encoder:
 
 
 def _open_corpus(home: Path, name: str, encoder: Path | None) -> Corpus:
-    from index import generations
-    from index.corpus import Corpus
+    from index import builds
+    from index.search.corpus import Corpus
 
-    corpus = Corpus.load(generations.current(home, name), _encoder(encoder))
+    corpus = Corpus.load(builds.current(home, name), _encoder(encoder))
     if corpus.warning is not None:
         err.print(f"warning: {corpus.warning}")
     return corpus
@@ -147,7 +167,9 @@ def _filter(given: list[str] | None) -> dict[str, list[Scalar]] | None:
     for text in given or []:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InvalidInput(f"--filter takes FIELD=VALUE; {text[:80]!r} was given.", field="filter")
+            raise InvalidInput(
+                f"--filter takes FIELD=VALUE; {text[:80]!r} was given.", field="filter"
+            )
         found.setdefault(name, []).append(value)
         with contextlib.suppress(ValueError):
             found[name].append(float(value))
@@ -160,25 +182,48 @@ def _filter(given: list[str] | None) -> dict[str, list[Scalar]] | None:
 @index_app.command("build")
 def index_build(
     kind: Annotated[Kind, typer.Argument(help="What the sources hold.")],
-    paths: Annotated[list[Path], typer.Argument(help="Directories, files, or a BEIR corpus.jsonl[.gz].")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Directories, files, or a BEIR corpus.jsonl[.gz].")
+    ],
     name: Annotated[str, typer.Option(help="The corpus's name.")],
     home: Home = HOME,
     encoder: EncoderDirectory = None,
-    splitter: Annotated[Splitter | None, typer.Option(help="How bodies become passages [default: by kind].")] = None,
-    secondary: Annotated[Secondary, typer.Option(help="Test, vendored, generated and minified code.")] = "demote",
-    base_url: Annotated[str, typer.Option(help="Where the reference is on the web, for links.")] = "",
+    splitter: Annotated[
+        Splitter | None, typer.Option(help="How bodies become passages [default: by kind].")
+    ] = None,
+    secondary: Annotated[
+        Secondary, typer.Option(help="Test, vendored, generated and minified code.")
+    ] = "demote",
+    base_url: Annotated[
+        str, typer.Option(help="Where the reference is on the web, for links.")
+    ] = "",
     dense_weight: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Share of the dense leg in hybrid scores [default: by kind].")
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Share of the dense leg in hybrid scores [default: by kind]."
+        ),
     ] = None,
     query_log: Annotated[
-        Path | None, typer.Option(help="JSON Lines {query, document}: earlier queries that find those documents, too.")
+        Path | None,
+        typer.Option(
+            help="JSON Lines {query, document}: earlier queries that find those documents, too."
+        ),
     ] = None,
-    queries: Annotated[Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")] = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")
+    ] = None,
     qrels: Annotated[
-        Path | None, typer.Option(help="Their judged documents, BEIR's .tsv, or TREC's with %XX in ids decoded.")
+        Path | None,
+        typer.Option(
+            help="Their judged documents, BEIR's .tsv, or TREC's with %XX in ids decoded."
+        ),
     ] = None,
-    measure: Annotated[str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")] = "ndcg@10",
-    force: Annotated[bool, typer.Option("--force", help="Activate the build even if it measures worse.")] = False,
+    measure: Annotated[
+        str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")
+    ] = "ndcg@10",
+    force: Annotated[
+        bool, typer.Option("--force", help="Activate the build even if it measures worse.")
+    ] = False,
 ) -> None:
     """Build a corpus and make it the active one; unchanged files are not read or encoded again.
 
@@ -186,8 +231,8 @@ def index_build(
 
     Example: purlin index build code ~/src/project --name project
     """
-    from index.build import Options, build
-    from index.querylog import read_log
+    from index.indexing.build import Options, build
+    from index.search.query_log import read_log
     from index.sources import open_source
 
     log = read_log(query_log) if query_log else []
@@ -203,21 +248,27 @@ def index_build(
         out.print(f"query log: {manifest.logged:,} of {len(log):,} queries lead to its documents")
 
 
-def _judgements(queries: Path | None, qrels: Path | None, measure: str, force: bool) -> Judgements | None:
+def _judgements(
+    queries: Path | None, qrels: Path | None, measure: str, force: bool
+) -> Judgements | None:
     from index.errors import InvalidInput
-    from index.quality import Judgements
+    from index.indexing.gate import Judgements
 
     if queries is not None and qrels is not None:
         return Judgements.read(queries, qrels, measure)
     if queries is not None or qrels is not None:
-        raise InvalidInput("--queries and --qrels go together: give both, or neither.", field="queries")
+        raise InvalidInput(
+            "--queries and --qrels go together: give both, or neither.", field="queries"
+        )
     if force:
-        raise InvalidInput("--force overrules measures: give --queries and --qrels, too.", field="force")
+        raise InvalidInput(
+            "--force overrules measures: give --queries and --qrels, too.", field="force"
+        )
     return None
 
 
 def _report(home: Path, manifest: Manifest) -> None:
-    from index.quality import told
+    from index.indexing.gate import told
 
     rate = (manifest.passages - manifest.reused) / max(manifest.took_s, 0.001)
     out.print(
@@ -238,14 +289,16 @@ def index_list(home: Home = HOME) -> None:
 
     Example: purlin index list
     """
-    from index import generations
+    from index import builds
     from index.errors import Damaged
 
-    table = Table("corpus", "kind", "documents", "passages", "build", "encoder", box=None, header_style="bold")
-    for name in generations.corpora(home):
+    table = Table(
+        "corpus", "kind", "documents", "passages", "build", "encoder", box=None, header_style="bold"
+    )
+    for name in builds.corpora(home):
         try:
-            directory = generations.current(home, name)
-            manifest = generations.read_manifest(directory)
+            directory = builds.current(home, name)
+            manifest = builds.read_manifest(directory)
         except Damaged as error:
             table.add_row(name, Text(error.message, "red"))
             continue
@@ -267,24 +320,31 @@ def index_show(
 
     Example: purlin index show code --skipped 100
     """
-    from index import generations
-    from index.store import Store
+    from index import builds
+    from index.search.store import Store
 
     try:
-        directory = generations.current(home, name)
+        directory = builds.current(home, name)
     finally:
-        for build in generations.builds(home, name):
+        for build in builds.builds(home, name):
             out.print(f"build {build}")
-    manifest = generations.read_manifest(directory)
-    generations.verify(directory, manifest)
+    manifest = builds.read_manifest(directory)
+    builds.verify(directory, manifest)
     shown = json.loads(manifest.to_json())
-    shown["files"] = {file: f"{details['bytes']:,} bytes" for file, details in manifest.files.items()}
+    shown["files"] = {
+        file: f"{details['bytes']:,} bytes" for file, details in manifest.files.items()
+    }
     out.print(f"active {directory.name}, all files as they were written")
     out.print_json(json.dumps(shown))
     store = Store(directory / "documents.sqlite", manifest.kind)
-    out.print(f"fields: {', '.join(store.field_names[:60])}" + (" ..." if len(store.field_names) > 60 else ""))
+    out.print(
+        f"fields: {', '.join(store.field_names[:60])}"
+        + (" ..." if len(store.field_names) > 60 else "")
+    )
     for left in store.skipped(skipped):
-        out.print(f"left out: {left.path}" + (f":{left.line}" if left.line else "") + f": {left.reason}")
+        out.print(
+            f"left out: {left.path}" + (f":{left.line}" if left.line else "") + f": {left.reason}"
+        )
     store.close()
 
 
@@ -293,15 +353,17 @@ def index_activate(
     name: str,
     build: str,
     home: Home = HOME,
-    force: Annotated[bool, typer.Option("--force", help="Even one that was refused, as it measured worse.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even one that was refused, as it measured worse.")
+    ] = False,
 ) -> None:
     """Make another build the active one; a running server follows.
 
     Example: purlin index activate code 20261121T093000123456-1a2b3c4d5e6f
     """
-    from index import generations
+    from index import builds
 
-    generations.activate(home, name, build, force=force)
+    builds.activate(home, name, build, force=force)
     out.print(f"{name}: {build} is active")
 
 
@@ -311,9 +373,9 @@ def index_delete(name: str, home: Home = HOME) -> None:
 
     Example: purlin index delete old-project
     """
-    from index import generations
+    from index import builds
 
-    generations.delete(home, name)
+    builds.delete(home, name)
     out.print(f"{name}: deleted")
 
 
@@ -363,7 +425,12 @@ def search(
 def _print_hit(hit: Hit, lines: int) -> None:
     legs = "  ".join(f"{leg} {score:.2f}" for leg, score in hit.scores.items())
     out.print(
-        Text.assemble((f"{hit.rank}. ", "bold"), (hit.title, "bold cyan"), f"  {hit.score:.2f}  ", (f"({legs})", "dim"))
+        Text.assemble(
+            (f"{hit.rank}. ", "bold"),
+            (hit.title, "bold cyan"),
+            f"  {hit.score:.2f}  ",
+            (f"({legs})", "dim"),
+        )
     )
     place = hit.location.url or hit.location.path
     if hit.location.path and hit.location.start_line:
@@ -387,7 +454,8 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
     demo: Annotated[
-        bool, typer.Option("--demo/--no-demo", help="Build the demo corpora first if they are missing.")
+        bool,
+        typer.Option("--demo/--no-demo", help="Build the demo corpora first if they are missing."),
     ] = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
@@ -410,8 +478,12 @@ def serve(
 @app.command("key")
 def key(
     name: Annotated[str, typer.Argument(help="Whose key it is; logs show this name.")],
-    scopes: Annotated[list[str], typer.Argument(help="What it may do: search, classify, qa, admin.")],
-    per_minute: Annotated[int | None, typer.Option(min=1, help="Requests per minute [default: no limit].")] = None,
+    scopes: Annotated[
+        list[str], typer.Argument(help="What it may do: search, classify, qa, admin.")
+    ],
+    per_minute: Annotated[
+        int | None, typer.Option(min=1, help="Requests per minute [default: no limit].")
+    ] = None,
 ) -> None:
     """Make an API key: shown once on stderr; the line for PURLIN_KEYS or the file PURLIN_KEYS_FILE goes to stdout.
 
@@ -425,21 +497,28 @@ def key(
 
 
 def _build_demo(home: Path, encoder: Path | None) -> None:
-    from index import generations
-    from index.build import build
+    from index import builds
     from index.demo import demos
+    from index.indexing.build import build
 
-    missing = [demo for demo in demos() if demo.name not in generations.corpora(home)]
+    missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
     if not missing:
         return
     loaded = _encoder(encoder)
     for number, demo in enumerate(missing, 1):
         out.print(
-            f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...", markup=True
+            f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
+            markup=True,
         )
         with _undone_if_interrupted(), _progress() as progress:
             manifest = build(
-                home, demo.name, demo.kind, demo.sources(), loaded, origin=(demo.about,), progress=progress
+                home,
+                demo.name,
+                demo.kind,
+                demo.sources(),
+                loaded,
+                origin=(demo.about,),
+                progress=progress,
             )
         _report(home, manifest)
 
@@ -457,10 +536,18 @@ def train_export(
         ),
     ],
     to: Annotated[Path, typer.Option(help="The encoder directory to write.")],
-    name: Annotated[str | None, typer.Option(help="The encoder's name; an exported one keeps its own.")] = None,
-    base_model: Annotated[str, typer.Option(help="For the model card: what was trained from.")] = "unknown",
-    base_licence: Annotated[str, typer.Option(help="For the model card: the base's licence.")] = "unknown",
-    fp32: Annotated[bool, typer.Option("--fp32", help="Keep 32-bit weights instead of 8-bit ones.")] = False,
+    name: Annotated[
+        str | None, typer.Option(help="The encoder's name; an exported one keeps its own.")
+    ] = None,
+    base_model: Annotated[
+        str, typer.Option(help="For the model card: what was trained from.")
+    ] = "unknown",
+    base_licence: Annotated[
+        str, typer.Option(help="For the model card: the base's licence.")
+    ] = "unknown",
+    fp32: Annotated[
+        bool, typer.Option("--fp32", help="Keep 32-bit weights instead of 8-bit ones.")
+    ] = False,
 ) -> None:
     """Export a checkpoint as an encoder directory, after comparing its vectors with the checkpoint's.
 
@@ -475,7 +562,9 @@ def train_export(
 
     if is_exported(checkpoint):
         if fp32 or name is not None:
-            raise InvalidInput("An exported encoder keeps its name and its 8 bits: leave --name and --fp32 out.")
+            raise InvalidInput(
+                "An exported encoder keeps its name and its 8 bits: leave --name and --fp32 out."
+            )
         export_again(checkpoint, to)
         out.print(f"{to}: written")
         return
@@ -525,15 +614,20 @@ def train_refqa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = F
 
 @train_app.command("pesco")
 def train_pesco(
-    texts: Annotated[Path, typer.Option(help='Unlabelled texts: .jsonl[.gz] of {"text": ...}, or one a line.')],
+    texts: Annotated[
+        Path, typer.Option(help='Unlabelled texts: .jsonl[.gz] of {"text": ...}, or one a line.')
+    ],
     labels: Annotated[Path, typer.Option(help="Label names, one a line.")],
     name: Annotated[str, typer.Option(help="The classifier's name.")],
     templates: Annotated[
         Path | None, typer.Option(help="Prompts, one a line, with {label} [default: the recipe's].")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="A recipe [default: as configs/pesco-minilm.toml].")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A recipe [default: as configs/pesco-minilm.toml].")
+    ] = None,
     dev: Annotated[
-        Path | None, typer.Option(help="Labelled rows {text, label} to measure on; nothing is chosen by them.")
+        Path | None,
+        typer.Option(help="Labelled rows {text, label} to measure on; nothing is chosen by them."),
     ] = None,
     to: Made = None,
     home: Home = HOME,
@@ -546,18 +640,33 @@ def train_pesco(
     Example: purlin train pesco --texts tickets.jsonl --labels labels.txt --name tickets
     """
     _need_training()
-    from training import pesco
-    from training import pesco_texts as read
+    from training.pesco import self_training
+    from training.pesco import texts as read
 
-    recipe = pesco.read_recipe(config, templates)
+    recipe = self_training.read_recipe(config, templates)
     names = read.read_labels(labels)
     pool = read.read_pool(texts, labels=len(names), limit=recipe.limit, seed=recipe.seed)
     known = read.read_labelled(dev, names) if dev else None
     place = to or home / "training" / name
-    with _undone_if_interrupted("interrupted; the same command goes on where it stopped"), _progress() as tell:
-        built = pesco.run(recipe, pool, names, name=name, out=place, home=home, dev=known, progress=_steps(tell),
-                          say=err.print, cpu=cpu)  # fmt: skip
-    out.print(f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {place / pesco.REPORT}")
+    with (
+        _undone_if_interrupted("interrupted; the same command goes on where it stopped"),
+        _progress() as tell,
+    ):
+        built = self_training.run(
+            recipe,
+            pool,
+            names,
+            name=name,
+            out=place,
+            home=home,
+            dev=known,
+            progress=_steps(tell),
+            say=err.print,
+            cpu=cpu,
+        )
+    out.print(
+        f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {place / self_training.REPORT}"
+    )
 
 
 def _trained(kind: Any, config: Path, data: Path | None, to: Path | None, cpu: bool) -> Path:
@@ -565,9 +674,16 @@ def _trained(kind: Any, config: Path, data: Path | None, to: Path | None, cpu: b
     from training.config import read
 
     recipe = read(config, kind.Recipe, data=data)
-    with _undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"), _progress() as tell:
+    with (
+        _undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"),
+        _progress() as tell,
+    ):
         made: Path = kind.run(
-            recipe, to or HOME / "training" / recipe.name, progress=_steps(tell), say=err.print, cpu=cpu
+            recipe,
+            to or HOME / "training" / recipe.name,
+            progress=_steps(tell),
+            say=err.print,
+            cpu=cpu,
         )
     return made
 
@@ -579,8 +695,15 @@ def _steps(tell: _Progress) -> Callable[[str], Callable[[int, int, Mapping[str, 
         def step(number: int, total: int, values: Mapping[str, float]) -> None:
             left = _time_left(values.get("seconds_left", 0.0))
             tell(name, number, total, left)
-            if measured := [f"{key} {value:.4f}" for key, value in values.items() if key.startswith("dev ")]:
-                shown = [f"loss {values['loss']:.4f}", *measured, f"{values['pairs_per_s']:.1f} pairs/s", left]
+            if measured := [
+                f"{key} {value:.4f}" for key, value in values.items() if key.startswith("dev ")
+            ]:
+                shown = [
+                    f"loss {values['loss']:.4f}",
+                    *measured,
+                    f"{values['pairs_per_s']:.1f} pairs/s",
+                    left,
+                ]
                 err.print(f"{name} {number:,}: {', '.join(filter(None, shown))}")
 
         return step
@@ -610,7 +733,9 @@ def _need_training() -> None:
 
     from index.errors import NotFound
 
-    if missing := [name for name in ("torch", "transformers", "accelerate") if find_spec(name) is None]:
+    if missing := [
+        name for name in ("torch", "transformers", "accelerate") if find_spec(name) is None
+    ]:
         raise NotFound(
             f"Training needs {', '.join(missing)}. Run `make install-dev`, or pip install 'purlin[training]'."
         )
@@ -622,7 +747,9 @@ def _need_training() -> None:
 def evaluate_search(
     corpus: Annotated[str, typer.Option(help="The corpus.")],
     queries: Annotated[Path, typer.Option(help="BEIR queries.jsonl[.gz].")],
-    qrels: Annotated[Path, typer.Option(help="BEIR qrels .tsv, or TREC qrels; in these, %XX in ids is decoded.")],
+    qrels: Annotated[
+        Path, typer.Option(help="BEIR qrels .tsv, or TREC qrels; in these, %XX in ids is decoded.")
+    ],
     mode: SearchMode = "hybrid",
     filter: Filters = None,
     run: Annotated[
@@ -639,19 +766,21 @@ def evaluate_search(
 
     Example: purlin evaluate search --corpus cosqa --queries queries.jsonl --qrels qrels/dev.tsv --mode dense
     """
-    from index import evaluate
-    from index.quality import Judgements, ranked
+    from index.evaluation import ranking
+    from index.indexing.gate import Judgements, ranked
 
     opened = _open_corpus(home, corpus, encoder)
-    judged = Judgements(evaluate.read_queries(queries), evaluate.read_qrels(qrels))
+    judged = Judgements(ranking.read_queries(queries), ranking.read_qrels(qrels))
     with _progress() as tell:
-        found = ranked(opened, judged, mode=mode, filter=_filter(filter), progress=partial(tell, "search"))
-    if run is not None and (escaped := evaluate.write_run(run, found)):
+        found = ranked(
+            opened, judged, mode=mode, filter=_filter(filter), progress=partial(tell, "search")
+        )
+    if run is not None and (escaped := ranking.write_run(run, found)):
         err.print(
             f"{run}: {escaped:,} ids hold white space, control characters or %; they are percent-encoded there "
             "(a space is %20), as TREC's columns need. TREC qrels for other tools need the same."
         )
-    _print_measures(evaluate.evaluate(found, judged.qrels), as_json)
+    _print_measures(ranking.evaluate(found, judged.qrels), as_json)
     opened.close()
 
 
@@ -659,9 +788,15 @@ def evaluate_search(
 def evaluate_classify(
     rows: Annotated[Path, typer.Option(help="JSON Lines {text, label}, gzipped or not.")],
     labels: Annotated[Path | None, typer.Option(help="Label names, one a line.")] = None,
-    classifier: Annotated[str | None, typer.Option(help="A classifier made by `purlin train pesco`.")] = None,
-    template: Annotated[list[str] | None, typer.Option(help="With {label} in it; may be repeated.")] = None,
-    min_score: Annotated[float, typer.Option(min=0, max=1, help="Below it no label is given.")] = 0.0,
+    classifier: Annotated[
+        str | None, typer.Option(help="A classifier made by `purlin train pesco`.")
+    ] = None,
+    template: Annotated[
+        list[str] | None, typer.Option(help="With {label} in it; may be repeated.")
+    ] = None,
+    min_score: Annotated[
+        float, typer.Option(min=0, max=1, help="Below it no label is given.")
+    ] = 0.0,
     as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
@@ -670,22 +805,27 @@ def evaluate_classify(
 
     Example: purlin evaluate classify --rows dev.jsonl --labels labels.txt --template "This is about {label}."
     """
-    from index import generations, labelled
-    from index.classifier import DEFAULT_TEMPLATES, Classifier
-    from index.classifiers import TrainedClassifier
+    from index import builds
+    from index.classify.trained import TrainedClassifier
+    from index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
     from index.errors import InvalidInput
-    from index.evaluate import read_list
+    from index.evaluation import labels as labelled
+    from index.evaluation.ranking import read_list
 
     if (labels is None) == (classifier is None) or (template and classifier):
-        raise InvalidInput("Give either --labels, with or without --template, or --classifier.", field="labels")
+        raise InvalidInput(
+            "Give either --labels, with or without --template, or --classifier.", field="labels"
+        )
     texts, truth = labelled.read_labelled(rows)
     if labels is not None:
         names = read_list(labels)
         labelled.check_truth(truth, names)
         by_names = Classifier(_encoder(encoder))
-        found = by_names.classify(texts, names, templates=template or DEFAULT_TEMPLATES, min_score=min_score)
+        found = by_names.classify(
+            texts, names, templates=template or DEFAULT_TEMPLATES, min_score=min_score
+        )
     else:
-        trained = TrainedClassifier.load(generations.current(home, str(classifier), generations.CLASSIFIERS))
+        trained = TrainedClassifier.load(builds.current(home, str(classifier), builds.CLASSIFIERS))
         labelled.check_truth(truth, trained.trained.labels)
         found = trained.classify(texts, min_score=min_score)
     _print_measures(labelled.evaluate(found, truth), as_json)
@@ -695,12 +835,23 @@ def evaluate_classify(
 def evaluate_qa(
     corpus: Annotated[str, typer.Option(help="A corpus of kind reference.")],
     questions: Annotated[
-        list[Path], typer.Option(help="JSON Lines as in questions/; may be repeated, such as with unanswerable ones.")
+        list[Path],
+        typer.Option(
+            help="JSON Lines as in questions/; may be repeated, such as with unanswerable ones."
+        ),
     ],
-    split: Annotated[str | None, typer.Option(help="Only questions of this split, dev or test.")] = None,
-    reader: Annotated[Path | None, typer.Option(envvar="PURLIN_READER", help="A reader directory.")] = None,
-    no_reader: Annotated[bool, typer.Option("--no-reader", help="Measure the search alone.")] = False,
-    depth: Annotated[int | None, typer.Option(min=1, max=100, help="Passages that are read.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Only questions of this split, dev or test.")
+    ] = None,
+    reader: Annotated[
+        Path | None, typer.Option(envvar="PURLIN_READER", help="A reader directory.")
+    ] = None,
+    no_reader: Annotated[
+        bool, typer.Option("--no-reader", help="Measure the search alone.")
+    ] = False,
+    depth: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Passages that are read.")
+    ] = None,
     as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
@@ -709,18 +860,26 @@ def evaluate_qa(
 
     Example: purlin evaluate qa --corpus python --questions questions/python.jsonl --split dev
     """
-    from index import ask
-    from index import reader as reading
-    from index.questions import measures, read_questions
+    from index.evaluation.answers import measures, read_questions
+    from index.qa import ask
+    from index.qa import reader as reading
 
     asked = [question for path in questions for question in read_questions(path, split)]
     opened = _open_corpus(home, corpus, encoder)
     loaded = None if no_reader else reading.Reader.load(reader or reading.RELEASED)
     with _progress() as tell:
         judged = ask.judged(
-            opened, loaded, asked, depth=depth or ask.DEPTH, progress=lambda done: tell("questions", done, len(asked))
+            opened,
+            loaded,
+            asked,
+            depth=depth or ask.DEPTH,
+            progress=lambda done: tell("questions", done, len(asked)),
         )
-    found = [measure for measure in measures(judged) if loaded or measure.name not in ("exact match", "F1")]
+    found = [
+        measure
+        for measure in measures(judged)
+        if loaded or measure.name not in ("exact match", "F1")
+    ]
     _print_measures(found, as_json)
     opened.close()
 

@@ -50,7 +50,9 @@ _NEEDS = {
     "mcp": ("search", "qa", "classify"),  # each tool needs its own
 }
 _PRIVATE = (".localhost", ".local", ".internal")  # names that nobody can register
-_ADMINISTERED = frozenset(["corpora", "classifiers"])  # changing what is below them takes an admin key
+_ADMINISTERED = frozenset(
+    ["corpora", "classifiers"]
+)  # changing what is below them takes an admin key
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,10 @@ def parse_keys(text: str, source: str) -> tuple[Key, ...]:
             keys.append(_key(words, f"{source}, line {number}"))
     if len(keys) > MAX_KEYS:
         raise InvalidInput(f"{source} has {len(keys)} keys; at most {MAX_KEYS} are allowed.")
-    for what, values in (("name", [key.name for key in keys]), ("key", [key.digest for key in keys])):
+    for what, values in (
+        ("name", [key.name for key in keys]),
+        ("key", [key.digest for key in keys]),
+    ):
         if len(set(values)) < len(values):
             raise InvalidInput(f"{source} has the same {what} twice: give each its own.")
     return tuple(keys)
@@ -92,7 +97,9 @@ def read_keys_file(path: Path) -> tuple[Key, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"The keys in {path} cannot be read ({type(error).__name__}).") from None
     if len(content) > MAX_KEYS_BYTES:
-        raise InvalidInput(f"{path} has more than {MAX_KEYS_BYTES:,} bytes: it cannot be a file of keys.")
+        raise InvalidInput(
+            f"{path} has more than {MAX_KEYS_BYTES:,} bytes: it cannot be a file of keys."
+        )
     return parse_keys(text, str(path))
 
 
@@ -107,13 +114,19 @@ def new_key(name: str, scopes: Sequence[str], per_minute: int | None = None) -> 
 
 def _key(words: Sequence[str], where: str) -> Key:
     if not 3 <= len(words) <= 4:
-        raise InvalidInput(f"{where} has {len(words)} words: NAME SCOPE[,SCOPE] KEY [REQUESTS_PER_MINUTE] is wanted.")
+        raise InvalidInput(
+            f"{where} has {len(words)} words: NAME SCOPE[,SCOPE] KEY [REQUESTS_PER_MINUTE] is wanted."
+        )
     name, listed, secret, *rate = words
     scopes = frozenset(listed.split(","))
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{where}: the first word is no name: 1 to 64 letters, digits, '_', '.' and '-'.")
+        raise InvalidInput(
+            f"{where}: the first word is no name: 1 to 64 letters, digits, '_', '.' and '-'."
+        )
     if not scopes <= set(SCOPES):
-        raise InvalidInput(f"{where}: the second word is no list of scopes; they are {', '.join(SCOPES)}.")
+        raise InvalidInput(
+            f"{where}: the second word is no list of scopes; they are {', '.join(SCOPES)}."
+        )
     if rate and not re.fullmatch(r"[1-9]\d{0,6}", rate[0]):
         raise InvalidInput(f"{where}: the last word is no rate: 1 to 9999999 requests per minute.")
     return Key(name, scopes, _digest(secret, where), int(rate[0]) if rate else None)
@@ -122,10 +135,14 @@ def _key(words: Sequence[str], where: str) -> Key:
 def _digest(secret: str, where: str) -> bytes:
     if secret.startswith(_HASHED):
         if not re.fullmatch(r"[0-9a-fA-F]{64}", secret.removeprefix(_HASHED)):
-            raise InvalidInput(f"{where}: a hash is `{_HASHED}` and 64 hex digits; `purlin key` makes such a line.")
+            raise InvalidInput(
+                f"{where}: a hash is `{_HASHED}` and 64 hex digits; `purlin key` makes such a line."
+            )
         return bytes.fromhex(secret.removeprefix(_HASHED))
     if len(secret) < MIN_KEY_CHARS:
-        raise InvalidInput(f"{where}: a key has at least {MIN_KEY_CHARS} characters; `purlin key` makes a good one.")
+        raise InvalidInput(
+            f"{where}: a key has at least {MIN_KEY_CHARS} characters; `purlin key` makes a good one."
+        )
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -152,7 +169,10 @@ def describe(openapi: dict[str, Any]) -> None:
                 optional: list[dict[str, list[str]]] = [] if scopes == ("admin",) else [{}]
                 operation["security"] = [*optional, {"key": []}]
                 for status in REFUSALS:
-                    operation["responses"][str(status.value)] = {"description": status.phrase, "content": content}
+                    operation["responses"][str(status.value)] = {
+                        "description": status.phrase,
+                        "content": content,
+                    }
 
 
 class Access:
@@ -173,7 +193,9 @@ class Access:
         self._app = app
         self._keys = keys
         self._hosts = hosts
-        self._rates = {key.name: _Rate(key.per_minute, clock) for key in keys if key.per_minute is not None}
+        self._rates = {
+            key.name: _Rate(key.per_minute, clock) for key in keys if key.per_minute is not None
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point. The key's name and scopes are then in the request's state, as `key` and `scopes`."""
@@ -195,13 +217,17 @@ class Access:
             return _unknown()
         scope.setdefault("state", {}).update(key=key.name, scopes=key.scopes)
         if key.scopes.isdisjoint(scopes):
-            return _forbidden(f"This key lacks the scope {' or '.join(scopes)}: ask whoever runs the server for one.")
+            return _forbidden(
+                f"This key lacks the scope {' or '.join(scopes)}: ask whoever runs the server for one."
+            )
         wait_s = self._rates[key.name].take() if key.name in self._rates else 0.0
         return _too_many(key, wait_s) if wait_s else None
 
     def _without_keys(self, scope: Scope, scopes: tuple[str, ...]) -> JSONResponse | None:
         if scopes == ("admin",):
-            return _forbidden("This takes an admin key, and the server has no keys: set PURLIN_KEYS, see `purlin key`.")
+            return _forbidden(
+                "This takes an admin key, and the server has no keys: set PURLIN_KEYS, see `purlin key`."
+            )
         name = _host(scope)
         if "*" in self._hosts or name in self._hosts or _is_private(name):
             return None
@@ -261,8 +287,12 @@ def _is_private(name: str) -> bool:
 
 
 def _unknown() -> JSONResponse:
-    detail = "This server takes requests with a known key only: send it as `Authorization: Bearer KEY`."
-    return reply(HTTPStatus.UNAUTHORIZED, detail, slug="no-key", headers={"WWW-Authenticate": "Bearer"})
+    detail = (
+        "This server takes requests with a known key only: send it as `Authorization: Bearer KEY`."
+    )
+    return reply(
+        HTTPStatus.UNAUTHORIZED, detail, slug="no-key", headers={"WWW-Authenticate": "Bearer"}
+    )
 
 
 def _forbidden(detail: str) -> JSONResponse:

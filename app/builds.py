@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
 
 from app.problems import Opening
-from index import generations
+from index import builds
+from index.builds import Shelf
 from index.errors import Altered, Damaged, NotFound, PurlinError
-from index.generations import Shelf
 
 RETRY_S = 60.0  # until a build that was refused is looked at again
 
@@ -94,7 +94,9 @@ class OpenBuilds(Generic[T]):
     before it serves, also after a restart. So it is with one whose files change while it serves.
     """
 
-    def __init__(self, home: Path, shelf: Shelf, load: Callable[[Path], T], *, timeout_s: float) -> None:
+    def __init__(
+        self, home: Path, shelf: Shelf, load: Callable[[Path], T], *, timeout_s: float
+    ) -> None:
         self._home = home
         self._shelf = shelf
         self._build = load
@@ -109,7 +111,9 @@ class OpenBuilds(Generic[T]):
         """Start opening everything there is; returns at once."""
         self.statuses()
         with self._lock:
-            self._first = [slot.loading for slot in self._slots.values() if slot.loading is not None]
+            self._first = [
+                slot.loading for slot in self._slots.values() if slot.loading is not None
+            ]
 
     def ready(self) -> bool:
         """Whether everything that `open_all` found is open or refused."""
@@ -135,7 +139,7 @@ class OpenBuilds(Generic[T]):
 
     def statuses(self) -> list[Status[T]]:
         """Everything there is, by name; those that are gone are closed."""
-        names = generations.names(self._home, self._shelf)
+        names = builds.names(self._home, self._shelf)
         with self._lock:
             gone = self._slots.keys() - set(names)
         for name in gone:
@@ -176,7 +180,7 @@ class OpenBuilds(Generic[T]):
 
     def _wanted(self, name: str) -> Path | Damaged:
         try:
-            return generations.current(self._home, name, self._shelf)
+            return builds.current(self._home, name, self._shelf)
         except NotFound:
             self._forget(name)
             raise
@@ -218,7 +222,9 @@ class OpenBuilds(Generic[T]):
             return error
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one of them, the others go on
             self._log.exception("%s/%s cannot be opened", slot.name, directory.name)
-            return Damaged(f"{slot.name}/{directory.name} cannot be opened ({type(error).__name__}); see the log.")
+            return Damaged(
+                f"{slot.name}/{directory.name} cannot be opened ({type(error).__name__}); see the log."
+            )
         with self._lock:
             if self._slots.get(slot.name) is slot:
                 slot.switches += slot.open is not None
@@ -230,12 +236,15 @@ class OpenBuilds(Generic[T]):
 
     def _fall_back(self, slot: _Slot[T], wanted: Path | Damaged) -> None:
         """Let the newest build that is older than the refused one and sound serve instead."""
-        directory = generations.thing_directory(self._home, slot.name, self._shelf)
-        older = generations.builds(self._home, slot.name, self._shelf)
+        directory = builds.thing_directory(self._home, slot.name, self._shelf)
+        older = builds.builds(self._home, slot.name, self._shelf)
         if isinstance(wanted, Path):
             older = [build for build in older if build < wanted.name]
         for build in reversed(older):
-            if not generations.refused(directory / build) and self._open(slot, directory / build) is None:
+            if (
+                not builds.refused(directory / build)
+                and self._open(slot, directory / build) is None
+            ):
                 return
 
     # ---- counting users
@@ -249,9 +258,12 @@ class OpenBuilds(Generic[T]):
         if problem is None:
             thing = self._shelf.thing.capitalize()
             raise Opening(
-                f"{thing} {slot.name!r} is still being opened: try again in a moment.", field=self._shelf.thing
+                f"{thing} {slot.name!r} is still being opened: try again in a moment.",
+                field=self._shelf.thing,
             )
-        raise type(problem)(problem.message, field=self._shelf.thing)  # a fresh one: each raise adds to a traceback
+        raise type(problem)(
+            problem.message, field=self._shelf.thing
+        )  # a fresh one: each raise adds to a traceback
 
     def _release(self, opened: _Open[T]) -> None:
         with self._lock:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.builds import OpenBuilds
-from index.classifiers import TrainedClassifier
+from index.builds import CLASSIFIERS
+from index.classify.trained import TrainedClassifier
 from index.encoder import TextEncoder
-from index.generations import CLASSIFIERS
 
 
 class OpenClassifiers(OpenBuilds[TrainedClassifier]):
     """All classifiers below `home`, each with its own encoder; `encoder` is used by those that were left untrained."""
 
     def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
-        super().__init__(home, CLASSIFIERS, lambda build: TrainedClassifier.load(build, encoder), timeout_s=timeout_s)
+        super().__init__(
+            home,
+            CLASSIFIERS,
+            lambda build: TrainedClassifier.load(build, encoder),
+            timeout_s=timeout_s,
+        )

@@ -29,7 +29,9 @@ from pydantic import TypeAdapter, ValidationError
 from index.records import Document, Hit, Kind, Mode
 
 Scalar = str | int | float | bool
-Condition = Scalar | Sequence[Scalar] | Mapping[str, str | int | float]  # a value, any of some, or gte and lte
+Condition = (
+    Scalar | Sequence[Scalar] | Mapping[str, str | int | float]
+)  # a value, any of some, or gte and lte
 
 _LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _LOST = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -58,9 +60,22 @@ class Unexpected(ClientError):
 class ProblemError(ClientError):
     """The server said no: RFC 9457's members. `errors` has each wrong input as (field, message)."""
 
-    def __init__(self, type: str, title: str, status: int, detail: str, errors: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        type: str,
+        title: str,
+        status: int,
+        detail: str,
+        errors: Sequence[tuple[str, str]] = (),
+    ) -> None:
         super().__init__(f"{status} {title}: {detail}")
-        self.type, self.title, self.status, self.detail, self.errors = type, title, status, detail, tuple(errors)
+        self.type, self.title, self.status, self.detail, self.errors = (
+            type,
+            title,
+            status,
+            detail,
+            tuple(errors),
+        )
 
     @property
     def field(self) -> str | None:
@@ -247,7 +262,11 @@ def _json_of(kind: type[T]) -> Callable[[httpx.Response], T]:
     return lambda response: adapter.validate_json(response.content)
 
 
-_read_found, _read_classified, _read_answered = _json_of(Found), _json_of(Classified), _json_of(Answered)
+_read_found, _read_classified, _read_answered = (
+    _json_of(Found),
+    _json_of(Classified),
+    _json_of(Answered),
+)
 _read_corpora, _read_document = _json_of(_Corpora), _json_of(StoredDocument)
 _read_corpus = _json_of(CorpusDetails)
 
@@ -285,7 +304,11 @@ def _classify(
     min_score: float = 0.0,
 ) -> _Call[Classified]:
     """Choose among `labels`, or those of a trained `classifier`, for each text."""
-    body: dict[str, Any] = {"texts": list(texts), "multi_label": multi_label, "min_score": min_score}
+    body: dict[str, Any] = {
+        "texts": list(texts),
+        "multi_label": multi_label,
+        "min_score": min_score,
+    }
     if labels is not None:
         body["labels"] = list(labels)
     if classifier is not None:
@@ -347,7 +370,9 @@ def _read(call: _Call[T], response: httpx.Response) -> T:
     try:
         return call.read(response)
     except ValidationError as error:
-        raise Unexpected(f"{call.path} was answered with something else: {str(error)[:_SHOWN]}") from error
+        raise Unexpected(
+            f"{call.path} was answered with something else: {str(error)[:_SHOWN]}"
+        ) from error
 
 
 def _wait_s(outcome: _Outcome, number: int) -> float | None:
@@ -360,7 +385,9 @@ def _wait_s(outcome: _Outcome, number: int) -> float | None:
     told = outcome.headers.get("retry-after", "")
     if told.isascii() and told.isdigit():
         return max(_FIRST_WAIT_S, int(told[:9])) * random.uniform(1, 1.25)
-    return None if _is_problem(outcome) else backoff_s  # the server always says when it helps, a proxy may not
+    return (
+        None if _is_problem(outcome) else backoff_s
+    )  # the server always says when it helps, a proxy may not
 
 
 def _is_problem(response: httpx.Response) -> bool:
@@ -373,13 +400,19 @@ def _error(outcome: _Outcome) -> ClientError:
         return Unreachable(f"{type(outcome).__name__}: {outcome}")
     kind = Overloaded if outcome.status_code in _LATER else ProblemError
     if not _is_problem(outcome):
-        return kind("about:blank", outcome.reason_phrase, outcome.status_code, outcome.text[:_SHOWN])
+        return kind(
+            "about:blank", outcome.reason_phrase, outcome.status_code, outcome.text[:_SHOWN]
+        )
     try:
         problem = outcome.json()
         errors = [(error["field"], error["message"]) for error in problem.get("errors", [])]
-        return kind(problem["type"], problem["title"], outcome.status_code, problem["detail"], errors)
+        return kind(
+            problem["type"], problem["title"], outcome.status_code, problem["detail"], errors
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Unexpected(f"{outcome.status_code} with a problem that is none: {outcome.text[:_SHOWN]}")
+        return Unexpected(
+            f"{outcome.status_code} with a problem that is none: {outcome.text[:_SHOWN]}"
+        )
 
 
 # ---- the clients
@@ -398,7 +431,9 @@ def _blocking(describe: Callable[P, _Call[T]]) -> Callable[Concatenate[Client, P
     return method
 
 
-def _awaited(describe: Callable[P, _Call[T]]) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
+def _awaited(
+    describe: Callable[P, _Call[T]],
+) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._send(describe(*args, **kwargs))
 
@@ -482,7 +517,9 @@ class AsyncClient:
         max_wait_s: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._http = httpx.AsyncClient(**_options(base_url, api_key, timeout_s), transport=transport)
+        self._http = httpx.AsyncClient(
+            **_options(base_url, api_key, timeout_s), transport=transport
+        )
         self._max_wait_s = max_wait_s
 
     search = _awaited(_search)

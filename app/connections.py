@@ -14,7 +14,9 @@ PATIENCE_S = 30.0
 LOOK_S = 5.0
 LEAST_RATE = 8 * 1024  # bytes/s of a reply
 MAX_UNREAD = 256 << 20  # bytes of all replies that are not taken yet
-SENT_AHEAD = 2**17  # bytes that the system takes of a reply before the client does: of them one sees no progress
+SENT_AHEAD = (
+    2**17
+)  # bytes that the system takes of a reply before the client does: of them one sees no progress
 
 
 def most() -> int:
@@ -39,7 +41,9 @@ class Connection(H11Protocol):
         if len(self.connections) > most():
             transport.abort()
         else:
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
+            transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD
+            )
             self._looking = self.loop.call_later(LOOK_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:

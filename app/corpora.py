@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.builds import OpenBuilds
-from index.corpus import Corpus
+from index.builds import CORPORA
 from index.encoder import TextEncoder
-from index.generations import CORPORA
 from index.lookups import Lookups
+from index.search.corpus import Corpus
 
 
 class OpenCorpora(OpenBuilds[Corpus]):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from app.corpora import OpenCorpora
 from index.errors import PurlinError
-from index.stale import Staleness
+from index.indexing.staleness import Staleness
 
 AGAIN_S = 30.0  # a look is good for so long
 WAIT_S = 0.5  # that requests wait for a look

@@ -47,7 +47,12 @@ class _Body:
     """The body of one request, counted as it arrives."""
 
     def __init__(
-        self, receive: Receive, promised: int, max_bytes: int, timeout_s: float, hold: Callable[[_Body, int], None]
+        self,
+        receive: Receive,
+        promised: int,
+        max_bytes: int,
+        timeout_s: float,
+        hold: Callable[[_Body, int], None],
     ) -> None:
         self.arrived = 0
         self._receive = receive
@@ -79,5 +84,7 @@ class _Body:
 
 
 def _promised(scope: Scope) -> int:
-    lengths = [value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()]
+    lengths = [
+        value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()
+    ]
     return int(lengths[0][:20]) if lengths else 0

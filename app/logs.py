@@ -17,7 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_PATH_CHARS = 200
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
+)
 
 _log = logging.getLogger("purlin.requests")
 
@@ -110,7 +112,11 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         if (trace := _trace.get()) is not None:
-            line |= {"request_id": trace.request_id, "trace_id": trace.trace_id, "span_id": trace.span_id}
+            line |= {
+                "request_id": trace.request_id,
+                "trace_id": trace.trace_id,
+                "span_id": trace.span_id,
+            }
             line |= {"parent_id": trace.parent_id} if trace.parent_id else {}
         line |= getattr(record, "request", {})
         if record.exc_info:

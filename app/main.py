@@ -55,12 +55,19 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
         deadline_s=settings.queue_timeout_s,
         metrics=metrics,
     )
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
-    app.add_middleware(access.Access, keys=keys, hosts=[name.lower().removesuffix(".") for name in settings.hosts])
+    app.add_middleware(
+        BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s
+    )
+    app.add_middleware(
+        access.Access, keys=keys, hosts=[name.lower().removesuffix(".") for name in settings.hosts]
+    )
     if settings.cors_origins:
         headers = ["Authorization", "Content-Type", *mcp.HEADERS]
         app.add_middleware(
-            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=headers
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=headers,
         )
     problems.install(app)
     app.add_middleware(protocols.OwnErrors)
@@ -103,7 +110,9 @@ def _keys(settings: Settings) -> tuple[access.Key, ...]:
     if settings.keys_file is None:
         return access.parse_keys(given, "PURLIN_KEYS")
     if given:
-        raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: keys come from one of them.")
+        raise InvalidInput(
+            "PURLIN_KEYS and PURLIN_KEYS_FILE are both set: keys come from one of them."
+        )
     return access.read_keys_file(settings.keys_file)
 
 
@@ -137,7 +146,11 @@ def _lifespan(
         for warning in access.exposures(settings.host, keys):
             _log.warning("%s", warning)
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        encoder = await anyio.to_thread.run_sync(Encoder.load, settings.encoder) if given is None else given
+        encoder = (
+            await anyio.to_thread.run_sync(Encoder.load, settings.encoder)
+            if given is None
+            else given
+        )
         shared = SharedEncoder(encoder, at_once=available_cpus(), metrics=metrics)
         service = Service(settings, shared, metrics)
         metrics.show(settings.home, encoder, service.corpora.statuses, service.caches)

@@ -51,7 +51,9 @@ class _Refused(Exception):
 
     def __init__(self, code: int, message: str, data: JsonObject | None = None) -> None:
         super().__init__(message)
-        self.error: JsonObject = {"code": code, "message": message} | ({"data": data} if data else {})
+        self.error: JsonObject = {"code": code, "message": message} | (
+            {"data": data} if data else {}
+        )
         self.code = code
 
 
@@ -71,7 +73,9 @@ async def _from_here(request: Request) -> None:
     """Refuse pages of other origins: a name that leads here, but is not ours, must not open the server to them."""
     origin = request.headers.get("origin")
     if origin is not None and not _is_allowed(origin, request.app.state.origins):
-        raise HTTPException(403, "Pages of this origin may not come here: PURLIN_CORS_ORIGINS lists those that may.")
+        raise HTTPException(
+            403, "Pages of this origin may not come here: PURLIN_CORS_ORIGINS lists those that may."
+        )
 
 
 def _is_allowed(origin: str, listed: Iterable[str]) -> bool:
@@ -100,7 +104,9 @@ def talk(request: Request, body: Annotated[bytes, Depends(_body)], service: Serv
         message = _message(body)
         _check_version(request.headers)
         if "method" not in message or "id" not in message:
-            return Response(status_code=202)  # a notification, or the reply to a question that was never asked
+            return Response(
+                status_code=202
+            )  # a notification, or the reply to a question that was never asked
         number = _id(message["id"])
         asked = _Asked(_object(message, "params"), getattr(request.state, "scopes", None), service)
         if stateless:
@@ -108,7 +114,9 @@ def talk(request: Request, body: Annotated[bytes, Depends(_body)], service: Serv
         result = _method(message["method"], stateless)(asked)
     except _Refused as refused:
         known = number is not None and not stateless
-        return _json({"error": refused.error}, number, 200 if known else _STATUSES.get(refused.code, 400))
+        return _json(
+            {"error": refused.error}, number, 200 if known else _STATUSES.get(refused.code, 400)
+        )
     return _json({"result": {"resultType": "complete", **result} if stateless else result}, number)
 
 
@@ -145,7 +153,9 @@ def _id(given: Any) -> str | int:
         return given
     if isinstance(given, int) and not isinstance(given, bool):
         return given
-    raise _Refused(INVALID_REQUEST, f"id must be an integer or a string of at most {MAX_ID_CHARS} characters.")
+    raise _Refused(
+        INVALID_REQUEST, f"id must be an integer or a string of at most {MAX_ID_CHARS} characters."
+    )
 
 
 def _object(holder: Mapping[str, Any], key: str) -> JsonObject:
@@ -166,9 +176,13 @@ def _check_version(headers: Headers) -> None:
 def _check_envelope(headers: Headers, method: str, params: JsonObject) -> None:
     """What each request of a stateless version carries, and its repetition in headers (2026-07-28)."""
     meta = _object(params, "_meta")
-    missing = [name for name in ("protocolVersion", "clientCapabilities") if _META + name not in meta]
+    missing = [
+        name for name in ("protocolVersion", "clientCapabilities") if _META + name not in meta
+    ]
     if missing:
-        raise _Refused(INVALID_PARAMS, f"params._meta lacks {', '.join(_META + name for name in missing)}.")
+        raise _Refused(
+            INVALID_PARAMS, f"params._meta lacks {', '.join(_META + name for name in missing)}."
+        )
     told = {"mcp-protocol-version": meta[_META + "protocolVersion"], "mcp-method": method}
     if method == "tools/call":
         told["mcp-name"] = params.get("name")
@@ -199,7 +213,11 @@ def _initialize(asked: _Asked) -> JsonObject:
 
 def _discover(_: _Asked) -> JsonObject:
     cached = {"ttlMs": _CACHED_MS, "cacheScope": "private"}
-    return {"supportedVersions": list(STATELESS), "_meta": {_META + "serverInfo": _server()}} | _abilities() | cached
+    return (
+        {"supportedVersions": list(STATELESS), "_meta": {_META + "serverInfo": _server()}}
+        | _abilities()
+        | cached
+    )
 
 
 def _server() -> JsonObject:
@@ -238,16 +256,28 @@ def _call(asked: _Asked) -> JsonObject:
     name = asked.params.get("name")
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
-        raise _Refused(INVALID_PARAMS, f"Unknown tool; there are {', '.join(tool.name for tool in TOOLS)}.")
+        raise _Refused(
+            INVALID_PARAMS, f"Unknown tool; there are {', '.join(tool.name for tool in TOOLS)}."
+        )
     if not asked.may_use(tool):
-        return _failed(f"This key lacks the scope {tool.scope}: ask whoever runs the server for one.")
+        return _failed(
+            f"This key lacks the scope {tool.scope}: ask whoever runs the server for one."
+        )
     try:
-        found = tool.call(tool.asked.model_validate(_object(asked.params, "arguments")), asked.service)
+        found = tool.call(
+            tool.asked.model_validate(_object(asked.params, "arguments")), asked.service
+        )
     except ValidationError as error:
-        return _failed(explained([{**one, "loc": ("body", *one["loc"])} for one in error.errors()])[0])
+        return _failed(
+            explained([{**one, "loc": ("body", *one["loc"])} for one in error.errors()])[0]
+        )
     except PurlinError as error:
         return _failed(error.message)
-    return {"content": [{"type": "text", "text": found.text}], "structuredContent": found.structured, "isError": False}
+    return {
+        "content": [{"type": "text", "text": found.text}],
+        "structuredContent": found.structured,
+        "isError": False,
+    }
 
 
 def _failed(message: str) -> JsonObject:

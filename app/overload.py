@@ -21,7 +21,10 @@ from app.problems import Left, reply
 from index.encoder import Role, TextEncoder, Vectors
 
 RETRY_AFTER_S = 1
-RUSH_S, CALM_S = 0.1, 0.5  # refusals for so long are a rush, which ends when there was none for so long
+RUSH_S, CALM_S = (
+    0.1,
+    0.5,
+)  # refusals for so long are a rush, which ends when there was none for so long
 ALONE = 8  # texts in one call above which it is a batch of its own
 TOGETHER = 32  # texts of several calls in one batch, about
 BLOCK = 256  # texts after which a long call looks whether its client is still there
@@ -43,7 +46,13 @@ class Queue:
     """
 
     def __init__(
-        self, app: ASGIApp, *, running: int, waiting: int, deadline_s: float, metrics: Metrics | None = None
+        self,
+        app: ASGIApp,
+        *,
+        running: int,
+        waiting: int,
+        deadline_s: float,
+        metrics: Metrics | None = None,
     ) -> None:
         self._app = app
         self._metrics = metrics or Metrics()
@@ -53,7 +62,9 @@ class Queue:
         self._most_waiting = waiting
         self._deadline_s = deadline_s
         self._running = 0
-        self._began = self._refused = -CALM_S  # the first and the last refusal of a rush, by the monotonic clock
+        self._began = (
+            self._refused
+        ) = -CALM_S  # the first and the last refusal of a rush, by the monotonic clock
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +79,11 @@ class Queue:
     def _places(self) -> tuple[int, int]:
         """How many may be worked on now, and how many may wait."""
         in_rush = self._refused - self._began > RUSH_S and time.monotonic() - self._refused < CALM_S
-        return ((self._most_running + 1) // 2, 0) if in_rush else (self._most_running, self._most_waiting)
+        return (
+            ((self._most_running + 1) // 2, 0)
+            if in_rush
+            else (self._most_running, self._most_waiting)
+        )
 
     def _full(self) -> bool:
         return not self._free() and len(self._waiting) >= self._places()[1]
@@ -102,7 +117,11 @@ class Queue:
         place = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         try:
-            await asyncio.wait({place, incoming.gone}, timeout=self._deadline_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {place, incoming.gone},
+                timeout=self._deadline_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
         except asyncio.CancelledError:
             self._give_up(place)
             raise
@@ -140,7 +159,9 @@ class Queue:
         self._metrics.refused.inc()
         detail = f"The server has as much to do as it can: try again in {RETRY_AFTER_S} s."
         headers = {"Retry-After": str(RETRY_AFTER_S)}
-        await reply(HTTPStatus.SERVICE_UNAVAILABLE, detail, slug="overloaded", headers=headers)(scope, receive, send)
+        await reply(HTTPStatus.SERVICE_UNAVAILABLE, detail, slug="overloaded", headers=headers)(
+            scope, receive, send
+        )
 
 
 class _Incoming:
@@ -206,7 +227,9 @@ class SharedEncoder:
     Long calls go to the encoder in blocks. A call whose client has left ends with `Left`.
     """
 
-    def __init__(self, encoder: TextEncoder, *, at_once: int, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, encoder: TextEncoder, *, at_once: int, metrics: Metrics | None = None
+    ) -> None:
         self._encoder = encoder
         self._batch_texts = (metrics or Metrics()).batch_texts
         self.name = encoder.name
@@ -228,7 +251,9 @@ class SharedEncoder:
         """Tokens of each text with its prefix (len(texts),), uncut."""
         return self._encoder.count_tokens(texts, role=role)
 
-    def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
         """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
         left = _left.get()
         if len(texts) <= ALONE and progress is None:
@@ -240,7 +265,9 @@ class SharedEncoder:
             vectors[start : start + len(block)] = self._run(block, role, progress)
         return vectors
 
-    def _run(self, texts: Sequence[str], role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
+    def _run(
+        self, texts: Sequence[str], role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
         self._batch_texts.observe(len(texts))
         return self._encoder.encode(texts, role=role, progress=progress)
 
@@ -248,7 +275,9 @@ class SharedEncoder:
 class _Lane:
     """Short calls of one role."""
 
-    def __init__(self, run: Callable[[Sequence[str], Role], Vectors], role: Role, at_once: int) -> None:
+    def __init__(
+        self, run: Callable[[Sequence[str], Role], Vectors], role: Role, at_once: int
+    ) -> None:
         self._run = run
         self._role = role
         self._free = at_once

@@ -12,7 +12,11 @@ from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-_SCRIPT, _STYLE, _DRAWING = "text/javascript; charset=utf-8", "text/css; charset=utf-8", "image/svg+xml"
+_SCRIPT, _STYLE, _DRAWING = (
+    "text/javascript; charset=utf-8",
+    "text/css; charset=utf-8",
+    "image/svg+xml",
+)
 FILES: Mapping[str, str] = {
     "style.css": _STYLE,
     "icon.svg": _DRAWING,
@@ -54,7 +58,12 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_POINTERS = {"name": "Purlin", "openapi": "/openapi.json", "corpora": "/corpora", "classifiers": "/classifiers"}
+_POINTERS = {
+    "name": "Purlin",
+    "openapi": "/openapi.json",
+    "corpora": "/corpora",
+    "classifiers": "/classifiers",
+}
 
 router = APIRouter(include_in_schema=False)
 
@@ -64,7 +73,11 @@ async def home(request: Request) -> Response:
     """The page for browsers; for programs, where to go from here."""
     if not prefers_html(request.headers.get("accept", "")):
         return JSONResponse(_POINTERS, headers={"Vary": "Accept"})
-    headers = {"Vary": "Accept", "Content-Security-Policy": POLICY, "Permissions-Policy": "clipboard-write=(self)"}
+    headers = {
+        "Vary": "Accept",
+        "Content-Security-Policy": POLICY,
+        "Permissions-Policy": "clipboard-write=(self)",
+    }
     return _sent(request, "index.html", "text/html; charset=utf-8", headers)
 
 
@@ -95,7 +108,9 @@ def _quality(accept: str, kind: str, subtype: str) -> float:
 def _weight(parameters: list[str]) -> float:
     """The `q` among a media range's parameters, 1 at most; 1 without one, 0 if it is no number."""
     given = next((one[2:] for one in parameters if one.startswith("q=")), "1")
-    return min(1.0, float(given)) if given.replace(".", "", 1).isdecimal() and given.isascii() else 0.0
+    return (
+        min(1.0, float(given)) if given.replace(".", "", 1).isdecimal() and given.isascii() else 0.0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +129,10 @@ def _asset(name: str) -> _Asset:
 def _sent(request: Request, name: str, media_type: str, headers: Mapping[str, str]) -> Response:
     asset = _asset(name)
     headers = {"ETag": asset.tag, **_HEADERS, **headers}
-    known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
+    known = {
+        tag.strip().removeprefix("W/")
+        for tag in request.headers.get("if-none-match", "").split(",")
+    }
     if known & {asset.tag, "*"}:
         return Response(status_code=304, headers=headers)
     return Response(asset.content, headers=headers, media_type=media_type)

@@ -86,7 +86,10 @@ def install(app: FastAPI) -> None:
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route declares in OpenAPI about its problems; 500 is always among them."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in (*statuses, 500)}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in (*statuses, 500)
+    }
 
 
 def add_schemas(openapi: dict[str, Any]) -> None:
@@ -109,7 +112,10 @@ def reply(
         title=status.phrase,
         status=status,
         detail=_sendable(detail),
-        errors=[FieldError(field=_sendable(field), message=_sendable(message)) for field, message in errors],
+        errors=[
+            FieldError(field=_sendable(field), message=_sendable(message))
+            for field, message in errors
+        ],
     )
     content = problem.model_dump(exclude_defaults=True)
     return JSONResponse({"type": problem.type, **content}, status, headers, MEDIA_TYPE)
@@ -175,7 +181,11 @@ def _invalid(_: Request, error: Exception) -> JSONResponse:
     found = error.errors()
     if found[0]["type"] == "json_invalid":
         where, why = found[0]["loc"][-1], found[0]["ctx"]["error"]
-        return reply(HTTPStatus.BAD_REQUEST, f"The body is not JSON: {why} at character {where}.", slug="not-json")
+        return reply(
+            HTTPStatus.BAD_REQUEST,
+            f"The body is not JSON: {why} at character {where}.",
+            slug="not-json",
+        )
     detail, errors = explained(found)
     return reply(HTTPStatus.UNPROCESSABLE_ENTITY, detail, slug="invalid-input", errors=errors)
 
@@ -213,10 +223,14 @@ def _given(error: Mapping[str, Any]) -> str:
     if error["type"].endswith(("too_long", "too_short")):
         return f"it has {len(value)}"
     if isinstance(value, dict):
-        return f"it is an object with {_shortened(', '.join(map(str, list(value)[:5]))) or 'no keys'}"
+        return (
+            f"it is an object with {_shortened(', '.join(map(str, list(value)[:5]))) or 'no keys'}"
+        )
     if isinstance(value, list):
         return f"it is a list of {len(value)}"
-    return f"it is {_shortened(json.dumps(value[: _SHOWN + 1] if isinstance(value, str) else value))}"
+    return (
+        f"it is {_shortened(json.dumps(value[: _SHOWN + 1] if isinstance(value, str) else value))}"
+    )
 
 
 def _shortened(text: str) -> str:

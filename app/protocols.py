@@ -20,9 +20,9 @@ from app.problems import MEDIA_TYPE, responses
 from app.routes import json_only
 from app.schemas import MAX_TEXT_CHARS, Strict
 from app.service import Service, ServiceOf
-from index.corpus import MAX_QUERY_CHARS
 from index.encoder import Role, TextEncoder, Vectors
 from index.errors import InvalidInput, NotFound
+from index.search.corpus import MAX_QUERY_CHARS
 
 MAX_INPUTS = 2_048  # of one request, as OpenAI has it
 _SHOWN = 60  # characters of what the client sent
@@ -35,7 +35,9 @@ posting = APIRouter(dependencies=[Depends(json_only)])
 def _listed(given: Any) -> Any:
     """One text is a list of one; token ids are refused by name."""
     if isinstance(given, list) and given and isinstance(given[0], int | list):
-        raise PydanticCustomError("tokens", "must be texts, no token ids, which are another model's")
+        raise PydanticCustomError(
+            "tokens", "must be texts, no token ids, which are another model's"
+        )
     return [given] if isinstance(given, str) else given
 
 
@@ -52,7 +54,9 @@ class EmbeddingsRequest(Strict):
 
     input: _OneOrMore = Field(description="The texts; no token ids.")
     model: str = Field(max_length=200, description="The one of GET /v1/models.")
-    encoding_format: Literal["float", "base64"] = Field(default="float", description="base64 is of float32.")
+    encoding_format: Literal["float", "base64"] = Field(
+        default="float", description="base64 is of float32."
+    )
     dimensions: int | None = Field(default=None, description="The encoder's own, if given.")
     input_type: Role = Field(
         default="passage",
@@ -104,12 +108,19 @@ class ModelsReply(BaseModel):
     data: list[Model]
 
 
-@posting.post("/v1/embeddings", response_model=EmbeddingsReply, responses=responses(400, 404, 408, 413, 415, 422, 503))
+@posting.post(
+    "/v1/embeddings",
+    response_model=EmbeddingsReply,
+    responses=responses(400, 404, 408, 413, 415, 422, 503),
+)
 def encode_as_openai(asked: EmbeddingsRequest, service: ServiceOf) -> Response:
     """Vectors of texts, in OpenAI's shape."""
     encoder = service.encoder
     if asked.model != encoder.name:
-        raise NotFound(f"There is no model {asked.model[:_SHOWN]!r} here, only {encoder.name!r}.", field="model")
+        raise NotFound(
+            f"There is no model {asked.model[:_SHOWN]!r} here, only {encoder.name!r}.",
+            field="model",
+        )
     _check_dimensions(asked.dimensions, encoder)
     counts = encoder.count_tokens(asked.input, role=asked.input_type)
     vectors = encoder.encode(asked.input, role=asked.input_type)
@@ -127,7 +138,12 @@ def encode_as_openai(asked: EmbeddingsRequest, service: ServiceOf) -> Response:
 def list_models(service: ServiceOf) -> ModelsReply:
     """The encoder, in OpenAI's shape."""
     encoder = service.encoder
-    about = Model(id=encoder.name, dim=encoder.dim, max_tokens=encoder.max_tokens, fingerprint=encoder.fingerprint)
+    about = Model(
+        id=encoder.name,
+        dim=encoder.dim,
+        max_tokens=encoder.max_tokens,
+        fingerprint=encoder.fingerprint,
+    )
     return ModelsReply(data=[about])
 
 
@@ -137,15 +153,22 @@ def _base64(vectors: Vectors) -> list[str]:
 
 def _check_dimensions(dimensions: int | None, encoder: TextEncoder) -> None:
     if dimensions not in (None, encoder.dim):
-        raise InvalidInput(f"This encoder's vectors have {encoder.dim} dimensions: leave it out.", field="dimensions")
+        raise InvalidInput(
+            f"This encoder's vectors have {encoder.dim} dimensions: leave it out.",
+            field="dimensions",
+        )
 
 
 # ---- text-embeddings-inference
 
 
 class _Truncating(Strict):
-    truncate: bool = Field(default=False, description="Cut texts that are too long, instead of refusing them.")
-    truncation_direction: Literal["right", "Right"] = Field(default="right", description="Texts are cut at their end.")
+    truncate: bool = Field(
+        default=False, description="Cut texts that are too long, instead of refusing them."
+    )
+    truncation_direction: Literal["right", "Right"] = Field(
+        default="right", description="Texts are cut at their end."
+    )
 
     def check(self, texts: Sequence[str], role: Role, field: str, encoder: TextEncoder) -> None:
         """Refuse the first text that is too long."""
@@ -165,9 +188,12 @@ class EmbedRequest(_Truncating):
     """Texts to encode."""
 
     inputs: _OneOrMore = Field(description="The texts.")
-    normalize: bool = Field(default=True, description="Vectors are always of unit length: only true is accepted.")
+    normalize: bool = Field(
+        default=True, description="Vectors are always of unit length: only true is accepted."
+    )
     prompt_name: Role = Field(
-        default="passage", description="`query` for what is searched with, `passage` for what is searched."
+        default="passage",
+        description="`query` for what is searched with, `passage` for what is searched.",
     )
     dimensions: int | None = Field(default=None, description="The encoder's own, if given.")
 
@@ -175,10 +201,14 @@ class EmbedRequest(_Truncating):
 class RerankRequest(_Truncating):
     """A query, and texts to order by how well they fit it."""
 
-    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS, description="What the texts are to fit.")
+    query: str = Field(
+        min_length=1, max_length=MAX_QUERY_CHARS, description="What the texts are to fit."
+    )
     texts: _Texts = Field(description="The texts, in any order.")
     return_text: bool = Field(default=False, description="Adds its text to each result.")
-    raw_scores: bool = Field(default=False, description="The cosine itself (-1 to 1) instead of (1 + cosine) / 2.")
+    raw_scores: bool = Field(
+        default=False, description="The cosine itself (-1 to 1) instead of (1 + cosine) / 2."
+    )
 
 
 class Ranked(BaseModel):
@@ -189,11 +219,15 @@ class Ranked(BaseModel):
     text: str | None = None
 
 
-@posting.post("/embed", response_model=list[list[float]], responses=responses(400, 408, 413, 415, 422, 503))
+@posting.post(
+    "/embed", response_model=list[list[float]], responses=responses(400, 408, 413, 415, 422, 503)
+)
 def encode_as_tei(asked: EmbedRequest, service: ServiceOf) -> Response:
     """Vectors of texts, in text-embeddings-inference's shape."""
     if not asked.normalize:
-        raise InvalidInput("This encoder's vectors are of unit length: leave `normalize` out.", field="normalize")
+        raise InvalidInput(
+            "This encoder's vectors are of unit length: leave `normalize` out.", field="normalize"
+        )
     _check_dimensions(asked.dimensions, service.encoder)
     asked.check(asked.inputs, asked.prompt_name, "inputs", service.encoder)
     vectors = service.encoder.encode(asked.inputs, role=asked.prompt_name)
@@ -213,7 +247,9 @@ def rerank(asked: RerankRequest, service: ServiceOf) -> list[Ranked]:
     cosines = _cosines(asked, service)
     scores = cosines if asked.raw_scores else (1 + cosines) / 2
     return [
-        Ranked(index=at, score=float(scores[at]), text=asked.texts[at] if asked.return_text else None)
+        Ranked(
+            index=at, score=float(scores[at]), text=asked.texts[at] if asked.return_text else None
+        )
         for at in np.argsort(-cosines, kind="stable").tolist()
     ]
 
@@ -246,9 +282,9 @@ class OwnErrors:
 
         async def shaped(message: Message) -> None:
             nonlocal held
-            if message["type"] == "http.response.start" and Headers(raw=message["headers"]).get("content-type") == (
-                MEDIA_TYPE
-            ):
+            if message["type"] == "http.response.start" and Headers(raw=message["headers"]).get(
+                "content-type"
+            ) == (MEDIA_TYPE):
                 held = message
                 return
             if held is not None:  # a problem's body is one message

@@ -34,10 +34,10 @@ from app.schemas import (
     warnings,
 )
 from app.service import Service, ServiceOf
-from index import generations
-from index.ask import ask
-from index.classifiers import TrainedClassifier
-from index.corpus import Corpus
+from index import builds
+from index.classify.trained import TrainedClassifier
+from index.qa.ask import ask
+from index.search.corpus import Corpus
 
 
 async def json_only(request: Request) -> None:
@@ -52,7 +52,9 @@ router = APIRouter()
 posting = APIRouter(dependencies=[Depends(json_only)])
 
 
-@posting.post("/search", response_model=SearchReply, responses=responses(400, 404, 408, 413, 415, 422, 503))
+@posting.post(
+    "/search", response_model=SearchReply, responses=responses(400, 404, 408, 413, 415, 422, 503)
+)
 def search(asked: SearchRequest, service: ServiceOf) -> Response:
     """Search a corpus."""
     return _json(searched(asked, service), exclude_none=True)
@@ -64,7 +66,12 @@ def searched(asked: SearchRequest, service: Service) -> SearchReply:
     asked.check()
     with service.corpora.lease(asked.corpus) as corpus:
         found = corpus.search(
-            asked.query, k=asked.k, offset=asked.offset, mode=asked.mode, filter=asked.filter, explain=asked.explain
+            asked.query,
+            k=asked.k,
+            offset=asked.offset,
+            mode=asked.mode,
+            filter=asked.filter,
+            explain=asked.explain,
         )
         service.metrics.stages(found.timings_ms)
         return SearchReply(
@@ -105,18 +112,31 @@ def answered(asked: QaRequest, service: Service) -> QaReply:
         )
 
 
-@posting.post("/classify", response_model=ClassifyReply, responses=responses(400, 404, 408, 413, 415, 422, 503))
+@posting.post(
+    "/classify",
+    response_model=ClassifyReply,
+    responses=responses(400, 404, 408, 413, 415, 422, 503),
+)
 def classify(asked: ClassifyRequest, service: ServiceOf) -> Response:
     """Choose for each text among labels that need no training, or those of a trained classifier."""
     reply = classified(asked, service)
-    return _json(reply, exclude={name for name in ("classifier", "build", "warnings") if getattr(reply, name) is None})
+    return _json(
+        reply,
+        exclude={
+            name for name in ("classifier", "build", "warnings") if getattr(reply, name) is None
+        },
+    )
 
 
 def classified(asked: ClassifyRequest, service: Service) -> ClassifyReply:
     """What `/classify` replies."""
     started = time.perf_counter()
     asked.check()
-    reply = _by_classifier(asked, service) if asked.labels is None else _by_labels(asked, asked.labels, service)
+    reply = (
+        _by_classifier(asked, service)
+        if asked.labels is None
+        else _by_labels(asked, asked.labels, service)
+    )
     reply.took_ms = _ms_since(started)
     return reply
 
@@ -132,7 +152,9 @@ def _by_labels(asked: ClassifyRequest, labels: list[str], service: Service) -> C
         ranked=ranked,
     )
     chosen = service.classifier.label_set(labels, asked.templates)
-    return ClassifyReply(results=results, took_ms=0, encoder=service.encoder.name, warnings=warnings(chosen, ranked))
+    return ClassifyReply(
+        results=results, took_ms=0, encoder=service.encoder.name, warnings=warnings(chosen, ranked)
+    )
 
 
 def _by_classifier(asked: ClassifyRequest, service: Service) -> ClassifyReply:
@@ -153,7 +175,9 @@ def list_classifiers(service: ServiceOf) -> ClassifiersReply:
     """Which trained classifiers there are, and whether they can be used."""
     statuses = service.classifiers.statuses()
     return ClassifiersReply(
-        classifiers=[ClassifierStatus.model_validate(_described(status, _classifier)) for status in statuses]
+        classifiers=[
+            ClassifierStatus.model_validate(_described(status, _classifier)) for status in statuses
+        ]
     )
 
 
@@ -167,7 +191,9 @@ def show_classifier(name: str, service: ServiceOf) -> ClassifierReply:
 def list_corpora(service: ServiceOf) -> CorporaReply:
     """Which corpora there are, and whether they can be searched."""
     statuses = service.corpora.statuses()
-    return CorporaReply(corpora=[CorpusStatus.model_validate(_described(status, _corpus)) for status in statuses])
+    return CorporaReply(
+        corpora=[CorpusStatus.model_validate(_described(status, _corpus)) for status in statuses]
+    )
 
 
 @router.get("/corpora/{name}", response_model_exclude_none=True, responses=responses(404, 422))
@@ -188,7 +214,11 @@ def show_corpus(name: str, request: Request, service: ServiceOf) -> CorpusReply:
 
 def _without_place(source: str) -> str:
     """The last part of a path; of words that hold one, the words with its last part."""
-    return Path(source).name if Path(source).is_absolute() else re.sub(r"(?<!\S)/(?:[^\s/]+/)*", "", source)
+    return (
+        Path(source).name
+        if Path(source).is_absolute()
+        else re.sub(r"(?<!\S)/(?:[^\s/]+/)*", "", source)
+    )
 
 
 @router.get(
@@ -216,26 +246,28 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
         )
 
 
-@posting.post("/corpora/{name}/activate", responses=responses(400, 404, 408, 409, 413, 415, 422, 503))
+@posting.post(
+    "/corpora/{name}/activate", responses=responses(400, 404, 408, 409, 413, 415, 422, 503)
+)
 def activate(name: str, asked: ActivateRequest, service: ServiceOf) -> ActiveReply:
     """Let another finished build of a corpus serve, after comparing its files with their checksums.
 
     One that was refused when it was made, as it answered judged queries worse, takes `force`.
     """
-    generations.activate(service.home, name, asked.build, force=asked.force)
+    builds.activate(service.home, name, asked.build, force=asked.force)
     return ActiveReply(corpus=name, build=asked.build)
 
 
 @router.post("/corpora/{name}/rollback", responses=responses(404, 409, 422, 503))
 def roll_back(name: str, service: ServiceOf) -> ActiveReply:
     """Let the build before the active one serve again."""
-    return ActiveReply(corpus=name, build=generations.roll_back(service.home, name))
+    return ActiveReply(corpus=name, build=builds.roll_back(service.home, name))
 
 
 @router.delete("/corpora/{name}", responses=responses(404, 409, 422, 503))
 def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
     """Delete a corpus with all its builds."""
-    generations.delete(service.home, name)
+    builds.delete(service.home, name)
     return DeletedReply(corpus=name)
 
 
@@ -258,8 +290,14 @@ router.include_router(posting)
 
 def _described(status: Status[T], details: Callable[[T], dict[str, object]]) -> dict[str, object]:
     """A status and `details` of the build that serves; the replies take from it what they have a name for."""
-    about: dict[str, object] = {"name": status.name, "state": status.state, "problem": status.problem}
-    return about if status.opened is None else details(status.opened) | about | {"build": status.build}
+    about: dict[str, object] = {
+        "name": status.name,
+        "state": status.state,
+        "problem": status.problem,
+    }
+    return (
+        about if status.opened is None else details(status.opened) | about | {"build": status.build}
+    )
 
 
 def _corpus(opened: Corpus) -> dict[str, object]:
@@ -280,9 +318,14 @@ def _classifier(opened: TrainedClassifier) -> dict[str, object]:
     }
 
 
-def _json(reply: BaseModel, *, exclude_none: bool = False, exclude: set[str] | None = None) -> Response:
+def _json(
+    reply: BaseModel, *, exclude_none: bool = False, exclude: set[str] | None = None
+) -> Response:
     """Serialized here, in the route's thread: a long reply does not hold up the event loop."""
-    return Response(reply.model_dump_json(exclude_none=exclude_none, exclude=exclude), media_type="application/json")
+    return Response(
+        reply.model_dump_json(exclude_none=exclude_none, exclude=exclude),
+        media_type="application/json",
+    )
 
 
 def _ms_since(started: float) -> float:

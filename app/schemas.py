@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from index.classifier import DEFAULT_TEMPLATES, RANKED, Classification, LabelSet
-from index.corpus import MAX_DEPTH, MAX_K, MAX_QUERY_CHARS
+from index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, Classification, LabelSet
 from index.errors import InvalidInput
-from index.reader import MAX_ANSWERS
+from index.qa.reader import MAX_ANSWERS
 from index.records import Answer, Hit, Kind, Location, Mode, Value
-from index.store import MAX_CONDITIONS, MAX_VALUES
+from index.search.corpus import MAX_DEPTH, MAX_K, MAX_QUERY_CHARS
+from index.search.store import MAX_CONDITIONS, MAX_VALUES
 
 MAX_KEYS = 100  # of an object in a request
 MAX_VALUE_CHARS = 1_000
@@ -70,33 +70,52 @@ def _few_fields(given: Any) -> Any:
 
 Text = Annotated[str, Field(max_length=MAX_VALUE_CHARS)]
 Scalar = Text | int | float | bool
-Condition = Annotated[Scalar | list[Scalar] | dict[str, Text | int | float], WrapValidator(_one_message)]
+Condition = Annotated[
+    Scalar | list[Scalar] | dict[str, Text | int | float], WrapValidator(_one_message)
+]
 CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpora.")]
 
 
 class SearchRequest(Strict):
     """A query to a corpus. The conditions of `filter` hold all at once; a list means any of its values."""
 
-    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARS, description="What to look for, in words or by name.")
+    query: str = Field(
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description="What to look for, in words or by name.",
+    )
     corpus: CorpusName
     k: int = Field(default=10, ge=1, le=MAX_K, description="Hits to return.")
     offset: int = Field(
-        default=0, ge=0, lt=MAX_DEPTH, description=f"Hits to leave out first; offset + k <= {MAX_DEPTH}."
+        default=0,
+        ge=0,
+        lt=MAX_DEPTH,
+        description=f"Hits to leave out first; offset + k <= {MAX_DEPTH}.",
     )
-    mode: Mode = Field(default="hybrid", description="Which scores count: both, those of meaning, those of words.")
+    mode: Mode = Field(
+        default="hybrid", description="Which scores count: both, those of meaning, those of words."
+    )
     filter: Annotated[dict[str, Condition], BeforeValidator(_few_fields)] = Field(
         default={},
         description='Field -> a value, a list of values (any of them), or {"gte": …, "lte": …}.',
-        examples=[{"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}],
+        examples=[
+            {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}
+        ],
     )
-    rerank: bool = Field(default=False, description="No reranker is installed in this version: only false is accepted.")
-    explain: bool = Field(default=False, description="Adds `timings_ms`, and to each hit how its score came about.")
+    rerank: bool = Field(
+        default=False,
+        description="No reranker is installed in this version: only false is accepted.",
+    )
+    explain: bool = Field(
+        default=False, description="Adds `timings_ms`, and to each hit how its score came about."
+    )
 
     def check(self) -> None:
         """Refuse what this version cannot do."""
         if self.rerank:
             raise InvalidInput(
-                "No reranker is installed in this version: leave `rerank` out or set it to false.", field="rerank"
+                "No reranker is installed in this version: leave `rerank` out or set it to false.",
+                field="rerank",
             )
 
 
@@ -126,7 +145,9 @@ class QaRequest(Strict):
     )
     corpus: CorpusName
     k: int = Field(default=3, ge=1, le=MAX_ANSWERS, description="Answers to return.")
-    explain: bool = Field(default=False, description="Adds `timings_ms` and `read`, how many passages were read.")
+    explain: bool = Field(
+        default=False, description="Adds `timings_ms` and `read`, how many passages were read."
+    )
 
 
 class QaReply(BaseModel):
@@ -158,13 +179,17 @@ def _remedy(for_list: str, for_item: str) -> WrapValidator:
         if kind in ("too_long", "string_too_long"):
             rule = error["msg"].partition(" after validation")[0]
             kind = PydanticCustomError(kind, f"{rule}: {for_item if error['loc'] else for_list}")
-        return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {}))
+        return InitErrorDetails(
+            type=kind, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {})
+        )
 
     def validate(value: Any, handler: Callable[[Any], Any]) -> Any:
         try:
             return handler(value)
         except ValidationError as error:
-            raise ValidationError.from_exception_data(error.title, [explained(one) for one in error.errors()]) from None
+            raise ValidationError.from_exception_data(
+                error.title, [explained(one) for one in error.errors()]
+            ) from None
 
     return WrapValidator(validate)
 
@@ -177,7 +202,10 @@ Texts = Annotated[
 Labels = Annotated[
     list[Annotated[str, Field(max_length=MAX_LABEL_CHARS)]],
     Field(max_length=MAX_LABELS),
-    _remedy("choose among groups of labels first, then within the group", "a label is a name or a phrase"),
+    _remedy(
+        "choose among groups of labels first, then within the group",
+        "a label is a name or a phrase",
+    ),
 ]
 Templates = Annotated[
     list[Annotated[str, Field(max_length=MAX_TEMPLATE_CHARS)]],
@@ -189,26 +217,39 @@ Templates = Annotated[
 class ClassifyRequest(Strict):
     """Texts, and the labels to choose from: by name, or those of a trained classifier."""
 
-    texts: Texts = Field(description="What to classify; the encoder reads the first 256 tokens or so of each.")
+    texts: Texts = Field(
+        description="What to classify; the encoder reads the first 256 tokens or so of each."
+    )
     labels: Labels | None = Field(
         default=None,
         description='Names, or paths such as "Sports > Football > World Cup"; one is enough if multi_label.',
     )
-    classifier: str | None = Field(default=None, max_length=64, description="One of GET /classifiers.")
+    classifier: str | None = Field(
+        default=None, max_length=64, description="One of GET /classifiers."
+    )
     templates: Templates = Field(
-        default=list(DEFAULT_TEMPLATES), description="For `labels`: each has {label} where the label goes."
+        default=list(DEFAULT_TEMPLATES),
+        description="For `labels`: each has {label} where the label goes.",
     )
     multi_label: bool = Field(
-        default=False, description="For `labels`: score each on its own instead of letting them share 1."
+        default=False,
+        description="For `labels`: score each on its own instead of letting them share 1.",
     )
-    min_score: float = Field(default=0.0, ge=0.0, le=1.0, description="Below it a result's label is null.")
+    min_score: float = Field(
+        default=0.0, ge=0.0, le=1.0, description="Below it a result's label is null."
+    )
 
     def check(self) -> None:
         """Refuse what cannot go together."""
         if (self.labels is None) == (self.classifier is None):
-            raise InvalidInput("Give either `labels` or `classifier`, one of the two.", field="labels")
+            raise InvalidInput(
+                "Give either `labels` or `classifier`, one of the two.", field="labels"
+            )
         if self.classifier is not None and "templates" in self.model_fields_set:
-            raise InvalidInput("A trained classifier has its own prompts: leave `templates` out.", field="templates")
+            raise InvalidInput(
+                "A trained classifier has its own prompts: leave `templates` out.",
+                field="templates",
+            )
         if self.classifier is not None and self.multi_label:
             raise InvalidInput(
                 "A trained classifier was calibrated to choose one of its labels: leave `multi_label` out, or give "
@@ -383,7 +424,9 @@ class ActivateRequest(Strict):
     """The build that is to serve."""
 
     build: str = Field(max_length=64, description="One of the corpus's builds.")
-    force: bool = Field(default=False, description="Even one that was refused, as it measured worse.")
+    force: bool = Field(
+        default=False, description="Even one that was refused, as it measured worse."
+    )
 
 
 class ActiveReply(BaseModel):

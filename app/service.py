@@ -13,11 +13,11 @@ from app.corpora import OpenCorpora
 from app.freshness import Freshness
 from app.metrics import Metrics
 from app.settings import Settings
-from index.classifier import Classifier
+from index.classify.zero_shot import Classifier
 from index.encoder import TextEncoder
 from index.errors import NotFound
 from index.lookups import Lookups
-from index.reader import Reader
+from index.qa.reader import Reader
 
 
 class Service:
@@ -32,7 +32,9 @@ class Service:
         self.corpora = OpenCorpora(settings.home, encoder, timeout_s=settings.open_timeout_s)
         self.freshness = Freshness(self.corpora)
         self.classifier = Classifier(encoder)
-        self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=settings.open_timeout_s)
+        self.classifiers = OpenClassifiers(
+            settings.home, encoder, timeout_s=settings.open_timeout_s
+        )
 
     def open(self) -> None:
         """Start opening what is there; returns at once."""

@@ -32,10 +32,10 @@ from app.schemas import (
     Text,
 )
 from app.service import Service
-from index.corpus import MAX_QUERY_CHARS
 from index.errors import InvalidInput, NotFound
-from index.reader import MAX_ANSWERS
+from index.qa.reader import MAX_ANSWERS
 from index.records import Answer, Hit, Kind
+from index.search.corpus import MAX_QUERY_CHARS
 
 BYTES_PER_TOKEN = 3
 MIN_TOKENS, MAX_TOKENS = 200, 20_000
@@ -51,7 +51,12 @@ _LAST = "\U0010ffff"
 
 _Null = SkipJsonSchema[None]
 _Path = Annotated[str, Field(max_length=MAX_VALUE_CHARS - len(_LAST))]
-Budget = Field(default=2_000, ge=MIN_TOKENS, le=MAX_TOKENS, description="The result has at most about so many tokens.")
+Budget = Field(
+    default=2_000,
+    ge=MIN_TOKENS,
+    le=MAX_TOKENS,
+    description="The result has at most about so many tokens.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,15 @@ class SearchCode(Strict):
         description="What the code does, in plain words, or a name.",
         examples=["read rows from a csv file", "retry with backoff"],
     )
-    corpus: CorpusName | _Null = Field(default=None, description="Needed only where several code bases are indexed.")
-    path: _Path | _Null = Field(default=None, description="Only files whose path begins so: a folder, or a whole path.")
-    language: Text | _Null = Field(default=None, description="Only this language, in lower case.", examples=["python"])
+    corpus: CorpusName | _Null = Field(
+        default=None, description="Needed only where several code bases are indexed."
+    )
+    path: _Path | _Null = Field(
+        default=None, description="Only files whose path begins so: a folder, or a whole path."
+    )
+    language: Text | _Null = Field(
+        default=None, description="Only this language, in lower case.", examples=["python"]
+    )
     k: int = Field(default=5, ge=1, le=MAX_HITS, description="Hits at most.")
     max_tokens: int = Budget
 
@@ -114,12 +125,20 @@ def search_code(asked: SearchCode, service: Service) -> Result:
     if path := (asked.path or "").removeprefix("./"):
         conditions["path"] = {"gte": path, "lte": path + _LAST}
     corpus = _corpus(service, "code", asked.corpus)
-    found = searched(SearchRequest(query=asked.query, corpus=corpus, k=asked.k, filter=conditions), service)
-    return _fitted(_about_search(found), "hits", [_code(hit) for hit in found.hits], asked.max_tokens)
+    found = searched(
+        SearchRequest(query=asked.query, corpus=corpus, k=asked.k, filter=conditions), service
+    )
+    return _fitted(
+        _about_search(found), "hits", [_code(hit) for hit in found.hits], asked.max_tokens
+    )
 
 
 def _about_search(found: SearchReply) -> _About:
-    what = f"{len(found.hits)} hits in {found.corpus}" if found.hits else f"Nothing in {found.corpus} fits."
+    what = (
+        f"{len(found.hits)} hits in {found.corpus}"
+        if found.hits
+        else f"Nothing in {found.corpus} fits."
+    )
     return _About(what, {"corpus": found.corpus, "build": found.build, "encoder": found.encoder})
 
 
@@ -149,7 +168,9 @@ class AskReference(Strict):
         description="One question in plain words.",
         examples=["What is the default step of range?"],
     )
-    corpus: CorpusName | _Null = Field(default=None, description="Needed only where several references are indexed.")
+    corpus: CorpusName | _Null = Field(
+        default=None, description="Needed only where several references are indexed."
+    )
     k: int = Field(default=3, ge=1, le=MAX_ANSWERS, description="Answers at most.")
     max_tokens: int = Budget
 
@@ -166,8 +187,13 @@ def ask_reference(asked: AskReference, service: Service) -> Result:
         "encoder": found.encoder,
         "reader": found.reader,
     }
-    first = {answer.passage_id: number for number, answer in reversed(list(enumerate(found.answers, 1)))}
-    parts = [_answer(answer, number, first[answer.passage_id]) for number, answer in enumerate(found.answers, 1)]
+    first = {
+        answer.passage_id: number for number, answer in reversed(list(enumerate(found.answers, 1)))
+    }
+    parts = [
+        _answer(answer, number, first[answer.passage_id])
+        for number, answer in enumerate(found.answers, 1)
+    ]
     return _fitted(_About(what, about), "answers", parts, asked.max_tokens)
 
 
@@ -194,9 +220,12 @@ class Classify(Strict):
         min_length=1, max_length=MAX_TEXTS, description="The texts, each at most a few paragraphs."
     )
     labels: Labels | _Null = Field(
-        default=None, description="Labels to choose from, as plain words; give these or `classifier`."
+        default=None,
+        description="Labels to choose from, as plain words; give these or `classifier`.",
     )
-    classifier: str | _Null = Field(default=None, max_length=64, description="A trained classifier's name.")
+    classifier: str | _Null = Field(
+        default=None, max_length=64, description="A trained classifier's name."
+    )
     multi_label: bool = Field(default=False, description="Score each of `labels` on its own.")
     max_tokens: int = Budget
 
@@ -208,8 +237,12 @@ def classify(asked: Classify, service: Service) -> Result:
     for result in found.results:
         best = [{"label": one.label, "score": round(one.score, 4)} for one in result.ranking[:3]]
         head = ", ".join(f"{one['label']} {one['score']:.2f}" for one in best)
-        parts.append(_Part(head, {"label": result.label, "margin": round(result.margin, 4), "ranking": best}))
-    about = {"encoder": found.encoder} | ({"classifier": found.classifier} if found.classifier else {})
+        parts.append(
+            _Part(head, {"label": result.label, "margin": round(result.margin, 4), "ranking": best})
+        )
+    about = {"encoder": found.encoder} | (
+        {"classifier": found.classifier} if found.classifier else {}
+    )
     what = f"{len(parts)} texts, the best labels of each"
     if found.warnings:
         what = f"{what}. {found.warnings[0][:_SHOWN]}"
@@ -226,14 +259,18 @@ def _corpus(service: Service, kind: Kind, given: str | None) -> str:
         if opened is not None and opened.manifest.kind != kind:
             listed = ", ".join(_names(service, kind)[:_NAMES]) or "none"
             raise InvalidInput(
-                f"Corpus {given!r} is of kind {opened.manifest.kind}. Those of kind {kind}: {listed}.", field="corpus"
+                f"Corpus {given!r} is of kind {opened.manifest.kind}. Those of kind {kind}: {listed}.",
+                field="corpus",
             )
         return given
     names = _names(service, kind)
     if not names:
         raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
     if len(names) > 1:
-        raise InvalidInput(f"There are several: set `corpus` to one of {', '.join(names[:_NAMES])}.", field="corpus")
+        raise InvalidInput(
+            f"There are several: set `corpus` to one of {', '.join(names[:_NAMES])}.",
+            field="corpus",
+        )
     return names[0]
 
 
@@ -241,7 +278,9 @@ def _names(service: Service, kind: Kind) -> list[str]:
     statuses = service.corpora.statuses()
     if any(status.state == "opening" for status in statuses):
         raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
-    return [one.name for one in statuses if one.opened is not None and one.opened.manifest.kind == kind]
+    return [
+        one.name for one in statuses if one.opened is not None and one.opened.manifest.kind == kind
+    ]
 
 
 # ---- fitting a result into its budget
@@ -272,7 +311,9 @@ class _Part:
 
 def _fitted(about: _About, name: str, parts: Sequence[_Part], max_tokens: int) -> Result:
     """All parts that find room, best first. Their texts share what is left: short ones whole, long ones cut alike."""
-    room = max_tokens * BYTES_PER_TOKEN - max(_size(about.text), _size(about.structured)) - 2 * _MARK
+    room = (
+        max_tokens * BYTES_PER_TOKEN - max(_size(about.text), _size(about.structured)) - 2 * _MARK
+    )
     kept: list[_Part] = []
     for part in parts:
         if part.fixed() > room:
@@ -284,7 +325,9 @@ def _fitted(about: _About, name: str, parts: Sequence[_Part], max_tokens: int) -
     left = len(parts) - len(kept)
     lines = [about.text, *(f"{number}. {text}" for number, (text, _) in enumerate(shown, 1))]
     lines += [f"{left} more: raise max_tokens."] if left else []
-    structured = {**about.structured, name: [found for _, found in shown]} | ({"left_out": left} if left else {})
+    structured = {**about.structured, name: [found for _, found in shown]} | (
+        {"left_out": left} if left else {}
+    )
     return Result("\n".join(lines), structured)
 
 
@@ -303,7 +346,11 @@ def _cut(part: _Part, room: int) -> tuple[str, dict[str, Any]]:
     if not part.text:
         return part.head, dict(part.about)
     start, end = window(part.text, part.at, room)
-    text, above, below = part.text[start:end].strip("\n"), _left_out(part.text[:start]), _left_out(part.text[end:])
+    text, above, below = (
+        part.text[start:end].strip("\n"),
+        _left_out(part.text[:start]),
+        _left_out(part.text[end:]),
+    )
     found = {**part.about, part.name: text} | ({"cut": True} if above or below else {})
     return "\n".join(filter(None, [part.head, above, text, below])), found
 
@@ -329,7 +376,12 @@ def window(text: str, at: int, room: int) -> tuple[int, int]:
         grown = False
         for line in (last + 1, first - 1):
             if 0 <= line < len(costs) and costs[line] <= left:
-                first, last, left, grown = min(first, line), max(last, line), left - costs[line], True
+                first, last, left, grown = (
+                    min(first, line),
+                    max(last, line),
+                    left - costs[line],
+                    True,
+                )
     return starts[first], ends[last]
 
 

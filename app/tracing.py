@@ -45,15 +45,21 @@ class Spans:
     def __init__(self) -> None:
         self._exporter = OTLPSpanExporter()
         self._ids = _Ids()
-        self._provider = TracerProvider(resource=_resource(), id_generator=self._ids, shutdown_on_exit=False)
+        self._provider = TracerProvider(
+            resource=_resource(), id_generator=self._ids, shutdown_on_exit=False
+        )
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("purlin", version("purlin"))
 
-    def add(self, trace: Trace, name: str, attributes: Mapping[str, Any], started: int, ended: int) -> Span:
+    def add(
+        self, trace: Trace, name: str, attributes: Mapping[str, Any], started: int, ended: int
+    ) -> Span:
         """The span of a request, ended; times in nanoseconds since 1970. To be called by one thread."""
         self._ids.given = trace
         try:
-            span = self._tracer.start_span(name, _parent(trace), SpanKind.SERVER, attributes, start_time=started)
+            span = self._tracer.start_span(
+                name, _parent(trace), SpanKind.SERVER, attributes, start_time=started
+            )
         finally:
             self._ids.given = None
         status = attributes.get("http.response.status_code", 500)
@@ -107,7 +113,9 @@ def _parent(trace: Trace) -> Context:
     if trace.parent_id is None:
         return Context()
     flags = TraceFlags(TraceFlags.SAMPLED if trace.sampled else TraceFlags.DEFAULT)
-    parent = SpanContext(int(trace.trace_id, 16), int(trace.parent_id, 16), is_remote=True, trace_flags=flags)
+    parent = SpanContext(
+        int(trace.trace_id, 16), int(trace.parent_id, 16), is_remote=True, trace_flags=flags
+    )
     return set_span_in_context(NonRecordingSpan(parent))
 
 
@@ -144,7 +152,9 @@ class Tracing:
             noted.reset(token)
             self._record(scope, trace, status, started, stages)
 
-    def _record(self, scope: Scope, trace: Trace, status: int, started: int, stages: Sequence[Stages]) -> None:
+    def _record(
+        self, scope: Scope, trace: Trace, status: int, started: int, stages: Sequence[Stages]
+    ) -> None:
         method = scope["method"] if scope["method"] in METHODS else "_OTHER"
         about: dict[str, Any] = {
             "http.request.method": method,
@@ -152,9 +162,13 @@ class Tracing:
             "url.path": scope["path"][:MAX_PATH_CHARS],
             "purlin.request_id": trace.request_id,
         }
-        about |= {"http.response.status_code": status} if status else {}  # none where the client left
+        about |= (
+            {"http.response.status_code": status} if status else {}
+        )  # none where the client left
         route = getattr(scope.get("route"), "path", None)
         about |= {"http.route": route} if route else {}
-        span = self._spans.add(trace, f"{method} {route}" if route else method, about, started, time.time_ns())
+        span = self._spans.add(
+            trace, f"{method} {route}" if route else method, about, started, time.time_ns()
+        )
         for ended, timings_ms in stages:
             self._spans.add_stages(span, timings_ms, ended)

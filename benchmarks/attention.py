@@ -25,7 +25,9 @@ HEADS, WIDTH, TURNS = 12, 32, 5
 
 def turn(tokens: int, texts: int, dtype: torch.dtype, ours: bool) -> tuple[float, float]:
     """Milliseconds forward and backward."""
-    states = [torch.randn(texts, HEADS, tokens, WIDTH, dtype=dtype, requires_grad=True) for _ in range(3)]
+    states = [
+        torch.randn(texts, HEADS, tokens, WIDTH, dtype=dtype, requires_grad=True) for _ in range(3)
+    ]
     seen = torch.ones(texts, 1, 1, tokens, dtype=torch.bool)
     seen[::2, ..., tokens * 2 // 3 :] = False
     with float32_gradients() if ours else nullcontext():
@@ -38,7 +40,9 @@ def turn(tokens: int, texts: int, dtype: torch.dtype, ours: bool) -> tuple[float
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--tokens", type=int, nargs="+", default=[32, 100, 256])
     options.add_argument("--texts", type=int, default=32)
     options.add_argument("--threads", type=int, default=1)
@@ -53,7 +57,9 @@ def main() -> None:
     for tokens in given.tokens:
         for name, (dtype, ours) in rows.items():
             times = [turn(tokens, given.texts, dtype, ours) for _ in range(TURNS)]
-            print(f"| {tokens} | {name} | {min(t for t, _ in times):.1f} | {min(t for _, t in times):.1f} |")
+            print(
+                f"| {tokens} | {name} | {min(t for t, _ in times):.1f} | {min(t for _, t in times):.1f} |"
+            )
 
 
 if __name__ == "__main__":

@@ -18,14 +18,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from index import generations
+from index import builds
 from index.passages import render
-from index.store import Store
+from index.search.store import Store
 
 _BUILD = """
 import resource, sys
 from pathlib import Path
-from index.build import build
+from index.indexing.build import build
 from index.encoder import RELEASED, Encoder
 from index.sources import open_source
 kind, path, home = sys.argv[1:]
@@ -48,7 +48,9 @@ def torch_rate(checkpoint: Path, texts: list[str]) -> float:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("path", type=Path)
     options.add_argument("--kind", default="code")
     options.add_argument("--checkpoint", type=Path)
@@ -67,15 +69,19 @@ def main() -> None:
         texts = sample(home, int(passages), given.sample)
         reference = torch_rate(given.checkpoint, texts)
         rate = int(passages) / float(took_s)
-        print(f"whole build: {int(passages):,} passages in {float(took_s):.0f} s = {rate:.0f}/s, peak {peak_mb} MB")
-        print(f"sentence-transformers, encoding only, {len(texts):,} of the same passages: {reference:.0f}/s")
+        print(
+            f"whole build: {int(passages):,} passages in {float(took_s):.0f} s = {rate:.0f}/s, peak {peak_mb} MB"
+        )
+        print(
+            f"sentence-transformers, encoding only, {len(texts):,} of the same passages: {reference:.0f}/s"
+        )
         print(f"ratio {rate / reference:.2f}")
 
 
 def sample(home: Path, passages: int, count: int) -> list[str]:
     """Rendered texts of randomly chosen passages, seeded."""
-    directory = generations.current(home, "bench")
-    store = Store(directory / "documents.sqlite", generations.read_manifest(directory).kind)
+    directory = builds.current(home, "bench")
+    store = Store(directory / "documents.sqlite", builds.read_manifest(directory).kind)
     rows = random.Random(0).sample(range(passages), min(count, passages))
     return [render(s.document, s.passage) for s in store.stored(rows)]
 

@@ -28,9 +28,9 @@ from typing import Any
 import httpx
 from search import wait_ready
 
-from index.classifier import Classifier
+from index.classify.zero_shot import Classifier
 from index.encoder import RELEASED, TOKENIZER, Encoder
-from index.evaluate import read_list
+from index.evaluation.ranking import read_list
 
 HYPOTHESIS = "This example is {}."  # transformers' own
 KINDS = (
@@ -45,7 +45,9 @@ THINGS = (
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("rows", type=Path)
     options.add_argument("labels", type=Path)
     options.add_argument("--texts", type=int, default=200)
@@ -80,11 +82,14 @@ def served(url: str, texts: list[str], rounds: int) -> None:
             for count, known in times.items():
                 body = json.dumps({"texts": chosen, "labels": many[:count]}).encode()
                 started = time.perf_counter()
-                client.post("/classify", content=body, headers={"Content-Type": "application/json"}).raise_for_status()
+                client.post(
+                    "/classify", content=body, headers={"Content-Type": "application/json"}
+                ).raise_for_status()
                 known.append((time.perf_counter() - started) * 1000)
         few, all_of_them = (statistics.median(known[3:]) for known in times.values())
         print(
-            f"{size} text(s): 4 labels {few:.2f} ms, {len(many)} labels {all_of_them:.2f} ms (p50 of {rounds})", end=""
+            f"{size} text(s): 4 labels {few:.2f} ms, {len(many)} labels {all_of_them:.2f} ms (p50 of {rounds})",
+            end="",
         )
         print(f", ratio {all_of_them / few:.2f}")
 
@@ -94,7 +99,10 @@ def rates(texts: list[str], labels: list[str], given: argparse.Namespace) -> Non
     classifier = Classifier(encoder)
 
     def pairs(texts: list[str]) -> None:
-        encoder.encode([f"{text} {HYPOTHESIS.format(label)}" for text in texts for label in labels], role="query")
+        encoder.encode(
+            [f"{text} {HYPOTHESIS.format(label)}" for text in texts for label in labels],
+            role="query",
+        )
 
     rows: dict[str, Callable[[list[str]], object]] = {
         "ours": lambda texts: classifier.classify(texts, labels),
@@ -102,7 +110,9 @@ def rates(texts: list[str], labels: list[str], given: argparse.Namespace) -> Non
     }
     zero_shot = transformers_pipeline() if given.pipeline or given.txtai else None
     if given.pipeline:
-        rows["transformers' pipeline, torch"] = lambda texts: zero_shot(texts, labels, truncation=True)
+        rows["transformers' pipeline, torch"] = lambda texts: zero_shot(
+            texts, labels, truncation=True
+        )
     if given.txtai:
         from txtai.pipeline import Labels
 
@@ -118,7 +128,9 @@ def rates(texts: list[str], labels: list[str], given: argparse.Namespace) -> Non
             times[name].append(time.perf_counter() - started)
     for name, taken in times.items():
         rate = len(texts) / statistics.median(taken)
-        print(f"{name}: {rate:.1f} texts/s with {len(labels)} labels, ours / it {taken_ratio(times, name):.1f}")
+        print(
+            f"{name}: {rate:.1f} texts/s with {len(labels)} labels, ours / it {taken_ratio(times, name):.1f}"
+        )
 
 
 def taken_ratio(times: dict[str, list[float]], name: str) -> float:
@@ -126,13 +138,32 @@ def taken_ratio(times: dict[str, list[float]], name: str) -> float:
 
 
 def transformers_pipeline() -> Any:
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast, pipeline
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        PreTrainedTokenizerFast,
+        pipeline,
+    )
 
-    size = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+    size = {
+        "hidden_size": 384,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 12,
+        "intermediate_size": 1536,
+    }
     names = {0: "contradiction", 1: "neutral", 2: "entailment"}
-    config = BertConfig(**size, vocab_size=30522, id2label=names, label2id={name: i for i, name in names.items()})
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(RELEASED / TOKENIZER), model_max_length=256, **special)
+    config = BertConfig(
+        **size, vocab_size=30522, id2label=names, label2id={name: i for i, name in names.items()}
+    )
+    special = {
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+    }
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(RELEASED / TOKENIZER), model_max_length=256, **special
+    )
     model = BertForSequenceClassification(config).eval()
     return pipeline("zero-shot-classification", model=model, tokenizer=tokenizer, device="cpu")
 

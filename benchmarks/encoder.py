@@ -30,8 +30,17 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
-from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
+from onnxruntime.quantization.matmul_nbits_quantizer import (
+    DefaultWeightOnlyQuantConfig,
+    MatMulNBitsQuantizer,
+)
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from sentence_transformers import SentenceTransformer
 
@@ -73,15 +82,23 @@ class Workshop:
         self.fp32, self.masked = work / "fp32.onnx", work / "masked.onnx"
         export.write_graph(export.base_checkpoint(), self.fp32)
         write_masked(self.masked)
-        export.export(export.base_checkpoint(), work / "plain", export.Card("plain"), quantization="none")
+        export.export(
+            export.base_checkpoint(), work / "plain", export.Card("plain"), quantization="none"
+        )
         self.tokenizer = (work / "plain" / "tokenizer.json").read_bytes()
-        self.samples = [ids[None] for ids in self.encoder(None).tokenize(export.library_texts(), role="passage")]
+        self.samples = [
+            ids[None] for ids in self.encoder(None).tokenize(export.library_texts(), role="passage")
+        ]
         layers = [node.name for node in onnx.load(self.fp32).graph.node if node.op_type == "MatMul"]
         self.after_gelu = layers[5::6]
 
     def encoder(self, session: Any, max_tokens: int = 256) -> Encoder:
-        settings = Settings("study", 384, max_tokens, "", "", {"model.onnx": "", "tokenizer.json": ""})
-        return Encoder(settings, open_tokenizer(self.tokenizer, max_tokens), session, available_cpus())
+        settings = Settings(
+            "study", 384, max_tokens, "", "", {"model.onnx": "", "tokenizer.json": ""}
+        )
+        return Encoder(
+            settings, open_tokenizer(self.tokenizer, max_tokens), session, available_cpus()
+        )
 
     def variant(
         self, name: str, build: Build, open_: Callable[[Path], Any] | None = None, tokens: int = 256
@@ -89,19 +106,29 @@ class Workshop:
         path = self.work / "variant.onnx"
         build(path)
         session = open_(path) if open_ else open_session(path.read_bytes())
-        return Variant(name, partial(self.encoder(session, tokens).encode, role="passage"), path.stat().st_size / 1e6)
+        return Variant(
+            name,
+            partial(self.encoder(session, tokens).encode, role="passage"),
+            path.stat().st_size / 1e6,
+        )
 
     def padded(self, name: str, build: Build) -> Variant:
         path = self.work / "variant.onnx"
         build(path)
         session = open_threaded(path)
-        return Variant(name, partial(encode_padded, self.encoder(None), session), path.stat().st_size / 1e6)
+        return Variant(
+            name, partial(encode_padded, self.encoder(None), session), path.stat().st_size / 1e6
+        )
 
     def copy(self, path: Path) -> None:
         path.write_bytes(self.fp32.read_bytes())
 
     def dynamic(self, path: Path, source: Path | None = None, **options: Any) -> None:
-        defaults = {"per_channel": True, "weight_type": QuantType.QInt8, "op_types_to_quantize": ["MatMul"]}
+        defaults = {
+            "per_channel": True,
+            "weight_type": QuantType.QInt8,
+            "op_types_to_quantize": ["MatMul"],
+        }
         quantize_dynamic(source or self.fp32, path, **{**defaults, **options})
 
     def static(self, path: Path) -> None:
@@ -119,7 +146,9 @@ class Workshop:
     def blocks(self, path: Path, bits: int) -> None:
         options: dict[str, Any] = {"block_size": 128, "is_symmetric": True, "accuracy_level": 4}
         config = DefaultWeightOnlyQuantConfig(bits=bits, **options)
-        quantizer = MatMulNBitsQuantizer(onnx.load(self.fp32), bits=bits, algo_config=config, **options)
+        quantizer = MatMulNBitsQuantizer(
+            onnx.load(self.fp32), bits=bits, algo_config=config, **options
+        )
         quantizer.process()
         quantizer.model.save_model_to_file(str(path))
 
@@ -148,7 +177,11 @@ class OpenVino:
         import openvino
 
         cpus = available_cpus()
-        hints = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": cpus, "NUM_STREAMS": cpus}
+        hints = {
+            "INFERENCE_PRECISION_HINT": precision,
+            "INFERENCE_NUM_THREADS": cpus,
+            "NUM_STREAMS": cpus,
+        }
         core = openvino.Core()
         self._model = core.compile_model(core.read_model(path), "CPU", hints)
         self._local = threading.local()
@@ -181,9 +214,13 @@ def write_masked(path: Path, attention: str = "eager", masked: bool = True) -> N
             self.model = SentenceTransformer(str(export.base_checkpoint()), device="cpu")
             self.model[0].auto_model.set_attn_implementation(attention)
 
-        def forward(self, input_ids: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        def forward(
+            self, input_ids: torch.Tensor, mask: torch.Tensor | None = None
+        ) -> torch.Tensor:
             mask = torch.ones_like(input_ids) if mask is None else mask
-            return self.model({"input_ids": input_ids, "attention_mask": mask})["sentence_embedding"]
+            return self.model({"input_ids": input_ids, "attention_mask": mask})[
+                "sentence_embedding"
+            ]
 
     ids = torch.arange(10, 24).reshape(2, 7)
     inputs = {"input_ids": ids} | ({"mask": torch.ones_like(ids).triu(-4)} if masked else {})
@@ -196,7 +233,9 @@ def write_masked(path: Path, attention: str = "eager", masked: bool = True) -> N
         opset_version=18,
         dynamo=True,
         external_data=False,
-        dynamic_shapes={name: {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC} for name in inputs},
+        dynamic_shapes={
+            name: {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC} for name in inputs
+        },
         verbose=False,
     )
 
@@ -208,14 +247,19 @@ def open_threaded(path: Path, **options: Any) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(path, given, providers=["CPUExecutionProvider"])
 
 
-def encode_padded(encoder: Encoder, session: onnxruntime.InferenceSession, texts: Sequence[str]) -> Vectors:
+def encode_padded(
+    encoder: Encoder, session: onnxruntime.InferenceSession, texts: Sequence[str]
+) -> Vectors:
     """What most programs do: batches of 32 texts in order of length, padded."""
     ids = encoder.tokenize(texts, role="passage")
     order = sorted(range(len(ids)), key=lambda row: -len(ids[row]))
     vectors = np.empty((len(ids), encoder.dim), dtype=np.float32)
     for start in range(0, len(ids), 32):
         rows = order[start : start + 32]
-        feeds = {name: np.zeros((len(rows), len(ids[rows[0]])), dtype=np.int64) for name in ("input_ids", "mask")}
+        feeds = {
+            name: np.zeros((len(rows), len(ids[rows[0]])), dtype=np.int64)
+            for name in ("input_ids", "mask")
+        }
         for number, row in enumerate(rows):
             feeds["input_ids"][number, : len(ids[row])] = ids[row]
             feeds["mask"][number, : len(ids[row])] = 1
@@ -227,29 +271,45 @@ def variants(shop: Workshop) -> Iterator[tuple[str, Callable[[str], Variant]]]:
     """Name and maker of every row; the first is what others are compared with."""
     dynamic, ours = shop.dynamic, shop.ours
     eight_all = partial(dynamic, op_types_to_quantize=["MatMul", "Gather"])
-    usual = partial(dynamic, source=shop.masked, per_channel=False, op_types_to_quantize=["MatMul", "Gather"])
+    usual = partial(
+        dynamic, source=shop.masked, per_channel=False, op_types_to_quantize=["MatMul", "Gather"]
+    )
 
     def graph(name: str, build: Build, *rest: Any) -> tuple[str, Callable[[str], Variant]]:
         return name, lambda title: shop.variant(title, build, *rest)
 
     yield "sentence-transformers fp32", lambda title: Variant(title, Torch(), 90.9)
-    yield "sentence-transformers, bf16 autocast", lambda title: Variant(title, Torch(bfloat16=True), 90.9)
-    yield "usual export fp32, padded", lambda t: shop.padded(t, lambda p: p.write_bytes(shop.masked.read_bytes()))
+    yield (
+        "sentence-transformers, bf16 autocast",
+        lambda title: Variant(title, Torch(bfloat16=True), 90.9),
+    )
+    yield (
+        "usual export fp32, padded",
+        lambda t: shop.padded(t, lambda p: p.write_bytes(shop.masked.read_bytes())),
+    )
     yield "usual export, int8 dynamic per tensor, padded", lambda title: shop.padded(title, usual)
     yield graph("fp32, plain attention", partial(write_masked, masked=False))
     yield graph("fp32", shop.copy)
     yield graph("fp32, SkipLayerNormalization fused", shop.copy, partial(open_threaded, threads=1))
     yield graph("fp16", shop.half)
-    yield graph("int8 dynamic, per tensor, unsigned", partial(dynamic, per_channel=False, weight_type=QuantType.QUInt8))
+    yield graph(
+        "int8 dynamic, per tensor, unsigned",
+        partial(dynamic, per_channel=False, weight_type=QuantType.QUInt8),
+    )
     yield graph("int8 dynamic, per tensor, signed", partial(dynamic, per_channel=False))
     yield graph("int8 dynamic, per channel", dynamic)
     yield graph("int8 dynamic, per channel, 7 bits", partial(dynamic, reduce_range=True))
     yield graph("int8 dynamic, per channel, word table too", eight_all)
-    yield graph("int8 dynamic, per channel, after Gelu fp32", partial(dynamic, nodes_to_exclude=shop.after_gelu))
+    yield graph(
+        "int8 dynamic, per channel, after Gelu fp32",
+        partial(dynamic, nodes_to_exclude=shop.after_gelu),
+    )
     yield graph("int8 static (QDQ), per channel", shop.static)
     yield graph("8-bit blocks of 128 (MatMulNBits)", partial(shop.blocks, bits=8))
     yield graph("4-bit blocks of 128 (MatMulNBits)", partial(shop.blocks, bits=4))
-    yield graph("ours, neither smoothing nor row scales", partial(ours, smoothing=None, row_scales=False))
+    yield graph(
+        "ours, neither smoothing nor row scales", partial(ours, smoothing=None, row_scales=False)
+    )
     yield graph("ours without smoothing", partial(ours, smoothing=None))
     yield graph("ours without row scales", partial(ours, row_scales=False))
     yield graph("ours, 7-bit weights", partial(ours, weight_limit=63))
@@ -270,17 +330,24 @@ def read_lines(path: Path) -> Iterator[bytes]:
 def read_cosqa(data: Path) -> Cosqa:
     corpus = [json.loads(line) for line in read_lines(data / "cosqa" / "corpus.jsonl.gz")]
     rows = {document["_id"]: row for row, document in enumerate(corpus)}
-    texts = {query["_id"]: query["text"] for query in map(json.loads, (data / "cosqa" / "queries.jsonl").open())}
+    texts = {
+        query["_id"]: query["text"]
+        for query in map(json.loads, (data / "cosqa" / "queries.jsonl").open())
+    }
     relevant: dict[str, set[int]] = {}
     for line in (data / "cosqa" / "qrels" / "dev.tsv").read_text().splitlines()[1:]:
         query, document, score = line.split("\t")
         if int(score) > 0:
             relevant.setdefault(query, set()).add(rows[document])
-    return Cosqa([d["text"] for d in corpus], [texts[query] for query in relevant], list(relevant.values()))
+    return Cosqa(
+        [d["text"] for d in corpus], [texts[query] for query in relevant], list(relevant.values())
+    )
 
 
 def read_sample(data: Path, count: int) -> list[str]:
-    texts = [json.loads(line)["text"] for line in read_lines(data / "csn_challenge" / "corpus.jsonl.gz")]
+    texts = [
+        json.loads(line)["text"] for line in read_lines(data / "csn_challenge" / "corpus.jsonl.gz")
+    ]
     return random.Random(0).sample(texts, count)
 
 
@@ -289,7 +356,9 @@ def judge(variant: Variant, cosqa: Cosqa) -> None:
     queries = np.concatenate([variant.encode([query]) for query in cosqa.queries])
     ranked = np.argsort(-(queries @ variant.passages.T), axis=1, kind="stable")[:, :100]
     pairs = zip(ranked, cosqa.relevant, strict=True)
-    ranks = ([rank for rank, row in enumerate(rows, 1) if row in relevant] for rows, relevant in pairs)
+    ranks = (
+        [rank for rank, row in enumerate(rows, 1) if row in relevant] for rows, relevant in pairs
+    )
     variant.reciprocal_ranks = np.array([1 / found[0] if found else 0.0 for found in ranks])
 
 
@@ -319,15 +388,25 @@ def line(variant: Variant, first: Variant, exact: Variant) -> str:
         change = variant.reciprocal_ranks - exact.reciprocal_ranks
         spread = 1.96 * change.std() / np.sqrt(len(change))
         cosine = float((variant.passages * exact.passages).sum(axis=1).mean())
-        cells += [f"{variant.reciprocal_ranks.mean():.4f}", f"{change.mean():+.4f} ± {spread:.4f}", f"{cosine:.4f}"]
+        cells += [
+            f"{variant.reciprocal_ranks.mean():.4f}",
+            f"{change.mean():+.4f} ± {spread:.4f}",
+            f"{cosine:.4f}",
+        ]
     return "| " + " | ".join(cells) + " |"
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--data", type=Path, required=True)
-    options.add_argument("--sample", type=int, default=4000, help="functions to time each variant on")
-    options.add_argument("--only", nargs="*", default=[], help="rows whose names contain one of these, and the first")
+    options.add_argument(
+        "--sample", type=int, default=4000, help="functions to time each variant on"
+    )
+    options.add_argument(
+        "--only", nargs="*", default=[], help="rows whose names contain one of these, and the first"
+    )
     options.add_argument("--speed-only", action="store_true", help="leave out MRR")
     given = options.parse_args()
     warnings.simplefilter("ignore")
@@ -346,9 +425,15 @@ def main() -> None:
                 continue
             if not given.speed_only:
                 judge(rows[-1], cosqa)
-                print(f"{name}: MRR@100 {rows[-1].reciprocal_ranks.mean():.4f}", file=sys.stderr, flush=True)
+                print(
+                    f"{name}: MRR@100 {rows[-1].reciprocal_ranks.mean():.4f}",
+                    file=sys.stderr,
+                    flush=True,
+                )
         race(rows, sample)
-    print("| variant | MB | query ms, least / median | passages/s | x first | MRR@100 | change | cosine to fp32 |")
+    print(
+        "| variant | MB | query ms, least / median | passages/s | x first | MRR@100 | change | cosine to fp32 |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         print(line(row, rows[0], rows[0]))

@@ -14,26 +14,32 @@ import tempfile
 import time
 from pathlib import Path
 
-from index.build import build
+from index.builds import Manifest
 from index.encoder import RELEASED, Encoder
-from index.generations import Manifest
+from index.indexing.build import build
 from index.sources import open_source
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("directory", type=Path)
     options.add_argument("--share", type=float, default=0.01)
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         copy, home = Path(scratch) / "source", Path(scratch) / "home"
-        shutil.copytree(given.directory, copy, symlinks=True, ignore=shutil.ignore_patterns("site-packages"))
+        shutil.copytree(
+            given.directory, copy, symlinks=True, ignore=shutil.ignore_patterns("site-packages")
+        )
         full, full_s = timed(home, copy)
         files = sorted(copy.rglob("*.py"))
         changed = random.Random(0).sample(files, max(1, round(len(files) * given.share)))
         for path in changed:
             with path.open("a") as file:
-                file.write('\n\ndef added_here(value):\n    """Say what was added."""\n    return value\n')
+                file.write(
+                    '\n\ndef added_here(value):\n    """Say what was added."""\n    return value\n'
+                )
         partly, partly_s = timed(home, copy)
         print(f"full: {full.documents:,} documents of {len(files):,} files in {full_s:.1f} s")
         print(

@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from index.classifiers import TrainedClassifier
-from training import pesco
+from index.classify.trained import TrainedClassifier
 from training.loop import LoopSettings, Progress
-from training.pesco_labels import Check, Limits
-from training.pesco_texts import Labelled, Pool, read_labelled, read_labels, read_pool
+from training.pesco import self_training
+from training.pesco.teacher import Check, Limits
+from training.pesco.texts import Labelled, Pool, read_labelled, read_labels, read_pool
 
 TEMPLATES = {
     "ag_news": ("Category: {label} news.", "{label} news."),
@@ -59,7 +59,10 @@ CELLS: dict[str, Changes] = {
     "PESCO w/o aug": {"student": {"augment": False}},
     # what the teacher gains by, without training and with it
     "untrained, calibrated": {"teacher": {"views": ("prompts",)}, "student": {"rounds": 0}},
-    "untrained, aligned": {"teacher": {"views": ("prompts",), "align": True}, "student": {"rounds": 0}},
+    "untrained, aligned": {
+        "teacher": {"views": ("prompts",), "align": True},
+        "student": {"rounds": 0},
+    },
     "untrained, head": {"student": {"rounds": 0}, "export": HEAD},
     "untrained, head without words": {
         "teacher": {"views": ("prompts", "head")},
@@ -83,14 +86,24 @@ CELLS: dict[str, Changes] = {
     "half the base's weights": {"student": {"base_share": 0.5}},
     "PESCO, head": {"export": HEAD},
     # runs that should go wrong, for the check of what is served by default to find
-    "ten times the rate": {"student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-4)}, "export": HEAD},
-    "a hundred times the rate": {"student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-3)}, "export": HEAD},
-    "all texts from the start": {"teacher": PAPER, "student": {"first": 1.0, "limit": 1.0}, "export": HEAD},
+    "ten times the rate": {
+        "student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-4)},
+        "export": HEAD,
+    },
+    "a hundred times the rate": {
+        "student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-3)},
+        "export": HEAD,
+    },
+    "all texts from the start": {
+        "teacher": PAPER,
+        "student": {"first": 1.0, "limit": 1.0},
+        "export": HEAD,
+    },
 }
 """What a cell changes in the recipe."""
 
 
-def variant(recipe: pesco.Recipe, cell: str, seed: int) -> pesco.Recipe:
+def variant(recipe: self_training.Recipe, cell: str, seed: int) -> self_training.Recipe:
     """The recipe of one cell; `Recipe` checks what comes out. The checks do not interfere: variants are compared."""
     changes = dict(CELLS[cell])
     known: dict[str, Any] = {"seed": seed}
@@ -104,7 +117,9 @@ def variant(recipe: pesco.Recipe, cell: str, seed: int) -> pesco.Recipe:
 def shown(stage: str) -> Progress:
     def step(number: int, total: int, values: Mapping[str, float]) -> None:
         if number % 25 == 0 or number == total:
-            print(f"  {stage} {number}/{total} loss {values['loss']:.4f}", file=sys.stderr, flush=True)
+            print(
+                f"  {stage} {number}/{total} loss {values['loss']:.4f}", file=sys.stderr, flush=True
+            )
 
     return step
 
@@ -120,20 +135,30 @@ def run_cell(name: str, cell: str, seed: int, given: argparse.Namespace) -> dict
 
 def trained(name: str, cell: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     source, place = given.data / name, given.out / name / cell.replace("/", "") / str(seed)
-    recipe = replace(pesco.read_recipe(given.recipe), templates=TEMPLATES[name])
+    recipe = replace(self_training.read_recipe(given.recipe), templates=TEMPLATES[name])
     recipe = variant(recipe, cell, seed)
     labels = read_labels(source / "labels.txt")
     pool, dev = material(source, labels, given.limit or recipe.limit, seed)
     started = time.monotonic()
     tell = {"progress": shown, "say": lambda line: print(f"  {line}", file=sys.stderr, flush=True)}
-    built = pesco.run(recipe, pool, labels, name="cell", out=place / "run", home=place, dev=dev, **tell)
+    built = self_training.run(
+        recipe, pool, labels, name="cell", out=place / "run", home=place, dev=dev, **tell
+    )
     seconds = time.monotonic() - started
     classifier = TrainedClassifier.load(built)
     found = classifier.classify(dev.texts)
-    accuracy = float(np.mean([one.label == labels[known] for one, known in zip(found, dev.labels, strict=True)]))
+    accuracy = float(
+        np.mean([one.label == labels[known] for one, known in zip(found, dev.labels, strict=True)])
+    )
     score = float(np.mean([one.score for one in found]))
     shutil.rmtree(place)
-    return {"accuracy": accuracy, "score": score, "rows": len(found), "seconds": seconds, **classifier.trained.measures}
+    return {
+        "accuracy": accuracy,
+        "score": score,
+        "rows": len(found),
+        "seconds": seconds,
+        **classifier.trained.measures,
+    }
 
 
 def material(source: Path, labels: Sequence[str], limit: int, seed: int) -> tuple[Pool, Labelled]:
@@ -145,7 +170,9 @@ def material(source: Path, labels: Sequence[str], limit: int, seed: int) -> tupl
     half = len(order) // 2
     pool = dict.fromkeys(dev.texts[row] for row in order[:half])
     rest = [row for row in order[half:] if dev.texts[row] not in pool]
-    return Pool(tuple(pool)), Labelled(tuple(dev.texts[row] for row in rest), tuple(dev.labels[row] for row in rest))
+    return Pool(tuple(pool)), Labelled(
+        tuple(dev.texts[row] for row in rest), tuple(dev.labels[row] for row in rest)
+    )
 
 
 def line(name: str, cell: str, results: Sequence[Mapping[str, Any]]) -> str:
@@ -162,7 +189,9 @@ def line(name: str, cell: str, results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--data", type=Path, required=True)
     options.add_argument("--out", type=Path, required=True)
     options.add_argument("--recipe", type=Path, help="[default: that of `purlin train pesco`]")
@@ -182,7 +211,9 @@ def main() -> None:
         for cell in given.cells:
             alike = CELLS[cell].get("student", {}).get("rounds") == 0 and not drawn
             seeds = given.seeds[:1] if alike else given.seeds
-            print(line(name, cell, [run_cell(name, cell, seed, given) for seed in seeds]), flush=True)
+            print(
+                line(name, cell, [run_cell(name, cell, seed, given) for seed in seeds]), flush=True
+            )
 
 
 if __name__ == "__main__":

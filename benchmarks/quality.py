@@ -37,13 +37,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import evaluate, generations
-from index.build import build
-from index.corpus import Corpus
+from index import builds
 from index.encoder import RELEASED, Encoder, Role, TextEncoder, Vectors
-from index.evaluate import RESAMPLES, Difference, Measure, Qrels, Run
+from index.evaluation import ranking
+from index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
+from index.indexing.build import build
 from index.passages import render, split
 from index.records import Document, Kind, Mode, SourceFile
+from index.search.corpus import Corpus
 from index.sources import open_source
 
 SETS = ("cosqa", "csn", "icecat", "crowdflower", "code_pairs")
@@ -77,7 +78,9 @@ class JudgedSet:
 
     def rows(self, column: Column) -> NDArray[np.int64]:
         """Of the documents that the column's queries are searched among."""
-        wanted = [not column.language or d.fields["language"] == column.language for d in self.documents]
+        wanted = [
+            not column.language or d.fields["language"] == column.language for d in self.documents
+        ]
         return np.flatnonzero(wanted)
 
 
@@ -119,13 +122,13 @@ def load(name: str, data: Path, full: bool = False) -> JudgedSet:
 
 
 def _beir(directory: Path, kind: Kind, measure: str) -> JudgedSet:
-    qrels = evaluate.read_qrels(directory / "qrels" / "dev.tsv")
+    qrels = ranking.read_qrels(directory / "qrels" / "dev.tsv")
     column = Column(directory.name, measure, _queries(directory, qrels), qrels)
     return JudgedSet(directory.name, kind, tuple(_documents(directory, kind)), (column,))
 
 
 def _queries(directory: Path, qrels: Qrels) -> dict[str, str]:
-    texts = evaluate.read_queries(directory / "queries.jsonl")
+    texts = ranking.read_queries(directory / "queries.jsonl")
     return {query: texts[query] for query in qrels}
 
 
@@ -138,15 +141,21 @@ def _documents(directory: Path, kind: Kind) -> Iterator[Document]:
 def _csn(directory: Path, full: bool) -> JudgedSet:
     columns = []
     for path in sorted((directory / "qrels").glob("dev.*.tsv")):
-        language, qrels = path.name.split(".")[1], evaluate.read_qrels(path)
-        columns.append(Column(f"csn.{language}", "nDCG@10", _queries(directory, qrels), qrels, language))
-    judged = {document for column in columns for grades in column.qrels.values() for document in grades}
+        language, qrels = path.name.split(".")[1], ranking.read_qrels(path)
+        columns.append(
+            Column(f"csn.{language}", "nDCG@10", _queries(directory, qrels), qrels, language)
+        )
+    judged = {
+        document for column in columns for grades in column.qrels.values() for document in grades
+    }
     documents = list(_documents(directory, "code"))
     chosen = documents if full else pooled(documents, judged)
     return JudgedSet("csn", "code", tuple(chosen), tuple(columns), pooled=not full)
 
 
-def pooled(documents: Iterable[Document], judged: Collection[str], others: int = POOLED_OTHERS) -> list[Document]:
+def pooled(
+    documents: Iterable[Document], judged: Collection[str], others: int = POOLED_OTHERS
+) -> list[Document]:
     """The judged documents and, of each language, `others` more at random, the same in every call."""
     kept: list[Document] = []
     rest: dict[object, list[Document]] = defaultdict(list)
@@ -175,14 +184,18 @@ def _code_pairs(directory: Path) -> JudgedSet:
     columns = []
     for path in sorted(directory.glob("*.dev.jsonl.gz")):
         language, dev = path.name.split(".")[0], list(_functions(path))
-        others = islice(_functions(directory / f"{language}.train.jsonl.gz"), max(0, CANDIDATES - len(dev)))
+        others = islice(
+            _functions(directory / f"{language}.train.jsonl.gz"), max(0, CANDIDATES - len(dev))
+        )
         among = [*dev, *others]
         columns.append(pairs_column(f"code_pairs.{language}", dev, among, language))
         asked += dev
         candidates += among
     columns.append(pairs_column("code_pairs.all", asked, candidates))
     random.Random(0).shuffle(candidates)  # ties go by row: dev functions must not come first
-    return JudgedSet("code_pairs", "code", tuple(function.document for function in candidates), tuple(columns))
+    return JudgedSet(
+        "code_pairs", "code", tuple(function.document for function in candidates), tuple(columns)
+    )
 
 
 def _functions(path: Path) -> Iterator[Function]:
@@ -190,15 +203,21 @@ def _functions(path: Path) -> Iterator[Function]:
         for number, row in enumerate(map(json.loads, lines)):
             id_ = f"{path.name.removesuffix('.jsonl.gz')}.{number}"
             fields = {"language": row["language"]}
-            yield Function(Document(id_, "code", row["name"], row["code"], fields=fields), row["summary"])
+            yield Function(
+                Document(id_, "code", row["name"], row["code"], fields=fields), row["summary"]
+            )
 
 
-def pairs_column(name: str, asked: Sequence[Function], candidates: Iterable[Function], language: str = "") -> Column:
+def pairs_column(
+    name: str, asked: Sequence[Function], candidates: Iterable[Function], language: str = ""
+) -> Column:
     """Each distinct summary of `asked` as a query; the candidates with the same summary are relevant to it."""
     relevant: dict[str, dict[str, float]] = defaultdict(dict)
     for function in candidates:
         relevant[function.key][function.document.id] = 1.0
-    queries = {function.key: function for function in reversed(asked)}.values()  # the first of several stays
+    queries = {
+        function.key: function for function in reversed(asked)
+    }.values()  # the first of several stays
     return Column(
         name,
         "MRR@100",
@@ -222,13 +241,24 @@ class Remembered:
             saved = np.load(file, allow_pickle=False)
             self._known = dict(zip(saved["digest"].tolist(), saved["vector"], strict=True))
 
-    def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
         if role == "query":
             return self._encoder.encode(texts, role=role, progress=progress)
-        digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
-        new = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in self._known}
+        digests = [
+            hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            for text in texts
+        ]
+        new = {
+            digest: text
+            for digest, text in zip(digests, texts, strict=True)
+            if digest not in self._known
+        }
         if new:
-            vectors = self._encoder.encode(list(new.values()), role=role, progress=_reporter(len(new)))
+            vectors = self._encoder.encode(
+                list(new.values()), role=role, progress=_reporter(len(new))
+            )
             self._known |= dict(zip(new, vectors, strict=True))
             self._save()
         return np.stack([self._known[digest] for digest in digests])
@@ -255,7 +285,9 @@ def _reporter(total: int) -> Callable[[int], None]:
         done, now = done + more, time.perf_counter()
         if now - last >= 10 or done == total:
             last = now
-            log.info("    %s of %s passages encoded, %.0f s", f"{done:,}", f"{total:,}", now - started)
+            log.info(
+                "    %s of %s passages encoded, %.0f s", f"{done:,}", f"{total:,}", now - started
+            )
 
     return advance
 
@@ -275,8 +307,13 @@ def passage_text(document: Document) -> str:
 
 def nearest(queries: Vectors, passages: Vectors, depth: int = DEPTH) -> NDArray[np.int64]:
     """Rows of `passages` (n, dim) by inner product for each of `queries` (q, dim): (q, depth), ties in row order."""
-    blocks = (queries[start : start + _QUERIES_AT_ONCE] for start in range(0, len(queries), _QUERIES_AT_ONCE))
-    return np.concatenate([np.argsort(-(block @ passages.T), axis=1, kind="stable")[:, :depth] for block in blocks])
+    blocks = (
+        queries[start : start + _QUERIES_AT_ONCE]
+        for start in range(0, len(queries), _QUERIES_AT_ONCE)
+    )
+    return np.concatenate(
+        [np.argsort(-(block @ passages.T), axis=1, kind="stable")[:, :depth] for block in blocks]
+    )
 
 
 def dense_run(judged: JudgedSet, encoder: TextEncoder, vectors: Vectors, column: Column) -> Run:
@@ -292,7 +329,9 @@ def served_run(corpus: Corpus, mode: Mode, column: Column) -> Run:
     """What the server answers."""
     chosen = {"language": column.language} if column.language else None
     return {
-        query: [hit.document_id for hit in corpus.search(text, k=DEPTH, mode=mode, filter=chosen).hits]
+        query: [
+            hit.document_id for hit in corpus.search(text, k=DEPTH, mode=mode, filter=chosen).hits
+        ]
         for query, text in column.queries.items()
     }
 
@@ -303,7 +342,7 @@ def _corpus(judged: JudgedSet, encoder: TextEncoder) -> Iterator[Corpus]:
     with tempfile.TemporaryDirectory() as home:
         source = SourceFile(judged.name, judged.name, lambda: iter(judged.documents))
         build(Path(home), judged.name, judged.kind, [source], encoder)
-        corpus = Corpus.load(generations.current(Path(home), judged.name), encoder)
+        corpus = Corpus.load(builds.current(Path(home), judged.name), encoder)
         try:
             yield corpus
         finally:
@@ -347,10 +386,14 @@ def measure_modes(
     return results
 
 
-def _measure_set(judged: JudgedSet, encoder: TextEncoder, modes: Sequence[Mode]) -> dict[Mode, dict[str, Result]]:
+def _measure_set(
+    judged: JudgedSet, encoder: TextEncoder, modes: Sequence[Mode]
+) -> dict[Mode, dict[str, Result]]:
     found: dict[Mode, dict[str, Result]] = {}
     if "dense" in modes:
-        vectors = encoder.encode([passage_text(document) for document in judged.documents], role="passage")
+        vectors = encoder.encode(
+            [passage_text(document) for document in judged.documents], role="passage"
+        )
         found["dense"] = _results(judged, partial(dense_run, judged, encoder, vectors))
     served: list[Mode] = [mode for mode in modes if mode != "dense"]
     if served:
@@ -368,19 +411,21 @@ def _results(judged: JudgedSet, search: Callable[[Column], Run]) -> dict[str, Re
 
 
 def _result(judged: JudgedSet, column: Column, run: Run) -> Result:
-    found = next(m for m in evaluate.evaluate(run, column.qrels) if m.name == column.measure)
-    return Result(found, len(judged.rows(column)), judged.pooled, per_query(run, column), run, column.qrels)
+    found = next(m for m in ranking.evaluate(run, column.qrels) if m.name == column.measure)
+    return Result(
+        found, len(judged.rows(column)), judged.pooled, per_query(run, column), run, column.qrels
+    )
 
 
 def per_query(run: Run, column: Column) -> dict[str, float]:
-    """The measure of each query that has a relevant document: what `index.evaluate` takes the mean of."""
+    """The measure of each query that has a relevant document: what `index.evaluation.ranking` takes the mean of."""
     values = {}
     for query, grades in column.qrels.items():
         relevant = {document for document, grade in grades.items() if grade > 0}
         if relevant and column.measure == "MRR@100":
-            values[query] = evaluate.reciprocal_rank(run[query], relevant)
+            values[query] = ranking.reciprocal_rank(run[query], relevant)
         elif relevant:
-            values[query] = evaluate.ndcg(run[query], grades)
+            values[query] = ranking.ndcg(run[query], grades)
     return values
 
 
@@ -388,7 +433,7 @@ def compare(first: Result, second: Result) -> Difference:
     """How much better the second is, query by query."""
     if first.parts:
         return _compare_means(first, second)
-    found = evaluate.compare(first.run, second.run, first.qrels)
+    found = ranking.compare(first.run, second.run, first.qrels)
     return next(difference for difference in found if difference.name == first.measure.name)
 
 
@@ -397,12 +442,16 @@ def mean_of(parts: Sequence[Result]) -> Result:
     values = _matrix([part.values for part in parts])
     low, high = _interval(values)
     documents, (first, *_) = sum(part.documents for part in parts), parts
-    mean = Measure(first.measure.name, float(np.nanmean(values, axis=1).mean()), low, high, values.shape[1])
+    mean = Measure(
+        first.measure.name, float(np.nanmean(values, axis=1).mean()), low, high, values.shape[1]
+    )
     return Result(mean, documents, first.pooled, {}, {}, {}, tuple(parts))
 
 
 def _compare_means(first: Result, second: Result) -> Difference:
-    values_a, values_b = (_matrix([part.values for part in result.parts]) for result in (first, second))
+    values_a, values_b = (
+        _matrix([part.values for part in result.parts]) for result in (first, second)
+    )
     gained = values_b - values_a
     low, high = _interval(gained)
     means = first.measure.mean, second.measure.mean, second.measure.mean - first.measure.mean
@@ -418,7 +467,9 @@ def _matrix(columns: Sequence[Mapping[str, float]]) -> _Values:
 def _interval(values: _Values) -> tuple[float, float]:
     """95 % bootstrap interval of the mean of the rows' means (columns, queries), over queries."""
     queries = values.shape[1]
-    counts = np.random.default_rng(0).multinomial(queries, np.full(queries, 1 / queries), size=RESAMPLES)
+    counts = np.random.default_rng(0).multinomial(
+        queries, np.full(queries, 1 / queries), size=RESAMPLES
+    )
     judged = np.maximum(counts @ ~np.isnan(values).T, 1)
     low, high = np.percentile((counts @ np.nan_to_num(values).T / judged).mean(axis=1), (2.5, 97.5))
     return float(low), float(high)
@@ -455,9 +506,19 @@ def table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, Iterable
 
 def as_markdown(rows: Sequence[Row], found: Sequence[Mapping[str, Difference]]) -> str:
     columns = [heading(name, result) for name, result in rows[0].results.items()]
-    means = table("encoder", columns, [(row.name, map(mean_cell, row.results.values())) for row in rows])
-    changes = [(row.name, map(change_cell, each.values())) for row, each in zip(rows, found, strict=True) if each]
-    return f"{means}\n\n{table('difference to the first', rows[0].results, changes)}" if changes else means
+    means = table(
+        "encoder", columns, [(row.name, map(mean_cell, row.results.values())) for row in rows]
+    )
+    changes = [
+        (row.name, map(change_cell, each.values()))
+        for row, each in zip(rows, found, strict=True)
+        if each
+    ]
+    return (
+        f"{means}\n\n{table('difference to the first', rows[0].results, changes)}"
+        if changes
+        else means
+    )
 
 
 def heading(name: str, result: Result) -> str:
@@ -506,17 +567,27 @@ def measured_rows(given: argparse.Namespace) -> Iterator[Row]:
         encoder = Encoder.load(directory)
         lexical: list[Mode] = ["lexical"] if given.bm25 and number == 0 else []
         modes: list[Mode] = [*lexical, "dense", *served]
-        found = measure_modes(encoder, given.data, given.sets, modes, full=given.full, cache=given.cache)
+        found = measure_modes(
+            encoder, given.data, given.sets, modes, full=given.full, cache=given.cache
+        )
         for mode in modes:
             label = {"lexical": "BM25", "dense": name, "hybrid": f"{name}, hybrid"}[mode]
             yield Row(label, mode, "" if mode == "lexical" else encoder.fingerprint, found[mode])
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--data", type=Path, required=True)
     options.add_argument("--out", type=Path, required=True)
-    options.add_argument("--encoder", type=named, action="append", metavar="NAME=DIR", help="default: the released one")
+    options.add_argument(
+        "--encoder",
+        type=named,
+        action="append",
+        metavar="NAME=DIR",
+        help="default: the released one",
+    )
     options.add_argument("--hybrid", action="store_true", help="also as the server's hybrid mode")
     options.add_argument("--bm25", action="store_true", help="a row of BM25 alone")
     options.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))

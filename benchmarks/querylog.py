@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from index import generations
-from index.ask import entry_of
-from index.build import Options, build
-from index.corpus import Corpus
+from index import builds
 from index.encoder import RELEASED, Encoder
-from index.evaluate import measure, read_records
-from index.querylog import Logged
+from index.evaluation.ranking import measure, read_records
+from index.indexing.build import Options, build
+from index.qa.ask import entry_of
 from index.records import Mode
+from index.search.corpus import Corpus
+from index.search.query_log import Logged
 from index.sources import open_source
 
 DEPTHS = (10, 100)
@@ -46,17 +46,24 @@ def table(corpus: Corpus, asked: Sequence[Row], label: str) -> Iterator[str]:
         for form in ("title", "title and body"):
             ranks = []
             for row in asked:
-                found = [entry_of(hit) for hit in corpus.search(query(row, form), k=max(DEPTHS), mode=mode).hits]
+                found = [
+                    entry_of(hit)
+                    for hit in corpus.search(query(row, form), k=max(DEPTHS), mode=mode).hits
+                ]
                 ranks.append(found.index(row["entry"]) if row["entry"] in found else max(DEPTHS))
             cells = []
             for depth in DEPTHS:
-                recall = measure(f"@{depth}", (np.array(ranks) < depth).astype(np.float64), len(ranks))
+                recall = measure(
+                    f"@{depth}", (np.array(ranks) < depth).astype(np.float64), len(ranks)
+                )
                 cells.append(f"{recall.mean:.3f} ({recall.low:.3f}-{recall.high:.3f})")
             yield f"| {label} | {mode} | {form} | {' | '.join(cells)} |"
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("--reference", "--questions", "--home"):
         options.add_argument(name, type=Path, required=True)
     options.add_argument("--limit", type=int, default=1000, help="questions that are asked")
@@ -71,10 +78,15 @@ def main() -> None:
         asked, earlier = earlier[: given.limit], earlier[given.limit :]
     print("| earlier queries | mode | asked by | recall@10 | recall@100 |\n|---|---|---|---|---|")
     for share in given.shares:
-        log = [Logged(query(row, "both"), row["entry"]) for row in earlier[: round(share * len(earlier))]]
+        log = [
+            Logged(query(row, "both"), row["entry"])
+            for row in earlier[: round(share * len(earlier))]
+        ]
         sources = open_source("reference", [given.reference])
-        manifest = build(given.home, "linked", "reference", sources, encoder, options=Options(log=log))
-        corpus = Corpus.load(generations.current(given.home, "linked"), encoder)
+        manifest = build(
+            given.home, "linked", "reference", sources, encoder, options=Options(log=log)
+        )
+        corpus = Corpus.load(builds.current(given.home, "linked"), encoder)
         for line in table(corpus, asked, f"{manifest.logged:,}"):
             print(line, flush=True)
         corpus.close()

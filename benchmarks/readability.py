@@ -87,7 +87,9 @@ def _count_names(counts: Counts, tree: ast.Module, path: Path) -> None:
             names = [node.id]
         elif isinstance(node, ast.arg):
             names = [node.arg]
-        counts.placeholders += [f"{path}:{node.lineno} {name}" for name in names if name in PLACEHOLDERS]
+        counts.placeholders += [
+            f"{path}:{node.lineno} {name}" for name in names if name in PLACEHOLDERS
+        ]
 
 
 def _count_definitions(counts: Counts, tree: ast.Module, path: Path) -> None:
@@ -141,8 +143,12 @@ def _share(part: int, whole: int) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("roots", nargs="+", type=Path, help="Packages and modules that are read as one project.")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "roots", nargs="+", type=Path, help="Packages and modules that are read as one project."
+    )
     parser.add_argument("--names", action="store_true", help="List placeholders and homonyms.")
     options = parser.parse_args()
 

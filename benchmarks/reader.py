@@ -1,4 +1,4 @@
-"""Tune a reader on questions: how deep it reads, what the clues of `index.clues` weigh, its calibration.
+"""Tune a reader on questions: how deep it reads, what the clues of `index.qa.features` weigh, its calibration.
 
     python benchmarks/reader.py --reader DIR --on python questions/python.jsonl questions/python-unanswerable.jsonl
         --on postgresql questions/postgresql.jsonl questions/postgresql-unanswerable.jsonl [--split dev] [--home var]
@@ -21,12 +21,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from index import ask, generations
-from index.clues import PASSAGE, SPAN, Sought, passage_clues
-from index.corpus import Corpus, Retrieved
+from index import builds
 from index.encoder import RELEASED, Encoder
-from index.questions import Question, auroc, exact_match, judge, measures, read_questions
-from index.reader import SETTINGS, Floats, Packed, Reader, readable, span_clues
+from index.evaluation.answers import Question, auroc, exact_match, judge, measures, read_questions
+from index.qa import ask
+from index.qa.features import PASSAGE, SPAN, Sought, passage_clues
+from index.qa.reader import SETTINGS, Floats, Packed, Reader, readable, span_clues
+from index.search.corpus import Corpus, Retrieved
 
 DEPTHS = (ask.DEPTH, 6, 20)
 RIDGE, PASSAGE_RIDGE, SPAN_RIDGE = 1e-2, 30.0, 3.0  # the latter two for clues of variance 1
@@ -60,19 +61,29 @@ def passage_choice(question: Question, found: Sequence[Retrieved]) -> Choice:
     """Right are the passages of the entry that hold an answer, or all of the entry if none does."""
     clues = passage_clues(question.question, [(one.hit, one.document) for one in found])
     of_entry = np.array([ask.entry_of(one.hit) == question.entry for one in found], dtype=bool)
-    holds = np.array([judge(question, [(None, one.hit.text)], (), 0.0).answer_rank == 1 for one in found], dtype=bool)
+    holds = np.array(
+        [judge(question, [(None, one.hit.text)], (), 0.0).answer_rank == 1 for one in found],
+        dtype=bool,
+    )
     return Choice(clues, of_entry & holds if (of_entry & holds).any() else of_entry)
 
 
-def span_choice(reader: Reader, question: Question, found: Sequence[Retrieved], known: Numbers) -> Choice:
+def span_choice(
+    reader: Reader, question: Question, found: Sequence[Retrieved], known: Numbers
+) -> Choice:
     """The spans of the passages that are read; the first clue is the passage's score, of those `known`. Right are exact
     matches, of the entry if there is one there.
     """
     order = np.argsort(-known, kind="stable")[: ask.DEPTH]
-    passages = [readable(found[at].document, found[at].passage, float(known[at] - known.max())) for at in order]
+    passages = [
+        readable(found[at].document, found[at].passage, float(known[at] - known.max()))
+        for at in order
+    ]
     packed, sought = reader._packer.pack(question.question, passages), Sought(question.question)
     rows, right, of_entry = [], [], []
-    for at, passage, one, output in zip(order, passages, packed, reader._outputs(packed, None), strict=True):
+    for at, passage, one, output in zip(
+        order, passages, packed, reader._outputs(packed, None), strict=True
+    ):
         for span, clues in span_clues(sought, passage, one, output):
             rows.append((passage.prior, *(clues.get(name, 0.0) for name in SPAN)))
             right.append(exact_match(passage.text[span.start : span.end], question.answers))
@@ -106,7 +117,9 @@ def conditional(choices: Sequence[Choice], ridge: float) -> Numbers:
 def gain(choices: Sequence[Choice], weights: Numbers, ridge: float) -> float:
     """The logarithm of the probability of being right in all choices, less the ridge."""
     scores = [(one.clues @ weights, one.right) for one in choices]
-    return sum(log_sum(each[right]) - log_sum(each) for each, right in scores) - ridge / 2 * float(weights @ weights)
+    return sum(log_sum(each[right]) - log_sum(each) for each, right in scores) - ridge / 2 * float(
+        weights @ weights
+    )
 
 
 def log_sum(scores: Numbers) -> float:
@@ -121,7 +134,9 @@ def fitted(x: Numbers, y: Flags) -> Numbers:
     for _ in range(100):
         chance = 1 / (1 + np.exp(-columns @ weights))
         slope = columns.T @ (chance - y) + RIDGE * weights
-        bend = (columns * (chance * (1 - chance))[:, None]).T @ columns + RIDGE * np.eye(len(weights))
+        bend = (columns * (chance * (1 - chance))[:, None]).T @ columns + RIDGE * np.eye(
+            len(weights)
+        )
         weights -= np.linalg.solve(bend, slope)
     return weights
 
@@ -142,18 +157,30 @@ def left_out(x: Numbers, y: Flags, parts: int = 10) -> float:
 
 
 def known(corpus: Corpus, reader: Reader, asked: Sequence[Question]) -> Numbers:
-    """(n, 4), as `index.clues.evidence` has them."""
-    return np.array([ask.ask(corpus, reader, question.question, k=1, seconds=60.0).evidence for question in asked])
+    """(n, 4), as `index.qa.features.evidence` has them."""
+    return np.array(
+        [
+            ask.ask(corpus, reader, question.question, k=1, seconds=60.0).evidence
+            for question in asked
+        ]
+    )
 
 
-def weights_and_exact(asked: Sequence[tuple[Corpus, Question]], reader: Reader) -> tuple[Numbers, Numbers, Numbers]:
+def weights_and_exact(
+    asked: Sequence[tuple[Corpus, Question]], reader: Reader
+) -> tuple[Numbers, Numbers, Numbers]:
     """Weights of PASSAGE, of the prior and SPAN, and the exact matches (n,), each fifth answered by the others."""
     found = [corpus.passages(question.question, ask.FOUND)[0] for corpus, question in asked]
-    passages = [passage_choice(question, each) for (_, question), each in zip(asked, found, strict=True)]
+    passages = [
+        passage_choice(question, each) for (_, question), each in zip(asked, found, strict=True)
+    ]
 
     def spans_by(weights: Numbers) -> list[Choice]:
         every = zip(asked, found, passages, strict=True)
-        return [span_choice(reader, question, each, one.clues @ weights) for (_, question), each, one in every]
+        return [
+            span_choice(reader, question, each, one.clues @ weights)
+            for (_, question), each, one in every
+        ]
 
     part = np.random.default_rng(0).permutation(len(asked)) % FOLDS
     exact = np.zeros(len(asked))
@@ -176,18 +203,36 @@ def write(reader: Reader, directory: Path) -> None:
 
 
 def table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Reader) -> None:
-    shown = ("entry accuracy@1", "entry MRR@100", "answer accuracy@1", "answer MRR@100", "exact match", "F1", "AUROC")
+    shown = (
+        "entry accuracy@1",
+        "entry MRR@100",
+        "answer accuracy@1",
+        "answer MRR@100",
+        "exact match",
+        "F1",
+        "AUROC",
+    )
     print(f"| corpus | depth | {' | '.join(shown)} |\n{'|---' * (len(shown) + 2)}|")
     for corpus, asked in corpora:
         for depth in DEPTHS:
-            found = {one.name: one.mean for one in measures(ask.judged(corpus, reader, asked, depth=depth))}
-            print(f"| {corpus.name} | {depth} | {' | '.join(f'{found[name]:.3f}' for name in shown)} |", flush=True)
+            found = {
+                one.name: one.mean
+                for one in measures(ask.judged(corpus, reader, asked, depth=depth))
+            }
+            print(
+                f"| {corpus.name} | {depth} | {' | '.join(f'{found[name]:.3f}' for name in shown)} |",
+                flush=True,
+            )
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--reader", type=Path, required=True)
-    options.add_argument("--on", nargs="+", action="append", required=True, metavar=("CORPUS", "QUESTIONS"))
+    options.add_argument(
+        "--on", nargs="+", action="append", required=True, metavar=("CORPUS", "QUESTIONS")
+    )
     options.add_argument("--split", default="dev")
     options.add_argument("--home", type=Path, default=Path("var"))
     options.add_argument("--encoder", type=Path, default=RELEASED)
@@ -197,17 +242,24 @@ def main() -> None:
     encoder = Encoder.load(given.encoder)
     corpora = [
         (
-            Corpus.load(generations.current(given.home, name), encoder),
+            Corpus.load(builds.current(given.home, name), encoder),
             [question for path in paths for question in read_questions(Path(path), given.split)],
         )
         for name, *paths in given.on
     ]
     reader = Remembering.load(given.reader)
     reader.seen = {}
-    answered = [(corpus, question) for corpus, asked in corpora for question in asked if question.answers]
+    answered = [
+        (corpus, question) for corpus, asked in corpora for question in asked if question.answers
+    ]
     passage, span, exact = weights_and_exact(answered, reader)
     print("PASSAGE", dict(zip(PASSAGE, passage.round(2).tolist(), strict=True)))
-    print("prior_weight", round(float(span[0]), 2), "SPAN", dict(zip(SPAN, span[1:].round(2).tolist(), strict=True)))
+    print(
+        "prior_weight",
+        round(float(span[0]), 2),
+        "SPAN",
+        dict(zip(SPAN, span[1:].round(2).tolist(), strict=True)),
+    )
     for corpus, _ in corpora:
         of_corpus = np.array([one is corpus for one, _ in answered])
         print(
@@ -220,7 +272,9 @@ def main() -> None:
     print(f"calibration {np.round(weights, 3).tolist()}, {y.sum()} answerable of {len(y)}")
     print(f"AUROC {area(x, y, weights):.3f}, left out {left_out(x, y):.3f}", flush=True)
     calibration = weights.round(4).tolist()
-    reader.settings = replace(reader.settings, prior_weight=round(float(span[0]), 2), calibration=tuple(calibration))
+    reader.settings = replace(
+        reader.settings, prior_weight=round(float(span[0]), 2), calibration=tuple(calibration)
+    )
     if given.write:
         write(reader, given.reader)
     if not given.brief:

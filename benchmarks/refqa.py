@@ -26,20 +26,21 @@ from typing import Any
 
 import numpy as np
 
-from index import generations
-from index.ask import entry_of
-from index.build import Options, build
-from index.corpus import Corpus
+from index import builds
 from index.encoder import Encoder
-from index.evaluate import difference
-from index.questions import DEPTHS, Question, judge, read_questions
-from index.reader import Reader, readable
+from index.evaluation.answers import DEPTHS, Question, judge, read_questions
+from index.evaluation.ranking import difference
+from index.indexing.build import Options, build
+from index.qa.ask import entry_of
+from index.qa.reader import Reader, readable
 from index.records import Document, Skipped, Splitter
+from index.search.corpus import Corpus
 from index.sources import open_source
-from training import export, model, reader, santa, templates
-from training.asked import AskedSource
+from training import export, model, reader, santa
+from training.data import templates
+from training.data.pairs import PairSource
+from training.data.questions import AskedSource
 from training.loop import LoopSettings, Progress
-from training.pairs import PairSource
 
 SPLITTERS: tuple[Splitter, ...] = ("simple", "structure", "extended")
 TRAINED = ("untrained", "template", "paraphrase", "both", "both + real")
@@ -65,17 +66,28 @@ def wordings(kind: str, out: Path) -> Path:
 
 def _toml(content: dict[str, Any]) -> Iterator[str]:
     """Plain values first, then arrays of tables; JSON's strings, numbers and arrays are TOML's."""
-    tables = {key: value for key, value in content.items() if isinstance(value, list) and isinstance(value[0], dict)}
-    yield from (f"{key} = {json.dumps(value)}" for key, value in content.items() if key not in tables)
+    tables = {
+        key: value
+        for key, value in content.items()
+        if isinstance(value, list) and isinstance(value[0], dict)
+    }
+    yield from (
+        f"{key} = {json.dumps(value)}" for key, value in content.items() if key not in tables
+    )
     for key, rows in tables.items():
         for row in rows:
-            yield from (f"[[{key}]]", *(f"{name} = {json.dumps(value)}" for name, value in row.items()))
+            yield from (
+                f"[[{key}]]",
+                *(f"{name} = {json.dumps(value)}" for name, value in row.items()),
+            )
 
 
 def shown(stage: str) -> Progress:
     def step(number: int, total: int, values: Any) -> None:
         if number % 20 == 0 or number == total:
-            print(f"  {stage} {number}/{total} loss {values['loss']:.3f}", file=sys.stderr, flush=True)
+            print(
+                f"  {stage} {number}/{total} loss {values['loss']:.3f}", file=sys.stderr, flush=True
+            )
 
     return step
 
@@ -85,7 +97,10 @@ class Ablation:
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.given, self.out = given, given.out
-        self.reference, self.real = given.data / "references/python3.11", given.data / "so_pydocs/train.jsonl.gz"
+        self.reference, self.real = (
+            given.data / "references/python3.11",
+            given.data / "so_pydocs/train.jsonl.gz",
+        )
         self.out.mkdir(parents=True, exist_ok=True)
 
     def say(self, line: str) -> None:
@@ -104,9 +119,13 @@ class Ablation:
                 export.export(export.base_checkpoint(), place / "base", export.Card("base"))
             return Encoder.load(place / "base")
         if not (place / "retriever").is_dir():
-            pairs = (PairSource("templates", self.reference, kind="reference", rules=self.rules(kind)),)
+            pairs = (
+                PairSource("templates", self.reference, kind="reference", rules=self.rules(kind)),
+            )
             if "real" in kind:
-                linked = PairSource("linked", self.real, kind="reference", reference=self.reference, limit=4000)
+                linked = PairSource(
+                    "linked", self.real, kind="reference", reference=self.reference, limit=4000
+                )
                 pairs = (*pairs, linked)
             stage = santa.Stage(name="fine-tune", temperature=0.05, loop=RETRIEVER)
             recipe = santa.Recipe(name="retriever", pairs=pairs, stage=(stage,), model=SETTINGS)
@@ -120,17 +139,23 @@ class Ablation:
         if not (place / "reader-int8").is_dir():
             asked = (AskedSource(format="templates", path=self.reference, rules=self.rules(kind)),)
             if "real" in kind:
-                linked = AskedSource(format="linked", path=self.real, reference=self.reference, limit=4000)
+                linked = AskedSource(
+                    format="linked", path=self.real, reference=self.reference, limit=4000
+                )
                 asked = (*asked, linked)
             reading = reader.Reading(passages=3, max_tokens=192)
-            recipe = reader.Recipe(name="reader-int8", asked=asked, model=SETTINGS, reading=reading, loop=READER)
+            recipe = reader.Recipe(
+                name="reader-int8", asked=asked, model=SETTINGS, reading=reading, loop=READER
+            )
             reader.run(recipe, place, progress=shown, say=self.say)
         return Reader.load(place / "reader-int8")
 
     @cache  # noqa: B019
     def questions(self) -> dict[str, list[Question]]:
         """Written ones, and those by template over the entries of the test split."""
-        written = [one for one in read_questions(self.given.questions, self.given.split) if one.answers]
+        written = [
+            one for one in read_questions(self.given.questions, self.given.split) if one.answers
+        ]
         made = templates.questions(self.documents(), "test", wordings("template", self.out))
         chosen = random.Random(1).sample(made, min(ASKED, len(made)))
         by_template = [
@@ -151,8 +176,15 @@ class Ablation:
         name = f"{splitter}-{kind.replace(' + ', '-')}"
         if not (home / "corpora" / name).is_dir():
             sources = open_source("reference", [self.reference])
-            build(home, name, "reference", sources, encoder, options=Options(splitter, dense_weight=1.0))
-        return Corpus.load(generations.current(home, name), encoder)
+            build(
+                home,
+                name,
+                "reference",
+                sources,
+                encoder,
+                options=Options(splitter, dense_weight=1.0),
+            )
+        return Corpus.load(builds.current(home, name), encoder)
 
     def cell(self, splitter: Splitter, kind: str) -> Values:
         """Reciprocal ranks and hits of each question, by `set: measure`."""
@@ -164,9 +196,13 @@ class Ablation:
             for name, asked in self.questions().items():
                 for question in asked:
                     for way, rank in ranks(corpus, read, question).items():
-                        values.setdefault(f"{name}, {way}: MRR", []).append(1 / rank if rank else 0.0)
+                        values.setdefault(f"{name}, {way}: MRR", []).append(
+                            1 / rank if rank else 0.0
+                        )
                         for k in DEPTHS:
-                            values.setdefault(f"{name}, {way}: @{k}", []).append(float(bool(rank) and rank <= k))
+                            values.setdefault(f"{name}, {way}: @{k}", []).append(
+                                float(bool(rank) and rank <= k)
+                            )
             corpus.close()
             kept.write_text(json.dumps(values))
         found: Values = json.loads(kept.read_text())
@@ -179,8 +215,13 @@ def ranks(corpus: Corpus, read: Reader | None, question: Question) -> dict[str, 
     passages = [(entry_of(one.hit), one.hit.text) for one in found]
     result = {"search": judge(question, passages, (), 0.0).answer_rank}
     if read is not None:
-        reading = read.read(question.question, [readable(one.document, one.passage) for one in found[:READ]])
-        order = [*np.argsort(-reading.relevance, kind="stable").tolist(), *range(READ, len(passages))]
+        reading = read.read(
+            question.question, [readable(one.document, one.passage) for one in found[:READ]]
+        )
+        order = [
+            *np.argsort(-reading.relevance, kind="stable").tolist(),
+            *range(READ, len(passages)),
+        ]
         result["reader"] = judge(question, [passages[at] for at in order], (), 0.0).answer_rank
     return result
 
@@ -199,7 +240,9 @@ def line(names: Sequence[str], values: Values, compared: Sequence[tuple[str, Val
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--data", type=Path, required=True)
     options.add_argument("--questions", type=Path, required=True)
     options.add_argument("--out", type=Path, required=True)
@@ -208,12 +251,18 @@ def main() -> None:
     options.add_argument("--trained", nargs="+", choices=TRAINED, default=TRAINED)
     given = options.parse_args()
     ablation = Ablation(given)
-    found = {(splitter, kind): ablation.cell(splitter, kind) for kind in given.trained for splitter in given.splitters}
+    found = {
+        (splitter, kind): ablation.cell(splitter, kind)
+        for kind in given.trained
+        for splitter in given.splitters
+    }
     names = list(next(reversed(found.values())))
     print(f"| splitter | trained on | {' | '.join(names)} |\n{'|---' * (len(names) + 2)}|")
     for (splitter, kind), values in found.items():
         others = (("u", found.get((splitter, "untrained"))), ("s", found.get(("simple", kind))))
-        compared = [(letter, other) for letter, other in others if other is not None and other is not values]
+        compared = [
+            (letter, other) for letter, other in others if other is not None and other is not values
+        ]
         print(f"| {splitter} | {kind} | {line(names, values, compared)} |")
 
 

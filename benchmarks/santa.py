@@ -80,17 +80,23 @@ def line(name: str, seeds: Sequence[Values], base: Values) -> str:
     cells = []
     for column, of_base in base.items():
         queries = list(of_base)
-        found = np.array([[values[column][query] for query in queries] for values in seeds])  # (seeds, queries)
+        found = np.array(
+            [[values[column][query] for query in queries] for values in seeds]
+        )  # (seeds, queries)
         gained = found.mean(axis=0) - np.array([of_base[query] for query in queries])
         spread = 1.96 * gained.std() / np.sqrt(len(queries))
         seed_means = found.mean(axis=1)
         deviation = seed_means.std(ddof=1) if len(seeds) > 1 else 0.0
-        cells.append(f"{seed_means.mean():.4f} s {deviation:.4f} ({gained.mean():+.4f} ± {spread:.4f})")
+        cells.append(
+            f"{seed_means.mean():.4f} s {deviation:.4f} ({gained.mean():+.4f} ± {spread:.4f})"
+        )
     return f"| {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--data", type=Path, required=True)
     options.add_argument("--recipe", type=Path, required=True)
     options.add_argument("--out", type=Path, required=True)
@@ -107,7 +113,9 @@ def main() -> None:
         for cell in given.cells:
             print(f"{cell}, seed {seed}", file=sys.stderr, flush=True)
             found[cell].append(run_cell(recipe, cell, seed, given))
-    print(f"| cell | {' | '.join(f'{name} ({len(values):,} queries)' for name, values in base.items())} |")
+    print(
+        f"| cell | {' | '.join(f'{name} ({len(values):,} queries)' for name, values in base.items())} |"
+    )
     print("|---" * (len(base) + 1) + "|")
     print(line("base", [base], base))
     for cell, seeds in found.items():

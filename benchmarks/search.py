@@ -19,12 +19,14 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from index.evaluate import read_queries
-from index.questions import read_questions
+from index.evaluation.answers import read_questions
+from index.evaluation.ranking import read_queries
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--corpus", required=True)
     asked = options.add_mutually_exclusive_group(required=True)
     asked.add_argument("--queries", type=Path)
@@ -36,7 +38,16 @@ def main() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "purlin", "serve", "--home", str(given.home), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "purlin",
+        "serve",
+        "--home",
+        str(given.home),
+        "--port",
+        str(port),
+    ]
     server = subprocess.Popen(command)
     try:
         measure(f"http://127.0.0.1:{port}", given)
@@ -68,8 +79,13 @@ def measure(url: str, given: argparse.Namespace) -> None:
 def requests(given: argparse.Namespace) -> tuple[str, list[dict[str, object]]]:
     common = {"corpus": given.corpus, "explain": True}
     if given.questions:
-        return "/qa", [common | {"question": one.question} for one in read_questions(given.questions)]
-    return "/search", [common | {"query": query, "mode": given.mode} for query in read_queries(given.queries).values()]
+        return "/qa", [
+            common | {"question": one.question} for one in read_questions(given.questions)
+        ]
+    return "/search", [
+        common | {"query": query, "mode": given.mode}
+        for query in read_queries(given.queries).values()
+    ]
 
 
 def wait_ready(client: httpx.Client) -> None:

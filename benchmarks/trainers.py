@@ -22,31 +22,51 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import TrainerCallback
 
 from training import export, model
+from training.data.pairs import Pair, PairSource, read
 from training.loop import LoopSettings, make_accelerator, train
 from training.model import ModelSettings
-from training.pairs import Pair, PairSource, read
 from training.santa import SantaTask, Stage
 
 QUERY_TOKENS, PASSAGE_TOKENS, TEMPERATURE, RATE = 64, 128, 0.05, 2e-5
 Turn = Callable[[], float]
 
 
-def ours(pairs: list[Pair], batch: int, steps: int, dropout: float, accelerator: Accelerator) -> Turn:
-    settings = ModelSettings(dropout=dropout, max_query_tokens=QUERY_TOKENS, max_passage_tokens=PASSAGE_TOKENS)
+def ours(
+    pairs: list[Pair], batch: int, steps: int, dropout: float, accelerator: Accelerator
+) -> Turn:
+    settings = ModelSettings(
+        dropout=dropout, max_query_tokens=QUERY_TOKENS, max_passage_tokens=PASSAGE_TOKENS
+    )
     loop = LoopSettings(batch_size=batch, steps=steps, learning_rate=RATE, every=1 << 20)
     stage = Stage(name="speed", temperature=TEMPERATURE, loop=loop)
 
     def turn() -> float:
         with tempfile.TemporaryDirectory() as work:
-            task = SantaTask(model.load(settings), [pairs], stage, accelerator, seed=1, directory=Path(work))
+            task = SantaTask(
+                model.load(settings), [pairs], stage, accelerator, seed=1, directory=Path(work)
+            )
             ends: list[float] = []
-            train(task, loop, Path(work), accelerator, seed=1, recipe={}, progress=lambda *_: ends.append(time.time()))
-            return batch * (len(ends) - 2) / (ends[-2] - ends[0])  # the last step writes the checkpoint
+            train(
+                task,
+                loop,
+                Path(work),
+                accelerator,
+                seed=1,
+                recipe={},
+                progress=lambda *_: ends.append(time.time()),
+            )
+            return (
+                batch * (len(ends) - 2) / (ends[-2] - ends[0])
+            )  # the last step writes the checkpoint
 
     return turn
 
@@ -59,15 +79,22 @@ class Clock(TrainerCallback):  # type: ignore[misc]
         self.ends.append(time.time())
 
 
-def theirs(pairs: list[Pair], batch: int, steps: int, dropout: float, accelerator: Accelerator) -> Turn:
+def theirs(
+    pairs: list[Pair], batch: int, steps: int, dropout: float, accelerator: Accelerator
+) -> Turn:
     rows = Dataset.from_dict(
-        {"anchor": [pair.queries[0] for pair in pairs], "positive": [pair.passage for pair in pairs]}
+        {
+            "anchor": [pair.queries[0] for pair in pairs],
+            "positive": [pair.passage for pair in pairs],
+        }
     )
     bf16 = accelerator.mixed_precision == "bf16"
 
     def turn() -> float:
         changes = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-        trained = SentenceTransformer(str(export.base_checkpoint()), device="cpu", config_kwargs=changes)
+        trained = SentenceTransformer(
+            str(export.base_checkpoint()), device="cpu", config_kwargs=changes
+        )
         trained.max_seq_length = PASSAGE_TOKENS
         clock = Clock()
         with tempfile.TemporaryDirectory() as work:
@@ -84,14 +111,18 @@ def theirs(pairs: list[Pair], batch: int, steps: int, dropout: float, accelerato
                 logging_strategy="no",
             )
             loss = MultipleNegativesRankingLoss(trained, scale=1 / TEMPERATURE)
-            SentenceTransformerTrainer(trained, arguments, train_dataset=rows, loss=loss, callbacks=[clock]).train()
+            SentenceTransformerTrainer(
+                trained, arguments, train_dataset=rows, loss=loss, callbacks=[clock]
+            ).train()
         return batch * (len(clock.ends) - 2) / (clock.ends[-2] - clock.ends[0])
 
     return turn
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--pairs", type=Path, required=True)
     options.add_argument("--steps", type=int, default=6)
     options.add_argument("--rounds", type=int, default=3)
@@ -112,11 +143,15 @@ def main() -> None:
         for name, turn in turns.items():
             rates[name].append(turn())
     first = np.array(next(iter(rates.values())))
-    print(f"batch {given.batch}, {torch.get_num_threads()} threads, {given.rounds} rounds of {given.steps} steps")
+    print(
+        f"batch {given.batch}, {torch.get_num_threads()} threads, {given.rounds} rounds of {given.steps} steps"
+    )
     print("| trainer | pairs/s, median | least - most | x first |\n|---|---|---|---|")
     for name, found in rates.items():
         ratio = np.median(np.array(found) / first)
-        print(f"| {name} | {np.median(found):.1f} | {min(found):.1f} - {max(found):.1f} | {ratio:.2f} |")
+        print(
+            f"| {name} | {np.median(found):.1f} | {min(found):.1f} - {max(found):.1f} | {ratio:.2f} |"
+        )
 
 
 if __name__ == "__main__":

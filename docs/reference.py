@@ -71,7 +71,10 @@ def page() -> str:
     openapi = create_app(Settings()).openapi()
     schemas: Mapping[str, Schema] = openapi["components"]["schemas"]
     parts = [TOP, *_operations(openapi["paths"], schemas), ELSEWHERE, _problems()]
-    parts += ["## Objects\n", *(_object(name, schemas[name]) for name in sorted(schemas) if not _is_request(name))]
+    parts += [
+        "## Objects\n",
+        *(_object(name, schemas[name]) for name in sorted(schemas) if not _is_request(name)),
+    ]
     return "\n".join([*parts, *_client(), *_recipes()])
 
 
@@ -82,11 +85,15 @@ def _is_request(name: str) -> bool:
 # ---- operations
 
 
-def _operations(paths: Mapping[str, Mapping[str, Schema]], schemas: Mapping[str, Schema]) -> Iterator[str]:
+def _operations(
+    paths: Mapping[str, Mapping[str, Schema]], schemas: Mapping[str, Schema]
+) -> Iterator[str]:
     grouped: dict[str, list[str]] = {title: [] for title in GROUPS.values()}
     for path, operations in paths.items():
         for method, operation in operations.items():
-            grouped[GROUPS[path.split("/")[1]]].append(_operation(method.upper(), path, operation, schemas))
+            grouped[GROUPS[path.split("/")[1]]].append(
+                _operation(method.upper(), path, operation, schemas)
+            )
     for title, shown in grouped.items():
         yield f"## {title}\n"
         yield from shown
@@ -96,7 +103,9 @@ def _operation(method: str, path: str, operation: Schema, schemas: Mapping[str, 
     scopes = needs(method, path)
     reply = _shape(operation["responses"]["200"]["content"]["application/json"]["schema"])
     lines = [f"### {method} {path}", operation["description"], ""]
-    lines.append(f"- Scope: {' or '.join(f'`{scope}`' for scope in scopes)}" if scopes else "- No key needed")
+    lines.append(
+        f"- Scope: {' or '.join(f'`{scope}`' for scope in scopes)}" if scopes else "- No key needed"
+    )
     lines.append(f"- Reply: {reply}")
     lines.append(f"- Errors: {_errors(operation['responses'])}")
     body = operation.get("requestBody")
@@ -118,13 +127,18 @@ def _named(status: int) -> str:
 
 
 def _problem_types() -> dict[str, tuple[int, str]]:
-    known = {slug: (int(status), _first(kind.__doc__)) for kind, (status, slug) in PROBLEMS.items() if kind is not Left}
+    known = {
+        slug: (int(status), _first(kind.__doc__))
+        for kind, (status, slug) in PROBLEMS.items()
+        if kind is not Left
+    }
     return dict(sorted((known | OTHERS).items(), key=lambda item: (item[1][0], item[0])))
 
 
 def _problems() -> str:
     rows = [
-        f"| {status} | `urn:purlin:problem:{slug}` | {about} |" for slug, (status, about) in _problem_types().items()
+        f"| {status} | `urn:purlin:problem:{slug}` | {about} |"
+        for slug, (status, about) in _problem_types().items()
     ]
     rows += [f"| {status} | `about:blank` | {about} |" for status, about in BLANK.items()]
     return "\n".join(
@@ -144,7 +158,9 @@ def _problems() -> str:
 
 
 def _object(name: str, schema: Schema) -> str:
-    return "\n".join([f"### {name}", schema["description"], "", *_fields(schema, request=False), ""])
+    return "\n".join(
+        [f"### {name}", schema["description"], "", *_fields(schema, request=False), ""]
+    )
 
 
 def _fields(schema: Schema, *, request: bool) -> list[str]:
@@ -173,12 +189,16 @@ def _shape(schema: Schema) -> str:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "enum" in schema or "const" in schema:
-        return " or ".join(f"`{_json(value)}`" for value in schema.get("enum", [schema.get("const")]))
+        return " or ".join(
+            f"`{_json(value)}`" for value in schema.get("enum", [schema.get("const")])
+        )
     if "anyOf" in schema:
         return " or ".join(_alternatives(schema["anyOf"]))
     if schema.get("type") == "array":
         inner = schema.get("prefixItems")
-        return f"[{', '.join(map(_shape, inner))}]" if inner else f"list of {_shape(schema['items'])}"
+        return (
+            f"[{', '.join(map(_shape, inner))}]" if inner else f"list of {_shape(schema['items'])}"
+        )
     values = schema.get("additionalProperties")
     if isinstance(values, Mapping) and "type" in values:
         return f"object of {_shape(values)}"
@@ -193,7 +213,10 @@ def _alternatives(schemas: Sequence[Schema]) -> list[str]:
 
 def _limits(schema: Schema) -> str:
     """Bounds of a value and of what is in it, in words."""
-    found = [_range(schema, "minLength", "maxLength", " characters"), _range(schema, "minItems", "maxItems", " items")]
+    found = [
+        _range(schema, "minLength", "maxLength", " characters"),
+        _range(schema, "minItems", "maxItems", " items"),
+    ]
     found.append(_range(schema, "minimum", "maximum", ""))
     if "exclusiveMaximum" in schema:
         found.append(f"below {schema['exclusiveMaximum']:,.0f}")
@@ -241,14 +264,19 @@ def _signature(kind: Any) -> str:
 
 
 def _recipes() -> Iterator[str]:
-    from training import pesco, reader, santa
+    from training import reader, santa
+    from training.pesco import self_training as pesco
 
     yield (
         "## Recipes\nThe keys of the TOML files that `purlin train` takes; how to use them is told in "
         "[training](training.md), [qa](qa.md) and [pesco](pesco.md). A list of tables is written `[[key]]`.\n"
     )
     shown: dict[type, str] = {}
-    for command, kind in (("santa", santa.Recipe), ("refqa", reader.Recipe), ("pesco", pesco.Recipe)):
+    for command, kind in (
+        ("santa", santa.Recipe),
+        ("refqa", reader.Recipe),
+        ("pesco", pesco.Recipe),
+    ):
         yield f"### purlin train {command}\n"
         yield from _recipe(kind, "", shown)
 
@@ -257,7 +285,11 @@ def _recipe(kind: Any, key: str, shown: dict[type, str]) -> Iterator[str]:
     """A table of a recipe, then those in it; what was shown already is referred to."""
     types = get_type_hints(kind)
     inner = {name: table for name, one in types.items() if (table := _table_in(one)) is not None}
-    new = {table: f"{key}.{name}" if key else name for name, table in reversed(inner.items()) if table not in shown}
+    new = {
+        table: f"{key}.{name}" if key else name
+        for name, table in reversed(inner.items())
+        if table not in shown
+    }
     shown.update(new)
     if key:
         yield f"#### {key}\n"

@@ -30,9 +30,13 @@ RELEASED = Path(__file__).resolve().parent.parent / "models" / "santa-minilm-l6-
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
 BATCH_TOKENS = 256  # of one batch: its activations then stay in a core's cache, see docs/encoder.md
 WINDOW = 8192  # texts that are tokenized and sorted by length together; bounds memory
-TOKENIZED_AT_ONCE = 256  # texts; the tokenizer's own records are many times larger than the ids kept of them
+TOKENIZED_AT_ONCE = (
+    256  # texts; the tokenizer's own records are many times larger than the ids kept of them
+)
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
-CHARS_PER_TOKEN = 64  # a text is cut to this many characters per token of the limit before it is tokenized
+CHARS_PER_TOKEN = (
+    64  # a text is cut to this many characters per token of the limit before it is tokenized
+)
 
 
 class TextEncoder(Protocol):
@@ -62,7 +66,9 @@ class TextEncoder(Protocol):
         """Tokens of each text with its prefix (len(texts),), uncut."""
         ...
 
-    def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
         """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
         ...
 
@@ -115,7 +121,10 @@ class Encoder:
         self.dim = settings.dim
         self.max_tokens = settings.max_tokens
         self.fingerprint = settings.fingerprint
-        self._prefixes: dict[Role, str] = {"query": settings.query_prefix, "passage": settings.passage_prefix}
+        self._prefixes: dict[Role, str] = {
+            "query": settings.query_prefix,
+            "passage": settings.passage_prefix,
+        }
         self._tokenizer = tokenizer
         self._sessions = sessions
         self._threads = threads
@@ -127,7 +136,9 @@ class Encoder:
         Raises NotFound where there is no such directory, and Damaged naming the file that is missing or altered.
         """
         if not directory.is_dir():
-            raise NotFound(f"There is no encoder directory {directory}. Give one made by `purlin train export`.")
+            raise NotFound(
+                f"There is no encoder directory {directory}. Give one made by `purlin train export`."
+            )
         settings, files = read_exported(directory, "encoder", _settings)
         with refusing("encoder", directory):
             passages = open_session(files[MODEL])
@@ -137,13 +148,22 @@ class Encoder:
                 found = session.get_outputs()[0].shape[-1]
                 if found != settings.dim:
                     raise ValueError(f"dim is {settings.dim}, the model's vectors have {found}")
-        return cls(settings, tokenizer, {"query": queries, "passage": passages}, threads or available_cpus())
+        return cls(
+            settings,
+            tokenizer,
+            {"query": queries, "passage": passages},
+            threads or available_cpus(),
+        )
 
-    def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
         """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
         vectors: Vectors = np.empty((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), WINDOW):
-            with closing(self._run(self.tokenize(texts[start : start + WINDOW], role=role), role)) as batches:
+            with closing(
+                self._run(self.tokenize(texts[start : start + WINDOW], role=role), role)
+            ) as batches:
                 for rows, found in batches:
                     vectors[start + rows] = found
                     if progress is not None:
@@ -174,7 +194,9 @@ class Encoder:
             valid = [text.encode(errors="replace").decode() for text in cut]
             yield from self._tokenizer.encode_batch_fast(valid)
 
-    def _run(self, ids: Sequence[NDArray[np.int64]], role: Role) -> Generator[tuple[NDArray[np.int64], Vectors]]:
+    def _run(
+        self, ids: Sequence[NDArray[np.int64]], role: Role
+    ) -> Generator[tuple[NDArray[np.int64], Vectors]]:
         """(row numbers, their vectors) of batch after batch, `threads` batches at a time."""
         batches = _batches([len(row) for row in ids])
         if len(batches) == 1 or self._threads == 1:
@@ -182,12 +204,20 @@ class Encoder:
             return
         pool = ThreadPoolExecutor(self._threads)
         try:
-            yield from zip(batches, pool.map(lambda rows: self._run_batch(ids, rows, role), batches), strict=True)
+            yield from zip(
+                batches,
+                pool.map(lambda rows: self._run_batch(ids, rows, role), batches),
+                strict=True,
+            )
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _run_batch(self, ids: Sequence[NDArray[np.int64]], rows: NDArray[np.int64], role: Role) -> Vectors:
-        vectors: Vectors = self._sessions[role].run(None, {"input_ids": np.stack([ids[row] for row in rows])})[0]
+    def _run_batch(
+        self, ids: Sequence[NDArray[np.int64]], rows: NDArray[np.int64], role: Role
+    ) -> Vectors:
+        vectors: Vectors = self._sessions[role].run(
+            None, {"input_ids": np.stack([ids[row] for row in rows])}
+        )[0]
         return vectors
 
 
@@ -196,7 +226,9 @@ def available_cpus(root: Path = Path("/")) -> int:
 
     Reads `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1) of the process's group and those above it, below `root`.
     """
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    affinity = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return min([affinity, *(max(1, math.ceil(quota)) for quota in _quotas(root))])
 
 
@@ -256,7 +288,10 @@ def open_session(model: bytes) -> onnxruntime.InferenceSession:
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
     return onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+        model,
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["SkipLayerNormFusion"],
     )
 
 
@@ -277,5 +312,7 @@ def _settings(content: Any) -> Settings:
         if kind is int and not 1 <= value <= 1 << 16:
             raise ValueError(f"{name} is {value}, not in 1 to {1 << 16}")
     if set(settings.files) - {QUERY_MODEL} != {MODEL, TOKENIZER}:
-        raise ValueError(f"files are {sorted(settings.files)}, not {MODEL}, {TOKENIZER} and at most {QUERY_MODEL}")
+        raise ValueError(
+            f"files are {sorted(settings.files)}, not {MODEL}, {TOKENIZER} and at most {QUERY_MODEL}"
+        )
     return settings

@@ -25,7 +25,9 @@ class _Settings(Protocol):
 S = TypeVar("S", bound=_Settings)
 
 
-def read_exported(directory: Path, thing: str, parse: Callable[[Any], S]) -> tuple[S, dict[str, bytes]]:
+def read_exported(
+    directory: Path, thing: str, parse: Callable[[Any], S]
+) -> tuple[S, dict[str, bytes]]:
     """Settings of a `thing` ("encoder", "reader"), and the files they list.
 
     `parse` makes settings of parsed JSON, and lets no other files be listed than a `thing` has. Raises Damaged naming
@@ -37,7 +39,9 @@ def read_exported(directory: Path, thing: str, parse: Callable[[Any], S]) -> tup
         settings = parse(content)
         if settings.fingerprint != content["fingerprint"]:
             raise ValueError("its fingerprint does not fit its settings")
-    return settings, {name: _verified(thing, directory / name, digest) for name, digest in settings.files.items()}
+    return settings, {
+        name: _verified(thing, directory / name, digest) for name, digest in settings.files.items()
+    }
 
 
 def _verified(thing: str, path: Path, digest: str) -> bytes:

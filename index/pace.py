@@ -47,7 +47,11 @@ class Pace:
         if not self._marks:
             return None
         (now, done), (then, done_then) = self._last, self._marks[0]
-        return (done - done_then) / (now - then) if now - then >= _SURE_S and done > done_then else None
+        return (
+            (done - done_then) / (now - then)
+            if now - then >= _SURE_S and done > done_then
+            else None
+        )
 
     @property
     def remaining_s(self) -> float | None:

@@ -15,7 +15,11 @@ from index.records import Document, Kind, Passage, Span, Splitter, Value
 
 MAX_WORDS = 100
 LONG_WORD = 40
-DEFAULT_SPLITTERS: dict[Kind, Splitter] = {"code": "whole", "product": "whole", "reference": "extended"}
+DEFAULT_SPLITTERS: dict[Kind, Splitter] = {
+    "code": "whole",
+    "product": "whole",
+    "reference": "extended",
+}
 
 _WORD = re.compile(r"\S+")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
@@ -47,7 +51,9 @@ def _render_code(document: Document, text: str, context: str | None) -> str:
 def _render_product(document: Document, text: str, context: str | None) -> str:
     """Without attributes: they blur the vector (nDCG@10 on Icecat dev 0.54 without, 0.49 with their values)."""
     brand = _plain(document.fields.get("brand", ""))
-    return _lines(context, "" if brand in document.title else brand, document.title, _prose_of(document, text))
+    return _lines(
+        context, "" if brand in document.title else brand, document.title, _prose_of(document, text)
+    )
 
 
 def _prose_of(document: Document, text: str) -> str:
@@ -71,7 +77,9 @@ def lexical_text(document: Document, passage: Passage) -> str:
     twice = (document.title, document.title)
     if document.kind == "product":
         brand = _plain(document.fields.get("brand", ""))
-        return _lines(*twice, document.id, brand, _prose_of(document, text), *_attribute_values(document))
+        return _lines(
+            *twice, document.id, brand, _prose_of(document, text), *_attribute_values(document)
+        )
     if document.kind == "reference":
         return _lines(*twice, *document.context, text)
     return _lines(*twice, "" if document.summary in text else document.summary, text)
@@ -96,7 +104,13 @@ def _lines(*parts: str | None) -> str:
 
 
 def _plain(value: Value) -> str:
-    return " ".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        " ".join(value)
+        if isinstance(value, tuple)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 # -- passages --------------------------------------------------------------------------------------------------------
@@ -111,7 +125,9 @@ class _Piece:
     words: int
 
 
-def split(document: Document, splitter: Splitter | None = None, *, max_words: int = MAX_WORDS) -> tuple[Passage, ...]:
+def split(
+    document: Document, splitter: Splitter | None = None, *, max_words: int = MAX_WORDS
+) -> tuple[Passage, ...]:
     """Cut the body into passages, in order and without overlap; together they hold all text but white space.
 
     whole: one passage (the default for code and products).
@@ -150,7 +166,9 @@ def _simple(document: Document, max_words: int) -> Iterator[tuple[int, int]]:
 
 
 def _structured(document: Document, max_words: int) -> Iterator[tuple[int, int]]:
-    paragraphs = [_sized(document.body, pieces, max_words) for pieces in _paragraphs(document, max_words)]
+    paragraphs = [
+        _sized(document.body, pieces, max_words) for pieces in _paragraphs(document, max_words)
+    ]
     for pieces in _packed(filter(None, paragraphs), max_words):
         yield pieces[0].start, pieces[-1].end
 
@@ -207,7 +225,9 @@ def _prose(body: str, start: int, stop: int) -> Iterator[list[tuple[int, int, bo
             yield sentences
 
 
-def _between(border: re.Pattern[str], body: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+def _between(
+    border: re.Pattern[str], body: str, start: int, stop: int
+) -> Iterator[tuple[int, int]]:
     """The stretches between borders, without white space around them, empty ones left out."""
     at = start
     for match in border.finditer(body, start, stop):
@@ -245,7 +265,11 @@ def _weight(word: tuple[int, int]) -> int:
 def _cut(words: list[tuple[int, int]], max_words: int) -> Iterator[_Piece]:
     """Pieces of at most `max_words` words, none cut but those that alone are too long."""
     longest = max_words * LONG_WORD
-    short = [(start, min(start + longest, end)) for first, end in words for start in range(first, end, longest)]
+    short = [
+        (start, min(start + longest, end))
+        for first, end in words
+        for start in range(first, end, longest)
+    ]
     first, count = 0, 0
     for number, word in enumerate(short):
         if count and count + _weight(word) > max_words:

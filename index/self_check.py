@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from index.builds import array
 from index.encoder import TextEncoder, Vectors
-from index.generations import array
 
 FILE = "self_check.npy"
 TOLERANCE = 0.002  # of 1 - cosine; four times what processors were measured to differ by
@@ -36,7 +36,9 @@ def save(directory: Path, encoder: TextEncoder) -> None:
     np.save(directory / FILE, encoder.encode(TEXTS, role="passage"))
 
 
-def drift(directory: Path, encoder: TextEncoder, read: Callable[[Path], bytes] = Path.read_bytes) -> float:
+def drift(
+    directory: Path, encoder: TextEncoder, read: Callable[[Path], bytes] = Path.read_bytes
+) -> float:
     """The largest 1 - cosine between the vectors that `save` wrote and those that `encoder` gives here.
 
     `read` gives the content of a file. Infinite where the stored vectors are of another shape.

@@ -18,7 +18,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
+    None,
+)
 PATIENCE_S = 60.0
 _FLAGS = (
     "--headless --remote-debugging-pipe --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run "
@@ -42,7 +45,9 @@ class Tab:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -77,10 +82,16 @@ class Tab:
             self.complaints.append(str(about["exceptionDetails"]))
         elif event == "Log.entryAdded" and about["entry"]["level"] in ("warning", "error"):
             self.complaints.append(about["entry"]["text"])
-        elif event == "Runtime.consoleAPICalled" and about["type"] in ("warning", "error", "assert"):
+        elif event == "Runtime.consoleAPICalled" and about["type"] in (
+            "warning",
+            "error",
+            "assert",
+        ):
             self.complaints.append(str(about["args"]))
 
-    def look(self, width: int = 1280, height: int = 900, *, dark: bool = False, scale: float = 1) -> None:
+    def look(
+        self, width: int = 1280, height: int = 900, *, dark: bool = False, scale: float = 1
+    ) -> None:
         """Set the window's size and the system's theme."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -101,7 +112,9 @@ class Tab:
 
     def run(self, script: str) -> Any:
         """The value of an expression on the page, as JSON has it; a promise is waited for."""
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -113,11 +126,15 @@ class Tab:
                 if self.run(f"Boolean({script})"):
                     return
             time.sleep(0.05)
-        raise AssertionError(f"never true: {script}\n{self.run('document.body.innerText')[:3000]}\n{self.complaints}")
+        raise AssertionError(
+            f"never true: {script}\n{self.run('document.body.innerText')[:3000]}\n{self.complaints}"
+        )
 
     def texts(self, selector: str) -> list[str]:
         """The visible text of each element that is found."""
-        found: list[str] = self.run(f"[...document.querySelectorAll({json.dumps(selector)})].map(one => one.innerText)")
+        found: list[str] = self.run(
+            f"[...document.querySelectorAll({json.dumps(selector)})].map(one => one.innerText)"
+        )
         return found
 
     def click(self, selector: str) -> None:
@@ -132,14 +149,19 @@ class Tab:
     def press(self, *keys: str, modifiers: int = 0) -> None:
         """Press keys: `/`, `Enter`, `ArrowDown` …; 2 as modifiers is Ctrl."""
         for key in keys:
-            about: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": _CODES.get(key, ord(key[0].upper()))}
+            about: dict[str, Any] = {
+                "key": key,
+                "windowsVirtualKeyCode": _CODES.get(key, ord(key[0].upper())),
+            }
             about |= {"modifiers": modifiers, "text": "" if modifiers else _KEYS.get(key, key)}
             self.call("Input.dispatchKeyEvent", type="keyDown", **about)
             self.call("Input.dispatchKeyEvent", type="keyUp", **about | {"text": ""})
 
     def picture(self, path: Path) -> None:
         """What the window shows, as PNG."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+        path.write_bytes(
+            base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+        )
 
 
 @contextmanager

@@ -22,7 +22,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<'?(\w+)'?")
-_PROGRESS = re.compile(r"\w+ [\d,]+( of [\d,]+)?( documents| passages)?(: [\d,.]+/s.*)?\n")  # bars on a terminal
+_PROGRESS = re.compile(
+    r"\w+ [\d,]+( of [\d,]+)?( documents| passages)?(: [\d,.]+/s.*)?\n"
+)  # bars on a terminal
 _END = "\x1e"  # never printed by a command
 
 VARYING = (
@@ -60,7 +62,9 @@ class Command:
 
 def blocks(markdown: str) -> list[Block]:
     """All fenced blocks of a page."""
-    return [Block(m[1], markdown.count("\n", 0, m.start()) + 1, m[2]) for m in _FENCE.finditer(markdown)]
+    return [
+        Block(m[1], markdown.count("\n", 0, m.start()) + 1, m[2]) for m in _FENCE.finditer(markdown)
+    ]
 
 
 def commands(markdown: str) -> list[Command]:
@@ -100,10 +104,16 @@ def same(expected: str, printed: str) -> bool:
         if kind == _SCORE:
             scores.append(float(found[0]))
         pattern += (
-            "(?:.*?)" if kind == 1 else f"({VARYING[kind - 1]})" if kind == _SCORE else f"(?:{VARYING[kind - 1]})"
+            "(?:.*?)"
+            if kind == 1
+            else f"({VARYING[kind - 1]})"
+            if kind == _SCORE
+            else f"(?:{VARYING[kind - 1]})"
         )
     match = re.fullmatch(pattern + re.escape(expected[at:]), printed, re.DOTALL)
-    return match is not None and [float(score) for score in match.groups()] == pytest.approx(scores, abs=0.03)
+    return match is not None and [float(score) for score in match.groups()] == pytest.approx(
+        scores, abs=0.03
+    )
 
 
 class Shell:
@@ -118,7 +128,13 @@ class Shell:
         self._bash = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=directory,
-            env=env | {"PATH": path, "PYTHONPATH": str(ROOT), "PURLIN_PORT": self._port, "HOME": str(directory)},
+            env=env
+            | {
+                "PATH": path,
+                "PYTHONPATH": str(ROOT),
+                "PURLIN_PORT": self._port,
+                "HOME": str(directory),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

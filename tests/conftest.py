@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: two threads wait for each other wherever cores are shared
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before torch: two threads wait for each other wherever cores are shared
 
 import numpy as np
 import pytest
@@ -24,7 +26,10 @@ from index.records import Document, Skipped, SourceFile
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
 # examples every time; everywhere else they are new ones.
 settings.register_profile(
-    "purlin", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+    "purlin",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
 )
 settings.load_profile("purlin")
 
@@ -43,7 +48,9 @@ class HashEncoder:
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         return np.array([len(re.findall(r"[a-z0-9]+", text.lower())) for text in texts], np.int64)
 
-    def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
         self.encoded.extend(text for text in texts if text not in self_check.TEXTS)
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         for row, text in enumerate(texts):
@@ -133,7 +140,11 @@ def functions(count: int, words: Sequence[str]) -> list[Document]:
             kind="code",
             title=f"f{n}",
             body=" ".join(random.choice(words, size=int(random.integers(3, 30)))),
-            fields={"language": "python" if n % 3 else "go", "n": n, "role": "test" if n % 5 == 0 else "source"},
+            fields={
+                "language": "python" if n % 3 else "go",
+                "n": n,
+                "role": "test" if n % 5 == 0 else "source",
+            },
         )
         for n in range(count)
     ]
@@ -141,4 +152,6 @@ def functions(count: int, words: Sequence[str]) -> list[Document]:
 
 def source(path: str, documents: Sequence[Document | Skipped]) -> SourceFile:
     """A source file that yields these documents; its digest follows from them."""
-    return SourceFile(path, hashlib.sha256(repr(documents).encode()).hexdigest(), lambda: iter(documents))
+    return SourceFile(
+        path, hashlib.sha256(repr(documents).encode()).hexdigest(), lambda: iter(documents)
+    )

@@ -24,7 +24,9 @@ def listening(home: Path, encoder: TextEncoder, **settings: Any) -> Iterator[str
     app = create_app(Settings(home=home, **settings), encoder)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(
-            uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5, http=Connection)
+            uvicorn.Config(
+                app, log_config=None, ws="none", timeout_graceful_shutdown=5, http=Connection
+            )
         )
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

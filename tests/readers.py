@@ -9,7 +9,7 @@ from tokenizers import pre_tokenizers
 
 from tests.tiny import SPECIAL, save_bert
 from training import reader
-from training.asked import AskedSource
+from training.data.questions import AskedSource
 from training.model import ModelSettings
 
 QUESTIONS = ["What is the default step of range?", "Which function closes the file?"]
@@ -29,7 +29,9 @@ def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.Recipe:
     """A recipe on that base whose questions are those of `source`."""
     defaults = {
         "name": "tiny-reader",
-        "model": ModelSettings(base=str(base), max_query_tokens=16, max_passage_tokens=64, max_target_tokens=16),
+        "model": ModelSettings(
+            base=str(base), max_query_tokens=16, max_passage_tokens=64, max_target_tokens=16
+        ),
         "asked": (AskedSource(format="squad", path=source),),
         "reading": reader.Reading(passages=2, depth=2, max_tokens=64),
     }

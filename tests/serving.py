@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
-from index.build import build
+from index.builds import current
 from index.encoder import TextEncoder
-from index.generations import current
+from index.indexing.build import build
 from index.records import Document, Kind, Location
 from tests.conftest import HashEncoder, source
 
@@ -52,17 +52,24 @@ FUNCTIONS = [
 
 def numbered(count: int, word: str = "number") -> list[Document]:
     """Documents that all match `word`."""
-    return [Document(f"n{n}", "reference", f"{word} {n}", f"The {word} {n} of {count}.") for n in range(count)]
+    return [
+        Document(f"n{n}", "reference", f"{word} {n}", f"The {word} {n} of {count}.")
+        for n in range(count)
+    ]
 
 
-def make(home: Path, name: str, documents: list[Document], encoder: TextEncoder, kind: Kind = "code") -> Path:
+def make(
+    home: Path, name: str, documents: list[Document], encoder: TextEncoder, kind: Kind = "code"
+) -> Path:
     """Build and activate a corpus; returns its build's directory."""
     build(home, name, kind, [source("all", documents)], encoder)
     return current(home, name)
 
 
 @contextmanager
-def serving(home: Path, encoder: TextEncoder | None = None, **settings: Any) -> Iterator[TestClient]:
+def serving(
+    home: Path, encoder: TextEncoder | None = None, **settings: Any
+) -> Iterator[TestClient]:
     """A client of an app that serves `home`."""
     app = create_app(Settings(home=home, **settings), encoder or HashEncoder())
     with TestClient(app) as client:

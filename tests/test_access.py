@@ -17,13 +17,17 @@ from app import access
 from app.access import Access, Key, needs, parse_keys, read_keys_file
 from app.main import create_app
 from app.settings import Settings
-from index import generations
+from index import builds
 from index.errors import InvalidInput
 from purlin import app as command_line
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, problem, serving
 
-SEARCHING, CLASSIFYING, RUNNING = "searching-key-of-tests", "classifying-key-of-tests", "running-key-of-tests"
+SEARCHING, CLASSIFYING, RUNNING = (
+    "searching-key-of-tests",
+    "classifying-key-of-tests",
+    "running-key-of-tests",
+)
 KEYS = f"""
 reader  search,qa           {SEARCHING}        # in clear
 sorter  classify            sha256:{hashlib.sha256(CLASSIFYING.encode()).hexdigest()}
@@ -79,11 +83,19 @@ def test_without_a_known_key_nothing_is_let_in(client: TestClient, headers: dict
 def test_probes_and_the_description_take_no_key(client: TestClient) -> None:
     for path in ("/livez", "/openapi.json", "/"):
         assert client.get(path).status_code == 200
-    assert client.get("/readyz").status_code in (200, 503)  # 503 while corpora are still being opened
+    assert client.get("/readyz").status_code in (
+        200,
+        503,
+    )  # 503 while corpora are still being opened
 
 
 def test_the_scheme_may_be_written_in_any_case(client: TestClient) -> None:
-    assert client.post("/search", json=SEARCH, headers={"Authorization": f"bEARER  {SEARCHING}"}).status_code == 200
+    assert (
+        client.post(
+            "/search", json=SEARCH, headers={"Authorization": f"bEARER  {SEARCHING}"}
+        ).status_code
+        == 200
+    )
 
 
 def test_a_key_beyond_its_rate_is_told_when_to_come_back(home: Path) -> None:
@@ -109,35 +121,45 @@ def test_rates_are_per_key_and_answered_with_a_problem(client: TestClient) -> No
 
 
 def test_an_admin_key_activates_rolls_back_and_deletes(home: Path) -> None:
-    first = generations.current(home, "code").name
+    first = builds.current(home, "code").name
     second = make(home, "code", [*FUNCTIONS, *numbered(1)], HashEncoder()).name
     with serving(home, keys=f"ops admin {RUNNING}") as client:
         client.headers |= bearer(RUNNING)
         rolled_back = client.post("/corpora/code/rollback")
         assert rolled_back.json() == {"corpus": "code", "build": first}
-        assert generations.current(home, "code").name == first
+        assert builds.current(home, "code").name == first
         assert "no build before" in problem(client.post("/corpora/code/rollback"), 404)["detail"]
         activated = client.post("/corpora/code/activate", json={"build": second})
         assert activated.json() == {"corpus": "code", "build": second}
-        assert generations.current(home, "code").name == second
+        assert builds.current(home, "code").name == second
         assert problem(client.post("/corpora/code/activate", json={"build": "none"}), 404)["errors"]
-        assert problem(client.post("/corpora/code/activate", json={}), 422)["errors"][0]["field"] == "build"
-        with generations.locked(home, "code"):
+        assert (
+            problem(client.post("/corpora/code/activate", json={}), 422)["errors"][0]["field"]
+            == "build"
+        )
+        with builds.locked(home, "code"):
             problem(client.delete("/corpora/code"), 409)
         assert client.delete("/corpora/code").json() == {"corpus": "code"}
-        assert generations.corpora(home) == []
+        assert builds.corpora(home) == []
         problem(client.delete("/corpora/code"), 404)
         assert problem(client.post("/corpora/..%2Fcode/rollback"), 404)
         assert problem(client.delete("/corpora/UPPER"), 422)["errors"][0]["field"] == "corpus"
 
 
 def test_changes_take_an_admin_key_with_keys_and_without(home: Path) -> None:
-    calls = [("POST", "/corpora/code/activate"), ("POST", "/corpora/code/rollback"), ("DELETE", "/corpora/code")]
+    calls = [
+        ("POST", "/corpora/code/activate"),
+        ("POST", "/corpora/code/rollback"),
+        ("DELETE", "/corpora/code"),
+    ]
     for keys, secret in (("", ""), (KEYS, SEARCHING)):
         with serving(home, keys=keys) as client:
             for method, path in calls:
-                assert "admin" in problem(client.request(method, path, headers=bearer(secret)), 403)["detail"]
-    assert generations.corpora(home) == ["code"]
+                assert (
+                    "admin"
+                    in problem(client.request(method, path, headers=bearer(secret)), 403)["detail"]
+                )
+    assert builds.corpora(home) == ["code"]
 
 
 def test_without_keys_everything_else_is_open(home: Path) -> None:
@@ -176,7 +198,9 @@ def test_a_line_break_after_a_path_opens_nothing(client: TestClient) -> None:
         ("evil.example:port", False),
     ],
 )
-def test_without_keys_no_page_elsewhere_passes_for_our_own(home: Path, host: str, let_in: bool) -> None:
+def test_without_keys_no_page_elsewhere_passes_for_our_own(
+    home: Path, host: str, let_in: bool
+) -> None:
     with serving(home, hosts="search.shop.example") as client:
         for call in (partial(client.post, "/search", json=SEARCH), partial(client.get, "/corpora")):
             response = call(headers={"Host": host})
@@ -197,10 +221,16 @@ def test_any_host_may_be_allowed_and_keys_need_none(home: Path) -> None:
 
 def test_every_operation_says_what_it_needs_and_answers(client: TestClient) -> None:
     openapi = client.get("/openapi.json").json()
-    operations = [(method.upper(), path, one) for path, by in openapi["paths"].items() for method, one in by.items()]
+    operations = [
+        (method.upper(), path, one)
+        for path, by in openapi["paths"].items()
+        for method, one in by.items()
+    ]
     for method, path, operation in operations:
         scopes = needs(method, path)
-        assert scopes is None or set(scopes) < set(access.SCOPES), f"{path} is missing in access._NEEDS"
+        assert scopes is None or set(scopes) < set(access.SCOPES), (
+            f"{path} is missing in access._NEEDS"
+        )
         documented = {"401", "403", "429"} & operation["responses"].keys()
         assert documented == (set() if scopes is None else {"401", "403", "429"})
         assert ("security" in operation) == (scopes is not None)
@@ -212,7 +242,10 @@ def test_every_operation_says_what_it_needs_and_answers(client: TestClient) -> N
     assert openapi["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
 
 
-@given(method=st.sampled_from(["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS"]), path=st.text(max_size=30))
+@given(
+    method=st.sampled_from(["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS"]),
+    path=st.text(max_size=30),
+)
 def test_only_what_is_listed_is_open(method: str, path: str) -> None:
     listed = {"/", "/livez", "/readyz", "/metrics", "/openapi.json"}
     assert (needs(method, path) is None) == (path in listed or path.startswith("/web/"))
@@ -229,14 +262,24 @@ def test_other_origins_are_let_in_only_if_set(home: Path) -> None:
     asking = {"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"}
     asking["Access-Control-Request-Headers"] = "authorization,content-type"
     with serving(home, keys=KEYS) as client:
-        assert "access-control-allow-origin" not in client.options("/search", headers=asking).headers
-    with serving(home, keys=KEYS, cors_origins="https://shop.example, https://other.example") as client:
+        assert (
+            "access-control-allow-origin" not in client.options("/search", headers=asking).headers
+        )
+    with serving(
+        home, keys=KEYS, cors_origins="https://shop.example, https://other.example"
+    ) as client:
         preflight = client.options("/search", headers=asking)
         assert preflight.status_code == 200
         assert preflight.headers["access-control-allow-origin"] == "https://shop.example"
-        assert client.options("/search", headers=asking | {"Origin": "https://x.example"}).status_code == 400
+        assert (
+            client.options("/search", headers=asking | {"Origin": "https://x.example"}).status_code
+            == 400
+        )
         refused = client.post("/search", json=SEARCH, headers={"Origin": "https://shop.example"})
-        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, "https://shop.example")
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (
+            401,
+            "https://shop.example",
+        )
 
 
 @pytest.mark.parametrize(
@@ -282,10 +325,14 @@ def test_a_bad_line_is_refused_without_citing_it(line: str, words: str) -> None:
     with pytest.raises(InvalidInput, match=words) as raised:
         parse_keys(line, "PURLIN_KEYS")
     assert "PURLIN_KEYS" in raised.value.message
-    assert not any(secret in raised.value.message for secret in (SEARCHING, CLASSIFYING, "short-secret", "abc"))
+    assert not any(
+        secret in raised.value.message for secret in (SEARCHING, CLASSIFYING, "short-secret", "abc")
+    )
 
 
-def test_keys_come_from_a_file_or_the_environment(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_come_from_a_file_or_the_environment(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "keys"
     file.write_text(KEYS)
     assert [key.name for key in read_keys_file(file)] == ["reader", "sorter", "ops"]
@@ -303,7 +350,11 @@ def test_keys_come_from_a_file_or_the_environment(home: Path, tmp_path: Path, mo
 def test_files_that_hold_no_keys_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "long").write_bytes(b"#" * (access.MAX_KEYS_BYTES + 1))
-    for name, words in (("binary", "cannot be read"), ("missing", "cannot be read"), ("long", "more than 1,048,576")):
+    for name, words in (
+        ("binary", "cannot be read"),
+        ("missing", "cannot be read"),
+        ("long", "more than 1,048,576"),
+    ):
         with pytest.raises(InvalidInput, match=words):
             read_keys_file(tmp_path / name)
 
@@ -316,7 +367,9 @@ def test_a_key_is_in_no_log_and_no_settings(home: Path, caplog: pytest.LogCaptur
             client.post("/search", json=SEARCH, headers=bearer(secret))
             client.post("/search", json={"query": 1}, headers=bearer(secret))
     said = caplog.text + repr(settings) + settings.model_dump_json()
-    assert not any(secret in said for secret in (SEARCHING, CLASSIFYING, RUNNING, "an-unknown-key-of-tests"))
+    assert not any(
+        secret in said for secret in (SEARCHING, CLASSIFYING, RUNNING, "an-unknown-key-of-tests")
+    )
 
 
 def test_the_command_makes_a_key_that_its_line_lets_in(home: Path) -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.answer_types import MAX_CANDIDATES, TYPES, candidates, echoes, expected
+from index.qa.answer_types import MAX_CANDIDATES, TYPES, candidates, echoes, expected
 
 
 @pytest.mark.parametrize(

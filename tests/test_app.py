@@ -28,7 +28,9 @@ def client(home: Path) -> Iterator[TestClient]:
 
 
 def test_search_finds_and_tells_where(client: TestClient, home: Path) -> None:
-    reply = client.post("/search", json={"query": "read rows from a csv file", "corpus": "code"}).json()
+    reply = client.post(
+        "/search", json={"query": "read rows from a csv file", "corpus": "code"}
+    ).json()
     hit = reply["hits"][0]
     assert hit["document_id"] == FUNCTIONS[0].id
     assert hit["title"] == "Reader.read_csv"
@@ -47,7 +49,9 @@ def test_search_finds_and_tells_where(client: TestClient, home: Path) -> None:
 
 
 def test_highlights_are_offsets_into_the_text(client: TestClient) -> None:
-    reply = client.post("/search", json={"query": "sorted numbers", "corpus": "code", "k": 1}).json()
+    reply = client.post(
+        "/search", json={"query": "sorted numbers", "corpus": "code", "k": 1}
+    ).json()
     (hit,) = reply["hits"]
     marked = {hit["text"][start:end].lower() for start, end in hit["highlights"]}
     assert {"sorted", "numbers"} <= marked
@@ -56,7 +60,9 @@ def test_highlights_are_offsets_into_the_text(client: TestClient) -> None:
 
 @pytest.mark.parametrize(("mode", "scores"), [("dense", {"dense"}), ("lexical", {"lexical"})])
 def test_modes_use_their_leg_alone(client: TestClient, mode: str, scores: set[str]) -> None:
-    reply = client.post("/search", json={"query": "sort numbers", "corpus": "code", "mode": mode}).json()
+    reply = client.post(
+        "/search", json={"query": "sort numbers", "corpus": "code", "mode": mode}
+    ).json()
     assert reply["hits"][0]["document_id"] == FUNCTIONS[1].id
     assert reply["hits"][0]["scores"].keys() == scores
 
@@ -73,15 +79,21 @@ def test_modes_use_their_leg_alone(client: TestClient, mode: str, scores: set[st
     ],
 )
 def test_filters(client: TestClient, filter: dict[str, object], expected: set[int]) -> None:
-    reply = client.post("/search", json={"query": "a function", "corpus": "code", "filter": filter}).json()
+    reply = client.post(
+        "/search", json={"query": "a function", "corpus": "code", "filter": filter}
+    ).json()
     assert {hit["document_id"] for hit in reply["hits"]} == {FUNCTIONS[n].id for n in expected}
     assert reply["total"] == len(expected)
 
 
 def test_pages_fit_together(client: TestClient) -> None:
     def page(k: int, offset: int) -> list[str]:
-        reply = client.post("/search", json={"query": "number 7", "corpus": "many", "k": k, "offset": offset}).json()
-        assert [hit["rank"] for hit in reply["hits"]] == list(range(offset + 1, offset + 1 + len(reply["hits"])))
+        reply = client.post(
+            "/search", json={"query": "number 7", "corpus": "many", "k": k, "offset": offset}
+        ).json()
+        assert [hit["rank"] for hit in reply["hits"]] == list(
+            range(offset + 1, offset + 1 + len(reply["hits"]))
+        )
         return [hit["id"] for hit in reply["hits"]]
 
     assert page(7, 0) + page(7, 7) + page(46, 14) == page(60, 0)
@@ -95,14 +107,19 @@ def test_beyond_the_end_is_an_empty_page_with_the_total(client: TestClient) -> N
 
 
 def test_explain_adds_timings_and_explanations(client: TestClient) -> None:
-    reply = client.post("/search", json={"query": "sort numbers", "corpus": "code", "explain": True}).json()
+    reply = client.post(
+        "/search", json={"query": "sort numbers", "corpus": "code", "explain": True}
+    ).json()
     assert {"encode", "dense", "lexical", "fuse", "fetch"} <= reply["timings_ms"].keys()
     assert sum(reply["timings_ms"].values()) <= reply["took_ms"]
     assert all(hit["explanation"] for hit in reply["hits"])
 
 
 def test_classify_by_label_names(client: TestClient) -> None:
-    body = {"texts": ["the sports results", "business of banks"], "labels": ["business", "sports", "world"]}
+    body = {
+        "texts": ["the sports results", "business of banks"],
+        "labels": ["business", "sports", "world"],
+    }
     reply = client.post("/classify", json=body).json()
     assert [result["label"] for result in reply["results"]] == ["sports", "business"]
     first = reply["results"][0]
@@ -114,14 +131,23 @@ def test_classify_by_label_names(client: TestClient) -> None:
 
 
 def test_classify_abstains_below_min_score(client: TestClient) -> None:
-    body = {"texts": ["cooking"], "labels": ["business", "sports"], "min_score": 0.99, "multi_label": True}
+    body = {
+        "texts": ["cooking"],
+        "labels": ["business", "sports"],
+        "min_score": 0.99,
+        "multi_label": True,
+    }
     (result,) = client.post("/classify", json=body).json()["results"]
     assert result["label"] is None
     assert len(result["ranking"]) == 2
 
 
 def test_classify_takes_templates(client: TestClient) -> None:
-    body = {"texts": ["good"], "labels": ["poor", "good"], "templates": ["It was {label}.", "{label}!"]}
+    body = {
+        "texts": ["good"],
+        "labels": ["poor", "good"],
+        "templates": ["It was {label}.", "{label}!"],
+    }
     assert client.post("/classify", json=body).json()["results"][0]["label"] == "good"
 
 
@@ -143,14 +169,18 @@ def test_a_corpus_is_described(client: TestClient, home: Path) -> None:
     assert corpus["encoder"] == {"name": "hash", "fingerprint": "hash-64", "dim": 64}
     assert corpus["measures"] == {"dense recall@100": 1.0}
     assert corpus["bytes"] == sum(
-        file.stat().st_size for file in directory.rglob("*") if file.is_file() and file.name != "manifest.json"
+        file.stat().st_size
+        for file in directory.rglob("*")
+        if file.is_file() and file.name != "manifest.json"
     )
     assert "problem" not in corpus
     assert "files" not in corpus
 
 
 @pytest.mark.parametrize("document", FUNCTIONS, ids=[document.title for document in FUNCTIONS])
-def test_a_document_comes_back_whole_by_the_id_of_a_hit(client: TestClient, document: object) -> None:
+def test_a_document_comes_back_whole_by_the_id_of_a_hit(
+    client: TestClient, document: object
+) -> None:
     body = {"query": document.summary, "corpus": "code", "k": 1}  # type: ignore[attr-defined]
     (hit,) = client.post("/search", json=body).json()["hits"]
     for safe in ("/", ""):
@@ -174,10 +204,15 @@ def test_openapi_documents_the_problems_and_limits(client: TestClient) -> None:
         for operation in path.values():
             for status, response in operation["responses"].items():
                 media_types = set(response["content"])
-                assert media_types == ({"application/json"} if status == "200" else {"application/problem+json"})
+                assert media_types == (
+                    {"application/json"} if status == "200" else {"application/problem+json"}
+                )
     statuses = set("200 400 401 403 404 408 413 415 422 429 500 503".split())
     assert openapi["paths"]["/search"]["post"]["responses"].keys() == statuses
-    assert schemas["Problem"]["properties"]["errors"]["items"]["$ref"] == "#/components/schemas/FieldError"
+    assert (
+        schemas["Problem"]["properties"]["errors"]["items"]["$ref"]
+        == "#/components/schemas/FieldError"
+    )
     assert schemas["FieldError"]["required"] == ["field", "message"]
     assert schemas["SearchRequest"]["properties"]["k"]["maximum"] == 1000
     assert not schemas["SearchRequest"]["additionalProperties"]

@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.schemas import MAX_RANKING_BYTES
-from index import generations
-from index.classifiers import ABOUT, publish
-from index.generations import CLASSIFIERS
+from index import builds
+from index.builds import CLASSIFIERS
+from index.classify.trained import ABOUT, publish
 from tests.conftest import HashEncoder
 from tests.serving import problem, serving
 from tests.test_corpora import until
@@ -40,7 +40,7 @@ def test_a_trained_classifier_answers_by_name(client: TestClient, home: Path) ->
     reply = client.post("/classify", json=NAMED).json()
     assert [result["label"] for result in reply["results"]] == ["business", "sports"]
     assert sum(one["score"] for one in reply["results"][0]["ranking"]) == pytest.approx(1, abs=1e-5)
-    build = generations.current(home, "tickets", CLASSIFIERS).name
+    build = builds.current(home, "tickets", CLASSIFIERS).name
     assert (reply["classifier"], reply["build"], reply["encoder"]) == ("tickets", build, "tiny")
     assert reply["took_ms"] > 0
 
@@ -52,7 +52,7 @@ def test_it_abstains_too(client: TestClient) -> None:
 
 
 def test_classifiers_are_listed_and_described(client: TestClient, home: Path) -> None:
-    build = generations.current(home, "tickets", CLASSIFIERS).name
+    build = builds.current(home, "tickets", CLASSIFIERS).name
     listed = {"name": "tickets", "state": "serving", "build": build, "labels": list(LABELS)}
     assert client.get("/classifiers").json() == {"classifiers": [listed]}
     shown = client.get("/classifiers/tickets").json()
@@ -74,7 +74,7 @@ def test_a_new_build_takes_over_and_a_damaged_one_is_named(tmp_path: Path) -> No
             until(lambda: client.post("/classify", json=NAMED).json()["build"] == builds[-1])
         assert client.post("/classify", json=NAMED).json()["results"][0]["label"] == "b"
         publish(tmp_path, "tickets", staged(tmp_path / "staged"))
-        about = generations.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT
+        about = builds.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT
         about.write_text(about.read_text().replace("sports", "Sports"))
         until(lambda: "problem" in client.get("/classifiers/tickets").json())
         assert ABOUT in client.get("/classifiers/tickets").json()["problem"]
@@ -83,7 +83,7 @@ def test_a_new_build_takes_over_and_a_damaged_one_is_named(tmp_path: Path) -> No
 
 def test_a_classifier_that_is_damaged_from_the_start(tmp_path: Path) -> None:
     publish(tmp_path, "tickets", staged(tmp_path / "staged"))
-    (generations.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT).write_text("{}")
+    (builds.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT).write_text("{}")
     with serving(tmp_path) as client:
         found = problem(client.post("/classify", json=NAMED), 503)
         assert found["type"] == "urn:purlin:problem:damaged"
@@ -100,7 +100,9 @@ def test_a_name_leads_nowhere_else(client: TestClient, name: str) -> None:
     assert "1 to 64 of a-z" in found["detail"]
 
 
-@pytest.mark.parametrize("path", ["/classifiers/%2e%2e", "/classifiers/..%2fx", "/classifiers/UP", "/classifiers/none"])
+@pytest.mark.parametrize(
+    "path", ["/classifiers/%2e%2e", "/classifiers/..%2fx", "/classifiers/UP", "/classifiers/none"]
+)
 def test_a_path_leads_nowhere_else(client: TestClient, path: str) -> None:
     assert client.get(path).status_code in (404, 422)
 
@@ -110,7 +112,11 @@ def test_a_path_leads_nowhere_else(client: TestClient, path: str) -> None:
     [
         ({"texts": []}, "texts", "no texts: give at least one"),
         ({"texts": ["a", "\t \n"]}, "texts[1]", "empty: leave it out or fill it"),
-        ({"texts": ["a"] * 10_001}, "texts", "at most 10000 items: send the rest in another request; it has 10001"),
+        (
+            {"texts": ["a"] * 10_001},
+            "texts",
+            "at most 10000 items: send the rest in another request; it has 10001",
+        ),
         ({"texts": ["a", "x" * (2**20 + 1)]}, "texts[1]", "at most 1048576 characters: cut it"),
         ({"texts": ["a", 5]}, "texts[1]", "valid string; it is 5"),
         ({"texts": "a"}, "texts", "valid list"),
@@ -118,12 +124,24 @@ def test_a_path_leads_nowhere_else(client: TestClient, path: str) -> None:
         ({"labels": ["one"]}, "labels", "set multi_label to true"),
         ({"labels": ["one", "two", " one"]}, "labels[2]", "the same as labels[0]: give each once"),
         ({"labels": ["one", " "]}, "labels[1]", "empty"),
-        ({"labels": [f"{n}" for n in range(10_001)]}, "labels", "at most 10000 items: choose among groups"),
-        ({"labels": ["one", "x" * 1001]}, "labels[1]", "at most 1000 characters: a label is a name"),
+        (
+            {"labels": [f"{n}" for n in range(10_001)]},
+            "labels",
+            "at most 10000 items: choose among groups",
+        ),
+        (
+            {"labels": ["one", "x" * 1001]},
+            "labels[1]",
+            "at most 1000 characters: a label is a name",
+        ),
         ({"labels": None}, "labels", "either `labels` or `classifier`"),
         ({"classifier": "tickets"}, "labels", "either `labels` or `classifier`"),
         ({"templates": []}, "templates", "give at least one, or leave the key out"),
-        ({"templates": ["{label}", "about"]}, "templates[1]", "no place for the label: write {label}"),
+        (
+            {"templates": ["{label}", "about"]},
+            "templates[1]",
+            "no place for the label: write {label}",
+        ),
         ({"labels": ["one", "t\x01wo"]}, "labels[1]", "control character"),
         ({"templates": ["{label} or {label}"]}, "templates[0]", "more than once: write it once"),
         ({"templates": ["{label} {0}"]}, "templates[0]", "other braces"),
@@ -131,8 +149,16 @@ def test_a_path_leads_nowhere_else(client: TestClient, path: str) -> None:
         ({"templates": ["{label}" + "x" * 1000]}, "templates[0]", "at most 1000 characters"),
         ({"min_score": 1.5}, "min_score", "less than or equal to 1"),
         ({"multi_label": "yes"}, "multi_label", 'it is "yes"'),
-        ({"labels": None, "classifier": "tickets", "templates": ["{label}"]}, "templates", "leave `templates` out"),
-        ({"labels": None, "classifier": "tickets", "multi_label": True}, "multi_label", "give `labels` instead"),
+        (
+            {"labels": None, "classifier": "tickets", "templates": ["{label}"]},
+            "templates",
+            "leave `templates` out",
+        ),
+        (
+            {"labels": None, "classifier": "tickets", "multi_label": True},
+            "multi_label",
+            "give `labels` instead",
+        ),
         ({"labels": None, "classifier": "x" * 65}, "classifier", "at most 64 characters"),
         ({"labels": None, "classifier": "tickets", "texts": [" "]}, "texts[0]", "empty"),
     ],
@@ -147,7 +173,9 @@ def test_what_is_wrong_is_named_with_its_limit(
 
 
 def test_several_wrong_items_are_all_named(client: TestClient) -> None:
-    found = problem(client.post("/classify", json=ASK | {"labels": ["x" * 1001, 3, "y" * 1001]}), 422)
+    found = problem(
+        client.post("/classify", json=ASK | {"labels": ["x" * 1001, 3, "y" * 1001]}), 422
+    )
     assert [error["field"] for error in found["errors"]] == ["labels[0]", "labels[1]", "labels[2]"]
 
 
@@ -195,12 +223,17 @@ def test_labels_that_are_nearly_the_same_are_warned_of(client: TestClient) -> No
     (warning,) = client.post("/classify", json=body).json()["warnings"]
     assert "'sports' and 'Sports' are nearly the same" in warning
     assert "cosine 1.00" in warning
-    assert "warnings" not in client.post("/classify", json=body | {"labels": body["labels"][1:]}).json()
+    assert (
+        "warnings"
+        not in client.post("/classify", json=body | {"labels": body["labels"][1:]}).json()
+    )
 
 
 def test_paths_of_labels_come_back_as_they_were_given(client: TestClient) -> None:
     labels = ["Sports > Football > World Cup", "Business > Banks"]
-    (result,) = client.post("/classify", json={"texts": ["banks"], "labels": labels}).json()["results"]
+    (result,) = client.post("/classify", json={"texts": ["banks"], "labels": labels}).json()[
+        "results"
+    ]
     assert result["label"] == labels[1]
 
 

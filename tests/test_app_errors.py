@@ -54,13 +54,29 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"filter": {"lines": {"gte": True}}}, "filter.lines", "an object with gte"),
         ({"filter": {"language": {"gte": 3}}}, "filter.language.gte", "no numbers"),
         ({"filter": {"language": []}}, "filter.language", "this one holds 0"),
-        ({"filter": {"language": ["x"] * 1001}}, "filter.language", "at most 1000 values; it is a list of 1001"),
+        (
+            {"filter": {"language": ["x"] * 1001}},
+            "filter.language",
+            "at most 1000 values; it is a list of 1001",
+        ),
         ({"filter": {"language": [[]] * 1001}}, "filter.language", "at most 1000 values"),
-        ({"filter": {"lines": dict.fromkeys("abc", 1)}}, "filter.lines", "an object with gte and lte"),
+        (
+            {"filter": {"lines": dict.fromkeys("abc", 1)}},
+            "filter.lines",
+            "an object with gte and lte",
+        ),
         ({"filter": {f"f{n}": [] for n in range(33)}}, "filter", "at most 32 fields"),
-        ({f"k{n}": 1 for n in range(100)}, "body", "at most 100 keys; it is an object with query, corpus"),
+        (
+            {f"k{n}": 1 for n in range(100)},
+            "body",
+            "at most 100 keys; it is an object with query, corpus",
+        ),
         ({"filter": {"language": [["x"]]}}, "filter.language", "it is a list of 1"),
-        ({"filter": {"language": None}}, "filter.language", "a value, a list of values, or an object"),
+        (
+            {"filter": {"language": None}},
+            "filter.language",
+            "a value, a list of values, or an object",
+        ),
         ({"filter": {"language": "x" * 1001}}, "filter.language", "(texts: 1000 characters)"),
         ({"filter": {"lines": 10**40}}, "filter.lines", "64 bits"),
         ({"filter": {f"f{n}": 1 for n in range(33)}}, "filter", "at most 32"),
@@ -85,11 +101,15 @@ def test_an_unknown_corpus_lists_what_there_is(client: TestClient) -> None:
     asking = client.post("/search", json=SEARCH | {"corpus": "cod"})
     for response in (asking, client.get("/corpora/cod"), client.get("/corpora/cod/documents/x")):
         found = problem(response, 404)
-        assert found["errors"] == [{"field": "corpus", "message": "There is no corpus 'cod'. Corpora: code."}]
+        assert found["errors"] == [
+            {"field": "corpus", "message": "There is no corpus 'cod'. Corpora: code."}
+        ]
 
 
 def test_an_unknown_document_is_named(client: TestClient) -> None:
-    assert "'no/such#1'" in problem(client.get("/corpora/code/documents/no/such%231"), 404)["detail"]
+    assert (
+        "'no/such#1'" in problem(client.get("/corpora/code/documents/no/such%231"), 404)["detail"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,13 +127,19 @@ def test_an_unknown_document_is_named(client: TestClient) -> None:
         (b"null", "must be a JSON object"),
     ],
 )
-def test_a_body_that_is_no_json_object_is_refused(client: TestClient, body: bytes, words: str) -> None:
+def test_a_body_that_is_no_json_object_is_refused(
+    client: TestClient, body: bytes, words: str
+) -> None:
     response = client.post("/search", content=body, headers=JSON)
     assert words in problem(response, response.status_code)["detail"]
-    assert response.status_code == (400 if words in ("pars", "not JSON", "at character 15") else 422)
+    assert response.status_code == (
+        400 if words in ("pars", "not JSON", "at character 15") else 422
+    )
 
 
-@pytest.mark.parametrize("media_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
+@pytest.mark.parametrize(
+    "media_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"]
+)
 def test_only_json_is_taken(client: TestClient, media_type: str | None) -> None:
     headers = {"content-type": media_type} if media_type else {}
     for path, body in (("/search", SEARCH), ("/classify", CLASSIFY)):
@@ -139,7 +165,9 @@ def test_json_with_a_charset_is_taken(client: TestClient) -> None:
         (rb'{"query": "a", "corpus": "code", "filter": {"tags": "\ud800"}}', "filter.tags"),
     ],
 )
-def test_values_that_json_allows_and_text_does_not(client: TestClient, body: bytes, field: str) -> None:
+def test_values_that_json_allows_and_text_does_not(
+    client: TestClient, body: bytes, field: str
+) -> None:
     found = problem(client.post("/search", content=body, headers=JSON), 422)
     assert found["errors"][0]["field"].startswith(field)
 
@@ -163,7 +191,10 @@ def test_many_errors_are_counted_and_only_the_first_shown(client: TestClient) ->
         ("/search", SEARCH | {"filter": {"language": [[]] * 200_000}}),
         ("/search", SEARCH | {"filter": {f"f{n}": [] for n in range(100_000)}}),
         ("/search", SEARCH | {f"k{n}": 1 for n in range(100_000)}),
-        ("/classify", {"texts": [1] * 200_000, "labels": [2] * 200_000, "templates": [[]] * 200_000}),
+        (
+            "/classify",
+            {"texts": [1] * 200_000, "labels": [2] * 200_000, "templates": [[]] * 200_000},
+        ),
         ("/embed", {"inputs": [""] * 200_000}),
     ],
 )
@@ -172,13 +203,18 @@ def test_what_is_wrong_many_times_is_not_explained_many_times(
 ) -> None:
     counts: list[int] = []
     explained = problems.explained
-    monkeypatch.setattr(problems, "explained", lambda found: counts.append(len(found)) or explained(found))
+    monkeypatch.setattr(
+        problems, "explained", lambda found: counts.append(len(found)) or explained(found)
+    )
     problem(client.post(path, json=body), 422)
     assert counts[0] < 50
 
 
 def test_a_long_key_is_not_sent_back(client: TestClient) -> None:
-    found = problem(client.post("/search", json=SEARCH | {"x" * 1_000_000: 1, "filter": {"y" * 1_000_000: 1}}), 422)
+    found = problem(
+        client.post("/search", json=SEARCH | {"x" * 1_000_000: 1, "filter": {"y" * 1_000_000: 1}}),
+        422,
+    )
     assert found["errors"][0]["field"].startswith("xxx")
 
 
@@ -192,7 +228,10 @@ def test_a_body_beyond_the_limit_is_refused(client: TestClient, promised: bool) 
 
 def test_a_body_within_the_limit_may_come_in_pieces(client: TestClient) -> None:
     body = json.dumps(SEARCH).encode()
-    assert client.post("/search", content=(bytes([byte]) for byte in body), headers=JSON).status_code == 200
+    assert (
+        client.post("/search", content=(bytes([byte]) for byte in body), headers=JSON).status_code
+        == 200
+    )
 
 
 def test_unknown_routes_and_wrong_methods(client: TestClient) -> None:
@@ -211,7 +250,9 @@ class Failing(HashEncoder):
         raise ZeroDivisionError("the secret is 42")
 
 
-def test_the_unexpected_is_a_problem_without_internals(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_unexpected_is_a_problem_without_internals(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     make(tmp_path, "code", FUNCTIONS, HashEncoder())
     with serving(tmp_path, Failing()) as client:
         response = client.post("/search", json=SEARCH)
@@ -234,13 +275,23 @@ def test_every_expected_error_has_a_status_of_its_own_kind() -> None:
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
-keys = st.sampled_from([*"query corpus k offset mode filter explain texts labels templates min_score".split()])
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner)
+)
+keys = st.sampled_from(
+    [*"query corpus k offset mode filter explain texts labels templates min_score".split()]
+)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(path=st.sampled_from(["/search", "/classify"]), change=st.dictionaries(keys, values, max_size=4))
-def test_whatever_is_sent_the_server_is_never_at_fault(client: TestClient, path: str, change: dict[str, Any]) -> None:
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    path=st.sampled_from(["/search", "/classify"]), change=st.dictionaries(keys, values, max_size=4)
+)
+def test_whatever_is_sent_the_server_is_never_at_fault(
+    client: TestClient, path: str, change: dict[str, Any]
+) -> None:
     body = json.dumps((SEARCH if path == "/search" else CLASSIFY) | change)
     response = client.post(path, content=body, headers=JSON)
     if response.status_code != 200:

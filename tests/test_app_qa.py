@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from index.build import build
+from index.indexing.build import build
 from index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, problem, serving
@@ -46,22 +46,44 @@ def test_qa_answers_in_exact_words(client: TestClient) -> None:
     assert len(reply["answers"]) == 3
     for answer in reply["answers"]:
         assert answer["passage"][answer["start"] : answer["end"]] == answer["text"] != ""
-        assert answer.keys() == {"text", "score", "start", "end", "passage_id", "title", "terms", "url", "passage"}
+        assert answer.keys() == {
+            "text",
+            "score",
+            "start",
+            "end",
+            "passage_id",
+            "title",
+            "terms",
+            "url",
+            "passage",
+        }
         assert 0 <= answer["score"] <= 1
-    assert (reply["corpus"], reply["encoder"], reply["reader"]) == ("library", "hash", "tiny-reader")
+    assert (reply["corpus"], reply["encoder"], reply["reader"]) == (
+        "library",
+        "hash",
+        "tiny-reader",
+    )
     assert {hit["rank"] for hit in reply["hits"]} == set(range(1, len(reply["hits"]) + 1))
 
 
 def test_what_was_read_and_how_long_it_took_is_told_when_asked_for(client: TestClient) -> None:
-    reply = client.post("/qa", json={"question": "close", "corpus": "library", "explain": True, "k": 1}).json()
+    reply = client.post(
+        "/qa", json={"question": "close", "corpus": "library", "explain": True, "k": 1}
+    ).json()
     assert len(reply["answers"]) == 1
     assert reply["read"] >= 5
     assert reply["timings_ms"]["read"] > 0
 
 
-@pytest.mark.parametrize("question", ["Opens which file?", "first", "second", "reads the file", "history of files"])
+@pytest.mark.parametrize(
+    "question", ["Opens which file?", "first", "second", "reads the file", "history of files"]
+)
 def test_pages_of_any_shape_are_answered_from(client: TestClient, question: str) -> None:
-    body = b'{"corpus": "library", "question": "' + question.encode("ascii", "backslashreplace") + b'"}'
+    body = (
+        b'{"corpus": "library", "question": "'
+        + question.encode("ascii", "backslashreplace")
+        + b'"}'
+    )
     reply = client.post("/qa", content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == 200, reply.text
     assert reply.json()["answers"]
@@ -86,26 +108,44 @@ def test_a_corpus_of_another_kind_is_refused(client: TestClient) -> None:
         ({"mode": "dense"}, "mode"),
     ],
 )
-def test_bad_input_names_the_field(client: TestClient, change: dict[str, object], field: str) -> None:
+def test_bad_input_names_the_field(
+    client: TestClient, change: dict[str, object], field: str
+) -> None:
     asked = {"question": "what?", "corpus": "library"} | change
     assert problem(client.post("/qa", json=asked), 422)["errors"][0]["field"] == field
 
 
 def test_an_unknown_corpus_is_not_found(client: TestClient) -> None:
-    assert "nowhere" in problem(client.post("/qa", json={"question": "what?", "corpus": "nowhere"}), 404)["detail"]
+    assert (
+        "nowhere"
+        in problem(client.post("/qa", json={"question": "what?", "corpus": "nowhere"}), 404)[
+            "detail"
+        ]
+    )
 
 
-def test_without_a_reader_the_rest_is_served_and_qa_says_what_is_missing(home: Path, tmp_path: Path) -> None:
+def test_without_a_reader_the_rest_is_served_and_qa_says_what_is_missing(
+    home: Path, tmp_path: Path
+) -> None:
     with serving(home, reader=tmp_path / "none") as client:
-        assert client.post("/search", json={"query": "close", "corpus": "library"}).status_code == 200
+        assert (
+            client.post("/search", json={"query": "close", "corpus": "library"}).status_code == 200
+        )
         found = problem(client.post("/qa", json={"question": "x", "corpus": "library"}), 404)
         assert "PURLIN_READER" in found["detail"]
         assert str(tmp_path) not in found["detail"]
 
 
-def test_a_damaged_reader_is_refused_by_name(home: Path, reader_directory: Path, tmp_path: Path) -> None:
+def test_a_damaged_reader_is_refused_by_name(
+    home: Path, reader_directory: Path, tmp_path: Path
+) -> None:
     for file in reader_directory.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "model.onnx").write_bytes(b"cut off")
     with serving(home, reader=tmp_path) as client:
-        assert "model.onnx" in problem(client.post("/qa", json={"question": "x", "corpus": "library"}), 503)["detail"]
+        assert (
+            "model.onnx"
+            in problem(client.post("/qa", json={"question": "x", "corpus": "library"}), 503)[
+                "detail"
+            ]
+        )

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import InvalidInput
-from training.augment import Forms, draw, typed, with_comment
-from training.pairs import Pair
+from training.data.augment import Forms, draw, typed, with_comment
+from training.data.pairs import Pair
 
 PYTHON = Pair(
     ("Return the depth in metres.", "Return the depth in metres.\n\nTides count."),
@@ -20,14 +20,21 @@ PYTHON = Pair(
     comment="Return the depth in metres.\n\nTides count.",
 )
 GO = Pair(
-    ("Depth is that of the sea.",), "func Depth() int {\n}", language="go", comment="Depth is that of the sea. Or so."
+    ("Depth is that of the sea.",),
+    "func Depth() int {\n}",
+    language="go",
+    comment="Depth is that of the sea. Or so.",
 )
 
 
 def test_a_python_docstring_stands_after_the_head() -> None:
     whole = with_comment(PYTHON, whole=True)
-    assert ast.get_docstring(ast.parse(whole).body[0]) == "Return the depth in metres.\n\nTides count."  # type: ignore[arg-type]
-    assert whole.startswith('def depth(at: dict[str, int],\n          low=(1, 2)) -> float:  # metres\n    """Return')
+    assert (
+        ast.get_docstring(ast.parse(whole).body[0]) == "Return the depth in metres.\n\nTides count."
+    )  # type: ignore[arg-type]
+    assert whole.startswith(
+        'def depth(at: dict[str, int],\n          low=(1, 2)) -> float:  # metres\n    """Return'
+    )
     rest = with_comment(PYTHON, whole=False)
     assert '    """Tides count."""\n    return' in rest
     assert "Return the depth" not in rest
@@ -51,13 +58,16 @@ def test_code_without_a_place_for_a_docstring_has_it_before(code: str) -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), st.booleans())
 def test_any_comment_leaves_python_that_parses(comment: str, whole: bool) -> None:
-    pair = Pair(("Say it",), "def f(x):\n    return x", language="python", comment=f"Say it. {comment}")
+    pair = Pair(
+        ("Say it",), "def f(x):\n    return x", language="python", comment=f"Say it. {comment}"
+    )
     assert ast.parse(with_comment(pair, whole=whole))
 
 
 def test_typed_queries_are_words_of_the_sentence_with_the_language() -> None:
     forms = {
-        typed("Returns the `list` of open, unread files.", "javascript", random.Random(seed)) for seed in range(300)
+        typed("Returns the `list` of open, unread files.", "javascript", random.Random(seed))
+        for seed in range(300)
     }
     words = {"returns", "the", "list", "of", "open", "unread", "files"}
     extra = {word for form in forms for word in form.split()} - words
@@ -73,7 +83,11 @@ def test_typed_keeps_something_to_search_for(query: str, language: str, seed: in
 
 def test_a_product_is_searched_for_by_words_of_its_title_in_all_its_prose() -> None:
     mug = Pair(
-        ("Holds 12 oz of tea",), "Harrow enamel mug\nFor camps.", "product", title="Harrow enamel mug", comment="Holds"
+        ("Holds 12 oz of tea",),
+        "Harrow enamel mug\nFor camps.",
+        "product",
+        title="Harrow enamel mug",
+        comment="Holds",
     )
     drawn = [draw(mug, Forms(typed=1.0), random.Random(seed)) for seed in range(100)]
     assert {passage for _, passage in drawn} == {"Harrow enamel mug\nFor camps.\nHolds"}

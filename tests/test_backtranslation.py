@@ -12,9 +12,9 @@ from transformers import MarianConfig, MarianMTModel, T5Config, T5ForConditional
 
 from index.errors import InvalidInput, NotFound
 from tests.tiny import WORDS, save_tokenizer
-from training.asked import AskedSource, read_asked
-from training.backtranslation import back_translate, translate
-from training.pairs import Pair, PairSource, read
+from training.data.backtranslation import back_translate, translate
+from training.data.pairs import Pair, PairSource, read
+from training.data.questions import AskedSource, read_asked
 
 REFERENCE = Path(__file__).parent / "data" / "reference"
 QUESTIONS = ["open the file", "read", "Which line is in the file?" * 40, ""]
@@ -74,7 +74,11 @@ def test_translations_keep_the_order_of_their_texts(tmp_path: Path) -> None:
 def test_what_came_back_unchanged_is_none(tmp_path: Path) -> None:
     there, back = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
     asked = ["Open, open: OPEN?", "open the file", "open open"]
-    assert back_translate(asked, there, back, max_tokens=3) == [None, "open open open", "open open open"]
+    assert back_translate(asked, there, back, max_tokens=3) == [
+        None,
+        "open open open",
+        "open open open",
+    ]
 
 
 def test_nothing_that_came_back_is_none(tmp_path: Path) -> None:
@@ -125,7 +129,9 @@ def test_a_recipe_asks_by_rules_of_its_own_and_what_translators_make_of_it(tmp_p
     models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
     found = questions(PairSource("templates", REFERENCE, rules=rules, translators=models))
     assert found == {plain, " ".join(["open"] * 128)}
-    pool, asked = read_asked(AskedSource(format="templates", path=REFERENCE, rules=rules, translators=models), {})
+    pool, asked = read_asked(
+        AskedSource(format="templates", path=REFERENCE, rules=rules, translators=models), {}
+    )
     assert {one.question for one in asked} == found
     assert len({one.answer(pool) for one in asked}) == 1
 
@@ -147,9 +153,13 @@ def test_one_translator_is_refused(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [PairSource, AskedSource])
-@pytest.mark.parametrize("given", [{"translators": ("there", "back")}, {"rules": REFERENCE / "mine.toml"}])
+@pytest.mark.parametrize(
+    "given", [{"translators": ("there", "back")}, {"rules": REFERENCE / "mine.toml"}]
+)
 def test_what_only_templates_use_is_refused_elsewhere(kind: Any, given: dict[str, Any]) -> None:
     (field,) = given
-    with pytest.raises(InvalidInput, match=f"{field} belongs to the format templates, not to linked") as found:
+    with pytest.raises(
+        InvalidInput, match=f"{field} belongs to the format templates, not to linked"
+    ) as found:
         kind(format="linked", path=REFERENCE, reference=REFERENCE, **given)
     assert found.value.field == field

@@ -1,4 +1,4 @@
-"""The quality benchmark on a few documents: what it searches among, and that its means are index.evaluate's."""
+"""The quality benchmark on a few documents: what it searches among, and its means."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import quality
-from index import evaluate
+from index.evaluation import ranking
 from index.records import Document
 from tests.conftest import HashEncoder
 
@@ -27,7 +27,12 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def function(language: str, number: int, summary: str) -> dict[str, Any]:
     name = f"{language}{number}"
-    return {"language": language, "name": name, "summary": summary, "code": f"def {name}(): {summary} value {number}"}
+    return {
+        "language": language,
+        "name": name,
+        "summary": summary,
+        "code": f"def {name}(): {summary} value {number}",
+    }
 
 
 @pytest.fixture
@@ -48,8 +53,13 @@ def data(tmp_path: Path) -> Path:
     pairs = tmp_path / "code_pairs"
     for language in languages:
         dev = [function(language, n, f"Turn the {word} ones") for n, word in enumerate(WORDS[:5])]
-        write(pairs / f"{language}.dev.jsonl.gz", [*dev, function(language, 9, "turn THE  red ones")])
-        write(pairs / f"{language}.train.jsonl.gz", [function(language, 70 + n, f"Other {n}") for n in range(20)])
+        write(
+            pairs / f"{language}.dev.jsonl.gz", [*dev, function(language, 9, "turn THE  red ones")]
+        )
+        write(
+            pairs / f"{language}.train.jsonl.gz",
+            [function(language, 70 + n, f"Other {n}") for n in range(20)],
+        )
     return tmp_path
 
 
@@ -60,8 +70,17 @@ def test_every_mode_measures_every_column_and_keeps_vectors(
     quality.load.cache_clear()
     encoder = HashEncoder()
     modes = ["lexical", "dense", "hybrid"]
-    found = quality.measure_modes(encoder, data, ["csn", "code_pairs"], modes, cache=tmp_path / "cache")
-    columns = ["csn.go", "csn.ruby", "csn.mean", "code_pairs.go", "code_pairs.ruby", "code_pairs.all"]
+    found = quality.measure_modes(
+        encoder, data, ["csn", "code_pairs"], modes, cache=tmp_path / "cache"
+    )
+    columns = [
+        "csn.go",
+        "csn.ruby",
+        "csn.mean",
+        "code_pairs.go",
+        "code_pairs.ruby",
+        "code_pairs.all",
+    ]
     assert all(list(results) == columns for results in found.values())
     assert found["dense"]["code_pairs.all"].documents == 20
     assert found["dense"]["code_pairs.go"].measure.queries == 5, "equal summaries are one query"
@@ -89,7 +108,10 @@ def test_a_summary_s_functions_are_all_relevant_and_asked_for_once(data: Path) -
 
 
 def test_pooled_keeps_what_is_judged_and_as_many_others_of_each_language() -> None:
-    documents = [Document(f"{n}", "code", "", "x", fields={"language": "go" if n % 2 else "php"}) for n in range(40)]
+    documents = [
+        Document(f"{n}", "code", "", "x", fields={"language": "go" if n % 2 else "php"})
+        for n in range(40)
+    ]
     kept = quality.pooled(documents, {"0", "1", "2"}, others=5)
     assert {document.id for document in kept} >= {"0", "1", "2"}
     assert len(kept) == 13
@@ -99,12 +121,17 @@ def test_pooled_keeps_what_is_judged_and_as_many_others_of_each_language() -> No
 def test_the_mean_of_columns_agrees_with_evaluate_where_there_is_one_column(data: Path) -> None:
     quality.load.cache_clear()
     result = quality.measure(HashEncoder(), data, ["csn"])["csn.go"]
-    worse = replace(result, run={query: list(reversed(ranking)) for query, ranking in result.run.items()})
+    worse = replace(
+        result, run={query: list(reversed(ranking)) for query, ranking in result.run.items()}
+    )
     column = quality.Column("", "nDCG@10", {}, result.qrels)
     worse = replace(worse, values=quality.per_query(worse.run, column))
     alone, other = quality.mean_of([result]), quality.mean_of([worse])
     assert alone.measure.mean == pytest.approx(result.measure.mean)
     assert alone.measure.low == pytest.approx(result.measure.low, abs=0.03)
-    change, expected = quality.compare(alone, other), evaluate.compare(result.run, worse.run, result.qrels)[1]
+    change, expected = (
+        quality.compare(alone, other),
+        ranking.compare(result.run, worse.run, result.qrels)[1],
+    )
     assert (change.mean, change.p) == pytest.approx((expected.mean, expected.p), abs=0.02)
     assert (change.low, change.high) == pytest.approx((expected.low, expected.high), abs=0.05)

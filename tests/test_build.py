@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index import generations
-from index.build import Options, build
-from index.corpus import Corpus
+from index import builds
 from index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
+from index.indexing.build import Options, build
 from index.records import KINDS, Document, Kind, Skipped, SourceFile
+from index.search.corpus import Corpus
 from index.sources import names, open_source
 from tests.conftest import HashEncoder, source
 
@@ -24,28 +24,48 @@ ROOT = Path(__file__).parent.parent
 
 
 def _document(number: int, text: str = "") -> Document:
-    return Document(f"d{number}", "product", f"thing {number}", text or f"body of thing {number}", fields={"n": number})
+    return Document(
+        f"d{number}",
+        "product",
+        f"thing {number}",
+        text or f"body of thing {number}",
+        fields={"n": number},
+    )
 
 
 def _sources(changed: int | None = None) -> list[SourceFile | Skipped]:
-    return [source(f"f{n}", [_document(n, "quite another text" if n == changed else "")]) for n in range(5)]
+    return [
+        source(f"f{n}", [_document(n, "quite another text" if n == changed else "")])
+        for n in range(5)
+    ]
 
 
-def _build(home: Path, encoder: HashEncoder, sources: list[SourceFile | Skipped] | None = None) -> generations.Manifest:
+def _build(
+    home: Path, encoder: HashEncoder, sources: list[SourceFile | Skipped] | None = None
+) -> builds.Manifest:
     return build(home, "c", "product", sources or _sources(), encoder, origin=("here",))
 
 
 def test_a_build_is_active_and_searchable(tmp_path: Path, encoder: HashEncoder) -> None:
     calls: list[tuple[str, int, int | None]] = []
-    manifest = build(tmp_path, "c", "product", _sources(), encoder, progress=lambda *call: calls.append(call))
-    assert (manifest.documents, manifest.passages, manifest.reused, manifest.skipped) == (5, 5, 0, 0)
+    manifest = build(
+        tmp_path, "c", "product", _sources(), encoder, progress=lambda *call: calls.append(call)
+    )
+    assert (manifest.documents, manifest.passages, manifest.reused, manifest.skipped) == (
+        5,
+        5,
+        0,
+        0,
+    )
     assert calls == [("read", 5, 5), ("encode", 5, 5)]
-    corpus = Corpus.load(generations.current(tmp_path, "c"), encoder)
+    corpus = Corpus.load(builds.current(tmp_path, "c"), encoder)
     assert corpus.search("thing 3", k=1).hits[0].document_id == "d3"
-    assert corpus.manifest == generations.read_manifest(generations.current(tmp_path, "c"))
+    assert corpus.manifest == builds.read_manifest(builds.current(tmp_path, "c"))
 
 
-def test_a_rebuild_reads_and_encodes_only_what_changed(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_a_rebuild_reads_and_encodes_only_what_changed(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     _build(tmp_path, encoder)
     encoder.encoded.clear()
 
@@ -61,15 +81,17 @@ def test_a_rebuild_reads_and_encodes_only_what_changed(tmp_path: Path, encoder: 
     assert manifest.reused == 4
     assert len(encoder.encoded) == 1
     assert "quite another text" in encoder.encoded[0]
-    corpus = Corpus.load(generations.current(tmp_path, "c"), encoder)
+    corpus = Corpus.load(builds.current(tmp_path, "c"), encoder)
     fresh = build(tmp_path, "fresh", "product", _sources(changed=2), encoder)
-    other = Corpus.load(generations.current(tmp_path, "fresh"), encoder)
+    other = Corpus.load(builds.current(tmp_path, "fresh"), encoder)
     for query in ("quite another", "thing 4", "body"):
         assert corpus.search(query).hits == other.search(query).hits
     assert fresh.reused == 0
 
 
-def test_removed_files_are_gone_and_moved_ones_are_not_encoded_again(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_removed_files_are_gone_and_moved_ones_are_not_encoded_again(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     _build(tmp_path, encoder)
     encoder.encoded.clear()
     manifest = _build(tmp_path, encoder, [source("moved", [_document(1)])])
@@ -81,22 +103,31 @@ def test_what_was_skipped_is_kept_over_rebuilds(tmp_path: Path, encoder: HashEnc
     for _ in range(2):
         manifest = _build(tmp_path, encoder, sources)
         assert manifest.skipped == 2
-        corpus = Corpus.load(generations.current(tmp_path, "c"), encoder)
-        assert set(corpus._store.skipped(9)) == {Skipped("f", "row broken", 7), Skipped("g", "binary")}
+        corpus = Corpus.load(builds.current(tmp_path, "c"), encoder)
+        assert set(corpus._store.skipped(9)) == {
+            Skipped("f", "row broken", 7),
+            Skipped("g", "binary"),
+        }
 
 
-def test_a_document_comes_back_when_the_file_that_had_its_id_changes(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_a_document_comes_back_when_the_file_that_had_its_id_changes(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     old, new = [_document(1, "kettle"), _document(2)], [_document(1, "kettle, descaled")]
     assert _build(tmp_path, encoder, [source("old", old), source("new", new)]).skipped == 1
     encoder.encoded.clear()
     manifest = _build(tmp_path, encoder, [source("other", [_document(3)]), source("new", new)])
     assert (manifest.documents, manifest.skipped, len(encoder.encoded)) == (2, 0, 2)
-    again = _build(tmp_path, encoder, [source("first", [_document(1, "kettle, dear")]), source("new", new)])
+    again = _build(
+        tmp_path, encoder, [source("first", [_document(1, "kettle, dear")]), source("new", new)]
+    )
     assert (again.documents, again.skipped) == (1, 1)
     assert _build(tmp_path, encoder, [source("new", new)]).documents == 1
 
 
-def test_a_file_that_repeats_its_own_id_is_not_read_again(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_a_file_that_repeats_its_own_id_is_not_read_again(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     file = source("f", [_document(1), _document(1, "another")])
     assert _build(tmp_path, encoder, [file]).skipped == 1
 
@@ -107,29 +138,42 @@ def test_a_file_that_repeats_its_own_id_is_not_read_again(tmp_path: Path, encode
 
 
 def test_what_failed_in_passing_is_read_again(tmp_path: Path, encoder: HashEncoder) -> None:
-    slow = [source("f", [_document(0)]), SourceFile("g", "x", lambda: iter([Skipped("g", "slow", passing=True)]))]
+    slow = [
+        source("f", [_document(0)]),
+        SourceFile("g", "x", lambda: iter([Skipped("g", "slow", passing=True)])),
+    ]
     assert _build(tmp_path, encoder, [*slow]).documents == 1
-    manifest = _build(tmp_path, encoder, [slow[0], SourceFile("g", "x", lambda: iter([_document(1)]))])
+    manifest = _build(
+        tmp_path, encoder, [slow[0], SourceFile("g", "x", lambda: iter([_document(1)]))]
+    )
     assert (manifest.documents, manifest.skipped) == (2, 0)
 
 
-def test_repeated_ids_and_half_characters_are_left_out(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_repeated_ids_and_half_characters_are_left_out(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     bad = Document("bad", "product", "bad", "half \ud800 pair")
-    manifest = _build(tmp_path, encoder, [source("f", [_document(0), _document(0), bad, _document(1)])])
+    manifest = _build(
+        tmp_path, encoder, [source("f", [_document(0), _document(0), bad, _document(1)])]
+    )
     assert (manifest.documents, manifest.passages, manifest.skipped) == (2, 2, 2)
 
 
-def test_skips_that_are_not_utf8_can_be_stored_and_said(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_skips_that_are_not_utf8_can_be_stored_and_said(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     odd = Skipped("caf\udce9", "it has Gr\udcf6\udcdfe")
     _build(tmp_path, encoder, [*_sources(), odd])
-    [skipped] = Corpus.load(generations.current(tmp_path, "c"), encoder)._store.skipped(9)
+    [skipped] = Corpus.load(builds.current(tmp_path, "c"), encoder)._store.skipped(9)
     assert skipped == Skipped("caf?", "it has Gr??e")
     with pytest.raises(InvalidInput, match=r"the first: caf\?: it has Gr\?\?e\."):
         build(tmp_path, "d", "product", [odd], encoder)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_file_names_that_are_not_utf8_cost_only_their_files(tmp_path: Path, encoder: HashEncoder, kind: Kind) -> None:
+def test_file_names_that_are_not_utf8_cost_only_their_files(
+    tmp_path: Path, encoder: HashEncoder, kind: Kind
+) -> None:
     root = tmp_path / "src"
     (root / os.fsdecode(b"dir\xe9")).mkdir(parents=True)
     of_kind = {
@@ -142,13 +186,15 @@ def test_file_names_that_are_not_utf8_cost_only_their_files(tmp_path: Path, enco
         (root / os.fsdecode(name + suffix)).write_text(text)
     manifest = build(tmp_path, "c", kind, open_source(kind, [root]), encoder)
     assert manifest.documents == 1
-    skipped = Corpus.load(generations.current(tmp_path, "c"), encoder)._store.skipped(9)
+    skipped = Corpus.load(builds.current(tmp_path, "c"), encoder)._store.skipped(9)
     assert {one.path for one in skipped} == {"dir\ufffd", f"caf\ufffd{suffix.decode()}"}
     assert {one.reason for one in skipped} == {"the file name is not UTF-8"}
     assert list(names(kind, [root])) == [f"a{suffix.decode()}"]
 
 
-def test_sources_that_cannot_be_read_are_not_taken_for_the_home(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_sources_that_cannot_be_read_are_not_taken_for_the_home(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     def listing() -> Iterator[SourceFile | Skipped]:
         yield source("f", [_document(0)])
         raise PermissionError(errno.EACCES, "Permission denied", "/mnt/shop")
@@ -158,21 +204,25 @@ def test_sources_that_cannot_be_read_are_not_taken_for_the_home(tmp_path: Path, 
         raise OSError(errno.EIO, "Input/output error", "/mnt/shop")
 
     for sources in (listing(), [SourceFile("f", "x", reading)]):
-        with pytest.raises(InvalidInput, match=r"The sources cannot be read \(.*'/mnt/shop'\)") as caught:
+        with pytest.raises(
+            InvalidInput, match=r"The sources cannot be read \(.*'/mnt/shop'\)"
+        ) as caught:
             build(tmp_path, "c", "product", sources, encoder)
         assert caught.value.field == "path"
     assert not (tmp_path / "corpora" / "c").exists()
 
 
 def test_nothing_to_index_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -> None:
-    with pytest.raises(InvalidInput, match=r"nothing to index for 'c'. 1 left out, the first: g: binary"):
+    with pytest.raises(
+        InvalidInput, match=r"nothing to index for 'c'. 1 left out, the first: g: binary"
+    ):
         build(tmp_path, "c", "product", [Skipped("g", "binary")], encoder)
     assert not (tmp_path / "corpora" / "c").exists()
 
 
 def test_a_failing_source_leaves_the_old_build(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
-    before = generations.current(tmp_path, "c")
+    before = builds.current(tmp_path, "c")
 
     def failing() -> Iterator[Document | Skipped]:
         yield _document(7)
@@ -180,7 +230,7 @@ def test_a_failing_source_leaves_the_old_build(tmp_path: Path, encoder: HashEnco
 
     with pytest.raises(KeyboardInterrupt):
         _build(tmp_path, encoder, [SourceFile("f", "new", failing)])
-    assert generations.current(tmp_path, "c") == before
+    assert builds.current(tmp_path, "c") == before
     assert sorted(p.name for p in before.parent.iterdir()) == sorted(["CURRENT", before.name])
 
 
@@ -188,16 +238,18 @@ def test_another_encoder_encodes_all_anew(tmp_path: Path, encoder: HashEncoder) 
     _build(tmp_path, encoder)
     other = HashEncoder()
     other.dim, other.fingerprint = 32, "other"
-    with pytest.raises(EncoderMismatch, match=r"'c' was built with encoder 'hash'.*build the corpus again"):
-        Corpus.load(generations.current(tmp_path, "c"), other)
+    with pytest.raises(
+        EncoderMismatch, match=r"'c' was built with encoder 'hash'.*build the corpus again"
+    ):
+        Corpus.load(builds.current(tmp_path, "c"), other)
     assert _build(tmp_path, other).reused == 0
-    with closing(Corpus.load(generations.current(tmp_path, "c"), other)) as corpus:
+    with closing(Corpus.load(builds.current(tmp_path, "c"), other)) as corpus:
         assert corpus.search("thing 3", k=1).hits[0].document_id == "d3"
 
 
 def test_a_damaged_build_is_not_taken_over_from(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
-    os.truncate(generations.current(tmp_path, "c") / "vectors.npy", 100)
+    os.truncate(builds.current(tmp_path, "c") / "vectors.npy", 100)
     assert _build(tmp_path, encoder).reused == 0
 
 
@@ -220,7 +272,7 @@ def test_options_are_noted_and_used(tmp_path: Path, encoder: HashEncoder) -> Non
     options = Options(splitter="simple", dense_weight=0.0, demote=False)
     manifest = build(tmp_path, "c", "product", _sources(), encoder, options=options)
     assert (manifest.splitter, manifest.dense_weight, manifest.demote) == ("simple", 0.0, False)
-    hit = Corpus.load(generations.current(tmp_path, "c"), encoder).search("thing 3").hits[0]
+    hit = Corpus.load(builds.current(tmp_path, "c"), encoder).search("thing 3").hits[0]
     expected = hit.scores["lexical"] ** manifest.lexical_power
     assert hit.score == pytest.approx(expected, abs=1e-3)
 
@@ -233,7 +285,7 @@ def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, encoder: HashEnc
 
 
 _CHILD = """
-import sys; from pathlib import Path; from index.build import build; from index.records import Document
+import sys; from pathlib import Path; from index.indexing.build import build; from index.records import Document
 from tests.conftest import HashEncoder, source
 home, count, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 import time
@@ -247,23 +299,27 @@ build(home, "c", "product", [source("f", docs)], Slow())
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
-    before = generations.current(tmp_path, "c")
+    before = builds.current(tmp_path, "c")
     failed = subprocess.run(
         [sys.executable, "-c", _CHILD, str(tmp_path), "2000", "0"],
         cwd=ROOT, capture_output=True, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
     )  # fmt: skip
     assert "StorageFailed" in failed.stderr
-    assert generations.current(tmp_path, "c") == before
+    assert builds.current(tmp_path, "c") == before
     assert sorted(p.name for p in before.parent.iterdir()) == sorted(["CURRENT", before.name])
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.05, 0.2])
-def test_killed_at_any_moment_the_old_build_serves_on(tmp_path: Path, encoder: HashEncoder, pause_s: float) -> None:
+def test_killed_at_any_moment_the_old_build_serves_on(
+    tmp_path: Path, encoder: HashEncoder, pause_s: float
+) -> None:
     _build(tmp_path, encoder)
-    before = generations.current(tmp_path, "c").name
+    before = builds.current(tmp_path, "c").name
     child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(tmp_path), "3000", "0.1"], cwd=ROOT, stdout=subprocess.PIPE
+        [sys.executable, "-c", _CHILD, str(tmp_path), "3000", "0.1"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
     )
     assert child.stdout is not None
     child.stdout.readline()
@@ -271,14 +327,14 @@ def test_killed_at_any_moment_the_old_build_serves_on(tmp_path: Path, encoder: H
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
-    corpus = Corpus.load(generations.current(tmp_path, "c"), encoder)
+    corpus = Corpus.load(builds.current(tmp_path, "c"), encoder)
     assert corpus.build == before or corpus.manifest.documents == 3000
     assert _build(tmp_path, encoder).documents == 5
-    left = {p.name for p in generations.current(tmp_path, "c").parent.iterdir()}
-    assert left == {"CURRENT", *generations.builds(tmp_path, "c")}
+    left = {p.name for p in builds.current(tmp_path, "c").parent.iterdir()}
+    assert left == {"CURRENT", *builds.builds(tmp_path, "c")}
 
 
 def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
-    kept = np.load(generations.current(tmp_path, "c") / "vectors.npy")
+    kept = np.load(builds.current(tmp_path, "c") / "vectors.npy")
     np.testing.assert_allclose(kept, encoder.encode([*encoder.encoded], role="passage"), atol=1e-3)

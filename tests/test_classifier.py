@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.classifier import (
+from index.classify.zero_shot import (
     DEFAULT_TEMPLATES,
     RANKED,
     Classifier,
@@ -22,7 +22,9 @@ from tests.conftest import HashEncoder
 
 LABELS = ["sports", "business", "world"]
 PLAIN = ("{label}",)
-printed = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1).filter(lambda s: s.strip())
+printed = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1).filter(
+    lambda s: s.strip()
+)
 names = st.lists(printed, min_size=2, max_size=12, unique_by=str.strip)
 
 
@@ -37,13 +39,18 @@ def test_score_is_the_mean_cosine_over_templates(encoder: HashEncoder) -> None:
     text = "news of sports and world"
     vector = encoder.encode([text], role="query")[0]
     prompts = [[t.replace("{label}", label) for t in templates] for label in LABELS]
-    cosines = np.array([[np.mean([vector @ v for v in encoder.encode(p, role="query")]) for p in prompts]], np.float32)
+    cosines = np.array(
+        [[np.mean([vector @ v for v in encoder.encode(p, role="query")]) for p in prompts]],
+        np.float32,
+    )
     (found,) = Classifier(encoder).classify([text], LABELS, templates=templates)
     expected = dict(zip(LABELS, shared_scores(cosines)[0], strict=True))
     assert {one.label: one.score for one in found.ranking} == pytest.approx(expected, abs=2e-6)
 
 
-@given(labels=names, multi_label=st.booleans(), text=st.text(min_size=1).filter(lambda s: s.strip()))
+@given(
+    labels=names, multi_label=st.booleans(), text=st.text(min_size=1).filter(lambda s: s.strip())
+)
 def test_every_result_is_a_sound_ranking(labels: list[str], multi_label: bool, text: str) -> None:
     (found,) = Classifier(HashEncoder()).classify([text], labels, multi_label=multi_label)
     scores = [one.score for one in found.ranking]
@@ -72,7 +79,9 @@ def test_independent_scores_rise_with_the_cosine() -> None:
 
 
 def test_equal_scores_keep_the_order_of_the_labels(encoder: HashEncoder) -> None:
-    (found,) = Classifier(encoder).classify(["Sports"], ["SPORTS", "world", "sports", "Sports"], templates=PLAIN)
+    (found,) = Classifier(encoder).classify(
+        ["Sports"], ["SPORTS", "world", "sports", "Sports"], templates=PLAIN
+    )
     assert [one.label for one in found.ranking[:3]] == ["SPORTS", "sports", "Sports"]
     assert found.margin == 0
 
@@ -92,7 +101,10 @@ def test_of_many_labels_the_best_are_ranked(encoder: HashEncoder) -> None:
     assert [one.label for one in found.ranking] == [labels[row] for row in best]
 
 
-@given(values=st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=30), ranked=st.integers(1, 10))
+@given(
+    values=st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=30),
+    ranked=st.integers(1, 10),
+)
 def test_the_best_are_those_of_a_whole_stable_sort(values: list[float], ranked: int) -> None:
     expected = np.argsort(-np.array(values), kind="stable")[:ranked]
     assert _best(np.array(values), ranked)[:ranked].tolist() == expected.tolist()
@@ -156,7 +168,9 @@ def test_known_labels_are_not_encoded_again(encoder: HashEncoder) -> None:
     assert encoder.encoded == ["first"]
     encoder.encoded.clear()
     classifier.classify(["second"], ["world", "sports", "films"])
-    assert encoder.encoded == [template.replace("{label}", "films") for template in DEFAULT_TEMPLATES] + ["second"]
+    assert encoder.encoded == [
+        template.replace("{label}", "films") for template in DEFAULT_TEMPLATES
+    ] + ["second"]
     encoder.encoded.clear()
     classifier.classify(["third"], LABELS, templates=PLAIN)
     assert encoder.encoded == [*LABELS, "third"]
@@ -181,7 +195,11 @@ def test_threads_share_the_cache_without_mixing_labels(encoder: HashEncoder) -> 
         for number in range(first, first + 60):
             labels = [f"word{number + offset}" for offset in range(8)]
             (found,) = classifier.classify([labels[5]], labels, templates=PLAIN)
-            wrong.extend([found] if found.ranking[0].score < found.ranking[-1].score or not found.label else [])
+            wrong.extend(
+                [found]
+                if found.ranking[0].score < found.ranking[-1].score or not found.label
+                else []
+            )
             expected = Classifier(HashEncoder()).classify([labels[5]], labels, templates=PLAIN)
             wrong.extend([found] if found != expected[0] else [])
 
@@ -210,7 +228,12 @@ def test_threads_share_the_cache_without_mixing_labels(encoder: HashEncoder) -> 
     ],
 )
 def test_what_cannot_be_classified_is_refused_by_name(
-    encoder: HashEncoder, texts: list[str], labels: list[str], templates: tuple[str, ...], field: str, words: str
+    encoder: HashEncoder,
+    texts: list[str],
+    labels: list[str],
+    templates: tuple[str, ...],
+    field: str,
+    words: str,
 ) -> None:
     with pytest.raises(InvalidInput, match=words.replace("[", r"\[")) as error:
         Classifier(encoder).classify(texts, labels, templates=templates)

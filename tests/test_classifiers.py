@@ -11,11 +11,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from index import generations
-from index.classifiers import ABOUT, ENCODER, VECTORS, TrainedClassifier, publish, read_classifier, write_classifier
+from index import builds
+from index.builds import CLASSIFIERS
+from index.classify.trained import (
+    ABOUT,
+    ENCODER,
+    VECTORS,
+    TrainedClassifier,
+    publish,
+    read_classifier,
+    write_classifier,
+)
 from index.encoder import MODEL, Encoder
 from index.errors import Busy, Damaged, InvalidInput
-from index.generations import CLASSIFIERS
 from tests.tiny import DIM, LABELS, staged, trained
 
 VALUES = json.loads(
@@ -25,7 +33,7 @@ VALUES = json.loads(
 
 
 def _opened(home: Path) -> TrainedClassifier:
-    return TrainedClassifier.load(generations.current(home, "tickets", CLASSIFIERS))
+    return TrainedClassifier.load(builds.current(home, "tickets", CLASSIFIERS))
 
 
 @pytest.mark.parametrize("vectors", [None, np.arange(3 * DIM, dtype=np.float32).reshape(3, DIM)])
@@ -36,7 +44,9 @@ def test_what_is_written_is_read_back(tmp_path: Path, vectors: Any) -> None:
     found = read_classifier(tmp_path)
     assert replace(found, vectors=None) == replace(wrote, vectors=None)
     np.testing.assert_equal(found.vectors, vectors)
-    assert {path.name for path in tmp_path.iterdir()} == {ABOUT} | ({VECTORS} if vectors is not None else set())
+    assert {path.name for path in tmp_path.iterdir()} == {ABOUT} | (
+        {VECTORS} if vectors is not None else set()
+    )
 
 
 def test_scores_are_a_softmax_of_mean_cosines_without_the_offsets(tmp_path: Path) -> None:
@@ -46,7 +56,8 @@ def test_scores_are_a_softmax_of_mean_cosines_without_the_offsets(tmp_path: Path
     text = "the news about business"
     vector = encoder.encode([text], role="query")[0]
     logits = [
-        (np.mean([vector @ encoder.encode([one], role="query")[0] for one in prompts]) - offset) / told.temperature
+        (np.mean([vector @ encoder.encode([one], role="query")[0] for one in prompts]) - offset)
+        / told.temperature
         for prompts, offset in zip(told.prompts, told.offsets, strict=True)
     ]
     expected = np.exp(logits) / np.exp(logits).sum()
@@ -70,17 +81,20 @@ def test_an_encoder_that_is_loaded_already_is_shared(tmp_path: Path) -> None:
     directory = staged(tmp_path / "staged")
     encoder = Encoder.load(directory / ENCODER)
     publish(tmp_path, "tickets", directory)
-    build = generations.current(tmp_path, "tickets", CLASSIFIERS)
+    build = builds.current(tmp_path, "tickets", CLASSIFIERS)
     assert TrainedClassifier.load(build, encoder).encoder is encoder
     assert TrainedClassifier.load(build).encoder is not encoder
 
 
 def test_publishing_moves_switches_and_keeps_three(tmp_path: Path) -> None:
-    builds = [publish(tmp_path, "tickets", staged(tmp_path / "staged", measures={"n": n})) for n in range(4)]
+    builds = [
+        publish(tmp_path, "tickets", staged(tmp_path / "staged", measures={"n": n}))
+        for n in range(4)
+    ]
     assert not (tmp_path / "staged").exists()
-    assert generations.builds(tmp_path, "tickets", CLASSIFIERS) == builds[1:]
-    assert generations.names(tmp_path, CLASSIFIERS) == ["tickets"]
-    assert generations.names(tmp_path) == []
+    assert builds.builds(tmp_path, "tickets", CLASSIFIERS) == builds[1:]
+    assert builds.names(tmp_path, CLASSIFIERS) == ["tickets"]
+    assert builds.names(tmp_path) == []
     opened = _opened(tmp_path)
     assert (opened.name, opened.build) == ("tickets", builds[-1])
     assert opened.trained.measures == {"n": 3}
@@ -95,7 +109,12 @@ def test_publishing_moves_switches_and_keeps_three(tmp_path: Path) -> None:
         (lambda d: (d / ENCODER / MODEL).write_bytes(b"x"), "tickets", Damaged, MODEL),
         (lambda d: (d / ENCODER).rename(d / "away"), "tickets", Damaged, "no such directory"),
         (lambda d: write_classifier(d, trained("other")), "tickets", Damaged, "not the encoder"),
-        (lambda d: np.save(d / VECTORS, np.ones((3, 5), np.float32)), "tickets", Damaged, "have 5 numbers, .* 32"),
+        (
+            lambda d: np.save(d / VECTORS, np.ones((3, 5), np.float32)),
+            "tickets",
+            Damaged,
+            "have 5 numbers, .* 32",
+        ),
     ],
 )
 def test_what_cannot_serve_is_not_published(
@@ -111,7 +130,7 @@ def test_what_cannot_serve_is_not_published(
 
 def test_two_publishers_at_once(tmp_path: Path) -> None:
     directory = staged(tmp_path / "staged")
-    with generations.locked(tmp_path, "tickets", CLASSIFIERS):
+    with builds.locked(tmp_path, "tickets", CLASSIFIERS):
         with pytest.raises(Busy, match="Classifier 'tickets'"):
             publish(tmp_path, "tickets", directory)
     assert publish(tmp_path, "tickets", directory)
@@ -120,7 +139,7 @@ def test_two_publishers_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", [ABOUT, f"{ENCODER}/{MODEL}", "manifest.json"])
 def test_a_damaged_build_is_refused_by_file(tmp_path: Path, file: str) -> None:
     publish(tmp_path, "tickets", staged(tmp_path / "staged"))
-    path = generations.current(tmp_path, "tickets", CLASSIFIERS) / file
+    path = builds.current(tmp_path, "tickets", CLASSIFIERS) / file
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(Damaged, match=rf"{file} was altered.*Train the classifier again"):
         _opened(tmp_path)
@@ -154,7 +173,9 @@ def test_a_damaged_build_is_refused_by_file(tmp_path: Path, file: str) -> None:
         ({"fingerprint": None}, "fingerprint"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_and_says_why(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_a_file_that_is_wrong_is_refused_and_says_why(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
     (tmp_path / ABOUT).write_text(json.dumps(VALUES | change))
     with pytest.raises(Damaged, match=words) as error:
         read_classifier(tmp_path)
@@ -204,14 +225,20 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=6,
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(change=st.dictionaries(st.sampled_from(sorted(VALUES)), json_values, min_size=1, max_size=3))
-def test_whatever_the_file_holds_it_is_read_or_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_whatever_the_file_holds_it_is_read_or_refused(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     (tmp_path / ABOUT).write_text(json.dumps(VALUES | change))
     try:
         found = read_classifier(tmp_path)

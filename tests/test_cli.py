@@ -15,9 +15,27 @@ import purlin
 
 ROOT = Path(__file__).parent.parent
 SHOP = [
-    {"_id": "k1", "title": "Electric kettle 1.7 l", "text": "Boils water fast.", "brand": "Aquila", "watt": 2200},
-    {"_id": "k2", "title": "Stove kettle", "text": "Whistles when the water boils.", "brand": "Brava", "watt": 0},
-    {"_id": "m1", "title": "DDR4-3200 memory 16 GB", "text": "For laptops.", "brand": "Corvid", "watt": 3},
+    {
+        "_id": "k1",
+        "title": "Electric kettle 1.7 l",
+        "text": "Boils water fast.",
+        "brand": "Aquila",
+        "watt": 2200,
+    },
+    {
+        "_id": "k2",
+        "title": "Stove kettle",
+        "text": "Whistles when the water boils.",
+        "brand": "Brava",
+        "watt": 0,
+    },
+    {
+        "_id": "m1",
+        "title": "DDR4-3200 memory 16 GB",
+        "text": "For laptops.",
+        "brand": "Corvid",
+        "watt": 3,
+    },
 ]
 
 
@@ -98,7 +116,10 @@ def test_the_bar_has_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "goods.csv").write_text("id,title,Weight [kg],Size [/cm]\n1,Kettle,2,30\n2,,1,1\n")
-    assert _run("index", "build", "product", tmp_path, "--name", "goods", home=tmp_path).returncode == 0
+    assert (
+        _run("index", "build", "product", tmp_path, "--name", "goods", home=tmp_path).returncode
+        == 0
+    )
     shown = _run("index", "show", "goods", home=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert "Weight [kg]" in shown.stdout
@@ -128,9 +149,13 @@ def test_a_wrong_setting_is_named(
 def test_search_prints_hits_and_json(shop: Path) -> None:
     printed = _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
     assert printed.startswith("1. DDR4-3200 memory 16 GB")
-    found = _run("search", "shop", "boil water", "--json", "--filter", "brand=Brava", home=shop).stdout
+    found = _run(
+        "search", "shop", "boil water", "--json", "--filter", "brand=Brava", home=shop
+    ).stdout
     assert [json.loads(line)["document_id"] for line in found.splitlines()] == ["k2"]
-    found = _run("search", "shop", "boil water", "--json", "--filter", "watt=2200", home=shop).stdout
+    found = _run(
+        "search", "shop", "boil water", "--json", "--filter", "watt=2200", home=shop
+    ).stdout
     assert [json.loads(line)["document_id"] for line in found.splitlines()] == ["k1"]
 
 
@@ -139,30 +164,66 @@ def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
         '{"_id": "q1", "text": "laptop memory"}\n{"_id": "q2", "text": "whistling kettle"}\n'
     )
     (shop / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tm1\t2\nq2\tk2\t1\nq3\tk1\t1\n")
-    arguments = ["evaluate", "search", "--corpus", "shop", "--queries", shop / "queries.jsonl", "--qrels"]
+    arguments = [
+        "evaluate",
+        "search",
+        "--corpus",
+        "shop",
+        "--queries",
+        shop / "queries.jsonl",
+        "--qrels",
+    ]
     done = _run(*arguments, shop / "qrels.tsv", "--run", shop / "run.trec", "--json", home=shop)
     measures = {m["name"]: m for m in json.loads(done.stdout)}
-    assert measures["MRR@100"]["mean"] == pytest.approx(2 / 3)  # q3 is judged and not among the queries: it counts 0
+    assert measures["MRR@100"]["mean"] == pytest.approx(
+        2 / 3
+    )  # q3 is judged and not among the queries: it counts 0
     assert measures["MRR@100"]["queries"] == 3
     assert len((shop / "run.trec").read_text().splitlines()) == 6
 
 
 def test_a_run_with_ids_that_columns_cannot_hold_is_escaped_and_says_so(tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").write_text('{"_id": "tea pot.md", "title": "tea pot", "text": "A pot for tea."}\n')
+    (tmp_path / "corpus.jsonl").write_text(
+        '{"_id": "tea pot.md", "title": "tea pot", "text": "A pot for tea."}\n'
+    )
     (tmp_path / "queries.jsonl").write_text('{"_id": "100%", "text": "tea"}\n')
     _run("index", "build", "product", tmp_path / "corpus.jsonl", "--name", "shop", home=tmp_path)
-    arguments = ["evaluate", "search", "--corpus", "shop", "--queries", tmp_path / "queries.jsonl", "--json"]
-    for name, row in (("beir.tsv", "100%\ttea pot.md\t1\n"), ("trec.txt", "100%25 0 tea%20pot.md 1\n")):
+    arguments = [
+        "evaluate",
+        "search",
+        "--corpus",
+        "shop",
+        "--queries",
+        tmp_path / "queries.jsonl",
+        "--json",
+    ]
+    for name, row in (
+        ("beir.tsv", "100%\ttea pot.md\t1\n"),
+        ("trec.txt", "100%25 0 tea%20pot.md 1\n"),
+    ):
         (tmp_path / name).write_text(row)
-        done = _run(*arguments, "--qrels", tmp_path / name, "--run", tmp_path / "run.trec", home=tmp_path)
+        done = _run(
+            *arguments, "--qrels", tmp_path / name, "--run", tmp_path / "run.trec", home=tmp_path
+        )
         assert "2 ids hold white space, control characters or %" in done.stderr
         assert {measure["mean"] for measure in json.loads(done.stdout)} == {1.0}
-        assert (tmp_path / "run.trec").read_text().split() == ["100%25", "Q0", "tea%20pot.md", "1", "1.0", "purlin"]
+        assert (tmp_path / "run.trec").read_text().split() == [
+            "100%25",
+            "Q0",
+            "tea%20pot.md",
+            "1",
+            "1.0",
+            "purlin",
+        ]
 
 
 def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) -> None:
-    corpus, queries, qrels = (tmp_path / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"))
-    queries.write_text('{"_id": "q1", "text": "electric kettle"}\n{"_id": "q2", "text": "whistling kettle"}\n')
+    corpus, queries, qrels = (
+        tmp_path / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
+    )
+    queries.write_text(
+        '{"_id": "q1", "text": "electric kettle"}\n{"_id": "q2", "text": "whistling kettle"}\n'
+    )
     qrels.write_text("q1\tk1\t1\nq2\tk2\t1\n")
 
     def build(rows: list[dict[str, object]], *options: object) -> subprocess.CompletedProcess[str]:
@@ -185,22 +246,32 @@ def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) ->
 def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
     corpus, log = tmp_path / "corpus.jsonl", tmp_path / "log.jsonl"
     corpus.write_text("".join(json.dumps(row) + "\n" for row in SHOP))
-    log.write_text('{"query": "for my morning tea", "document": "k1"}\n{"query": "tea", "document": "gone"}\n')
-    done = _run("index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path)
+    log.write_text(
+        '{"query": "for my morning tea", "document": "k1"}\n{"query": "tea", "document": "gone"}\n'
+    )
+    done = _run(
+        "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
+    )
     assert "query log: 1 of 2 queries lead to its documents" in done.stdout
     found = _run("search", "shop", "morning tea", "-k", 1, "--json", home=tmp_path).stdout
     assert json.loads(found)["document_id"] == "k1"
     assert json.loads(found)["scores"]["log"] > 0.5
     log.write_text("{}\n")
-    wrong = _run("index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path)
+    wrong = _run(
+        "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
+    )
     assert wrong.returncode == 1
-    assert "line 1 is no JSON object with a query and the id of a document" in " ".join(wrong.stderr.split())
+    assert "line 1 is no JSON object with a query and the id of a document" in " ".join(
+        wrong.stderr.split()
+    )
 
 
 def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
     corpus = shop / "corpus.jsonl"
     for name in ("one", "two"):
-        assert _run("index", "build", "product", corpus, "--name", "c", home=tmp_path).returncode == 0, name
+        assert (
+            _run("index", "build", "product", corpus, "--name", "c", home=tmp_path).returncode == 0
+        ), name
     first, second = sorted(p.name for p in (tmp_path / "corpora/c").iterdir() if p.is_dir())
     assert (tmp_path / "corpora/c/CURRENT").read_text().strip() == second
     assert _run("index", "activate", "c", first, home=tmp_path).returncode == 0
@@ -215,7 +286,10 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["search", "nope", "x"], "no corpus 'nope'. Corpora: shop"),
         (["search", "../shop", "x"], "is no corpus name"),
         (["search", "shop", " "], "query is empty"),
-        (["search", "shop", "caf\udce9"], "query is no text: half a surrogate pair is in it; give it in UTF-8"),
+        (
+            ["search", "shop", "caf\udce9"],
+            "query is no text: half a surrogate pair is in it; give it in UTF-8",
+        ),
         (["search", "shop", "x", "--filter", "brand"], "FIELD=VALUE"),
         (["search", "shop", "x", "--filter", "nope=1"], "no filterable field 'nope'"),
         (["search", "shop", "x", "-k", "0"], "k is 0; it must be 1 to 1000"),
@@ -226,7 +300,10 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["index", "build", "code", "tests/data/code", "--name", "Bad Name"], "is no corpus name"),
         (["index", "activate", "shop", "nope"], "has no build 'nope'"),
         (["index", "delete", "nope"], "no corpus 'nope'"),
-        (["evaluate", "search", "--corpus", "shop", "--queries", "/nope", "--qrels", "/nope"], "/nope"),
+        (
+            ["evaluate", "search", "--corpus", "shop", "--queries", "/nope", "--qrels", "/nope"],
+            "/nope",
+        ),
     ],
 )
 def test_what_goes_wrong_is_one_clear_line(shop: Path, arguments: list[str], words: str) -> None:
@@ -239,14 +316,20 @@ def test_what_goes_wrong_is_one_clear_line(shop: Path, arguments: list[str], wor
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupting_a_build_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps({"_id": str(n), "text": f"thing {n} " * 60}) + "\n" for n in range(20_000)))
+    corpus.write_text(
+        "".join(
+            json.dumps({"_id": str(n), "text": f"thing {n} " * 60}) + "\n" for n in range(20_000)
+        )
+    )
     child = subprocess.Popen(
         [sys.executable, "-m", "purlin", "index", "build", "product", str(corpus), "--name", "big"],
         cwd=ROOT,
         env=os.environ | {"PURLIN_HOME": str(tmp_path / "home")},
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's background jobs ignore it
     )
     directory = tmp_path / "home/corpora/big"
     while not list(directory.glob(".making-*")):
@@ -273,5 +356,7 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
 
 def test_the_front_door_imports_nothing_heavy() -> None:
     script = "import sys, purlin; print([m for m in ('faiss', 'fastapi', 'numpy', 'torch') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -19,7 +19,7 @@ import pytest
 
 from app import client as clients
 from app.client import AsyncClient, Client, Overloaded, ProblemError, Unexpected, Unreachable
-from index.build import build
+from index.indexing.build import build
 from index.records import Location
 from index.sources import open_source
 from tests.conftest import HashEncoder
@@ -58,7 +58,9 @@ def purlin(url: str) -> Iterator[Client]:
 
 
 def test_search_finds_what_the_server_has(purlin: Client) -> None:
-    found = purlin.search("sort numbers", "code", k=2, filter={"language": ["python"], "lines": {"gte": 2}})
+    found = purlin.search(
+        "sort numbers", "code", k=2, filter={"language": ["python"], "lines": {"gte": 2}}
+    )
     assert (found.corpus, found.encoder, found.total, len(found.hits)) == ("code", "hash", 2, 2)
     assert found.took_ms > 0
     hit = found.hits[0]
@@ -85,12 +87,16 @@ def test_documents_come_whole_by_the_id_of_a_hit(purlin: Client) -> None:
 
 
 def test_texts_are_classified(purlin: Client) -> None:
-    found = purlin.classify(["the sports results"], ["business", "sports"], templates=["It is {label}."])
+    found = purlin.classify(
+        ["the sports results"], ["business", "sports"], templates=["It is {label}."]
+    )
     (result,) = found.results
     assert result.label == "sports"
     assert [one.label for one in result.ranking] == ["sports", "business"]
     assert found.warnings == ()
-    unsure = purlin.classify(["cooking"], ["business", "sports", "Sports"], min_score=0.99, multi_label=True)
+    unsure = purlin.classify(
+        ["cooking"], ["business", "sports", "Sports"], min_score=0.99, multi_label=True
+    )
     assert unsure.results[0].label is None
     assert "nearly the same" in unsure.warnings[0]
 
@@ -167,7 +173,10 @@ def test_a_key_is_sent_and_not_shown(home: Path) -> None:
         with Client(url, api_key=SEARCHING) as client:
             assert client.search("sort", "code").total == 3
             assert SEARCHING not in repr(client)
-        with Client(url, api_key=CLASSIFYING) as client, pytest.raises(ProblemError, match="scope search"):
+        with (
+            Client(url, api_key=CLASSIFYING) as client,
+            pytest.raises(ProblemError, match="scope search"),
+        ):
             client.search("sort", "code")
         with Client(url) as client, pytest.raises(ProblemError) as refused:
             client.search("sort", "code")
@@ -201,11 +210,18 @@ def test_who_does_not_answer_in_time_is_unreachable() -> None:
 # ---- trying again, without a clock: what is sent in is what came of a try, what comes out is how long to wait
 
 
-def response(status: int, content: Any = None, headers: dict[str, str] | None = None) -> httpx.Response:
+def response(
+    status: int, content: Any = None, headers: dict[str, str] | None = None
+) -> httpx.Response:
     return httpx.Response(status, content=json.dumps(content or {}).encode(), headers=headers)
 
 
-BUSY = {"type": "urn:purlin:problem:overloaded", "title": "Service Unavailable", "status": 503, "detail": "Later."}
+BUSY = {
+    "type": "urn:purlin:problem:overloaded",
+    "title": "Service Unavailable",
+    "status": 503,
+    "detail": "Later.",
+}
 FOUND = {"corpora": [{"name": "code", "state": "serving", "new_key": 1}]}
 
 
@@ -237,14 +253,22 @@ def test_refusals_are_waited_out_as_long_as_the_server_says() -> None:
     assert [one.name for one in corpora] == ["code"]
 
 
-@pytest.mark.parametrize("outcomes", [[later("11")], [later("4"), later("4"), later("4")], [later("0")] * 101])
+@pytest.mark.parametrize(
+    "outcomes", [[later("11")], [later("4"), later("4"), later("4")], [later("0")] * 101]
+)
 def test_waits_have_a_bound(outcomes: list[httpx.Response]) -> None:
     with pytest.raises(Overloaded, match="Later"):
         waits(outcomes)
 
 
 @pytest.mark.parametrize(
-    "lost", [httpx.ConnectError("x"), httpx.ReadError("x"), httpx.RemoteProtocolError("x"), httpx.ConnectTimeout("x")]
+    "lost",
+    [
+        httpx.ConnectError("x"),
+        httpx.ReadError("x"),
+        httpx.RemoteProtocolError("x"),
+        httpx.ConnectTimeout("x"),
+    ],
 )
 def test_what_the_network_lost_is_sent_again_later_and_later(lost: httpx.RequestError) -> None:
     waited, _ = waits([lost, lost, lost, response(200, FOUND)])
@@ -270,14 +294,18 @@ def test_what_the_network_lost_is_sent_again_later_and_later(lost: httpx.Request
         (httpx.Response(302, headers={"location": "http://elsewhere"}), ProblemError),
     ],
 )
-def test_what_another_try_would_not_mend_is_raised_at_once(outcome: Any, error: type[Exception]) -> None:
+def test_what_another_try_would_not_mend_is_raised_at_once(
+    outcome: Any, error: type[Exception]
+) -> None:
     with pytest.raises(error) as raised:
         waits([outcome])
     assert type(raised.value) is error
 
 
 def test_a_proxy_that_is_overloaded_is_tried_again() -> None:
-    waited, _ = waits([httpx.Response(503, text="busy"), httpx.Response(429, text="busy"), response(200, FOUND)])
+    waited, _ = waits(
+        [httpx.Response(503, text="busy"), httpx.Response(429, text="busy"), response(200, FOUND)]
+    )
     assert len(waited) == 2
 
 
@@ -321,7 +349,16 @@ def test_both_clients_have_the_same_methods_with_signatures_and_docs() -> None:
 
 
 def test_importing_the_client_loads_nothing_heavy() -> None:
-    heavy = {"faiss", "fastapi", "starlette", "onnxruntime", "numpy", "tokenizers", "torch", "uvicorn"}
+    heavy = {
+        "faiss",
+        "fastapi",
+        "starlette",
+        "onnxruntime",
+        "numpy",
+        "tokenizers",
+        "torch",
+        "uvicorn",
+    }
     program = "import sys, app.client; print(*{name.partition('.')[0] for name in sys.modules})"
     root = Path(__file__).parent.parent
     done = subprocess.run(
@@ -338,12 +375,16 @@ def test_importing_the_client_loads_nothing_heavy() -> None:
 
 
 PROGRAMS = re.findall(
-    r"```python\n(.*?)```", (Path(__file__).parent.parent / "docs" / "client.md").read_text(), re.DOTALL
+    r"```python\n(.*?)```",
+    (Path(__file__).parent.parent / "docs" / "client.md").read_text(),
+    re.DOTALL,
 )
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_programs_in_the_docs_run(tmp_path: Path, program: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_programs_in_the_docs_run(
+    tmp_path: Path, program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     make(tmp_path, "stdlib", FUNCTIONS, HashEncoder())
     with listening(tmp_path, HashEncoder()) as url:
         exec(program.replace("http://127.0.0.1:8000", url), {})

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.clues import PASSAGE, SPAN, Sought, evidence, passage_clues, passage_scores, weighed
-from index.entries import Entry, Parameter, entry_of
+from index.qa.features import (
+    PASSAGE,
+    SPAN,
+    Sought,
+    evidence,
+    passage_clues,
+    passage_scores,
+    weighed,
+)
+from index.qa.signatures import Entry, Parameter, entry_of
 from index.records import Document, Hit, Location, Passage
 
 OPEN = "shop.open(door, hour=9, quiet=False)"
@@ -18,23 +26,56 @@ def found(
 ) -> tuple[Hit, Document]:
     document = Document(title, "reference", title, body, location=Location(page), fields=fields)
     scores = {"dense": score, "lexical": score / 2}
-    return Hit(title, title, 1, score, scores, title, body, (), document.location, document.fields), document
+    return Hit(
+        title, title, 1, score, scores, title, body, (), document.location, document.fields
+    ), document
 
 
 def clues(question: str, *passages: tuple[Hit, Document]) -> list[dict[str, float]]:
-    return [dict(zip(PASSAGE, row, strict=True)) for row in passage_clues(question, passages).tolist()]
+    return [
+        dict(zip(PASSAGE, row, strict=True)) for row in passage_clues(question, passages).tolist()
+    ]
 
 
 def test_clues_of_passages() -> None:
-    method = found("shop.Basket.add", "add(apple)\n\nRaises FullError.", directive="method", signature="add(apple)")
-    section = found("shop — Shops", "It sells apples.", score=0.4, page="b.html", directive="section", module="shop")
+    method = found(
+        "shop.Basket.add",
+        "add(apple)\n\nRaises FullError.",
+        directive="method",
+        signature="add(apple)",
+    )
+    section = found(
+        "shop — Shops",
+        "It sells apples.",
+        score=0.4,
+        page="b.html",
+        directive="section",
+        module="shop",
+    )
     named, other = clues("which method raises FullError: basket.add", method, section)
-    assert named["kind"] == named["named"] == named["qualified"] == named["first"] == named["has"] == 1.0
-    assert other["kind"] == other["named"] == other["qualified"] == other["first"] == other["has"] == 0.0
+    assert (
+        named["kind"]
+        == named["named"]
+        == named["qualified"]
+        == named["first"]
+        == named["has"]
+        == 1.0
+    )
+    assert (
+        other["kind"]
+        == other["named"]
+        == other["qualified"]
+        == other["first"]
+        == other["has"]
+        == 0.0
+    )
     assert (named["dense"], named["lexical"]) == (0.5, 0.25)
     assert named["page"] + other["page"] == pytest.approx(1.0)
     assert named["page"] > other["page"]
-    assert [each["module"] for each in clues("which module sells apples", method, section)] == [0.0, 1.0]
+    assert [each["module"] for each in clues("which module sells apples", method, section)] == [
+        0.0,
+        1.0,
+    ]
     assert [each["has"] for each in clues("which argument", method, section)] == [1.0, 0.0]
 
 
@@ -42,7 +83,8 @@ def test_scores_are_the_weighted_sum_and_there_may_be_none() -> None:
     passages = [found("shop.open", score=0.9), found("shop.close", score=0.1)]
     [first, second] = passage_scores("how do I close it", passages)
     sums = [
-        sum(PASSAGE[name] * value for name, value in each.items()) for each in clues("how do I close it", *passages)
+        sum(PASSAGE[name] * value for name, value in each.items())
+        for each in clues("how do I close it", *passages)
     ]
     assert [first, second] == pytest.approx(sums)
     assert passage_scores("anything", []).shape == (0,)
@@ -60,7 +102,8 @@ ENTRY = Entry(
     ),
 )
 TEXT = (
-    f"{OPEN}\n\nOpen the shop at hour, 8 on Mondays. If quiet, nobody is told. The default is late. Raises shop.Error."
+    f"{OPEN}\n\nOpen the shop at hour, 8 on Mondays. If quiet, nobody is told. "
+    "The default is late. Raises shop.Error."
 )
 
 
@@ -68,7 +111,10 @@ TEXT = (
     ("question", "places"),
     [
         ("which function opens it", {"shop.open": {"typed", "own"}}),
-        ("which argument keeps it secret", {"door": {"typed"}, "hour": {"typed"}, "quiet": {"typed", "switch"}}),
+        (
+            "which argument keeps it secret",
+            {"door": {"typed"}, "hour": {"typed"}, "quiet": {"typed", "switch"}},
+        ),
         ("which module is for shops", {"shop": {"module"}}),
         ("what does it raise", {"shop.Error": {"typed"}}),
         ("the hour by default", {"9": {"typed"}, "False": {"typed"}, "8": {"typed"}}),
@@ -112,5 +158,13 @@ def test_evidence_is_the_best_scores_and_the_rarest_word_that_is_missing() -> No
     other, _ = found("shop.close", score=0.6)
     weights = {"open": 2.0, "door": 3.0, "yacht": 7.0, "sail": 5.0}
     assert evidence([other, hit], document, weights, 0.5) == (0.8, 0.4, 7.0, 0.0)
-    assert evidence([hit], document, {"open": 2.0, "door": 3.0}, 0.8)[2:] == (0.0, pytest.approx(math.log(4.0)))
-    assert evidence([], None, {"open": 2.0}, 0.0) == (0.0, 0.0, 2.0, pytest.approx(math.log(1e-4 / 0.9999)))
+    assert evidence([hit], document, {"open": 2.0, "door": 3.0}, 0.8)[2:] == (
+        0.0,
+        pytest.approx(math.log(4.0)),
+    )
+    assert evidence([], None, {"open": 2.0}, 0.0) == (
+        0.0,
+        0.0,
+        2.0,
+        pytest.approx(math.log(1e-4 / 0.9999)),
+    )

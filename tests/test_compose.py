@@ -31,8 +31,19 @@ ASKED: list[Request] = [
     ("POST", "/search", {"corpus": "python", "query": "read the lines of a file", "k": 20}),
     ("POST", "/search", {"corpus": "code", "query": "compress bytes", "k": 20, "explain": True}),
     ("POST", "/search", {"corpus": "products", "query": "usb cable", "mode": "lexical"}),
-    ("POST", "/qa", {"corpus": "python", "question": "Which exception does int() raise for a text that is no number?"}),
-    ("POST", "/classify", {"texts": ["the goalkeeper was injured"], "labels": ["sport", "politics"]}),
+    (
+        "POST",
+        "/qa",
+        {
+            "corpus": "python",
+            "question": "Which exception does int() raise for a text that is no number?",
+        },
+    ),
+    (
+        "POST",
+        "/classify",
+        {"texts": ["the goalkeeper was injured"], "labels": ["sport", "politics"]},
+    ),
 ]
 # Run inside a container: each line of the input is a request, each line of the output the status and the JSON.
 _INSIDE = """
@@ -59,7 +70,9 @@ def compose() -> Sequence[str]:
     """Words of a command: Docker's plugin, or the program that was there before it."""
     if not _works("docker", "image", "inspect", IMAGE):
         pytest.skip(f"takes a container engine and an image {IMAGE!r}, see docs/running.md")
-    found = [words for words in (["docker", "compose"], ["docker-compose"]) if _works(*words, "version")]
+    found = [
+        words for words in (["docker", "compose"], ["docker-compose"]) if _works(*words, "version")
+    ]
     if not found:
         pytest.skip("takes docker compose")
     return found[0]
@@ -70,13 +83,22 @@ class Project:
 
     def __init__(self, compose: Sequence[str], env: dict[str, str]) -> None:
         self._compose = compose
-        self._env = os.environ | {"PURLIN_IMAGE": IMAGE, "COMPOSE_PROJECT_NAME": f"purlin-test-{os.getpid()}"} | env
+        self._env = (
+            os.environ
+            | {"PURLIN_IMAGE": IMAGE, "COMPOSE_PROJECT_NAME": f"purlin-test-{os.getpid()}"}
+            | env
+        )
 
     def do(self, *words: str, files: Sequence[str] = ("docker-compose.yml",)) -> str:
         """Run a compose command to its end."""
         named = [word for file in files for word in ("-f", file)]
         done = subprocess.run(
-            [*self._compose, *named, *words], cwd=ROOT, env=self._env, capture_output=True, text=True, check=False
+            [*self._compose, *named, *words],
+            cwd=ROOT,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -91,20 +113,26 @@ class Project:
 
 
 def docker(*words: str, given: str | None = None) -> str:
-    done = subprocess.run(["docker", *words], input=given, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["docker", *words], input=given, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @contextmanager
-def up(compose: Sequence[str], *words: str, files: Sequence[str] = (), **env: str) -> Iterator[Project]:
+def up(
+    compose: Sequence[str], *words: str, files: Sequence[str] = (), **env: str
+) -> Iterator[Project]:
     """`docker compose up` in a fresh project, which is gone afterwards; prints the seconds until all are healthy."""
     project = Project(compose, env)
     every = ["docker-compose.yml", *files]
     started = time.monotonic()
     try:
         project.do("up", "-d", "--no-build", *words, files=every)
-        until(lambda: all(_health(container) == "healthy" for container in project.servers()), START_S)
+        until(
+            lambda: all(_health(container) == "healthy" for container in project.servers()), START_S
+        )
         print(f"\n{' '.join([*files, *words])}: healthy after {time.monotonic() - started:.0f} s")
         yield project
     finally:
@@ -173,7 +201,9 @@ def test_without_any_network(compose: Sequence[str]) -> None:
         for status, reply in map(json.loads, replies):
             assert status == 200
             assert _answers(reply)
-        assert "open" in project.do("exec", "-T", "purlin", "purlin", "search", "python", "open a file")
+        assert "open" in project.do(
+            "exec", "-T", "purlin", "purlin", "search", "python", "open a file"
+        )
 
 
 def test_one_cpu_one_gigabyte_and_a_read_only_root(compose: Sequence[str]) -> None:
@@ -182,13 +212,22 @@ def test_one_cpu_one_gigabyte_and_a_read_only_root(compose: Sequence[str]) -> No
     with up(compose, PURLIN_PORT=port) as project:
         (server,) = project.servers()
         limits = inspected(server)["HostConfig"]
-        assert (limits["Memory"], limits["NanoCpus"], limits["ReadonlyRootfs"]) == (2**30, 10**9, True)
+        assert (limits["Memory"], limits["NanoCpus"], limits["ReadonlyRootfs"]) == (
+            2**30,
+            10**9,
+            True,
+        )
         with client(project.url(server)) as asking:
             assert states(asking) == dict.fromkeys(DEMO, "serving")
             ask_all(asking)
-            texts = [f"text {n} about sorting numbers and files" for n in range(max(10, int(2_000 * SHARE)))]
+            texts = [
+                f"text {n} about sorting numbers and files"
+                for n in range(max(10, int(2_000 * SHARE)))
+            ]
             labels = [f"label {n}" for n in range(20)]
-            assert asking.post("/classify", json={"texts": texts, "labels": labels}).status_code == 200
+            assert (
+                asking.post("/classify", json={"texts": texts, "labels": labels}).status_code == 200
+            )
             with Load(project.url(server), lambda choose: choose.choice(ASKED), clients=4) as load:
                 time.sleep(max(5, 60 * SHARE))
             print(_peak(server), dict(load.statuses), dict(load.lost))
@@ -208,7 +247,9 @@ def write_sources(directory: Path, version: int) -> None:
     """300 functions that only this version has. User 10001 reads them."""
     directory.mkdir(exist_ok=True)
     for number in range(300):
-        (directory / f"m{number}.py").write_text(f"def f{number}():\n    return 'version{version} of {number}'\n")
+        (directory / f"m{number}.py").write_text(
+            f"def f{number}():\n    return 'version{version} of {number}'\n"
+        )
     for path in [directory, *directory.iterdir()]:
         path.chmod(0o755)
 
@@ -237,7 +278,13 @@ def test_two_servers_behind_one_volume(compose: Sequence[str], tmp_path: Path) -
             activated = both[0].post("/corpora/project/activate", json={"build": builds[0]})
             assert activated.status_code == 200, activated.text
             assert served_by_both(both, 1) == builds[0] < builds[1]
-        print(*map(_peak, servers), dict(one.statuses), dict(other.statuses), dict(one.lost), dict(other.lost))
+        print(
+            *map(_peak, servers),
+            dict(one.statuses),
+            dict(other.statuses),
+            dict(one.lost),
+            dict(other.lost),
+        )
         docker("stop", servers[0])
         ask_all(both[1])
     for load in (one, other):
@@ -246,14 +293,18 @@ def test_two_servers_behind_one_volume(compose: Sequence[str], tmp_path: Path) -
 
 
 def searching(url: str, headers: dict[str, str]) -> Load:
-    return Load(url, lambda choose: choose.choice(ASKED[:3]), clients=1, pause_s=0.05, headers=headers)
+    return Load(
+        url, lambda choose: choose.choice(ASKED[:3]), clients=1, pause_s=0.05, headers=headers
+    )
 
 
 def served_by_both(both: Sequence[httpx.Client], version: int) -> str:
     """Wait until both servers find what only this version has; returns the build, which is the same."""
 
     def found(asking: httpx.Client) -> str | None:
-        reply = asking.post("/search", json={"corpus": "project", "query": f"version{version}", "mode": "lexical"})
+        reply = asking.post(
+            "/search", json={"corpus": "project", "query": f"version{version}", "mode": "lexical"}
+        )
         return reply.json()["build"] if reply.status_code == 200 and reply.json()["hits"] else None
 
     until(lambda: all(map(found, both)), 120)

@@ -89,7 +89,10 @@ def test_paths_are_relative_to_the_data_if_it_is_given(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "here").write_text("")
     (tmp_path / "recipe.toml").write_text('name = "x"\nextra = "here"')
-    assert read(tmp_path / "recipe.toml", Recipe, data=tmp_path / "data").extra == tmp_path / "data" / "here"
+    assert (
+        read(tmp_path / "recipe.toml", Recipe, data=tmp_path / "data").extra
+        == tmp_path / "data" / "here"
+    )
     with pytest.raises(NotFound, match=r"extra: .*here does not exist"):
         read(tmp_path / "recipe.toml", Recipe)
 
@@ -135,8 +138,16 @@ def test_paths_are_relative_to_the_data_if_it_is_given(tmp_path: Path) -> None:
         ("loop.epochs = inf", "loop.epochs", "loop: epochs must be from 0.5 to 100, not inf."),
         ("extra = 1", "extra", "extra must be a path in quotes, not 1."),
         ("extra = ''", "extra", "extra must be a path in quotes, not ''."),
-        ("seed = 0x8000000000000000", "seed", "seed must be a number of at most 64 bits, not so large a number."),
-        (f"rate = 0x{'f' * 4000}", "rate", "rate must be a number of at most 64 bits, not so large a number."),
+        (
+            "seed = 0x8000000000000000",
+            "seed",
+            "seed must be a number of at most 64 bits, not so large a number.",
+        ),
+        (
+            f"rate = 0x{'f' * 4000}",
+            "rate",
+            "rate must be a number of at most 64 bits, not so large a number.",
+        ),
         (f"shuffle = 0x{'f' * 4000}", "shuffle", "shuffle must be a number of at most 64 bits"),
         (f"limits = 0x{'f' * 4000}", "limits", "limits must be a list, not so large a number."),
         (f"limits = {'[' * 5000}", "config", "not valid TOML"),
@@ -147,7 +158,9 @@ def test_paths_are_relative_to_the_data_if_it_is_given(tmp_path: Path) -> None:
         ("name = 'y'", "config", "recipe.toml is not valid TOML: Cannot overwrite a value"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_key(line: str, key: str, message: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_named_by_its_key(
+    line: str, key: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         made(f"name = 'x'\n{line}", tmp_path)
     assert message in caught.value.message
@@ -159,9 +172,13 @@ def test_a_key_that_is_missing_at_the_top(tmp_path: Path) -> None:
         made("", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["none.jsonl", "~nobody-of-this-name/x", "a\\u0000b", "x" * 5000, "x/" * 5000])
+@pytest.mark.parametrize(
+    "name", ["none.jsonl", "~nobody-of-this-name/x", "a\\u0000b", "x" * 5000, "x/" * 5000]
+)
 def test_a_file_that_is_missing_is_named_by_its_key(name: str, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"exclude\[1\]: .* does not exist\. Paths are relative to --data") as caught:
+    with pytest.raises(
+        NotFound, match=r"exclude\[1\]: .* does not exist\. Paths are relative to --data"
+    ) as caught:
         made(f'name = "x"\nexclude = [".", "{name}"]', tmp_path)
     assert caught.value.field == "exclude[1]"
     assert len(caught.value.message) < 500
@@ -199,9 +216,15 @@ def test_a_value_out_of_range_does_not(value: float) -> None:
         in_range("x", value, 1, 3)
 
 
-PLAIN = st.one_of(st.booleans(), st.integers(), st.integers(1 << 62, 1 << 70), st.floats(), st.text(), st.none())
-VALUES = st.one_of(PLAIN, st.lists(PLAIN, max_size=3), st.dictionaries(st.text(max_size=5), PLAIN, max_size=3))
-KEYS = st.sampled_from(["name", "stage", "loop", "seed", "rate", "shuffle", "limits", "exclude", "extra", "part"])
+PLAIN = st.one_of(
+    st.booleans(), st.integers(), st.integers(1 << 62, 1 << 70), st.floats(), st.text(), st.none()
+)
+VALUES = st.one_of(
+    PLAIN, st.lists(PLAIN, max_size=3), st.dictionaries(st.text(max_size=5), PLAIN, max_size=3)
+)
+KEYS = st.sampled_from(
+    ["name", "stage", "loop", "seed", "rate", "shuffle", "limits", "exclude", "extra", "part"]
+)
 
 
 @settings(deadline=None)
@@ -214,14 +237,23 @@ def test_any_values_build_or_are_refused(content: dict[str, Any]) -> None:
         refused = error
     else:
         assert recipe.name == content["name"]
-        assert [type(value) for value in (recipe.seed, recipe.rate, recipe.shuffle)] == [int, float, bool]
+        assert [type(value) for value in (recipe.seed, recipe.rate, recipe.shuffle)] == [
+            int,
+            float,
+            bool,
+        ]
         return
     assert refused.field is not None
     assert len(refused.message) < 500
 
 
 @settings(deadline=None)
-@given(name=st.text(), seed=st.integers(-(2**63), 2**63 - 1), rate=st.floats(allow_nan=False), shuffle=st.booleans())
+@given(
+    name=st.text(),
+    seed=st.integers(-(2**63), 2**63 - 1),
+    rate=st.floats(allow_nan=False),
+    shuffle=st.booleans(),
+)
 def test_right_values_are_kept(name: str, seed: int, rate: float, shuffle: bool) -> None:
     found = build(Recipe, {"name": name, "seed": seed, "rate": rate, "shuffle": shuffle}, root=HERE)
     assert found == Recipe(name=name, seed=seed, rate=rate, shuffle=shuffle)

@@ -59,7 +59,8 @@ def ended(opened: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", b"POST /search HTTP/1.1\r\nHost: x\r\n", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\nGET"]
+    "sent",
+    [b"", b"POST /search HTTP/1.1\r\nHost: x\r\n", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\nGET"],
 )
 def test_a_request_that_does_not_come_ends_its_connection(url: str, sent: bytes) -> None:
     with connected(url, sent) as opened:
@@ -89,7 +90,9 @@ def test_a_client_that_goes_on_asking_is_kept(url: str, monkeypatch: pytest.Monk
 
 def classified(texts: int) -> bytes:
     """A request whose reply has 6 kB for each text."""
-    body = json.dumps({"texts": ["a"] * texts, "labels": ["x" * 990 + str(n) for n in range(6)]}).encode()
+    body = json.dumps(
+        {"texts": ["a"] * texts, "labels": ["x" * 990 + str(n) for n in range(6)]}
+    ).encode()
     return HEAD % len(body) + body
 
 
@@ -114,7 +117,9 @@ def test_a_reply_that_is_not_read_ends_its_connection(url: str) -> None:
         assert sum(map(len, iter(lambda: opened.recv(2**16), b""))) < promised / 2
 
 
-def test_a_reply_that_is_read_slowly_arrives_whole(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_that_is_read_slowly_arrives_whole(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "PATIENCE_S", 2)
     with connected(url, classified(1_000), buffer=2**16) as opened:
         left, slow = begun(opened), time.monotonic() + 4
@@ -123,10 +128,15 @@ def test_a_reply_that_is_read_slowly_arrives_whole(url: str, monkeypatch: pytest
             time.sleep(0.1 if time.monotonic() < slow else 0)
 
 
-def test_of_too_many_unread_replies_the_longest_goes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_unread_replies_the_longest_goes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "PATIENCE_S", 60)
     monkeypatch.setattr(connections, "MAX_UNREAD", 8_000_000)
-    with connected(url, classified(1_000), buffer=4096) as short, connected(url, buffer=4096) as long:
+    with (
+        connected(url, classified(1_000), buffer=4096) as short,
+        connected(url, buffer=4096) as long,
+    ):
         promised = begun(short)
         long.sendall(classified(1_200))
         expected = begun(long)
@@ -136,7 +146,9 @@ def test_of_too_many_unread_replies_the_longest_goes(url: str, monkeypatch: pyte
             promised -= len(received(short, min(promised, 2**16)))
 
 
-def test_replies_that_come_one_after_the_other_are_no_single_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replies_that_come_one_after_the_other_are_no_single_one(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "LOOK_S", 0.2)
     monkeypatch.setattr(connections, "PATIENCE_S", 1)
     with connected(url, buffer=2**16) as opened:
@@ -148,7 +160,9 @@ def test_replies_that_come_one_after_the_other_are_no_single_one(url: str, monke
                 left -= len(received(opened, min(left, 2**16)))
 
 
-def test_connections_beyond_the_limit_are_closed_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_beyond_the_limit_are_closed_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "PATIENCE_S", 30)
     with ExitStack() as stack:
         held = [stack.enter_context(connected(url)) for _ in range(MOST)]

@@ -74,15 +74,23 @@ def test_what_is_served_needs_no_torch() -> None:
 
 
 def test_the_context_has_what_is_copied() -> None:
-    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    sent = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
     copied = {
         word
         for line in re.findall(r"^COPY ([^-].*)$", DOCKERFILE, re.MULTILINE)
         for word in line.split()[:-1]
         if word != "."
     }
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert {name.split("/")[0] for name in copied} | {package.rstrip("*") for package in packages} <= sent
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "packages"
+    ]["find"]["include"]
+    assert {name.split("/")[0] for name in copied} | {
+        package.rstrip("*") for package in packages
+    } <= sent
     assert all((ROOT / name).exists() for name in sent)
 
 

@@ -16,7 +16,7 @@ import pytest
 from app import builds as module
 from app.corpora import OpenCorpora
 from app.problems import Opening
-from index import generations
+from index import builds
 from index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
 from index.records import Document
 from tests.conftest import HashEncoder
@@ -74,7 +74,7 @@ def test_a_new_build_is_noticed(served: OpenCorpora, tmp_path: Path, encoder: Ha
     first = build_of(served)
     second = make(tmp_path, "code", numbered(5), encoder).name
     until(lambda: build_of(served) == second)
-    generations.activate(tmp_path, "code", first)
+    builds.activate(tmp_path, "code", first)
     until(lambda: build_of(served) == first)
 
 
@@ -97,7 +97,7 @@ def test_a_new_corpus_is_noticed_and_a_deleted_one_is_gone(
     make(tmp_path, "more", numbered(5), encoder)
     build_of(served, "more")
     assert [status.name for status in served.statuses()] == ["code", "more"]
-    generations.delete(tmp_path, "code")
+    builds.delete(tmp_path, "code")
     assert [status.name for status in served.statuses()] == ["more"]
     with pytest.raises(NotFound, match="Corpora: more"):
         build_of(served)
@@ -105,9 +105,11 @@ def test_a_new_corpus_is_noticed_and_a_deleted_one_is_gone(
     assert build_of(served)
 
 
-def test_a_deleted_corpus_serves_those_who_are_using_it(served: OpenCorpora, tmp_path: Path) -> None:
+def test_a_deleted_corpus_serves_those_who_are_using_it(
+    served: OpenCorpora, tmp_path: Path
+) -> None:
     with served.lease("code") as corpus:
-        generations.delete(tmp_path, "code")
+        builds.delete(tmp_path, "code")
         assert served.statuses() == []
         assert corpus.document(FUNCTIONS[0].id) == corpus.document(FUNCTIONS[0].id)
 
@@ -129,7 +131,9 @@ def test_a_damaged_build_is_refused_by_name_and_the_one_before_serves(
     assert f"{damaged.name}/documents.sqlite was altered" in str(status.problem)
     for _ in range(5):
         assert build_of(served) == first
-    assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [status.problem]
+    assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [
+        status.problem
+    ]
     third = make(tmp_path, "code", numbered(6), encoder).name
     until(lambda: build_of(served) == third)
     assert served.status("code").problem is None
@@ -158,7 +162,7 @@ def test_a_build_that_is_changed_while_it_serves_makes_room_for_the_one_before(
 
 def test_a_build_that_was_only_touched_serves_again(served: OpenCorpora, tmp_path: Path) -> None:
     build = build_of(served)
-    os.utime(generations.current(tmp_path, "code") / "documents.sqlite")
+    os.utime(builds.current(tmp_path, "code") / "documents.sqlite")
     with pytest.raises(Altered):
         build_of(served)
     assert build_of(served) == build
@@ -185,11 +189,13 @@ def test_after_a_restart_the_sound_build_before_the_damaged_one_serves(
     corpora.close()
 
 
-def test_a_build_that_was_rolled_back_from_is_not_fallen_back_to(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_a_build_that_was_rolled_back_from_is_not_fallen_back_to(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     first = make(tmp_path, "code", FUNCTIONS, encoder)
     next_second()
     make(tmp_path, "code", numbered(5), encoder)
-    generations.activate(tmp_path, "code", first.name)
+    builds.activate(tmp_path, "code", first.name)
     damage(first)
     corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
     with pytest.raises(Damaged, match=r"documents\.sqlite was altered"):
@@ -198,7 +204,9 @@ def test_a_build_that_was_rolled_back_from_is_not_fallen_back_to(tmp_path: Path,
     corpora.close()
 
 
-def test_a_repaired_build_is_tried_again(tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repaired_build_is_tried_again(
+    tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     build = make(tmp_path, "code", FUNCTIONS, encoder)
     sound = (build / "documents.sqlite").read_bytes()
     damage(build)
@@ -249,7 +257,9 @@ def test_while_a_corpus_is_being_opened_it_is_said_so(tmp_path: Path, encoder: H
         assert client.post("/search", json={"query": "sort", "corpus": "code"}).status_code == 200
 
 
-def test_refused_corpora_do_not_keep_the_others_from_serving(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_refused_corpora_do_not_keep_the_others_from_serving(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     damage(make(tmp_path, "broken", FUNCTIONS, encoder))
     make(tmp_path, "code", FUNCTIONS, encoder)
     make(tmp_path, "foreign", FUNCTIONS, OtherEncoder())
@@ -287,14 +297,19 @@ def test_no_query_fails_while_builds_are_activated(tmp_path: Path, encoder: Hash
 
     with serving(tmp_path, encoder) as client, ThreadPoolExecutor(3) as clients:
         asking = [clients.submit(ask) for _ in range(3)]
-        builds = [make(tmp_path, "code", documents(version), encoder, "reference").name for version in range(1, 13)]
+        builds = [
+            make(tmp_path, "code", documents(version), encoder, "reference").name
+            for version in range(1, 13)
+        ]
         until(lambda: builds[-1] in seen)
         stop.set()
         assert min(future.result() for future in asking) > 10
     assert len(seen) > 2
 
 
-def test_swapping_leaves_no_files_open(served: OpenCorpora, tmp_path: Path, encoder: HashEncoder) -> None:
+def test_swapping_leaves_no_files_open(
+    served: OpenCorpora, tmp_path: Path, encoder: HashEncoder
+) -> None:
     def open_files() -> int:
         gc.collect()
         return len(list(Path("/proc/self/fd").iterdir()))
@@ -303,19 +318,22 @@ def test_swapping_leaves_no_files_open(served: OpenCorpora, tmp_path: Path, enco
     until(lambda: build_of(served) == builds[1])
     before = open_files()
     for turn in range(20):
-        generations.activate(tmp_path, "code", builds[turn % 2])
+        builds.activate(tmp_path, "code", builds[turn % 2])
         until(lambda: build_of(served) == builds[turn % 2])  # noqa: B023 - called at once
     assert open_files() <= before + 1
 
 
 def test_what_nobody_foresaw_is_logged_and_refused(
-    tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    encoder: HashEncoder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("unforeseen")
 
     make(tmp_path, "code", FUNCTIONS, encoder)
-    monkeypatch.setattr(generations, "read_manifest", fail)
+    monkeypatch.setattr(builds, "read_manifest", fail)
     corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
     with pytest.raises(Damaged, match="ZeroDivisionError"):
         build_of(corpora)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import generations
-from index.build import Options, build
-from index.corpus import MAX_DEPTH, MAX_K, Corpus
+from index import builds
 from index.errors import InvalidInput
+from index.indexing.build import Options, build
 from index.records import Document, Hit, Mode
+from index.search.corpus import MAX_DEPTH, MAX_K, Corpus
 from tests.conftest import HashEncoder, functions, source
 
 WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()
@@ -21,7 +21,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     home = tmp_path_factory.mktemp("home")
     encoder = HashEncoder()
     build(home, "c", "code", [source("m.py", functions(900, WORDS))], encoder)
-    return Corpus.load(generations.current(home, "c"), encoder)
+    return Corpus.load(builds.current(home, "c"), encoder)
 
 
 def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
@@ -37,7 +37,9 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
-@pytest.mark.parametrize("query", ["retry the upload", "getUser", "DDR4-3200 parse file name", "gamma"])
+@pytest.mark.parametrize(
+    "query", ["retry the upload", "getUser", "DDR4-3200 parse file name", "gamma"]
+)
 def test_the_ranking_is_that_of_brute_force(corpus: Corpus, query: str, mode: Mode) -> None:
     expected = np.sort(_all_scores(corpus, query, mode))[::-1]
     found = corpus.search(query, k=150, mode=mode)
@@ -89,10 +91,19 @@ def test_highlights_and_explanation(corpus: Corpus) -> None:
 
 
 def test_a_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEncoder) -> None:
-    long = Document("long", "reference", "long", " ".join(f"word{n % 7} filler." for n in range(900)))
+    long = Document(
+        "long", "reference", "long", " ".join(f"word{n % 7} filler." for n in range(900))
+    )
     short = Document("short", "reference", "short", "word1 only.")
-    build(tmp_path, "r", "reference", [source("p", [long, short])], encoder, options=Options(splitter="simple"))
-    opened = Corpus.load(generations.current(tmp_path, "r"), encoder)
+    build(
+        tmp_path,
+        "r",
+        "reference",
+        [source("p", [long, short])],
+        encoder,
+        options=Options(splitter="simple"),
+    )
+    opened = Corpus.load(builds.current(tmp_path, "r"), encoder)
     assert opened.manifest.passages > 10
     found = opened.search("word1", k=10)
     assert sorted(hit.document_id for hit in found.hits) == ["long", "short"]
@@ -104,13 +115,19 @@ def test_pages_fit_together_however_many_have_the_title_asked_for(
     tmp_path: Path, encoder: HashEncoder, count: int
 ) -> None:
     rng = np.random.default_rng(1)
-    bodies = [" ".join(f"w{n}" for n in rng.integers(300, size=rng.integers(2, 40))) for _ in range(count)]
+    bodies = [
+        " ".join(f"w{n}" for n in rng.integers(300, size=rng.integers(2, 40))) for _ in range(count)
+    ]
     sections = [Document(f"s{n}", "reference", "Examples", body) for n, body in enumerate(bodies)]
     others = [Document(f"o{n}", "reference", f"other {n}", f"examples w{n}") for n in range(500)]
     build(tmp_path, "r", "reference", [source("p", [*others, *sections])], encoder)
-    with closing(Corpus.load(generations.current(tmp_path, "r"), encoder)) as opened:
+    with closing(Corpus.load(builds.current(tmp_path, "r"), encoder)) as opened:
         whole = opened.search("examples", k=1000).hits
-        paged = [hit for offset in range(0, 1000, 50) for hit in opened.search("examples", k=50, offset=offset).hits]
+        paged = [
+            hit
+            for offset in range(0, 1000, 50)
+            for hit in opened.search("examples", k=50, offset=offset).hits
+        ]
     assert [hit.id for hit in paged] == [hit.id for hit in whole]
     assert [hit.score for hit in whole[:count]] == [1.0] * count
 
@@ -131,7 +148,9 @@ def test_pages_fit_together_however_many_have_the_title_asked_for(
         ({"filter": {"nope": 1}}, "filter.nope"),
     ],
 )
-def test_wrong_arguments_are_named(corpus: Corpus, arguments: dict[str, object], field: str) -> None:
+def test_wrong_arguments_are_named(
+    corpus: Corpus, arguments: dict[str, object], field: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         corpus.search(**{"query": "x", **arguments})  # type: ignore[arg-type]
     assert caught.value.field == field
@@ -143,22 +162,27 @@ def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path, encoder: HashEnc
         for role in ("test", "source", "vendored")
     ]
     build(tmp_path, "c", "code", [source("f", same)], encoder)
-    demoted = Corpus.load(generations.current(tmp_path, "c"), encoder).search("upload").hits
+    demoted = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
     assert [hit.id for hit in demoted] == ["source", "test", "vendored"]
     assert demoted[1].score == pytest.approx(0.9 * demoted[0].score, abs=1e-3)
     build(tmp_path, "c", "code", [source("f", same)], encoder, options=Options(demote=False))
-    kept = Corpus.load(generations.current(tmp_path, "c"), encoder).search("upload").hits
+    kept = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
     assert [hit.id for hit in kept] == ["test", "source", "vendored"]
 
 
 def test_an_exact_id_or_title_comes_first(tmp_path: Path, encoder: HashEncoder) -> None:
     documents = [
         Document("AB-1", "product", "Battery", "fits XY-2 and XY-2 pro", fields={}),
-        Document("XY-2", "product", "Laptop with a long name", "thin and light with many ports and a bright screen"),
+        Document(
+            "XY-2",
+            "product",
+            "Laptop with a long name",
+            "thin and light with many ports and a bright screen",
+        ),
         Document("Q-9", "product", "Reading lamp", "light for reading in bed"),
     ]
     build(tmp_path, "p", "product", [source("f", documents)], encoder)
-    opened = Corpus.load(generations.current(tmp_path, "p"), encoder)
+    opened = Corpus.load(builds.current(tmp_path, "p"), encoder)
     for query, expected in (("XY-2", "XY-2"), (" reading LAMP ", "Q-9")):
         for mode in ("lexical", "hybrid"):
             hit = opened.search(query, mode=mode, explain=True).hits[0]

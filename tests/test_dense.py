@@ -3,14 +3,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index import dense
-from index.dense import Dense
+from index.search import dense
+from index.search.dense import Dense
 
 
 def _vectors(rows: int, dim: int, seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     centres = random.normal(size=(max(rows // 40, 1), dim))
-    vectors = centres[random.integers(0, len(centres), rows)] + 0.7 * random.normal(size=(rows, dim))
+    vectors = centres[random.integers(0, len(centres), rows)] + 0.7 * random.normal(
+        size=(rows, dim)
+    )
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
 
 
@@ -22,7 +24,9 @@ def _dense(vectors: np.ndarray, directory: Path) -> Dense:
 
 def _queries(vectors: np.ndarray, count: int) -> np.ndarray:
     random = np.random.default_rng(1)
-    queries = vectors[random.integers(0, len(vectors), count)] + 0.04 * random.normal(size=(count, vectors.shape[1]))
+    queries = vectors[random.integers(0, len(vectors), count)] + 0.04 * random.normal(
+        size=(count, vectors.shape[1])
+    )
     return (queries / np.linalg.norm(queries, axis=1, keepdims=True)).astype(np.float32)
 
 
@@ -45,7 +49,9 @@ def test_a_scan_finds_what_numpy_finds(tmp_path: Path) -> None:
     for query in _queries(vectors, 50):
         cosines = vectors.astype(np.float32) @ query
         found, scores = opened.search(query, 100)
-        np.testing.assert_allclose(scores, cosines[found], atol=1e-6)  # whatever is found has its exact score
+        np.testing.assert_allclose(
+            scores, cosines[found], atol=1e-6
+        )  # whatever is found has its exact score
         assert (np.diff(scores) <= 0).all()
         shares.append(np.isin(np.argsort(-cosines)[:100], found).mean())
     assert np.mean(shares) >= 0.99
@@ -67,7 +73,9 @@ def test_only_allowed_rows_are_found_and_none_is_missed(tmp_path: Path, share: f
         assert allowed[found].all()
         assert len(found) == min(50, allowed.sum())
         cosines = np.where(allowed, vectors.astype(np.float32) @ query, -9)
-        shares.append(np.isin(np.argsort(-cosines)[: len(found)], found).mean() if len(found) else 1)
+        shares.append(
+            np.isin(np.argsort(-cosines)[: len(found)], found).mean() if len(found) else 1
+        )
     assert np.mean(shares) >= 0.99
 
 

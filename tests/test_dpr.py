@@ -43,13 +43,18 @@ def two(passages: Path, queries: Path, **changes: object) -> ModelSettings:
 def dpr(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Passages' and questions' checkpoints as DPR's authors publish them."""
     place = tmp_path_factory.mktemp("dpr")
-    return save_dpr(DPRContextEncoder, place / "ctx"), save_dpr(DPRQuestionEncoder, place / "question")
+    return save_dpr(DPRContextEncoder, place / "ctx"), save_dpr(
+        DPRQuestionEncoder, place / "question"
+    )
 
 
 @torch.inference_mode()
 def test_the_vectors_are_those_of_dpr(dpr: tuple[Path, Path]) -> None:
     model = load(two(*dpr, pooling="first", similarity="dot")).eval()
-    passages, questions = DPRContextEncoder.from_pretrained(dpr[0]), DPRQuestionEncoder.from_pretrained(dpr[1])
+    passages, questions = (
+        DPRContextEncoder.from_pretrained(dpr[0]),
+        DPRQuestionEncoder.from_pretrained(dpr[1]),
+    )
     for role, theirs in (("passage", passages), ("query", questions)):
         expected = theirs.eval()(input_ids=IDS, attention_mask=MASK).pooler_output
         torch.testing.assert_close(model.vectors(IDS, MASK, role), expected, atol=1e-5, rtol=1e-4)
@@ -66,12 +71,18 @@ def test_what_was_saved_gives_the_same_vectors(dpr: tuple[Path, Path], tmp_path:
 
 
 def test_a_loss_on_both_reaches_both(tmp_path: Path) -> None:
-    model = load(two(save_bert(tmp_path / "passages"), save_bert(tmp_path / "queries", initializer_range=0.3)))
+    model = load(
+        two(
+            save_bert(tmp_path / "passages"), save_bert(tmp_path / "queries", initializer_range=0.3)
+        )
+    )
     assert isinstance(model, TwoEncoders)
     scores = model.vectors(IDS, MASK, "query") @ model.vectors(IDS, MASK, "passage").T
     scores.logsumexp(1).sum().backward()  # type: ignore[no-untyped-call]
     for side in (model.queries, model.passages):
-        gradients = [weight.grad for weight in side.transformer.parameters() if weight.grad is not None]
+        gradients = [
+            weight.grad for weight in side.transformer.parameters() if weight.grad is not None
+        ]
         assert sum(float(gradient.abs().sum()) for gradient in gradients) > 0
 
 
@@ -82,7 +93,11 @@ def test_the_export_encodes_each_role_with_its_own(
     model = load(two(*dpr, pooling="first")).eval()
     model.save(tmp_path / "checkpoint")
     encoder = export.export(
-        tmp_path / "checkpoint", tmp_path / "dpr", export.Card("dpr"), max_tokens=32, quantization=quantization
+        tmp_path / "checkpoint",
+        tmp_path / "dpr",
+        export.Card("dpr"),
+        max_tokens=32,
+        quantization=quantization,
     )
     for role in ("query", "passage"):
         ids, mask = pad_texts([row.tolist() for row in encoder.tokenize(TEXTS, role=role)], 0)
@@ -90,14 +105,22 @@ def test_the_export_encodes_each_role_with_its_own(
             expected = model.vectors(ids, mask, role).numpy()
         cosines = (expected * encoder.encode(TEXTS, role=role)).sum(axis=1)
         assert cosines.min() > (0.9999 if quantization == "none" else 0.99)
-    assert not np.allclose(encoder.encode(TEXTS, role="query"), encoder.encode(TEXTS, role="passage"), atol=0.1)
+    assert not np.allclose(
+        encoder.encode(TEXTS, role="query"), encoder.encode(TEXTS, role="passage"), atol=0.1
+    )
 
 
-def test_the_queries_model_is_part_of_the_fingerprint_and_verified(dpr: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_queries_model_is_part_of_the_fingerprint_and_verified(
+    dpr: tuple[Path, Path], tmp_path: Path
+) -> None:
     for name, settings in (("two", two(*dpr)), ("one", replace(two(*dpr), query_base=None))):
         load(settings).save(tmp_path / f"{name}-saved")
         export.export(
-            tmp_path / f"{name}-saved", tmp_path / name, export.Card(name), max_tokens=32, quantization="none"
+            tmp_path / f"{name}-saved",
+            tmp_path / name,
+            export.Card(name),
+            max_tokens=32,
+            quantization="none",
         )
     assert (tmp_path / "one" / MODEL).read_bytes() == (tmp_path / "two" / MODEL).read_bytes()
     assert Encoder.load(tmp_path / "one").fingerprint != Encoder.load(tmp_path / "two").fingerprint
@@ -108,7 +131,13 @@ def test_the_queries_model_is_part_of_the_fingerprint_and_verified(dpr: tuple[Pa
 
 def test_settings_with_another_file_are_refused(dpr: tuple[Path, Path], tmp_path: Path) -> None:
     load(two(*dpr)).save(tmp_path / "checkpoint")
-    export.export(tmp_path / "checkpoint", tmp_path / "dpr", export.Card("dpr"), max_tokens=32, quantization="none")
+    export.export(
+        tmp_path / "checkpoint",
+        tmp_path / "dpr",
+        export.Card("dpr"),
+        max_tokens=32,
+        quantization="none",
+    )
     settings = tmp_path / "dpr" / SETTINGS
     settings.write_text(settings.read_text().replace(f'"{QUERY_MODEL}"', '"../query.onnx"'))
     with pytest.raises(Damaged, match=r"encoder\.json"):

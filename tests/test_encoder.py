@@ -56,7 +56,10 @@ def test_vectors_have_unit_length(released: Encoder) -> None:
 
 
 def test_meaning_decides(released: Encoder) -> None:
-    texts = ["def load(path): return json.load(open(path))", "def area(radius): return pi * radius ** 2"]
+    texts = [
+        "def load(path): return json.load(open(path))",
+        "def area(radius): return pi * radius ** 2",
+    ]
     queries = released.encode(["parse a JSON file", "size of a circle"], role="query")
     assert (queries @ released.encode(texts, role="passage").T).argmax(axis=1).tolist() == [0, 1]
 
@@ -66,19 +69,26 @@ def test_a_vector_does_not_depend_on_its_batch_or_place(released: Encoder) -> No
     together = released.encode(texts, role="passage")
     alone = np.concatenate([released.encode([text], role="passage") for text in texts])
     np.testing.assert_allclose(together, alone, atol=1e-6)
-    np.testing.assert_allclose(released.encode(texts[::-1], role="passage")[::-1], together, atol=1e-6)
+    np.testing.assert_allclose(
+        released.encode(texts[::-1], role="passage")[::-1], together, atol=1e-6
+    )
 
 
 def test_one_thread_gives_what_two_give(released: Encoder) -> None:
     single = Encoder.load(RELEASED, threads=1)
-    np.testing.assert_array_equal(single.encode(UNEVEN, role="passage"), released.encode(UNEVEN, role="passage"))
+    np.testing.assert_array_equal(
+        single.encode(UNEVEN, role="passage"), released.encode(UNEVEN, role="passage")
+    )
 
 
 def test_concurrent_callers_get_their_own_vectors(released: Encoder) -> None:
     texts = [f"{text} {number}" for number in range(5) for text in UNEVEN]
     expected = released.encode(texts, role="query")
     with ThreadPoolExecutor(6) as pool:
-        calls = [pool.submit(released.encode, texts[row : row + 3], role="query") for row in range(len(texts) - 3)]
+        calls = [
+            pool.submit(released.encode, texts[row : row + 3], role="query")
+            for row in range(len(texts) - 3)
+        ]
         for row, call in enumerate(calls):
             np.testing.assert_allclose(call.result(), expected[row : row + 3], atol=1e-6)
 
@@ -121,7 +131,9 @@ def test_a_long_text_is_cut_and_counted(released: Encoder) -> None:
 
 
 def test_a_megabyte_of_blanks_is_no_trouble(released: Encoder) -> None:
-    assert np.isfinite(released.encode([" " * 1_000_000, "\n" * 1_000_000 + "end"], role="passage")).all()
+    assert np.isfinite(
+        released.encode([" " * 1_000_000, "\n" * 1_000_000 + "end"], role="passage")
+    ).all()
 
 
 def test_prefixes_belong_to_their_role(copied: Path) -> None:
@@ -151,7 +163,9 @@ def _fingerprint_of(content: dict[str, object]) -> str:
     return Settings(**{field.name: content[field.name] for field in fields(Settings)}).fingerprint  # type: ignore[arg-type]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(texts=st.lists(st.text(st.characters(), max_size=60), max_size=6))
 def test_any_text_gets_a_finite_unit_vector(released: Encoder, texts: list[str]) -> None:
     vectors = released.encode(texts, role="query")
@@ -169,7 +183,10 @@ def test_batches_hold_every_row_once_and_one_length_each(lengths: list[int]) -> 
 
 
 @given(
-    seed=st.integers(0, 2**32 - 1), count=st.integers(2000, 8192), typical=st.floats(2, 5), spread=st.floats(0.1, 1.5)
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(2000, 8192),
+    typical=st.floats(2, 5),
+    spread=st.floats(0.1, 1.5),
 )
 def test_the_share_of_texts_done_is_about_the_share_of_tokens_done(
     seed: int, count: int, typical: float, spread: float
@@ -262,19 +279,32 @@ ALL = available_cpus(Path("/nonexistent"))
         ("0::/\n", {"sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
         ("0::/\n", {"sys/fs/cgroup/cpu.max": "max 100000\n"}, ALL),
         ("0::/\n", {"sys/fs/cgroup/cpu.max": "900000000 100000\n"}, ALL),
-        ("0::/a/b\n", {"sys/fs/cgroup/a/cpu.max": "100000 100000\n", "sys/fs/cgroup/a/b/cpu.max": "max 100000\n"}, 1),
+        (
+            "0::/a/b\n",
+            {
+                "sys/fs/cgroup/a/cpu.max": "100000 100000\n",
+                "sys/fs/cgroup/a/b/cpu.max": "max 100000\n",
+            },
+            1,
+        ),
         ("0::/a\n", {}, ALL),
         ("0::/\n", {"sys/fs/cgroup/cpu.max": "junk\n"}, ALL),
         ("0::/\n", {"sys/fs/cgroup/cpu.max": "100000 0\n"}, ALL),
         ("0::/../x\n", {"sys/fs/cgroup/x/cpu.max": "100000 100000\n"}, 1),
         (
             "4:cpu,cpuacct:/g\n2:memory:/m\n",
-            {"sys/fs/cgroup/cpu/g/cpu.cfs_quota_us": "100000\n", "sys/fs/cgroup/cpu/g/cpu.cfs_period_us": "100000\n"},
+            {
+                "sys/fs/cgroup/cpu/g/cpu.cfs_quota_us": "100000\n",
+                "sys/fs/cgroup/cpu/g/cpu.cfs_period_us": "100000\n",
+            },
             1,
         ),
         (
             "4:cpu,cpuacct:/\n",
-            {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"},
+            {
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
             ALL,
         ),
         ("a line of another kind\n", {"sys/fs/cgroup/cpu.max": "100000 100000\n"}, 1),

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.entries import MAX_PARAMETERS, directive, entry_of, own_names, parameters
+from index.qa.signatures import MAX_PARAMETERS, directive, entry_of, own_names, parameters
 from index.records import Document, Passage
 
 
@@ -11,7 +11,10 @@ from index.records import Document, Passage
     [
         ("say(*words, end='\\n', now=False)", {"words": None, "end": "'\\n'", "now": "False"}),
         ("range(start, stop[, step])", {"start": None, "stop": None, "step": None}),
-        ("size(fallback=(80, 24), unit=[1, 2], *, by={})", {"fallback": "(80, 24)", "unit": "[1, 2]", "by": "{}"}),
+        (
+            "size(fallback=(80, 24), unit=[1, 2], *, by={})",
+            {"fallback": "(80, 24)", "unit": "[1, 2]", "by": "{}"},
+        ),
         ("open(path: str, mode: str = 'r, w') -> int", {"path": None, "mode": "'r, w'"}),
         ("cache(call)\ncache(limit=128)", {"call": None, "limit": "128"}),
         ("int add(int *first, const char second)", {"first": None, "second": None}),
@@ -23,13 +26,21 @@ from index.records import Document, Passage
     ],
 )
 def test_parameters_and_their_defaults(signature: str, found: dict[str, str | None]) -> None:
-    seen = {one.name: signature[slice(*one.default)] if one.default else None for one in parameters(signature)}
+    seen = {
+        one.name: signature[slice(*one.default)] if one.default else None
+        for one in parameters(signature)
+    }
     assert seen == found
 
 
 def test_parameters_with_a_default_or_in_brackets_are_optional_and_some_are_switches() -> None:
     signature = "find(text[, start[, end]], once=True, sep=None)"
-    assert [one.name for one in parameters(signature) if one.optional] == ["start", "end", "once", "sep"]
+    assert [one.name for one in parameters(signature) if one.optional] == [
+        "start",
+        "end",
+        "once",
+        "sep",
+    ]
     assert [one.name for one in parameters(signature) if one.switch] == ["once"]
 
 
@@ -46,7 +57,13 @@ def test_parameters_are_bounded() -> None:
 
 
 def definition(title: str, signature: str, **fields: str | tuple[str, ...]) -> Document:
-    return Document(title, "reference", title, f"{signature}\n\nIt is so.", fields={"signature": signature, **fields})
+    return Document(
+        title,
+        "reference",
+        title,
+        f"{signature}\n\nIt is so.",
+        fields={"signature": signature, **fields},
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,9 +91,21 @@ def test_a_definition_of_many_names_has_them_all() -> None:
 
 def test_an_entry_by_passage() -> None:
     document = definition("shop.open", "shop.open(door=None)", directive="function", module="shop")
-    first, later = (entry_of(document, Passage("shop.open", n, n * 25, len(document.body))) for n in (0, 1))
-    assert (first.directive, first.module, first.signature, first.names) == ("function", "shop", 20, ((0, 9),))
-    assert (later.directive, later.module, later.signature, later.names) == ("function", "shop", 0, ())
+    first, later = (
+        entry_of(document, Passage("shop.open", n, n * 25, len(document.body))) for n in (0, 1)
+    )
+    assert (first.directive, first.module, first.signature, first.names) == (
+        "function",
+        "shop",
+        20,
+        ((0, 9),),
+    )
+    assert (later.directive, later.module, later.signature, later.names) == (
+        "function",
+        "shop",
+        0,
+        (),
+    )
     assert [one.default for one in (*first.parameters, *later.parameters)] == [(15, 19), None]
     section = Document("s", "reference", "Shops", "All about them.")
     assert entry_of(section, Passage("s", 0, 0, 5)).names == ()

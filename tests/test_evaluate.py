@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
 from index.errors import InvalidInput, NotFound, StorageFailed
-from index.evaluate import (
+from index.evaluation.ranking import (
     compare,
     escaped,
     evaluate,
@@ -63,7 +63,9 @@ def test_recall_counts_within_the_depth_and_a_repeated_document_once() -> None:
     assert recall(["a", "a", "a", "b"], {"a", "b"}, depth=2) == 1.0
 
 
-def test_a_query_missing_from_the_run_counts_zero_and_one_without_a_relevant_document_is_left_out() -> None:
+def test_a_query_missing_from_the_run_counts_zero_and_one_without_a_relevant_document_is_left_out() -> (
+    None
+):
     qrels = {"q1": {"a": 1.0}, "q2": {"b": 0.5}, "q3": {"c": 0.0}}
     mrr, gain, share = evaluate({"q1": ["x", "a"], "q3": ["c"]}, qrels)
     assert (mrr.name, mrr.mean, mrr.queries, mrr.left_out) == ("MRR@100", 0.25, 2, 1)
@@ -99,7 +101,11 @@ def test_one_query_has_an_interval_without_width() -> None:
 
 
 def _qrels(judged: dict[str, dict[str, int]]) -> list[ir_measures.Qrel]:
-    return [ir_measures.Qrel(query, document, found[document]) for query, found in judged.items() for document in found]
+    return [
+        ir_measures.Qrel(query, document, found[document])
+        for query, found in judged.items()
+        for document in found
+    ]
 
 
 def _scored(run: dict[str, list[str]]) -> Iterator[ir_measures.ScoredDoc]:
@@ -110,15 +116,22 @@ def _scored(run: dict[str, list[str]]) -> Iterator[ir_measures.ScoredDoc]:
 
 @settings(deadline=None)
 @given(judgements, runs)
-def test_measures_equal_those_of_ir_measures(qrels: dict[str, dict[str, int]], run: dict[str, list[str]]) -> None:
+def test_measures_equal_those_of_ir_measures(
+    qrels: dict[str, dict[str, int]], run: dict[str, list[str]]
+) -> None:
     assume(all(any(grade > 0 for grade in judged.values()) for judged in qrels.values()))
-    theirs = ir_measures.calc_aggregate([RR @ 100, nDCG @ 10, R @ 100], _qrels(qrels), list(_scored(run)))
+    theirs = ir_measures.calc_aggregate(
+        [RR @ 100, nDCG @ 10, R @ 100], _qrels(qrels), list(_scored(run))
+    )
     ours = [measure.mean for measure in evaluate(run, qrels)]
     assert ours == pytest.approx([theirs[RR @ 100], theirs[nDCG @ 10], theirs[R @ 100]], abs=1e-9)
 
 
 @settings(deadline=None, max_examples=30)
-@given(grades, st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from([0.0, 0.25, 1.5]), min_size=1))
+@given(
+    grades,
+    st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from([0.0, 0.25, 1.5]), min_size=1),
+)
 def test_tied_scores_in_a_run_file_are_ordered_as_trec_eval_does(
     tmp_path_factory: pytest.TempPathFactory, judged: dict[str, int], scores: dict[str, float]
 ) -> None:
@@ -165,7 +178,7 @@ def test_drawing_in_blocks_changes_no_interval(monkeypatch: pytest.MonkeyPatch) 
     qrels = {f"q{number}": {"a": 1.0} for number in range(30)}
     run = {query: ["a"] for query in list(qrels)[:10]}
     whole = evaluate(run, qrels)[0]
-    monkeypatch.setattr("index.evaluate._BLOCK", 30 * 7)
+    monkeypatch.setattr("index.evaluation.ranking._BLOCK", 30 * 7)
     assert evaluate(run, qrels)[0] == whole
 
 
@@ -188,7 +201,9 @@ def test_read_queries_plain_and_packed(tmp_path: Path, name: str) -> None:
         (" " * (1 << 20) + "{}", "line 2: longer than 1,048,576"),
     ],
 )
-def test_a_malformed_query_is_named_by_file_and_line(tmp_path: Path, line: str, problem: str) -> None:
+def test_a_malformed_query_is_named_by_file_and_line(
+    tmp_path: Path, line: str, problem: str
+) -> None:
     path = tmp_path / "queries.jsonl"
     path.write_text(f'{{"_id": "q1", "text": "one"}}\n{line}\n', encoding="utf-8")
     with pytest.raises(InvalidInput, match=problem) as raised:
@@ -238,7 +253,11 @@ def test_a_malformed_judgement_is_named_by_line(tmp_path: Path, line: str, probl
 tricky = st.sampled_from(
     ["%", "%20", "%2", "% 41", "%e9", " ", "\t", "\r\n", "\x85", "\u2028", "\ufeff", "\ud83d\ude00"]
 )
-identifiers = st.lists(st.text(st.characters(exclude_categories=[])) | tricky, min_size=1).map("".join).filter(len)
+identifiers = (
+    st.lists(st.text(st.characters(exclude_categories=[])) | tricky, min_size=1)
+    .map("".join)
+    .filter(len)
+)
 
 
 @settings(max_examples=200)
@@ -296,7 +315,14 @@ def test_a_document_that_is_ranked_twice_in_two_spellings_is_refused(tmp_path: P
 def test_a_written_run_is_one_that_ir_measures_reads(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     write_run(path, {"q1": ["b", "a"]}, name="hybrid")
-    assert path.read_text(encoding="utf-8").splitlines()[1].split() == ["q1", "Q0", "a", "2", "0.5", "hybrid"]
+    assert path.read_text(encoding="utf-8").splitlines()[1].split() == [
+        "q1",
+        "Q0",
+        "a",
+        "2",
+        "0.5",
+        "hybrid",
+    ]
     read = [(row.query_id, row.doc_id, row.score) for row in ir_measures.read_trec_run(str(path))]
     assert read == [("q1", "b", 1.0), ("q1", "a", 0.5)]
 

@@ -26,7 +26,15 @@ from index.encoder import MODEL, RELEASED, SETTINGS, TOKENIZER, Encoder
 from index.errors import InvalidInput, NotFound
 from tests.tiny import WORDS, save_bert, save_tokenizer
 from training import export as exporting
-from training.export import BASE_CARD, Card, ExportRefused, base_checkpoint, export, library_texts, probes
+from training.export import (
+    BASE_CARD,
+    Card,
+    ExportRefused,
+    base_checkpoint,
+    export,
+    library_texts,
+    probes,
+)
 from training.quantize import Recipe, quantize
 
 TEXTS = [
@@ -54,7 +62,11 @@ def fp32(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exported(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("encoders") / "tiny"
-    export(bert, out, Card("tiny", base_model="random", limits=("Knows nothing.",), passage_prefix="the "))
+    export(
+        bert,
+        out,
+        Card("tiny", base_model="random", limits=("Knows nothing.",), passage_prefix="the "),
+    )
     return out
 
 
@@ -77,7 +89,9 @@ def test_the_fp32_graph_gives_the_checkpoints_vectors(bert: Path, fp32: Path) ->
     assert json.loads((fp32 / SETTINGS).read_text())["quantization"] == "none"
 
 
-def test_the_int8_graph_comes_near_and_does_not_depend_on_the_batch(bert: Path, exported: Path) -> None:
+def test_the_int8_graph_comes_near_and_does_not_depend_on_the_batch(
+    bert: Path, exported: Path
+) -> None:
     encoder = Encoder.load(exported)
     found = encoder.encode(TEXTS * 3, role="query")
     expected = mean_pooled(bert, encoder, TEXTS)
@@ -129,7 +143,10 @@ def test_an_export_replaces_the_last_one(
     (out / SETTINGS).write_text("old")
     (out / "old").write_text("old")
     monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
-    assert export(bert, out, Card("tiny"), quantization="none").fingerprint == Encoder.load(fp32).fingerprint
+    assert (
+        export(bert, out, Card("tiny"), quantization="none").fingerprint
+        == Encoder.load(fp32).fingerprint
+    )
     assert sorted(path.name for path in out.iterdir()) == ["README.md", SETTINGS, MODEL, TOKENIZER]
     assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
 
@@ -137,10 +154,14 @@ def test_an_export_replaces_the_last_one(
 def test_pooling_is_the_checkpoints_own(bert: Path, tmp_path: Path) -> None:
     transformer = Transformer(str(bert))
     checkpoint = tmp_path / "first"
-    SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="cls")], device="cpu").save(str(checkpoint))
+    SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="cls")], device="cpu").save(
+        str(checkpoint)
+    )
     encoder = export(checkpoint, tmp_path / "out", Card("first"), quantization="none")
     model = AutoModel.from_pretrained(bert).eval()
-    for ids, found in zip(encoder.tokenize(TEXTS, role="query"), encoder.encode(TEXTS, role="query"), strict=True):
+    for ids, found in zip(
+        encoder.tokenize(TEXTS, role="query"), encoder.encode(TEXTS, role="query"), strict=True
+    ):
         with torch.inference_mode():
             first = model(input_ids=torch.tensor(ids)[None]).last_hidden_state[0, 0]
         np.testing.assert_allclose(found, torch.nn.functional.normalize(first, dim=0), atol=1e-5)
@@ -154,7 +175,9 @@ def test_a_t5_encoder_can_be_exported(tmp_path: Path) -> None:
     save_tokenizer(checkpoint)
     encoder = export(checkpoint, tmp_path / "out", Card("t5"), quantization="none", max_tokens=100)
     model = T5EncoderModel.from_pretrained(checkpoint).eval()
-    for ids, found in zip(encoder.tokenize(TEXTS, role="query"), encoder.encode(TEXTS, role="query"), strict=True):
+    for ids, found in zip(
+        encoder.tokenize(TEXTS, role="query"), encoder.encode(TEXTS, role="query"), strict=True
+    ):
         with torch.inference_mode():
             mean = model(input_ids=torch.tensor(ids)[None]).last_hidden_state[0].mean(0)
         np.testing.assert_allclose(found, torch.nn.functional.normalize(mean, dim=0), atol=1e-5)
@@ -197,7 +220,9 @@ def first_positions(checkpoint: Path, encoder: Encoder, texts: list[str]) -> np.
                 decoder_input_ids=torch.tensor([[model.config.decoder_start_token_id]]),
                 output_hidden_states=True,
             )
-        rows.append(torch.nn.functional.normalize(found.decoder_hidden_states[-1][0, 0], dim=0).numpy())
+        rows.append(
+            torch.nn.functional.normalize(found.decoder_hidden_states[-1][0, 0], dim=0).numpy()
+        )
     return np.stack(rows)
 
 
@@ -214,13 +239,19 @@ def test_a_whole_t5_gives_its_decoders_first_position(whole_t5: Path, whole_t5_f
 def test_a_whole_t5_as_int8(
     whole_t5: Path, whole_t5_fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path))
+    monkeypatch.setattr(
+        exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path)
+    )
     encoder = export(whole_t5, tmp_path / "out", Card("t5"), samples=TEXTS + probes())
     found = encoder.encode(TEXTS * 3, role="query")
-    assert (found[: len(TEXTS)] * first_positions(whole_t5, encoder, TEXTS)).sum(axis=1).min() > 0.999
+    assert (found[: len(TEXTS)] * first_positions(whole_t5, encoder, TEXTS)).sum(
+        axis=1
+    ).min() > 0.999
     np.testing.assert_allclose(encoder.encode(TEXTS[1:2], role="query")[0], found[1], atol=1e-6)
     kinds = [node.op_type for node in onnx.load(tmp_path / "out" / MODEL).graph.node]
-    assert kinds.count("MatMulIntegerToFloat") == 32  # 6 of each encoder layer, 10 of each decoder layer
+    assert (
+        kinds.count("MatMulIntegerToFloat") == 32
+    )  # 6 of each encoder layer, 10 of each decoder layer
     assert (tmp_path / "out" / MODEL).stat().st_size < 0.6 * (whole_t5_fp32 / MODEL).stat().st_size
 
 
@@ -228,9 +259,13 @@ def test_a_whole_t5_with_modules_is_what_they_say(whole_t5: Path, tmp_path: Path
     """A modules.json says how its author takes the T5: as sentence-transformers does."""
     checkpoint = tmp_path / "modules"
     transformer = Transformer(str(whole_t5))
-    SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="mean")], device="cpu").save(str(checkpoint))
+    SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="mean")], device="cpu").save(
+        str(checkpoint)
+    )
     config = json.loads((checkpoint / "config.json").read_text())
-    (checkpoint / "config.json").write_text(json.dumps(config | {"architectures": ["T5ForConditionalGeneration"]}))
+    (checkpoint / "config.json").write_text(
+        json.dumps(config | {"architectures": ["T5ForConditionalGeneration"]})
+    )
     loaded = exporting._load(checkpoint)
     assert [type(module).__name__ for module in loaded] == ["Transformer", "Pooling"]
     assert type(exporting._load(whole_t5)[0]).__name__ == "_FirstPosition"
@@ -251,7 +286,9 @@ def test_weights_altered_between_are_refused(
     with torch.no_grad():
         model.decoder.block[1].layer[1].EncDecAttention.o.weight[0] += 0.1
     model.save_pretrained(altered)
-    monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path))
+    monkeypatch.setattr(
+        exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path)
+    )
     with pytest.raises(ExportRefused, match="The none graph's vectors differ"):
         export(altered, tmp_path / "out", Card("t5"), quantization="none")
     assert not (tmp_path / "out").exists()
@@ -264,7 +301,9 @@ def test_only_the_warnings_about_torchvision_are_silent(caplog: pytest.LogCaptur
         with exporting._without_torchvision() if inside else nullcontext():
             logger.warning("torchvision is not installed. Skipping %s", "torchvision::nms")
             logger.warning("something else")
-        assert [record.getMessage()[:9] for record in caplog.records] == ["torchvisi"] * (not inside) + ["something"]
+        assert [record.getMessage()[:9] for record in caplog.records] == ["torchvisi"] * (
+            not inside
+        ) + ["something"]
 
 
 def test_a_graph_that_differs_is_refused_and_leaves_nothing(
@@ -274,8 +313,14 @@ def test_a_graph_that_differs_is_refused_and_leaves_nothing(
 
     def write_other(_: Path, path: Path) -> None:
         model = onnx.load(fp32 / MODEL)
-        norm = next(tensor for tensor in model.graph.initializer if tensor.name.endswith("LayerNorm.bias"))
-        norm.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(norm) + np.float32([0.1] + [0] * 31), norm.name))
+        norm = next(
+            tensor for tensor in model.graph.initializer if tensor.name.endswith("LayerNorm.bias")
+        )
+        norm.CopyFrom(
+            numpy_helper.from_array(
+                numpy_helper.to_array(norm) + np.float32([0.1] + [0] * 31), norm.name
+            )
+        )
         onnx.save(model, path)
 
     _assert_refused(bert, tmp_path, monkeypatch, "none", write_other)
@@ -285,11 +330,17 @@ def test_int8_too_coarse_is_refused_and_leaves_nothing(
     bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exporting, "quantize", partial(quantize, recipe=Recipe(weight_limit=1)))
-    _assert_refused(bert, tmp_path, monkeypatch, "int8", lambda _, path: shutil.copy(fp32 / MODEL, path))
+    _assert_refused(
+        bert, tmp_path, monkeypatch, "int8", lambda _, path: shutil.copy(fp32 / MODEL, path)
+    )
 
 
 def _assert_refused(
-    bert: Path, home: Path, monkeypatch: pytest.MonkeyPatch, kind: str, write: Callable[[Path, Path], object]
+    bert: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    write: Callable[[Path, Path], object],
 ) -> None:
     out = home / "encoder"
     out.mkdir()
@@ -312,7 +363,9 @@ def test_nothing_but_an_encoder_is_replaced(bert: Path, tmp_path: Path) -> None:
     assert sorted(run.rglob("*")) == before
 
 
-def test_what_was_there_comes_back_if_it_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_there_comes_back_if_it_cannot_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "encoder"
     out.mkdir()
     (out / SETTINGS).write_text("old")
@@ -345,13 +398,17 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bert", "whole_t5"])
-def test_pickled_weights_are_refused(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_pickled_weights_are_refused(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     checkpoint = tmp_path / "pickled"
     shutil.copytree(request.getfixturevalue(kind), checkpoint)
     weights = load_file(checkpoint / "model.safetensors")
     torch.save(weights, checkpoint / "pytorch_model.bin")
     (checkpoint / "model.safetensors").unlink()
-    with pytest.raises(InvalidInput, match=r"cannot be loaded: .* Give a checkpoint with safetensors"):
+    with pytest.raises(
+        InvalidInput, match=r"cannot be loaded: .* Give a checkpoint with safetensors"
+    ):
         export(checkpoint, tmp_path / "out", Card("none"))
     assert not (tmp_path / "out").exists()
 
@@ -380,7 +437,9 @@ def test_the_base_checkpoint_in_eight_bits_is_the_base_checkpoint(tmp_path: Path
 
 
 def test_the_released_encoder_is_the_one_its_recipe_makes() -> None:
-    recipe = tomllib.loads((Path(__file__).parent.parent / "configs" / "santa-minilm.toml").read_text())
+    recipe = tomllib.loads(
+        (Path(__file__).parent.parent / "configs" / "santa-minilm.toml").read_text()
+    )
     settings = json.loads((RELEASED / SETTINGS).read_text())
     assert Encoder.load(RELEASED).name == recipe["name"] == RELEASED.name == settings["name"]
     assert settings["trained_on"] == recipe["export"]["trained_on"]

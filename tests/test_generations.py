@@ -10,56 +10,56 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index import generations
+from index import builds
+from index.builds import Manifest
 from index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
-from index.generations import Manifest
 
 
 def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
-    with generations.locked(home, name) as directory, generations.staging(directory) as made:
+    with builds.locked(home, name) as directory, builds.staging(directory) as made:
         (made / "lexical").mkdir()
         (made / "lexical" / "data").write_text(content)
         manifest = Manifest(
             name=name, kind="code", created_at=content, encoder={}, documents=1, passages=1, skipped=0,
-            splitter="whole", dense_weight=0.5, lexical_power=2.0, files=generations.checksums(made),
+            splitter="whole", dense_weight=0.5, lexical_power=2.0, files=builds.checksums(made),
         )  # fmt: skip
-        build = generations.publish(made, manifest)
+        build = builds.publish(made, manifest)
         if activate:
-            generations.switch(directory, build)
+            builds.switch(directory, build)
     return build
 
 
 def test_a_published_build_is_read_back_and_verified(tmp_path: Path) -> None:
     build = _publish(tmp_path, "c", "one")
-    directory = generations.current(tmp_path, "c")
+    directory = builds.current(tmp_path, "c")
     assert directory.name == build
-    manifest = generations.read_manifest(directory)
+    manifest = builds.read_manifest(directory)
     assert manifest.created_at == "one"
-    generations.verify(directory, manifest)
-    assert generations.corpora(tmp_path) == ["c"]
+    builds.verify(directory, manifest)
+    assert builds.corpora(tmp_path) == ["c"]
 
 
 def test_the_last_three_builds_stay_and_one_can_go_back(tmp_path: Path) -> None:
     made = [_publish(tmp_path, "c", str(i)) for i in range(5)]
-    assert generations.builds(tmp_path, "c") == made[-3:]
-    generations.activate(tmp_path, "c", made[-3])
-    assert generations.current(tmp_path, "c").name == made[-3]
+    assert builds.builds(tmp_path, "c") == made[-3:]
+    builds.activate(tmp_path, "c", made[-3])
+    assert builds.current(tmp_path, "c").name == made[-3]
     with pytest.raises(NotFound, match="has no build"):
-        generations.activate(tmp_path, "c", made[0])
+        builds.activate(tmp_path, "c", made[0])
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "A", "a" * 65, "-a", "a\n", "."])
 def test_no_name_leads_elsewhere(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match="no corpus name"):
-        generations.current(tmp_path, name)
+        builds.current(tmp_path, name)
 
 
 def test_an_unknown_corpus_lists_the_known_ones(tmp_path: Path) -> None:
     _publish(tmp_path, "known", "x")
     with pytest.raises(NotFound, match="Corpora: known"):
-        generations.current(tmp_path, "other")
+        builds.current(tmp_path, "other")
     with pytest.raises(NotFound, match="Corpora: known"):
-        generations.delete(tmp_path, "other")
+        builds.delete(tmp_path, "other")
 
 
 def _truncate(path: Path) -> None:
@@ -74,24 +74,28 @@ def _alter(path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["manifest.json", "lexical/data"])
 @pytest.mark.parametrize("harm", [_truncate, _alter, Path.unlink])
-def test_every_damaged_file_is_named(tmp_path: Path, file: str, harm: Callable[[Path], None]) -> None:
+def test_every_damaged_file_is_named(
+    tmp_path: Path, file: str, harm: Callable[[Path], None]
+) -> None:
     good = _publish(tmp_path, "c", "good")
     bad = _publish(tmp_path, "c", "bad", activate=False)
     directory = tmp_path / "corpora" / "c" / bad
     harm(directory / file)
     with pytest.raises(Damaged, match=file):
-        generations.verify(directory, generations.read_manifest(directory))
+        builds.verify(directory, builds.read_manifest(directory))
     with pytest.raises(Damaged, match=file):
-        generations.activate(tmp_path, "c", bad)
-    assert generations.current(tmp_path, "c").name == good
+        builds.activate(tmp_path, "c", bad)
+    assert builds.current(tmp_path, "c").name == good
 
 
-@pytest.mark.parametrize("content", ["", "gone", "../../etc", "20260101T000000000000-000000000000", "\xff"])
+@pytest.mark.parametrize(
+    "content", ["", "gone", "../../etc", "20260101T000000000000-000000000000", "\xff"]
+)
 def test_a_current_that_names_nothing_is_damaged(tmp_path: Path, content: str) -> None:
     _publish(tmp_path, "c", "x")
     (tmp_path / "corpora/c/CURRENT").write_text(content, encoding="latin-1")
     with pytest.raises(Damaged, match="c/CURRENT"):
-        generations.current(tmp_path, "c")
+        builds.current(tmp_path, "c")
 
 
 def test_a_current_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
@@ -100,10 +104,12 @@ def test_a_current_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
     current.unlink()
     current.mkdir()
     with pytest.raises(Damaged, match="c/CURRENT cannot be read: Is a directory"):
-        generations.current(tmp_path, "c")
+        builds.current(tmp_path, "c")
 
 
-def test_litter_that_cannot_be_swept_is_a_failure_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_litter_that_cannot_be_swept_is_a_failure_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _publish(tmp_path, "c", "x")
     (tmp_path / "corpora/c/.making-x").touch()
 
@@ -112,16 +118,16 @@ def test_litter_that_cannot_be_swept_is_a_failure_of_the_disk(tmp_path: Path, mo
 
     monkeypatch.setattr(Path, "unlink", fails)
     with pytest.raises(StorageFailed, match="PURLIN_HOME cannot be written to"):
-        generations.delete(tmp_path, "c")
+        builds.delete(tmp_path, "c")
 
 
 def test_two_writers_at_once(tmp_path: Path) -> None:
-    with generations.locked(tmp_path, "c"):
-        with pytest.raises(Busy, match="'c' is being built"), generations.locked(tmp_path, "c"):
+    with builds.locked(tmp_path, "c"):
+        with pytest.raises(Busy, match="'c' is being built"), builds.locked(tmp_path, "c"):
             pass
-        with generations.locked(tmp_path, "d"):
+        with builds.locked(tmp_path, "d"):
             pass
-    with generations.locked(tmp_path, "c"):
+    with builds.locked(tmp_path, "c"):
         pass
 
 
@@ -134,21 +140,21 @@ def test_the_lock_of_a_killed_process_is_gone_and_its_litter_is_swept(tmp_path: 
     )
     subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parent.parent)
     assert list((tmp_path / "corpora/c").glob(".making-*"))
-    with generations.locked(tmp_path, "c"):
+    with builds.locked(tmp_path, "c"):
         assert not list((tmp_path / "corpora/c").glob(".making-*"))
 
 
 def test_deleting_leaves_nothing(tmp_path: Path) -> None:
     _publish(tmp_path, "c", "x")
     _publish(tmp_path, "c", "y")
-    generations.delete(tmp_path, "c")
+    builds.delete(tmp_path, "c")
     assert not (tmp_path / "corpora/c").exists()
-    assert generations.corpora(tmp_path) == []
+    assert builds.corpora(tmp_path) == []
 
 
 def test_a_failure_while_making_leaves_nothing(tmp_path: Path) -> None:
     def failing() -> None:
-        with generations.locked(tmp_path, "new") as directory, generations.staging(directory) as made:
+        with builds.locked(tmp_path, "new") as directory, builds.staging(directory) as made:
             (made / "half").write_text("x")
             raise KeyboardInterrupt
 
@@ -174,12 +180,12 @@ def _rewritten(home: Path, old: str, new: str) -> Path:
 def test_what_another_version_wrote_is_refused(tmp_path: Path, old: str, new: str) -> None:
     other = _rewritten(tmp_path, old, new)
     with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
-        generations.read_manifest(other)
+        builds.read_manifest(other)
 
 
 @pytest.mark.parametrize("old", ['"judged": {},', '"logged": 0,'])
 def test_builds_of_before_these_were_noted_are_read(tmp_path: Path, old: str) -> None:
-    manifest = generations.read_manifest(_rewritten(tmp_path, old, ""))
+    manifest = builds.read_manifest(_rewritten(tmp_path, old, ""))
     assert (manifest.judged, manifest.logged) == ({}, 0)
 
 
@@ -198,7 +204,7 @@ def test_builds_of_before_these_were_noted_are_read(tmp_path: Path, old: str) ->
 def test_an_array_is_read_as_numpy_reads_it(numbers: np.ndarray) -> None:
     file = io.BytesIO()
     np.save(file, numbers)
-    found = generations.array(file.getvalue())
+    found = builds.array(file.getvalue())
     np.testing.assert_array_equal(found, numbers)
     assert (found.dtype, found.flags.writeable) == (numbers.dtype, False)
 
@@ -222,16 +228,16 @@ def _saved(numbers: np.ndarray) -> bytes:
 )
 def test_what_is_no_array_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        generations.array(content)
+        builds.array(content)
 
 
 def test_a_file_is_compared_by_the_pass_that_reads_it(tmp_path: Path) -> None:
     _publish(tmp_path, "c", "good")
-    directory = generations.current(tmp_path, "c")
-    files = generations.Files(directory, generations.read_manifest(directory))
+    directory = builds.current(tmp_path, "c")
+    files = builds.Files(directory, builds.read_manifest(directory))
     assert files.read(directory / "lexical" / "data") == b"good"
     (directory / "lexical" / "data").write_text("evil")
     files.check_others()  # there is no other
-    again = generations.Files(directory, generations.read_manifest(directory))
+    again = builds.Files(directory, builds.read_manifest(directory))
     with pytest.raises(Damaged, match=r"lexical/data was altered"):
         again.read(directory / "lexical" / "data")

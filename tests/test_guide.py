@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from index.build import build
-from index.classifiers import publish
+from index.classify.trained import publish
 from index.encoder import Encoder
+from index.indexing.build import build
 from index.sources import open_source
 from tests.commands import ROOT, Command, Shell, blocks, commands, same, shell, wrong
 from tests.serving import FUNCTIONS, make
@@ -30,7 +30,10 @@ NOT_RUN = {  # what cannot be run here, and what tests it instead
     r"purlin train refqa ": "tests/test_train_reader.py, with a tiny model",
     r"purlin train pesco ": "the guide, with a quick recipe; tests/test_pesco.py",
 }
-NOT_HERE = {"guide", "results"}  # has a test of its own; is measured on data sets that are not in the repository
+NOT_HERE = {
+    "guide",
+    "results",
+}  # has a test of its own; is measured on data sets that are not in the repository
 
 
 # ---- how pages are read and compared
@@ -79,7 +82,9 @@ def test_commands_are_read_from_pages() -> None:
         ("[x]", "[x]", True),
     ],
 )
-def test_what_is_printed_is_compared_but_for_what_varies(expected: str, printed: str, alike: bool) -> None:
+def test_what_is_printed_is_compared_but_for_what_varies(
+    expected: str, printed: str, alike: bool
+) -> None:
     assert same(expected, printed) is alike
 
 
@@ -108,7 +113,9 @@ def test_every_command_of_the_guide_prints_what_it_says(tmp_path: Path) -> None:
 def test_the_guide_has_few_commands_that_are_not_run() -> None:
     others = [block for block in blocks(GUIDE) if block.language not in ("bash", "console")]
     assert {block.language for block in others} == {"text", "nginx"}
-    lines = [line for block in others if block.language == "text" for line in block.text.splitlines()]
+    lines = [
+        line for block in others if block.language == "text" for line in block.text.splitlines()
+    ]
     assert all(re.match(r"make install|export PATH=|0 3 \* \* \*", line) for line in lines)
     assert len(commands(GUIDE)) > 40
 
@@ -122,7 +129,11 @@ def _pages() -> Iterator[tuple[str, Command]]:
             yield from ((path.stem, command) for command in commands(path.read_text()))
 
 
-RUN = [(page, one) for page, one in _pages() if not any(re.search(pattern, one.text) for pattern in NOT_RUN)]
+RUN = [
+    (page, one)
+    for page, one in _pages()
+    if not any(re.search(pattern, one.text) for pattern in NOT_RUN)
+]
 
 
 @pytest.fixture(scope="module")
@@ -143,20 +154,31 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
     (here / "src" / "a.py").write_text("def sort_rows(rows):\n    return sorted(rows)\n")
     (here / "queries.jsonl").write_text(json.dumps({"_id": "1", "text": "sort rows"}) + "\n")
     (here / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta.py::sort_rows\t1\n")
-    (here / "log.jsonl").write_text('{"query": "put the latest ones first", "document": "a.py::sort_rows"}\n')
+    (here / "log.jsonl").write_text(
+        '{"query": "put the latest ones first", "document": "a.py::sort_rows"}\n'
+    )
     (here / "questions").mkdir()
-    asked = {"id": "1", "question": "What is the default of step?", "form": "default value", "split": "dev"}
+    asked = {
+        "id": "1",
+        "question": "What is the default of step?",
+        "form": "default value",
+        "split": "dev",
+    }
     for name, about in (("python", {"answers": ["1"], "entry": "functions.html#range"}),
                         ("python-unanswerable", {"answers": [], "entry": None, "id": "2"})):  # fmt: skip
         (here / "questions" / f"{name}.jsonl").write_text(json.dumps(asked | about))
     with shell(here) as opened:
         opened.run("purlin serve > server.log 2>&1 &")
-        ready, _ = opened.run("curl -sf --retry 60 --retry-delay 1 --retry-connrefused localhost:8000/readyz")
+        ready, _ = opened.run(
+            "curl -sf --retry 60 --retry-delay 1 --retry-connrefused localhost:8000/readyz"
+        )
         assert "ok" in ready, (here / "server.log").read_text()
         yield opened
 
 
-@pytest.mark.parametrize(("page", "command"), RUN, ids=[f"{page}-{one.text[:40]}" for page, one in RUN])
+@pytest.mark.parametrize(
+    ("page", "command"), RUN, ids=[f"{page}-{one.text[:40]}" for page, one in RUN]
+)
 def test_a_command_of_the_other_pages_works(bash: Shell, page: str, command: Command) -> None:
     printed, status = bash.run(command.text)
     assert wrong(command, printed, status) is None, (bash.directory / "server.log").read_text()
@@ -164,11 +186,17 @@ def test_a_command_of_the_other_pages_works(bash: Shell, page: str, command: Com
 
 def test_the_other_pages_are_among_them() -> None:
     assert {"agents", "classify", "pesco", "qa", "running"} <= {page for page, _ in RUN}
-    unused = [pattern for pattern in NOT_RUN if not any(re.search(pattern, one.text) for _, one in _pages())]
+    unused = [
+        pattern
+        for pattern in NOT_RUN
+        if not any(re.search(pattern, one.text) for _, one in _pages())
+    ]
     assert unused == []
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.stem
+)
 def test_pages_have_commands_only_in_blocks_that_are_run(path: Path) -> None:
     known = {"bash", "console", "json", "nginx", "python", "text", "toml"}
     assert {block.language for block in blocks(path.read_text())} <= known

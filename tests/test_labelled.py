@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 
 import purlin
-from index.classifier import Classification, LabelScore
-from index.classifiers import publish
+from index.classify.trained import publish
+from index.classify.zero_shot import Classification, LabelScore
 from index.errors import InvalidInput, NotFound, PurlinError
-from index.evaluate import read_list
-from index.labelled import check_truth, evaluate, read_labelled
+from index.evaluation.labels import check_truth, evaluate, read_labelled
+from index.evaluation.ranking import read_list
 from tests.tiny import staged
 
-ROWS = [{"text": "sports news", "label": "sports"}, {"text": "business", "label": "business", "id": 7}]
+ROWS = [
+    {"text": "sports news", "label": "sports"},
+    {"text": "business", "label": "business", "id": 7},
+]
 
 
 def _found(label: str | None, score: float) -> Classification:
@@ -29,11 +32,17 @@ def _write(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
 def test_rows_are_read(tmp_path: Path, name: str) -> None:
     content = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
-    assert read_labelled(_write(tmp_path / name, content)) == (["sports news", "business"], ["sports", "business"])
+    assert read_labelled(_write(tmp_path / name, content)) == (
+        ["sports news", "business"],
+        ["sports", "business"],
+    )
 
 
 def test_label_names_are_lines(tmp_path: Path) -> None:
-    assert read_list(_write(tmp_path / "labels.txt", b"good\r\n\n very bad \n")) == ["good", "very bad"]
+    assert read_list(_write(tmp_path / "labels.txt", b"good\r\n\n very bad \n")) == [
+        "good",
+        "very bad",
+    ]
     with pytest.raises(NotFound):
         read_list(tmp_path / "none")
     with pytest.raises(InvalidInput, match="UTF-8"):
@@ -87,12 +96,22 @@ def test_the_command_measures_names_and_a_trained_classifier(
     rows = _write(tmp_path / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS).encode())
     labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\nworld\n")
     encoder = staged(tmp_path / "staged") / "encoder"
-    purlin.evaluate_classify(rows, labels=labels, template=["{label}"], as_json=True, encoder=encoder)
+    purlin.evaluate_classify(
+        rows, labels=labels, template=["{label}"], as_json=True, encoder=encoder
+    )
     by_names = json.loads(capsys.readouterr().out)
-    assert (by_names[0]["name"], by_names[0]["mean"], by_names[0]["queries"]) == ("accuracy", 1.0, 2)
+    assert (by_names[0]["name"], by_names[0]["mean"], by_names[0]["queries"]) == (
+        "accuracy",
+        1.0,
+        2,
+    )
     publish(tmp_path / "home", "tickets", tmp_path / "staged")
     purlin.evaluate_classify(rows, classifier="tickets", as_json=True, home=tmp_path / "home")
     assert json.loads(capsys.readouterr().out)[0]["mean"] == 1.0
-    for wrong in ({}, {"labels": labels, "classifier": "tickets"}, {"classifier": "tickets", "template": ["{label}"]}):
+    for wrong in (
+        {},
+        {"labels": labels, "classifier": "tickets"},
+        {"classifier": "tickets", "template": ["{label}"]},
+    ):
         with pytest.raises(InvalidInput, match="either --labels"):
             purlin.evaluate_classify(rows, **wrong)  # type: ignore[arg-type]

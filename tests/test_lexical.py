@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.lexical import K1, B, Lexical, LexicalBuilder, matches, tokens, top
+from index.search.lexical import K1, B, Lexical, LexicalBuilder, matches, tokens, top
 
 
 def _index(texts: list[str], directory: Path) -> Lexical:
@@ -39,7 +39,9 @@ def test_words_give_their_whole_and_their_parts(text: str, expected: list[str]) 
 
 
 def test_spellings_of_one_name_meet() -> None:
-    wholes = {tokens(name)[0] for name in ("readCsv", "read_csv", "read-csv", "read.csv", "READ_CSV")}
+    wholes = {
+        tokens(name)[0] for name in ("readCsv", "read_csv", "read-csv", "read.csv", "READ_CSV")
+    }
     assert wholes == {"readcsv"}
 
 
@@ -97,7 +99,9 @@ def test_texts_without_any_word_can_be_indexed(tmp_path: Path) -> None:
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.9]), max_size=40), st.integers(1, 50))
 def test_top_is_a_sorted_prefix(values: list[float], depth: int) -> None:
     scores = np.array(values, dtype=np.float32)
-    expected = sorted((i for i, v in enumerate(values) if v > 0), key=lambda i: (-values[i], i))[:depth]
+    expected = sorted((i for i, v in enumerate(values) if v > 0), key=lambda i: (-values[i], i))[
+        :depth
+    ]
     assert top(scores, depth).tolist() == expected
 
 
@@ -110,7 +114,11 @@ def test_highlights_are_words_or_the_parts_that_match() -> None:
 @pytest.mark.parametrize(
     ("text", "query", "marked"),
     [
-        ("cafe\u0301 Stuhl weiß Tisch", "café stuhl weiss tisch", ["cafe\u0301", "Stuhl", "weiß", "Tisch"]),
+        (
+            "cafe\u0301 Stuhl weiß Tisch",
+            "café stuhl weiss tisch",
+            ["cafe\u0301", "Stuhl", "weiß", "Tisch"],
+        ),
         ("ﬁn Straße-Nord", "fin nord", ["ﬁn", "Nord"]),
         ("½ cup", "2 cup", ["½", "cup"]),
         ("½ cup", "1 2", ["½"]),
@@ -123,11 +131,27 @@ def test_highlights_are_where_the_words_are_whatever_folding_does_to_their_lengt
 
 
 WORDS = st.sampled_from(
-    ["cafe\u0301", "Stuhl", "weiß", "½", "ﬁne", "fileName", "\u0301", "漢字", "℀", "İzmir", "x²", "한"]
+    [
+        "cafe\u0301",
+        "Stuhl",
+        "weiß",
+        "½",
+        "ﬁne",
+        "fileName",
+        "\u0301",
+        "漢字",
+        "℀",
+        "İzmir",
+        "x²",
+        "한",
+    ]
 )
 
 
-@given(st.lists(WORDS | st.sampled_from(" _-.") | st.characters(), max_size=20).map("".join), st.lists(WORDS))
+@given(
+    st.lists(WORDS | st.sampled_from(" _-.") | st.characters(), max_size=20).map("".join),
+    st.lists(WORDS),
+)
 def test_a_highlight_holds_a_word_of_the_query(text: str, words: list[str]) -> None:
     wanted = frozenset(tokens(" ".join(words)))
     spans = list(matches(text, wanted))

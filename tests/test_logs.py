@@ -43,7 +43,9 @@ def lines(written: io.StringIO, logger: str = "purlin.requests") -> list[dict[st
     return [line for line in found if line["logger"] == logger]
 
 
-def test_a_request_is_one_line_with_its_ids_and_none_of_its_text(home: Path, written: io.StringIO) -> None:
+def test_a_request_is_one_line_with_its_ids_and_none_of_its_text(
+    home: Path, written: io.StringIO
+) -> None:
     with serving(home, keys="reader search the-key-of-the-reader") as client:
         headers = {"X-Request-ID": "abc-1", "traceparent": f"00-{TRACE}-{SPAN}-01"}
         headers["Authorization"] = "Bearer the-key-of-the-reader"
@@ -68,7 +70,9 @@ def test_a_request_is_one_line_with_its_ids_and_none_of_its_text(home: Path, wri
     assert not re.search("private|the-key|secret", written.getvalue())
 
 
-def test_what_goes_wrong_is_logged_with_the_ids_of_its_request(home: Path, written: io.StringIO) -> None:
+def test_what_goes_wrong_is_logged_with_the_ids_of_its_request(
+    home: Path, written: io.StringIO
+) -> None:
     class Failing(HashEncoder):
         def encode(self, *_: object, **__: object) -> Any:
             raise ZeroDivisionError("unforeseen")
@@ -114,7 +118,10 @@ def test_a_trace_is_continued_as_the_w3c_says(parent: str, taken: bool) -> None:
     assert trace.span_id != SPAN
 
 
-@given(st.text(st.characters(max_codepoint=255), max_size=80), st.text(st.characters(max_codepoint=255), max_size=80))
+@given(
+    st.text(st.characters(max_codepoint=255), max_size=80),
+    st.text(st.characters(max_codepoint=255), max_size=80),
+)
 def test_whatever_is_sent_ids_are_well_formed(request_id: str, parent: str) -> None:
     trace = trace_of(Headers({"x-request-id": request_id, "traceparent": parent}))
     assert re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", trace.request_id)
@@ -130,16 +137,22 @@ def test_one_record_is_one_line_whatever_is_in_it() -> None:
 
 
 @pytest.mark.parametrize(("form", "requests"), [("json", True), ("plain", False)])
-def test_the_form_is_a_setting(form: str, requests: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_form_is_a_setting(
+    form: str, requests: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     names = ("purlin", "purlin.requests", "uvicorn")
-    before = {name: (logging.getLogger(name).level, logging.getLogger(name).propagate) for name in names}
+    before = {
+        name: (logging.getLogger(name).level, logging.getLogger(name).propagate) for name in names
+    }
     try:
         logging.config.dictConfig(logs.config(form))
         logging.getLogger("uvicorn.error").info("started")
         logging.getLogger("purlin.requests").info("request")
         shown = capsys.readouterr().err.splitlines()
         (started,) = [line for line in shown if "started" in line]
-        assert (json.loads(started)["message"] if form == "json" else started.split()[-1]) == "started"
+        assert (
+            json.loads(started)["message"] if form == "json" else started.split()[-1]
+        ) == "started"
         assert any("request" in line for line in shown) == requests
     finally:
         for name, (level, propagate) in before.items():

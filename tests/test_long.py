@@ -20,9 +20,9 @@ import httpx
 import numpy as np
 import pytest
 
-from index import generations
-from index.corpus import Corpus
+from index import builds
 from index.encoder import Encoder, available_cpus
+from index.search.corpus import Corpus
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered
 from tests.test_reliability import (
@@ -36,7 +36,18 @@ from tests.test_reliability import (
     hits,
     through_kills,
 )
-from tests.traffic import ROOT, Load, Reply, Request, Sender, Server, memory_limit, purlin, running, until
+from tests.traffic import (
+    ROOT,
+    Load,
+    Reply,
+    Request,
+    Sender,
+    Server,
+    memory_limit,
+    purlin,
+    running,
+    until,
+)
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -78,7 +89,9 @@ class Samples:
         """How much more memory the last third had than the middle one; the first is for warming up."""
         third = len(self.memory_mb) // 3
         assert third > 0
-        return float(np.median(self.memory_mb[-third:]) - np.median(self.memory_mb[third : 2 * third]))
+        return float(
+            np.median(self.memory_mb[-third:]) - np.median(self.memory_mb[third : 2 * third])
+        )
 
     def __str__(self) -> str:
         memory, files = self.memory_mb, self.files
@@ -109,7 +122,9 @@ def p(share: float, replies: list[Reply]) -> float:
     return float(np.quantile([reply.took_s for reply in replies], share)) * 1000
 
 
-def overload(server: Server, requests: list[Request], seconds: float) -> tuple[dict[str, float], Samples]:
+def overload(
+    server: Server, requests: list[Request], seconds: float
+) -> tuple[dict[str, float], Samples]:
     """Offer ten times what the server can do; what was measured, times in milliseconds, and memory meanwhile."""
     sender, samples = Sender(server.port, requests), Samples(server)
     first_s = max(3, seconds / 6)
@@ -126,23 +141,39 @@ def overload(server: Server, requests: list[Request], seconds: float) -> tuple[d
     time.sleep(2)
     again = sender.closed(1, 3)
     assert {reply.status for reply in replies} == {200, 503}
-    accepted, refused = ([reply for reply in replies if reply.status == status] for status in (200, 503))
-    found = {"capacity": capacity, "offered": len(replies) / took_s, "accepted": len(accepted) / took_s}
+    accepted, refused = (
+        [reply for reply in replies if reply.status == status] for status in (200, 503)
+    )
+    found = {
+        "capacity": capacity,
+        "offered": len(replies) / took_s,
+        "accepted": len(accepted) / took_s,
+    }
     times = {"unloaded": alone, "accepted": accepted, "refused": refused, "2 s later": again}
     quantiles = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-    found |= {f"{name} {q}": p(share, of) for name, of in times.items() for q, share in quantiles.items()}
+    found |= {
+        f"{name} {q}": p(share, of) for name, of in times.items() for q, share in quantiles.items()
+    }
     return found, samples
 
 
 def test_ten_times_the_capacity_is_refused_quickly_and_hurts_nobody_else(home: Path) -> None:
     """Eight texts of 40 words to classify: a request whose capacity times ten one event loop can still refuse."""
     requests: list[Request] = [
-        ("POST", "/classify", {"texts": [f"{word} {n} of a list" * 8 for n in range(8)], "labels": ["one", "two"]})
+        (
+            "POST",
+            "/classify",
+            {"texts": [f"{word} {n} of a list" * 8 for n in range(8)], "labels": ["one", "two"]},
+        )
         for word in ("sort", "read", "fetch", "count")
     ]
     with running(home) as server:
         found, samples = overload(server, requests, max(5, 60 * SHARE))
-        print("\nper s and ms: " + ", ".join(f"{name} {value:.1f}" for name, value in found.items()) + f"; {samples}")
+        print(
+            "\nper s and ms: "
+            + ", ".join(f"{name} {value:.1f}" for name, value in found.items())
+            + f"; {samples}"
+        )
     assert found["accepted p99"] < 3 * found["unloaded p99"]
     assert found["refused p99"] < 50
     assert found["2 s later p50"] < 1.5 * found["unloaded p50"]
@@ -160,7 +191,9 @@ def test_a_server_killed_twenty_times_loses_nothing_of_clients_that_try_again(ho
     assert max(ready_s) < 5
 
 
-def test_builds_killed_at_random_moments_leave_a_whole_corpus(tmp_path: Path, released: Encoder) -> None:
+def test_builds_killed_at_random_moments_leave_a_whole_corpus(
+    tmp_path: Path, released: Encoder
+) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
     choose = random.Random(0)
@@ -172,7 +205,7 @@ def test_builds_killed_at_random_moments_leave_a_whole_corpus(tmp_path: Path, re
     finished = 0
     with running(tmp_path) as server:
         for version in range(2, 2 + sized(50)):
-            before = generations.current(tmp_path, "c").name
+            before = builds.current(tmp_path, "c").name
             write_sources(sources, version)
             killed_after(command, choose.uniform(0, 1.1 * took_s))
             now = check_whole(tmp_path, released)
@@ -183,14 +216,18 @@ def test_builds_killed_at_random_moments_leave_a_whole_corpus(tmp_path: Path, re
             timed(command)
             assert check_whole(tmp_path, released) != now
             left = {path.name for path in (tmp_path / "corpora" / "c").iterdir()}
-            assert left == {"CURRENT", *generations.builds(tmp_path, "c")}
-    print(f"\n{sized(50)} kills within {1.1 * took_s:.1f} s of a build's start; {finished} came after its end")
+            assert left == {"CURRENT", *builds.builds(tmp_path, "c")}
+    print(
+        f"\n{sized(50)} kills within {1.1 * took_s:.1f} s of a build's start; {finished} came after its end"
+    )
 
 
 def write_sources(directory: Path, version: int) -> None:
     """200 functions that all differ from those of any other version."""
     for number in range(20):
-        functions = (f"def f{n}_{number}():\n    return 'version {version} of {n}'\n\n" for n in range(10))
+        functions = (
+            f"def f{n}_{number}():\n    return 'version {version} of {n}'\n\n" for n in range(10)
+        )
         (directory / f"m{number}.py").write_text("".join(functions))
 
 
@@ -202,7 +239,9 @@ def timed(command: list[str]) -> float:
 
 
 def killed_after(command: list[str], seconds: float) -> None:
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         time.sleep(seconds)
         process.kill()
     assert process.returncode in (0, -signal.SIGKILL)
@@ -210,7 +249,7 @@ def killed_after(command: list[str], seconds: float) -> None:
 
 def check_whole(home: Path, encoder: Encoder) -> str:
     """The active build's name; all its files are as written, and it has all documents of one version."""
-    with closing(Corpus.load(generations.current(home, "c"), encoder)) as corpus:
+    with closing(Corpus.load(builds.current(home, "c"), encoder)) as corpus:
         found = corpus.search("version", k=200).hits
         assert len(found) == 200
         assert len({hit.text.split("version ")[1].split()[0] for hit in found}) == 1
@@ -223,7 +262,7 @@ def check_whole(home: Path, encoder: Encoder) -> str:
 def test_any_byte_of_any_file(tmp_path: Path) -> None:
     """A corpus that is large enough to have every kind of file."""
     make(tmp_path, "code", [*FUNCTIONS, *numbered(4_500)], HashEncoder())
-    with closing(Corpus.load(generations.current(tmp_path, "code"), HashEncoder())) as corpus:
+    with closing(Corpus.load(builds.current(tmp_path, "code"), HashEncoder())) as corpus:
         whole = hits(corpus)
     choose = random.Random(0)
     flips = [_flip(choose.random()) for _ in range(sized(30))]
@@ -233,8 +272,16 @@ def test_any_byte_of_any_file(tmp_path: Path) -> None:
     for path in harmed(tmp_path, [*flips, *cuts]):
         seen[path.name] = seen.get(path.name, 0) + 1
         answered[path.name] = answered.get(path.name, 0) + answer_or_name(tmp_path, whole, path)
-    print(f"\n{sum(seen.values())} harms to {len(seen)} files ({', '.join(sorted(seen))}); still right: {answered}")
-    assert {"dense.faiss", "vectors.npy", "documents.sqlite", "manifest.json", "CURRENT"} <= seen.keys()
+    print(
+        f"\n{sum(seen.values())} harms to {len(seen)} files ({', '.join(sorted(seen))}); still right: {answered}"
+    )
+    assert {
+        "dense.faiss",
+        "vectors.npy",
+        "documents.sqlite",
+        "manifest.json",
+        "CURRENT",
+    } <= seen.keys()
     assert not any(count for name, count in answered.items() if name != "CURRENT")
 
 
@@ -248,11 +295,21 @@ def _cut_to(share: float) -> Any:
 def test_a_server_with_600_mb_under_heavy_requests(home: Path, released: Encoder) -> None:
     make(home, "code", [*FUNCTIONS, *numbered(20_000)], released)
     texts = [f"text {n} about sorting numbers" for n in range(sized(10_000))]
-    heavy: Request = ("POST", "/classify", {"texts": texts, "labels": [f"label {n}" for n in range(20)]})
-    deep: Request = ("POST", "/search", {"corpus": "code", "query": "number", "k": 1000, "explain": True})
+    heavy: Request = (
+        "POST",
+        "/classify",
+        {"texts": texts, "labels": [f"label {n}" for n in range(20)]},
+    )
+    deep: Request = (
+        "POST",
+        "/search",
+        {"corpus": "code", "query": "number", "k": 1000, "explain": True},
+    )
     with memory_limit(600) as before, running(home, before=before) as server:
         samples = Samples(server)
-        with Load(server.url, lambda choose: choose.choice([heavy, deep, deep, SEARCH]), clients=4) as load:
+        with Load(
+            server.url, lambda choose: choose.choice([heavy, deep, deep, SEARCH]), clients=4
+        ) as load:
             samples.every(0.5, max(10, 60 * SHARE))
         print(f"\n{dict(load.statuses)}, {samples}, peak {server.peak_mb():.0f} MB")
         assert load.statuses.keys() == {200}
@@ -264,7 +321,9 @@ LIBFAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
 @pytest.mark.skipif(LIBFAKETIME is None, reason="takes the Debian package faketime")
-def test_a_clock_that_is_set_back_a_day_while_requests_run(home: Path, released: Encoder, tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_a_day_while_requests_run(
+    home: Path, released: Encoder, tmp_path: Path
+) -> None:
     """Of the whole server process, wall clock only: the monotonic one cannot be set."""
     clock = tmp_path / "clock"
     clock.write_text("+0")
@@ -280,7 +339,11 @@ def test_a_clock_that_is_set_back_a_day_while_requests_run(home: Path, released:
             built = make(home, "code", [*FUNCTIONS, *numbered(len(offset))], released).name
             until(lambda: ask(server)["build"] == built)  # noqa: B023 - called at once
             assert ask(server)["took_ms"] >= 0
-        stamps = [line.split('"time": "')[1][:10] for line in server.log().splitlines() if '"time": "' in line]
+        stamps = [
+            line.split('"time": "')[1][:10]
+            for line in server.log().splitlines()
+            if '"time": "' in line
+        ]
         assert server.stop() == 0
     print(f"\ndays in the log: {sorted(set(stamps))}")
     assert len(set(stamps)) > 2
@@ -306,7 +369,7 @@ def test_a_thousand_builds_under_load(home: Path, released: Encoder) -> None:
     with running(home) as server:
         samples = Samples(server)
         with Load(server.url, lambda _: SEARCH, clients=3, note=note, most_s=3000) as load:
-            sizes[generations.current(home, "code").name] = len(FUNCTIONS)
+            sizes[builds.current(home, "code").name] = len(FUNCTIONS)
             for turn in range(sized(1000)):
                 documents = [*FUNCTIONS, *numbered(turn % 7 + 1, f"number {turn % 5}")]
                 build = make(home, "code", documents, released).name
@@ -322,14 +385,34 @@ def test_a_thousand_builds_under_load(home: Path, released: Encoder) -> None:
     assert samples.files[-1] <= samples.files[len(samples.files) // 3] + 5
 
 
-READ = ["/corpora", "/corpora/many", "/classifiers", "/livez", "/readyz", "/metrics", "/openapi.json"]
-LABELS = [["sport", "politics", "science"], [f"label {n}" for n in range(200)], ["a > b", "a > c", "d"]]
+READ = [
+    "/corpora",
+    "/corpora/many",
+    "/classifiers",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+]
+LABELS = [
+    ["sport", "politics", "science"],
+    [f"label {n}" for n in range(200)],
+    ["a > b", "a > c", "d"],
+]
 
 
 def mixed(choose: random.Random) -> Request:
     """What many kinds of clients ask, some of it wrong."""
-    query = " ".join(choose.choices(["sort", "read", "number", "csv", "page", "fetch", "3", "url", "ünïcode"], k=3))
-    search = {"corpus": choose.choice(["code", "many"]), "query": query, "k": choose.choice([1, 10, 10, 100])}
+    query = " ".join(
+        choose.choices(
+            ["sort", "read", "number", "csv", "page", "fetch", "3", "url", "ünïcode"], k=3
+        )
+    )
+    search = {
+        "corpus": choose.choice(["code", "many"]),
+        "query": query,
+        "k": choose.choice([1, 10, 10, 100]),
+    }
     more: list[dict[str, Any]] = [
         {}, {"mode": "dense"}, {"mode": "lexical"}, {"explain": True}, {"offset": 20},
         {"corpus": "code", "filter": {"language": "python"}}, {"corpus": "code", "filter": {"lines": {"gte": 2}}},

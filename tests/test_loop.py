@@ -51,7 +51,9 @@ class Stop(Exception):
 class Regression:
     """Learns numbers from numbers; `measures` are what the dev set will say, `poisoned` the batch that is no number."""
 
-    def __init__(self, *, measures: Iterable[float] = (), poisoned: int | None = None, inner: int = 8) -> None:
+    def __init__(
+        self, *, measures: Iterable[float] = (), poisoned: int | None = None, inner: int = 8
+    ) -> None:
         torch.manual_seed(1)
         self.model = nn.Sequential(nn.Linear(4, inner), nn.Dropout(0.5), nn.Linear(inner, 1))
         self.measures, self.poisoned, self.log = iter(measures), poisoned, list[str]()
@@ -104,11 +106,20 @@ def accelerator(one_process: None) -> Accelerator:
 
 def settings(**changes: Any) -> LoopSettings:
     return LoopSettings(
-        **{"batch_size": 8, "steps": STEPS, "learning_rate": 0.01, "every": 2, "precision": "fp32", **changes}
+        **{
+            "batch_size": 8,
+            "steps": STEPS,
+            "learning_rate": 0.01,
+            "every": 2,
+            "precision": "fp32",
+            **changes,
+        }
     )
 
 
-def go(task: Any, directory: Path, known: LoopSettings, *, stop: int | None = None, **changes: Any) -> Path:
+def go(
+    task: Any, directory: Path, known: LoopSettings, *, stop: int | None = None, **changes: Any
+) -> Path:
     """Train; with `stop` the process is as good as gone after so many steps."""
 
     def progress(step: int, total: int, values: Mapping[str, float]) -> None:
@@ -116,13 +127,18 @@ def go(task: Any, directory: Path, known: LoopSettings, *, stop: int | None = No
             raise Stop
 
     given = {"seed": 7, "recipe": RECIPE, **changes}
-    return train(task, known, directory, make_accelerator(known, cpu=True), progress=progress, **given)
+    return train(
+        task, known, directory, make_accelerator(known, cpu=True), progress=progress, **given
+    )
 
 
 def rows(directory: Path) -> list[dict[str, float]]:
     """metrics.jsonl without what a clock says."""
     lines = (directory / METRICS).read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k not in ("seconds", "pairs_per_s")} for line in lines]
+    return [
+        {k: v for k, v in json.loads(line).items() if k not in ("seconds", "pairs_per_s")}
+        for line in lines
+    ]
 
 
 def checkpoints(directory: Path) -> list[str]:
@@ -130,8 +146,13 @@ def checkpoints(directory: Path) -> list[str]:
 
 
 def same_files(one: Path, other: Path) -> bool:
-    tensors = [(load_file(one / name), load_file(other / name)) for name in ("model.safetensors", OPTIMIZER)]
-    return all(a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in tensors)
+    tensors = [
+        (load_file(one / name), load_file(other / name))
+        for name in ("model.safetensors", OPTIMIZER)
+    ]
+    return all(
+        a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in tensors
+    )
 
 
 def test_a_run_that_stopped_after_any_step_goes_on_along_the_same_curve(tmp_path: Path) -> None:
@@ -181,7 +202,10 @@ def test_training_stops_early_and_the_best_checkpoint_stays(
     found = go(Regression(measures=measures), tmp_path, known)
     assert found == tmp_path / f"step-{best:06d}"
     assert checkpoints(tmp_path) == sorted({f"step-{best:06d}", f"step-{last:06d}"})
-    assert best_measures(found) == {"dev mean": measures[best // 2 - 1], "dev other": -measures[best // 2 - 1]}
+    assert best_measures(found) == {
+        "dev mean": measures[best // 2 - 1],
+        "dev other": -measures[best // 2 - 1],
+    }
     assert rows(tmp_path)[-1]["step"] == last
 
 
@@ -194,11 +218,17 @@ def test_the_count_of_measures_that_were_no_better_is_resumed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("accumulation", "each"), [(1, 5), (2, 3)])
-def test_without_a_number_of_steps_each_epoch_is_measured(tmp_path: Path, accumulation: int, each: int) -> None:
+def test_without_a_number_of_steps_each_epoch_is_measured(
+    tmp_path: Path, accumulation: int, each: int
+) -> None:
     task = Regression(measures=[0.1] * 9)
     assert task.batches_per_epoch() == 5
     go(task, tmp_path, settings(every=0, steps=3 * each, accumulation=accumulation))
-    assert [row["step"] for row in rows(tmp_path) if "dev mean" in row] == [each, 2 * each, 3 * each]
+    assert [row["step"] for row in rows(tmp_path) if "dev mean" in row] == [
+        each,
+        2 * each,
+        3 * each,
+    ]
 
 
 def test_steps_are_counted_as_numbers(tmp_path: Path) -> None:
@@ -237,8 +267,12 @@ def test_a_gradient_that_is_no_number_stops_before_the_step(tmp_path: Path) -> N
 # -- storage ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), Exception("No space left")])
-def test_a_full_disk_leaves_the_last_checkpoint_and_no_litter(tmp_path: Path, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), Exception("No space left")]
+)
+def test_a_full_disk_leaves_the_last_checkpoint_and_no_litter(
+    tmp_path: Path, error: Exception
+) -> None:
     class Full(Regression):
         saved = 0
 
@@ -386,7 +420,10 @@ def test_auto_keeps_what_a_run_has_recorded_unless_the_other_is_clearly_faster(
 
 
 def test_recipes_are_the_same_in_whatever_precision() -> None:
-    recipe = {"stage": ({"loop": LoopSettings().steps, "precision": "bf16"}, {"precision": "auto"}), "path": Path("a")}
+    recipe = {
+        "stage": ({"loop": LoopSettings().steps, "precision": "bf16"}, {"precision": "auto"}),
+        "path": Path("a"),
+    }
     other = {"stage": [{"loop": None, "precision": "auto"}, {}], "path": "a"}
     assert same_recipe(recipe, other)
     assert not same_recipe(recipe, {**other, "path": "b"})
@@ -400,7 +437,9 @@ def test_the_time_left_is_that_of_the_steps_left_at_the_pace_since_the_first_one
     now = 0.0
     pace = _Pace(lambda: now)
     left = []
-    for step, seconds in enumerate([60.0, 2.0, 2.0, 8.0, 2.0, 2.0], start=5):  # goes on after step 4
+    for step, seconds in enumerate(
+        [60.0, 2.0, 2.0, 8.0, 2.0, 2.0], start=5
+    ):  # goes on after step 4
         now += seconds
         left.append(pace.left(step, 10).get("seconds_left"))
     assert left == [None, None, 2.0 * 3, 4.0 * 2, 3.5, 0.0]
@@ -413,7 +452,13 @@ def test_progress_is_told_the_time_left_and_metrics_are_not(tmp_path: Path) -> N
         told.append(values.get("seconds_left"))
 
     train(
-        Regression(), settings(), tmp_path, make_accelerator(settings(), cpu=True), seed=7, recipe={}, progress=progress
+        Regression(),
+        settings(),
+        tmp_path,
+        make_accelerator(settings(), cpu=True),
+        seed=7,
+        recipe={},
+        progress=progress,
     )
     assert told[:2] == [None, None]
     assert all(left is not None and left > 0 for left in told[2:-1])
@@ -449,7 +494,11 @@ def test_a_checkpoint_holds_seed_and_recipe_and_nothing_is_pickled(tmp_path: Pat
     assert json.loads((found / STATE).read_text())["recipe"] == {**RECIPE, "where": "pairs.jsonl"}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} == {".json", ".jsonl", ".png", ".safetensors"}
-    assert not [path for path in files if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")]
+    assert not [
+        path
+        for path in files
+        if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05")
+    ]
 
 
 def test_every_line_of_metrics_is_whole_and_the_curves_are_a_picture(tmp_path: Path) -> None:
@@ -469,7 +518,9 @@ def test_every_line_of_metrics_is_whole_and_the_curves_are_a_picture(tmp_path: P
 def first_moments(checkpoint: Path) -> Tensor:
     """The gradients of a first step: Adam's first moment is a tenth of them."""
     kept = load_file(checkpoint / OPTIMIZER)
-    return torch.cat([kept[name].flatten() * 10 for name in sorted(kept) if name.endswith("exp_avg")])
+    return torch.cat(
+        [kept[name].flatten() * 10 for name in sorted(kept) if name.endswith("exp_avg")]
+    )
 
 
 def test_accumulation_takes_the_mean_of_the_batches_gradients(tmp_path: Path) -> None:
@@ -500,8 +551,14 @@ def test_gradients_are_clipped_and_their_norm_before_is_logged(tmp_path: Path) -
 def test_what_is_fresh_learns_at_its_own_rate(tmp_path: Path) -> None:
     task = Regression()
     before = [weight.detach().clone() for weight in task.model.parameters()]
-    go(task, tmp_path, settings(steps=2, learning_rate=1e-3, fresh_rate=0.0, weight_decay=0.5, warmup=0.5))
-    changed = [not torch.equal(old, new) for old, new in zip(before, task.model.parameters(), strict=True)]
+    go(
+        task,
+        tmp_path,
+        settings(steps=2, learning_rate=1e-3, fresh_rate=0.0, weight_decay=0.5, warmup=0.5),
+    )
+    changed = [
+        not torch.equal(old, new) for old, new in zip(before, task.model.parameters(), strict=True)
+    ]
     assert changed == [True, True, False, False]
 
 
@@ -514,13 +571,26 @@ def test_weights_decay_and_biases_do_not(tmp_path: Path) -> None:
     before = {name: weight.clone() for name, weight in task.model.named_parameters()}
     go(task, tmp_path, settings(steps=1, learning_rate=0.1, weight_decay=0.5))
     for name, weight in task.model.named_parameters():
-        torch.testing.assert_close(weight, before[name] * (0.95 if name.endswith("weight") else 1.0))
+        torch.testing.assert_close(
+            weight, before[name] * (0.95 if name.endswith("weight") else 1.0)
+        )
 
 
 def test_the_rate_rises_and_falls_along_straight_lines(tmp_path: Path) -> None:
     known = settings(steps=10, warmup=0.4, learning_rate=0.08)
     go(Regression(), tmp_path, known)
-    expected = [0.02, 0.04, 0.06, 0.08, 0.08 * 5 / 6, 0.08 * 4 / 6, 0.04, 0.08 * 2 / 6, 0.08 / 6, 0.0]
+    expected = [
+        0.02,
+        0.04,
+        0.06,
+        0.08,
+        0.08 * 5 / 6,
+        0.08 * 4 / 6,
+        0.04,
+        0.08 * 2 / 6,
+        0.08 / 6,
+        0.0,
+    ]
     assert [row["learning_rate"] for row in rows(tmp_path)] == pytest.approx(expected)
 
 
@@ -536,7 +606,12 @@ def test_the_rate_is_never_outside_its_bounds(total: int, warmup: float) -> None
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
-    [({"steps": 3}, 3), ({"epochs": 2.0}, 10), ({"epochs": 2.0, "accumulation": 4}, 3), ({"epochs": 0.01}, 1)],
+    [
+        ({"steps": 3}, 3),
+        ({"epochs": 2.0}, 10),
+        ({"epochs": 2.0, "accumulation": 4}, 3),
+        ({"epochs": 0.01}, 1),
+    ],
 )
 def test_how_long_a_run_is(changes: dict[str, Any], expected: int) -> None:
     assert LoopSettings(**changes).total_steps(5) == expected
@@ -550,7 +625,9 @@ def test_the_next_batch_waits_for_the_step_where_the_task_is_not_ready(tmp_path:
     task = Unready()
     go(task, tmp_path, settings(steps=4))
     assert task.log.index("backward 1") < task.log.index("prepare 2") < task.log.index("batch 2")
-    assert [line for line in task.log if line.startswith("backward")] == [f"backward {n}" for n in range(4)]
+    assert [line for line in task.log if line.startswith("backward")] == [
+        f"backward {n}" for n in range(4)
+    ]
 
 
 def test_an_error_while_making_a_batch_is_raised(tmp_path: Path) -> None:

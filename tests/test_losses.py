@@ -17,14 +17,23 @@ from training.losses import IGNORED, cached_backward, contrastive, reconstructio
 
 
 def by_equation(
-    queries: Tensor, passages: Tensor, positives: Sequence[int], temperature: float, excluded: Sequence[Sequence[bool]]
+    queries: Tensor,
+    passages: Tensor,
+    positives: Sequence[int],
+    temperature: float,
+    excluded: Sequence[Sequence[bool]],
 ) -> float:
     """Eq. 3 and 5 for each query: -f(q, d+) + log(e^f(q, d+) + sum over d- of e^f(q, d-)); their mean."""
     total = 0.0
     for row, (query, positive) in enumerate(zip(queries.tolist(), positives, strict=True)):
-        f = [sum(a * b for a, b in zip(query, passage, strict=True)) / temperature for passage in passages.tolist()]
+        f = [
+            sum(a * b for a, b in zip(query, passage, strict=True)) / temperature
+            for passage in passages.tolist()
+        ]
         negatives = [f[d] for d in range(len(f)) if d != positive and not excluded[row][d]]
-        total += -f[positive] + math.log(math.exp(f[positive]) + sum(math.exp(each) for each in negatives))
+        total += -f[positive] + math.log(
+            math.exp(f[positive]) + sum(math.exp(each) for each in negatives)
+        )
     return total / len(queries)
 
 
@@ -36,7 +45,9 @@ def by_equation(
     temperature=st.floats(0.05, 4),
     seed=st.integers(0, 1 << 30),
 )
-def test_the_contrastive_loss_is_the_papers(queries: int, more: int, dim: int, temperature: float, seed: int) -> None:
+def test_the_contrastive_loss_is_the_papers(
+    queries: int, more: int, dim: int, temperature: float, seed: int
+) -> None:
     """Positives anywhere among the passages, hard negatives after them or not, any pairs excluded."""
     random = torch.Generator().manual_seed(seed)
     q = torch.rand(queries, dim, generator=random, dtype=torch.float64) - 0.5
@@ -60,10 +71,13 @@ def test_without_temperature_and_exclusions_all_others_are_negatives() -> None:
 def test_an_excluded_positive_still_counts() -> None:
     q, p = torch.randn(2, 4), torch.randn(5, 4)
     everything = torch.ones(2, 5, dtype=torch.bool)
-    assert float(contrastive(q, p, torch.arange(2), excluded=everything)) == 0.0  # the positive against nothing
+    assert (
+        float(contrastive(q, p, torch.arange(2), excluded=everything)) == 0.0
+    )  # the positive against nothing
     only_own = torch.eye(2, 5, dtype=torch.bool)
     assert torch.equal(
-        contrastive(q, p, torch.arange(2), excluded=only_own), contrastive(q, p, torch.arange(2), excluded=None)
+        contrastive(q, p, torch.arange(2), excluded=only_own),
+        contrastive(q, p, torch.arange(2), excluded=None),
     )
 
 
@@ -77,8 +91,13 @@ def test_what_is_excluded_gets_no_gradient() -> None:
 
 
 def test_half_precision_vectors_give_a_finite_loss() -> None:
-    q, p = torch.randn(2, 4, dtype=torch.bfloat16) * 20, torch.randn(3, 4, dtype=torch.bfloat16) * 20
-    loss = contrastive(q, p, torch.arange(2), temperature=0.01, excluded=torch.ones(2, 3, dtype=torch.bool))
+    q, p = (
+        torch.randn(2, 4, dtype=torch.bfloat16) * 20,
+        torch.randn(3, 4, dtype=torch.bfloat16) * 20,
+    )
+    loss = contrastive(
+        q, p, torch.arange(2), temperature=0.01, excluded=torch.ones(2, 3, dtype=torch.bool)
+    )
     assert loss.dtype == torch.float32
     assert float(loss) == 0.0
 
@@ -90,13 +109,17 @@ def test_half_precision_vectors_give_a_finite_loss() -> None:
     part=st.integers(1, 8),
     seed=st.integers(0, 1 << 30),
 )
-def test_reconstruction_is_the_papers_per_token(lengths: list[int], words: int, part: int, seed: int) -> None:
+def test_reconstruction_is_the_papers_per_token(
+    lengths: list[int], words: int, part: int, seed: int
+) -> None:
     """Eq. 7 sums -log P over the tokens of a target; ours is the mean over the tokens of all."""
     random = torch.Generator().manual_seed(seed)
     targets = torch.full((len(lengths), max(lengths)), IGNORED)
     for row, length in enumerate(lengths):
         targets[row, :length] = torch.randint(words, (length,), generator=random)
-    states, vocabulary = (torch.randn(n, 3, generator=random, dtype=torch.float64) for n in (sum(lengths), words))
+    states, vocabulary = (
+        torch.randn(n, 3, generator=random, dtype=torch.float64) for n in (sum(lengths), words)
+    )
     total, place = 0.0, 0
     for row, length in enumerate(lengths):
         for target in targets[row, :length].tolist():
@@ -114,9 +137,14 @@ def test_reconstruction_is_the_papers_per_token(lengths: list[int], words: int, 
 def test_reconstruction_in_half_precision_is_torchs_cross_entropy() -> None:
     """Also of scores so far apart that their exponentials overflow."""
     random = torch.Generator().manual_seed(3)
-    states, vocabulary = 30 * torch.randn(700, 8, generator=random), torch.randn(50, 8, generator=random)
+    states, vocabulary = (
+        30 * torch.randn(700, 8, generator=random),
+        torch.randn(50, 8, generator=random),
+    )
     targets = torch.randint(50, (7, 100), generator=random)
-    plain, ours = ([each.clone().requires_grad_() for each in (states, vocabulary)] for _ in range(2))
+    plain, ours = (
+        [each.clone().requires_grad_() for each in (states, vocabulary)] for _ in range(2)
+    )
     with torch.autocast("cpu", torch.bfloat16):
         scores = nn.functional.linear(*plain)
         found = reconstruction(*ours, targets)
@@ -127,7 +155,9 @@ def test_reconstruction_in_half_precision_is_torchs_cross_entropy() -> None:
     for one, other in zip(ours, plain, strict=True):
         assert one.grad is not None
         assert other.grad is not None
-        torch.testing.assert_close(one.grad, other.grad, rtol=0.02, atol=0.01 * float(other.grad.abs().max()))
+        torch.testing.assert_close(
+            one.grad, other.grad, rtol=0.02, atol=0.01 * float(other.grad.abs().max())
+        )
 
 
 def test_nothing_to_reconstruct_costs_nothing_and_has_a_gradient() -> None:
@@ -232,6 +262,8 @@ def test_only_one_part_is_kept_in_memory() -> None:
         return vectors
 
     order = list[str]()
-    cached_backward([partial(part, torch.randn(2, 6)) for _ in range(3)], lambda vectors: vectors.sum())
+    cached_backward(
+        [partial(part, torch.randn(2, 6)) for _ in range(3)], lambda vectors: vectors.sum()
+    )
     assert kept == [False] * 3 + [True] * 3
     assert order == ["forward", "backward"] * 3

@@ -19,8 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from index.errors import InvalidInput
 from index.records import Span
 from index.sources.code import identifiers
-from training.export import base_checkpoint
-from training.masking import (
+from training.data.masking import (
     MAX_CHARS,
     Masked,
     code_start,
@@ -34,12 +33,14 @@ from training.masking import (
     sentinels,
     unmask,
 )
-from training.pairs import Pair
+from training.data.pairs import Pair
+from training.export import base_checkpoint
 
 T5 = tuple(f"<extra_id_{number}>" for number in range(100))
 BERT = tuple(f"[unused{number}]" for number in range(100))
 FUNCTIONS = [
-    json.loads(line) for line in (Path(__file__).parent / "data/masking/functions.jsonl").read_text().splitlines()
+    json.loads(line)
+    for line in (Path(__file__).parent / "data/masking/functions.jsonl").read_text().splitlines()
 ]
 WORDS = re.compile(r"\w+|[^\w\s]")
 
@@ -50,7 +51,10 @@ def pair(passage: str, language: str = "python") -> Pair:
 
 def at(text: str, *words: str) -> list[Span]:
     """Wherever one of the words stands in the text."""
-    return [Span(*match.span()) for match in re.finditer("|".join(rf"\b{word}\b" for word in words), text)]
+    return [
+        Span(*match.span())
+        for match in re.finditer("|".join(rf"\b{word}\b" for word in words), text)
+    ]
 
 
 def texts(passage: str, spans: tuple[Span, ...]) -> list[str]:
@@ -65,22 +69,30 @@ def product(title: str, text: str, brand: str = "") -> Pair:
 
 
 @pytest.mark.parametrize("row", FUNCTIONS, ids=lambda row: f"{row['language']} {row['names'][0]}")
-def test_the_names_of_a_function_are_its_entities_with_or_without_prose_before_it(row: dict[str, Any]) -> None:
+def test_the_names_of_a_function_are_its_entities_with_or_without_prose_before_it(
+    row: dict[str, Any],
+) -> None:
     alone = entities(pair(row["code"], row["language"]))
     assert list(dict.fromkeys(texts(row["code"], alone))) == row["names"]
     passage = f"{row['prose']}\n{row['code']}"
     shift = len(row["prose"]) + 1
-    assert entities(pair(passage, row["language"])) == tuple(Span(s.start + shift, s.end + shift) for s in alone)
+    assert entities(pair(passage, row["language"])) == tuple(
+        Span(s.start + shift, s.end + shift) for s in alone
+    )
 
 
 @pytest.mark.parametrize("row", FUNCTIONS, ids=lambda row: f"{row['language']} {row['names'][0]}")
 def test_code_begins_at_the_head_of_its_definition(row: dict[str, Any]) -> None:
     assert code_start(row["code"], row["language"]) == 0
     assert code_start(f"{row['prose']}\n{row['code']}", row["language"]) == len(row["prose"]) + 1
-    assert code_start(row["prose"], row["language"]) == 0  # nothing looks like code: all is taken for it
+    assert (
+        code_start(row["prose"], row["language"]) == 0
+    )  # nothing looks like code: all is taken for it
 
 
-@pytest.mark.parametrize("bad", ["public\n", " ", "<>", "(", "get ", "a.b", "\n", "class A ", "def a"])
+@pytest.mark.parametrize(
+    "bad", ["public\n", " ", "<>", "(", "get ", "a.b", "\n", "class A ", "def a"]
+)
 def test_finding_the_code_takes_no_long_time(bad: str) -> None:
     began = time.process_time()
     for language in ("python", "go", "java", "php", "ruby", "javascript", "typescript"):
@@ -90,11 +102,17 @@ def test_finding_the_code_takes_no_long_time(bad: str) -> None:
 
 def library_functions() -> list[str]:
     modules = [json.decoder, json.encoder, inspect, textwrap, random, re]
-    found = [function for module in modules for _, function in inspect.getmembers(module, inspect.isfunction)]
+    found = [
+        function
+        for module in modules
+        for _, function in inspect.getmembers(module, inspect.isfunction)
+    ]
     return [textwrap.dedent(inspect.getsource(function)) for function in found]
 
 
-def test_python_names_by_its_tokenizer_are_those_of_the_parser_but_for_documented_differences() -> None:
+def test_python_names_by_its_tokenizer_are_those_of_the_parser_but_for_documented_differences() -> (
+    None
+):
     functions = [code for code in library_functions() if python_names(code) is not None]
     assert len(functions) > 100
     compared = 0
@@ -110,7 +128,11 @@ def test_python_names_by_its_tokenizer_are_those_of_the_parser_but_for_documente
 
 
 def test_python_that_does_not_tokenize_is_left_to_the_parser() -> None:
-    for code in ("def f(a):\n    return (a", "def f(a):\n  x = 1\n return a", "def f(a):\n    return a $ 2"):
+    for code in (
+        "def f(a):\n    return (a",
+        "def f(a):\n  x = 1\n return a",
+        "def f(a):\n    return a $ 2",
+    ):
         assert python_names(code) is None
         assert texts(code, entities(pair(code)))[:2] == ["f", "a"]
 
@@ -126,14 +148,18 @@ def test_entities_are_looked_for_where_a_model_reads() -> None:
 
 
 def test_a_products_entities_are_nouns_that_title_and_text_share() -> None:
-    given = product("Garden Hose Reel", "Winds up hoses. Any hose of the garden fits, without a cable.", "Acme")
+    given = product(
+        "Garden Hose Reel", "Winds up hoses. Any hose of the garden fits, without a cable.", "Acme"
+    )
     assert texts(given.passage, entities(given)) == ["Garden", "Hose", "hoses", "hose", "garden"]
     twice_in_title = product("Hose to Hose Adapter", "Brass adapter.")
     assert texts(twice_in_title.passage, entities(twice_in_title)) == ["Adapter", "adapter"]
 
 
 def test_a_noun_of_a_title_that_the_passage_lacks_must_stand_twice() -> None:
-    given = Pair(("asked",), "The lamp is a desk lamp. Has a shade.", "product", title="Lamp with shade")
+    given = Pair(
+        ("asked",), "The lamp is a desk lamp. Has a shade.", "product", title="Lamp with shade"
+    )
     assert texts(given.passage, entities(given)) == ["lamp", "lamp"]
 
 
@@ -169,14 +195,24 @@ def test_entities_beyond_the_last_sentinel_stay_and_they_are_those_that_come_las
     text = " ".join(f"v{number}" for number in range(120)) + " v0 v119"
     masked = mask_entities(text, at(text, r"v\d+"), T5, random.Random(0))
     assert masked.entities == 100
-    assert masked.text.split() == [*T5, *(f"v{number}" for number in range(100, 120)), "<extra_id_0>", "v119"]
-    assert mask_entities(text, at(text, r"v\d+"), T5[:2], random.Random(0)).target == "<extra_id_0> v0 <extra_id_1> v1"
+    assert masked.text.split() == [
+        *T5,
+        *(f"v{number}" for number in range(100, 120)),
+        "<extra_id_0>",
+        "v119",
+    ]
+    assert (
+        mask_entities(text, at(text, r"v\d+"), T5[:2], random.Random(0)).target
+        == "<extra_id_0> v0 <extra_id_1> v1"
+    )
     assert mask_entities(text, at(text, r"v\d+"), (), random.Random(0)) == Masked(text, "", 0)
 
 
 def test_a_share_of_the_entities_is_drawn_at_random() -> None:
     text = " ".join(f"v{number}" for number in range(20)) + " v3"
-    draws = [mask_entities(text, at(text, r"v\d+"), T5, random.Random(seed), 0.3) for seed in range(50)]
+    draws = [
+        mask_entities(text, at(text, r"v\d+"), T5, random.Random(seed), 0.3) for seed in range(50)
+    ]
     assert {draw.entities for draw in draws} == {6}
     assert len({draw.target for draw in draws}) > 40
     for draw in draws:
@@ -198,12 +234,16 @@ def test_spans_that_overlap_touch_or_lie_outside_do_no_harm() -> None:
 def test_a_sentinel_in_the_text_is_not_used_and_stays() -> None:
     text = "use <extra_id_0> of T5, not <extra_id_2> of T5"
     masked = mask_entities(text, at(text, "T5", "use", "not <extra_id_2>"), T5, random.Random(0))
-    assert masked.text == "<extra_id_1> <extra_id_0> of <extra_id_3>, not <extra_id_2> of <extra_id_3>"
+    assert (
+        masked.text == "<extra_id_1> <extra_id_0> of <extra_id_3>, not <extra_id_2> of <extra_id_3>"
+    )
     assert unmask(masked, T5) == text
 
 
 SPARE = st.sampled_from([T5, BERT, T5[:2]])
-SNIPPETS = st.sampled_from(["<extra_id_0>", "<extra_id_", "[unused1]", "[unused", ">", "]", "1>", " ", "name", "\n"])
+SNIPPETS = st.sampled_from(
+    ["<extra_id_0>", "<extra_id_", "[unused1]", "[unused", ">", "]", "1>", " ", "name", "\n"]
+)
 TEXTS = st.lists(SNIPPETS | st.text(max_size=8), max_size=20).map("".join)
 SPANS = st.lists(st.builds(Span, st.integers(-3, 90), st.integers(-3, 90)), max_size=25)
 
@@ -227,7 +267,9 @@ def test_unmasking_random_spans_gives_the_text_back(
 
 
 def hidden_words(text: str, masked: Masked) -> int:
-    return len(WORDS.findall(text)) - len(WORDS.findall(re.sub("<extra_id_\\d+>", " ", masked.text)))
+    return len(WORDS.findall(text)) - len(
+        WORDS.findall(re.sub("<extra_id_\\d+>", " ", masked.text))
+    )
 
 
 @pytest.mark.parametrize("share", [0.15, 0.3, 0.5])
@@ -243,7 +285,10 @@ def test_random_spans_hide_the_share_asked_for_each_under_its_own_sentinel(share
 
 def test_random_spans_fall_anywhere() -> None:
     text = " ".join(f"w{number}" for number in range(20))
-    hidden = [set(text.split()) - set(mask_spans(text, T5, random.Random(seed)).text.split()) for seed in range(400)]
+    hidden = [
+        set(text.split()) - set(mask_spans(text, T5, random.Random(seed)).text.split())
+        for seed in range(400)
+    ]
     counts = [sum(word in words for words in hidden) for word in text.split()]
     assert min(counts) > 0
     assert max(counts) < 150
@@ -272,7 +317,9 @@ def test_both_ways_of_masking_can_hide_the_same_amount() -> None:
     spans = entities(pair(text))
     share = entity_share(text, spans)
     by_entity = mask_entities(text, spans, T5, random.Random(0))
-    assert hidden_words(text, by_entity) == hidden_words(text, mask_spans(text, T5, random.Random(0), share))
+    assert hidden_words(text, by_entity) == hidden_words(
+        text, mask_spans(text, T5, random.Random(0), share)
+    )
     assert entity_share("a + b", at("a + b", "a", "b")) == pytest.approx(2 / 3)
     assert entity_share("", [Span(0, 3)]) == 0
 
@@ -317,11 +364,21 @@ def masked_functions(spare: tuple[str, ...]) -> list[Masked]:
     return [mask_entities(code, spans, spare, random.Random(0)) for code, spans in rows]
 
 
-def test_berts_sentinels_are_unused_tokens_that_only_the_prepared_tokenizer_keeps(bert: Any) -> None:
+def test_berts_sentinels_are_unused_tokens_that_only_the_prepared_tokenizer_keeps(
+    bert: Any,
+) -> None:
     prepared, found = prepare(bert)
     assert found == sentinels(bert) == BERT
     assert bert.tokenize("f([unused0])") == ["f", "(", "[", "unused", "##0", "]", ")"]
-    assert prepared.tokenize("f([unused0], [unused99]x)") == ["f", "(", "[unused0]", ",", "[unused99]", "x", ")"]
+    assert prepared.tokenize("f([unused0], [unused99]x)") == [
+        "f",
+        "(",
+        "[unused0]",
+        ",",
+        "[unused99]",
+        "x",
+        ")",
+    ]
     assert prepared.convert_tokens_to_ids(list(found)) == bert.convert_tokens_to_ids(list(found))
     assert len(prepared) == len(bert) == 30522
     plain = "def unused0(x): return [unused] + x"
@@ -329,7 +386,9 @@ def test_berts_sentinels_are_unused_tokens_that_only_the_prepared_tokenizer_keep
 
 
 def test_a_tokenizer_without_spare_tokens_is_refused() -> None:
-    bare = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "<unk>": 1}, "<unk>")))
+    bare = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "<unk>": 1}, "<unk>"))
+    )
     with pytest.raises(InvalidInput, match=r"neither <extra_id_0>.*\[unused0\].*mep = 0"):
         prepare(bare)
 
@@ -339,7 +398,9 @@ def test_ids_hold_every_sentinel_in_its_place(kind: str, request: pytest.Fixture
     prepared, spare = prepare(request.getfixturevalue(kind))
     masked = masked_functions(spare)
     found = re.compile("|".join(map(re.escape, spare)))
-    for each, (text, target) in zip(masked, encode_pairs(prepared, masked, spare, 512, 512), strict=True):
+    for each, (text, target) in zip(
+        masked, encode_pairs(prepared, masked, spare, 512, 512), strict=True
+    ):
         for ids, expected in ((text, each.text), (target, each.target)):
             tokens = prepared.convert_ids_to_tokens(ids)
             assert [token for token in tokens if token in spare] == found.findall(expected)
@@ -348,15 +409,22 @@ def test_ids_hold_every_sentinel_in_its_place(kind: str, request: pytest.Fixture
 def test_byte_level_ids_decode_to_the_masked_text_and_the_targets_entities(byte_level: Any) -> None:
     prepared, spare = prepare(byte_level)
     masked = masked_functions(spare)
-    for each, (text, target) in zip(masked, encode_pairs(prepared, masked, spare, 512, 512), strict=True):
+    for each, (text, target) in zip(
+        masked, encode_pairs(prepared, masked, spare, 512, 512), strict=True
+    ):
         assert prepared.decode(text) == each.text
-        assert prepared.decode(target) == each.target.replace(" <extra", "<extra")  # no token for a space alone
+        assert prepared.decode(target) == each.target.replace(
+            " <extra", "<extra"
+        )  # no token for a space alone
 
 
 def test_limits_cut_the_text_anywhere_and_the_target_between_entities(bert: Any) -> None:
     prepared, spare = prepare(bert)
     masked = mask_entities(
-        "alpha = beta(gamma, alpha)", at("alpha = beta(gamma, alpha)", r"\w+"), spare, random.Random(0)
+        "alpha = beta(gamma, alpha)",
+        at("alpha = beta(gamma, alpha)", r"\w+"),
+        spare,
+        random.Random(0),
     )
 
     def decoded(max_tokens: int, max_target_tokens: int) -> tuple[str, str]:
@@ -377,7 +445,9 @@ def test_limits_cut_the_text_anywhere_and_the_target_between_entities(bert: Any)
 def test_nothing_masked_gives_an_empty_target(bert: Any) -> None:
     prepared, spare = prepare(bert)
     assert encode_pairs(prepared, [], spare, 8, 8) == []
-    [(text, target), empty] = encode_pairs(prepared, [Masked("a b", "", 0), Masked("", "", 0)], spare, 8, 8)
+    [(text, target), empty] = encode_pairs(
+        prepared, [Masked("a b", "", 0), Masked("", "", 0)], spare, 8, 8
+    )
     assert (len(text), target, empty) == (2, [], ([], []))
 
 
@@ -392,4 +462,6 @@ def test_a_cut_leaves_only_entities_that_can_be_seen(bert: Any) -> None:
     known = set(ids(list(spare)))
     for limit in range(1, 60, 7):
         for text, target in encode_pairs(prepared, masked_functions(spare), spare, limit, 512):
-            assert {token for token in target if token in known} == {token for token in text if token in known}
+            assert {token for token in target if token in known} == {
+                token for token in text if token in known
+            }

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from app import tools
 from app.mcp import HANDSHAKE, STATELESS
-from index.build import build
+from index.indexing.build import build
 from index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
@@ -31,7 +31,8 @@ FILES = {
     "tools/read.py": '"""Tables."""\n\n\ndef read_rows(path):\n    """Read rows from a csv file."""\n    return path\n',
     "tools/sort.py": 'def sort_numbers(numbers):\n    """Sort numbers in order."""\n    return sorted(numbers)\n',
     "web/fetch.js": "/** Download a page from an url. */\nfunction fetchPage(url) {\n  return fetch(url);\n}\n",
-    "web/long.py": "def long(rows):\n" + "".join(f"    rows.append({line})  # 'row' é\n" for line in range(300)),
+    "web/long.py": "def long(rows):\n"
+    + "".join(f"    rows.append({line})  # 'row' é\n" for line in range(300)),
 }
 VERSION = STATELESS[-1]
 META = {
@@ -62,7 +63,9 @@ def client(home: Path, reader_directory: Path) -> Iterator[TestClient]:
 
 def rpc(client: TestClient, method: str, params: Any = None, **headers: str) -> dict[str, Any]:
     """What a request is answered with: a result or an error."""
-    message = {"jsonrpc": "2.0", "id": 7, "method": method} | ({} if params is None else {"params": params})
+    message = {"jsonrpc": "2.0", "id": 7, "method": method} | (
+        {} if params is None else {"params": params}
+    )
     response = client.post("/mcp", json=message, headers=headers)
     assert response.status_code == 200, response.text
     reply: dict[str, Any] = response.json()
@@ -71,7 +74,9 @@ def rpc(client: TestClient, method: str, params: Any = None, **headers: str) -> 
 
 
 def call(client: TestClient, name: str, **arguments: Any) -> dict[str, Any]:
-    result: dict[str, Any] = rpc(client, "tools/call", {"name": name, "arguments": arguments})["result"]
+    result: dict[str, Any] = rpc(client, "tools/call", {"name": name, "arguments": arguments})[
+        "result"
+    ]
     return result
 
 
@@ -88,14 +93,20 @@ async def tour(client: mcp.Client) -> list[Any]:
     """Look around and call each tool."""
     listed = await client.list_tools()
     code = await client.call_tool("search_code", {"query": "sort numbers", "k": 1})
-    answer = await client.call_tool("ask_reference", {"question": "What is the default step of range?"})
-    label = await client.call_tool("classify", {"texts": ["sports"], "labels": ["sports", "business"]})
+    answer = await client.call_tool(
+        "ask_reference", {"question": "What is the default step of range?"}
+    )
+    label = await client.call_tool(
+        "classify", {"texts": ["sports"], "labels": ["sports", "business"]}
+    )
     wrong = await client.call_tool("search_code", {"query": "x", "k": 1000})
     return [listed, code, answer, label, wrong]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_the_official_client_lists_and_calls_the_tools(home: Path, reader_directory: Path, mode: Any) -> None:
+def test_the_official_client_lists_and_calls_the_tools(
+    home: Path, reader_directory: Path, mode: Any
+) -> None:
     async def run(url: str) -> tuple[str | None, list[Any]]:
         async with mcp.Client(f"{url}/mcp", mode=mode) as client:
             return client.protocol_version, await tour(client)
@@ -184,7 +195,9 @@ def test_answers_come_with_passage_and_link(client: TestClient) -> None:
     assert len(found["answers"]) == 5
     passages: dict[int, str] = {}
     for number, answer in enumerate(found["answers"], 1):
-        passages[number] = answer["passage"] if "passage" in answer else passages[answer["passage_of"]]
+        passages[number] = (
+            answer["passage"] if "passage" in answer else passages[answer["passage_of"]]
+        )
         assert answer["text"] in passages[number]
         assert answer["url"].startswith("https://example.org/functions.html#")
         assert f"{number}. {json.dumps(answer['text'])}" in text(result)
@@ -192,8 +205,13 @@ def test_answers_come_with_passage_and_link(client: TestClient) -> None:
 
 
 def test_texts_get_labels_in_order(client: TestClient) -> None:
-    result = call(client, "classify", texts=["sports", "business"], labels=["business", "sports", "world"])
-    assert [one["label"] for one in result["structuredContent"]["results"]] == ["sports", "business"]
+    result = call(
+        client, "classify", texts=["sports", "business"], labels=["business", "sports", "world"]
+    )
+    assert [one["label"] for one in result["structuredContent"]["results"]] == [
+        "sports",
+        "business",
+    ]
     assert text(result).splitlines()[1].startswith("1. sports ")
     alike = call(client, "classify", texts=["a"], labels=["sports", "Sports"])
     assert "nearly the same" in text(alike)
@@ -206,10 +224,18 @@ def test_texts_get_labels_in_order(client: TestClient) -> None:
         ("search_code", {"query": " "}, "query is empty"),
         ("search_code", {"query": "x", "max_tokens": 10}, "greater than or equal to 200"),
         ("search_code", {"query": "x", "colour": "red"}, "colour is not a key that is known here"),
-        ("search_code", {"query": "x", "corpus": "library"}, "is of kind reference. Those of kind code: project."),
+        (
+            "search_code",
+            {"query": "x", "corpus": "library"},
+            "is of kind reference. Those of kind code: project.",
+        ),
         ("search_code", {"query": "x", "corpus": "nowhere"}, "nowhere"),
         ("search_code", {"query": "x", "corpus": "../x"}, "1 to 64"),
-        ("ask_reference", {"question": "x", "corpus": "project"}, "is of kind code. Those of kind reference: library"),
+        (
+            "ask_reference",
+            {"question": "x", "corpus": "project"},
+            "is of kind code. Those of kind reference: library",
+        ),
         ("ask_reference", {"question": "x" * 5000}, "at most 4096 characters"),
         ("classify", {"texts": ["a"]}, "either `labels` or `classifier`"),
         ("classify", {"texts": ["a"] * 101, "labels": ["a", "b"]}, "at most 100 items"),
@@ -233,7 +259,10 @@ def test_without_a_corpus_the_only_one_of_its_kind_is_asked(home: Path, tmp_path
             make(tmp_path, name, numbered(2), HashEncoder())
         until(lambda: "several" in text(call(client, "search_code", query="x")))
         assert "`corpus` to one of one, two" in text(call(client, "search_code", query="x"))
-        assert call(client, "search_code", query="x", corpus="two")["structuredContent"]["corpus"] == "two"
+        assert (
+            call(client, "search_code", query="x", corpus="two")["structuredContent"]["corpus"]
+            == "two"
+        )
 
 
 def test_without_a_reader_it_is_said_what_is_missing(home: Path, tmp_path: Path) -> None:
@@ -250,13 +279,18 @@ def test_results_fit_into_their_budget_twice(client: TestClient, max_tokens: int
     for name, arguments in (
         ("search_code", {"query": "append rows", "k": 4}),
         ("ask_reference", {"question": "step of range", "k": 20}),
-        ("classify", {"texts": ["sports"] * 100, "labels": ["sports", "a rather long label about the news"]}),
+        (
+            "classify",
+            {"texts": ["sports"] * 100, "labels": ["sports", "a rather long label about the news"]},
+        ),
     ):
         result = call(client, name, max_tokens=max_tokens, **arguments)
         structured = json.dumps(result["structuredContent"], ensure_ascii=False)
         assert len(text(result).encode()) <= max_tokens * tools.BYTES_PER_TOKEN
         assert len(structured.encode()) <= max_tokens * tools.BYTES_PER_TOKEN
-        shown = [*result["structuredContent"].values()][-2 if "left_out" in result["structuredContent"] else -1]
+        shown = [*result["structuredContent"].values()][
+            -2 if "left_out" in result["structuredContent"] else -1
+        ]
         assert len(shown) >= 1
 
 
@@ -292,7 +326,9 @@ def test_what_finds_no_room_is_counted(client: TestClient) -> None:
     assert text(result).endswith(f"{found['left_out']} more: raise max_tokens.")
 
 
-_LINES = st.lists(st.text(st.characters(exclude_characters="\n"), max_size=30), min_size=1, max_size=12)
+_LINES = st.lists(
+    st.text(st.characters(exclude_characters="\n"), max_size=30), min_size=1, max_size=12
+)
 
 
 @settings(deadline=None)
@@ -304,7 +340,9 @@ def test_a_window_is_whole_lines_around_its_place(lines: list[str], data: st.Dat
     start, end = tools.window(whole, at, room)
     shown = whole[start:end]
     assert 0 <= start <= at <= max(end, at) <= len(whole)
-    assert shown == "" or len(json.dumps(shown, ensure_ascii=False).encode(errors="replace")) <= room
+    assert (
+        shown == "" or len(json.dumps(shown, ensure_ascii=False).encode(errors="replace")) <= room
+    )
     line = whole[whole.rfind("\n", 0, at) + 1 :].split("\n")[0] + "\n"
     if whole and len(json.dumps(line, ensure_ascii=False).encode(errors="replace")) <= room:
         assert start == 0 or whole[start - 1] == "\n"
@@ -341,7 +379,9 @@ def test_a_window_is_whole_lines_around_its_place(lines: list[str], data: st.Dat
         (b'{"jsonrpc": "2.0", "id": "' + b"x" * 257 + b'", "method": "ping"}', -32600),
     ],
 )
-def test_what_is_no_message_is_refused_with_its_code(client: TestClient, body: bytes, code: int) -> None:
+def test_what_is_no_message_is_refused_with_its_code(
+    client: TestClient, body: bytes, code: int
+) -> None:
     response = client.post("/mcp", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == 400
     reply = response.json()
@@ -364,7 +404,9 @@ def test_what_is_no_message_is_refused_with_its_code(client: TestClient, body: b
         ("tools/call", {"name": "search_code", "arguments": []}, -32602),
     ],
 )
-def test_requests_that_cannot_be_done_are_errors(client: TestClient, method: str, params: Any, code: int) -> None:
+def test_requests_that_cannot_be_done_are_errors(
+    client: TestClient, method: str, params: Any, code: int
+) -> None:
     assert rpc(client, method, params)["error"]["code"] == code
 
 
@@ -384,8 +426,13 @@ _JSON = st.recursive(
 def test_any_message_is_answered(
     client: TestClient, message: dict[str, Any], params: dict[str, Any], method: str
 ) -> None:
-    for sent in (message, {"jsonrpc": "2.0", "method": method, "id": "x", "params": params} | message):
-        response = client.post("/mcp", content=json.dumps(sent), headers={"Content-Type": "application/json"})
+    for sent in (
+        message,
+        {"jsonrpc": "2.0", "method": method, "id": "x", "params": params} | message,
+    ):
+        response = client.post(
+            "/mcp", content=json.dumps(sent), headers={"Content-Type": "application/json"}
+        )
         assert response.status_code in (200, 202, 400)
         if response.status_code != 202:
             assert response.json()["jsonrpc"] == "2.0"
@@ -393,7 +440,9 @@ def test_any_message_is_answered(
 
 @pytest.mark.parametrize("requested", [*HANDSHAKE, "2024-11-05", "2099-01-01", VERSION])
 def test_the_version_is_agreed_upon(client: TestClient, requested: str) -> None:
-    result = rpc(client, "initialize", {"protocolVersion": requested, "capabilities": {}, "clientInfo": {}})["result"]
+    result = rpc(
+        client, "initialize", {"protocolVersion": requested, "capabilities": {}, "clientInfo": {}}
+    )["result"]
     assert result["protocolVersion"] == (requested if requested in HANDSHAKE else HANDSHAKE[-1])
     assert result["capabilities"] == {"tools": {}}
     assert result["serverInfo"]["name"] == "purlin"
@@ -402,11 +451,17 @@ def test_the_version_is_agreed_upon(client: TestClient, requested: str) -> None:
 def test_a_version_that_is_not_known_is_refused(client: TestClient) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     for version in HANDSHAKE:
-        assert client.post("/mcp", json=message, headers={"MCP-Protocol-Version": version}).status_code == 200
+        assert (
+            client.post("/mcp", json=message, headers={"MCP-Protocol-Version": version}).status_code
+            == 200
+        )
     refused = client.post("/mcp", json=message, headers={"MCP-Protocol-Version": "1999-01-01"})
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == -32022
-    assert refused.json()["error"]["data"] == {"supported": [*HANDSHAKE, *STATELESS], "requested": "1999-01-01"}
+    assert refused.json()["error"]["data"] == {
+        "supported": [*HANDSHAKE, *STATELESS],
+        "requested": "1999-01-01",
+    }
 
 
 def test_notifications_and_replies_are_taken_without_an_answer(client: TestClient) -> None:
@@ -425,14 +480,23 @@ def test_there_is_no_stream_and_no_session(client: TestClient) -> None:
         response = client.request(method, "/mcp")
         assert problem(response, 405)
         assert response.headers["allow"] == "POST"
-    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": HANDSHAKE[0]}}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": HANDSHAKE[0]},
+    }
     assert "mcp-session-id" not in client.post("/mcp", json=message).headers
 
 
-def stateless(client: TestClient, method: str, params: Any, **headers: str) -> tuple[int, dict[str, Any]]:
+def stateless(
+    client: TestClient, method: str, params: Any, **headers: str
+) -> tuple[int, dict[str, Any]]:
     message = {"jsonrpc": "2.0", "id": "a", "method": method, "params": params}
     sent = {"MCP-Protocol-Version": VERSION, "Mcp-Method": method} | headers
-    response = client.post("/mcp", json=message, headers={name: value for name, value in sent.items() if value})
+    response = client.post(
+        "/mcp", json=message, headers={name: value for name, value in sent.items() if value}
+    )
     return response.status_code, response.json()
 
 
@@ -454,9 +518,21 @@ def test_stateless_requests_carry_all_there_is_to_know(client: TestClient) -> No
         ("tools/list", {"_meta": {}}, {}, 400, -32602),
         ("tools/list", {"_meta": META}, {"Mcp-Method": "ping"}, 400, -32020),
         ("tools/list", {"_meta": META}, {"Mcp-Method": ""}, 400, -32020),
-        ("tools/list", {"_meta": META | {"io.modelcontextprotocol/protocolVersion": "x"}}, {}, 400, -32020),
+        (
+            "tools/list",
+            {"_meta": META | {"io.modelcontextprotocol/protocolVersion": "x"}},
+            {},
+            400,
+            -32020,
+        ),
         ("tools/call", {"_meta": META, "name": "classify"}, {}, 400, -32020),
-        ("tools/call", {"_meta": META, "name": "classify"}, {"Mcp-Name": "=?base64?%?="}, 400, -32020),
+        (
+            "tools/call",
+            {"_meta": META, "name": "classify"},
+            {"Mcp-Name": "=?base64?%?="},
+            400,
+            -32020,
+        ),
         ("ping", {"_meta": META}, {}, 404, -32601),
         ("initialize", {"_meta": META}, {}, 404, -32601),
     ],
@@ -489,7 +565,9 @@ def test_stateless_requests_that_contradict_themselves(
         ("", False),
     ],
 )
-def test_pages_come_from_here_or_from_listed_origins(tmp_path: Path, origin: str, allowed: bool) -> None:
+def test_pages_come_from_here_or_from_listed_origins(
+    tmp_path: Path, origin: str, allowed: bool
+) -> None:
     with serving(tmp_path, cors_origins="https://app.example.org") as client:
         message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         response = client.post("/mcp", json=message, headers={"Origin": origin})
@@ -502,8 +580,16 @@ def test_browsers_of_listed_origins_may_send_the_headers_of_the_protocol(tmp_pat
     with serving(tmp_path, cors_origins="https://app.example.org") as client:
         wanted = "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name"
         asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": wanted}
-        assert client.options("/mcp", headers={"Origin": "https://app.example.org"} | asked).status_code == 200
-        assert client.options("/mcp", headers={"Origin": "https://evil.example"} | asked).status_code == 400
+        assert (
+            client.options(
+                "/mcp", headers={"Origin": "https://app.example.org"} | asked
+            ).status_code
+            == 200
+        )
+        assert (
+            client.options("/mcp", headers={"Origin": "https://evil.example"} | asked).status_code
+            == 400
+        )
 
 
 def test_a_body_that_is_no_json_by_its_type_is_refused(client: TestClient) -> None:
@@ -516,7 +602,9 @@ def test_each_tool_needs_its_own_scope(home: Path) -> None:
         until(lambda: client.get("/readyz").status_code == 200)
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert problem(client.post("/mcp", json=ping), 401)
-        assert problem(client.post("/mcp", json=ping, headers=bearer("a-key-that-only-administers")), 403)
+        assert problem(
+            client.post("/mcp", json=ping, headers=bearer("a-key-that-only-administers")), 403
+        )
         client.headers |= bearer(SEARCHING)
         listed = rpc(client, "tools/list")["result"]["tools"]
         assert [tool["name"] for tool in listed] == ["search_code", "ask_reference"]
@@ -525,7 +613,9 @@ def test_each_tool_needs_its_own_scope(home: Path) -> None:
         assert refused["isError"] is True
         assert "lacks the scope classify" in text(refused)
         client.headers |= bearer(RUNNING)
-        assert [tool["name"] for tool in rpc(client, "tools/list")["result"]["tools"]] == ["search_code"]
+        assert [tool["name"] for tool in rpc(client, "tools/list")["result"]["tools"]] == [
+            "search_code"
+        ]
 
 
 def test_descriptions_say_when_to_use_a_tool_and_schemas_are_complete(client: TestClient) -> None:

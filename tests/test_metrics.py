@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from index.build import build
 from index.errors import Worse
-from index.quality import Judgements
+from index.indexing.build import build
+from index.indexing.gate import Judgements
 from tests.conftest import HashEncoder, source
 from tests.serving import FUNCTIONS, make, numbered, serving
 from tests.test_corpora import until
@@ -31,7 +31,9 @@ def samples(client: TestClient) -> dict[tuple[str, ...], float]:
     assert response.headers["content-type"].startswith("text/plain")
     families = text_string_to_metric_families(response.text)
     found = [sample for family in families for sample in family.samples]
-    return {(one.name, *(one.labels[label] for label in sorted(one.labels))): one.value for one in found}
+    return {
+        (one.name, *(one.labels[label] for label in sorted(one.labels))): one.value for one in found
+    }
 
 
 def test_requests_are_counted_by_method_route_and_status(client: TestClient) -> None:
@@ -106,14 +108,20 @@ def test_no_key_is_needed_to_look(home: Path) -> None:
         assert samples(client)["purlin_requests_total", "other", "other", "401"] == 1
 
 
-def test_builds_are_told_when_they_were_made_and_how_often_they_were_switched(client: TestClient, home: Path) -> None:
+def test_builds_are_told_when_they_were_made_and_how_often_they_were_switched(
+    client: TestClient, home: Path
+) -> None:
     client.post("/search", json=SEARCH)
     manifest = client.get("/corpora/code").json()
     found = samples(client)
     made_at = datetime.fromisoformat(manifest["created_at"]).timestamp()
     assert found["purlin_corpus_built_timestamp_seconds", "code"] == made_at
     assert found["purlin_corpus_build_seconds", "code"] == manifest["took_s"] > 0
-    assert found["purlin_corpus_switches_total", "code"] == found["purlin_corpus_refused_total", "code"] == 0
+    assert (
+        found["purlin_corpus_switches_total", "code"]
+        == found["purlin_corpus_refused_total", "code"]
+        == 0
+    )
     make(home, "code", numbered(5), HashEncoder())
     until(lambda: samples(client)["purlin_corpus_switches_total", "code"] == 1)
     found = samples(client)
@@ -124,7 +132,14 @@ def test_builds_are_told_when_they_were_made_and_how_often_they_were_switched(cl
 def test_builds_that_are_not_used_are_told(client: TestClient, home: Path) -> None:
     judged = Judgements({"q": "sort numbers"}, {"q": {FUNCTIONS[1].id: 1.0}})
     with pytest.raises(Worse):
-        build(home, "code", "code", [source("all", numbered(3, "other"))], HashEncoder(), judged=judged)
+        build(
+            home,
+            "code",
+            "code",
+            [source("all", numbered(3, "other"))],
+            HashEncoder(),
+            judged=judged,
+        )
     client.post("/search", json=SEARCH)
     assert samples(client)["purlin_corpus_withheld", "code"] == 1
     (make(home, "code", numbered(5), HashEncoder()) / "dense.json").write_text("{}")

@@ -131,7 +131,9 @@ def test_vectors_depend_on_neither_padding_nor_batch(base: Path) -> None:
 
 @torch.inference_mode()
 def test_cosine_makes_unit_vectors_and_dot_leaves_them(base: Path) -> None:
-    unit, plain = (opened(base, similarity=each).vectors(*texts()).numpy() for each in ("cosine", "dot"))
+    unit, plain = (
+        opened(base, similarity=each).vectors(*texts()).numpy() for each in ("cosine", "dot")
+    )
     assert unit.dtype == plain.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-6)
     lengths = np.linalg.norm(plain, axis=1, keepdims=True)
@@ -153,9 +155,15 @@ def test_a_t5s_vector_is_its_decoders_first_state(t5: Path) -> None:
     found = opened(t5, similarity="dot").vectors(*texts())
     plain = T5ForConditionalGeneration.from_pretrained(t5).eval()
     for row, ids in enumerate(ROWS):
-        start = torch.tensor([[plain.config.decoder_start_token_id, 9]])  # what follows the start changes nothing
-        states = plain(input_ids=torch.tensor([ids]), decoder_input_ids=start, output_hidden_states=True)
-        torch.testing.assert_close(found[row], states.decoder_hidden_states[-1][0, 0], atol=1e-5, rtol=1e-4)
+        start = torch.tensor(
+            [[plain.config.decoder_start_token_id, 9]]
+        )  # what follows the start changes nothing
+        states = plain(
+            input_ids=torch.tensor([ids]), decoder_input_ids=start, output_hidden_states=True
+        )
+        torch.testing.assert_close(
+            found[row], states.decoder_hidden_states[-1][0, 0], atol=1e-5, rtol=1e-4
+        )
 
 
 @torch.inference_mode()
@@ -172,12 +180,16 @@ def logits(model: TextModel, vectors: Tensor, ids: Tensor, mask: Tensor, targets
     return states @ words.T
 
 
-def predicted(model: TextModel, rows: list[list[int]] = ROWS, targets: list[list[int]] = TARGETS) -> Tensor:
+def predicted(
+    model: TextModel, rows: list[list[int]] = ROWS, targets: list[list[int]] = TARGETS
+) -> Tensor:
     ids, mask = pad_texts(rows, 0)
     return logits(model, model.vectors(*texts())[: len(rows)], ids, mask, pad_targets(targets))
 
 
-def loss(model: TextModel, targets: list[list[int]] = TARGETS, *, vectors: Tensor | None = None) -> Tensor:
+def loss(
+    model: TextModel, targets: list[list[int]] = TARGETS, *, vectors: Tensor | None = None
+) -> Tensor:
     (ids, mask), wanted = texts(), pad_targets(targets)
     given = model.vectors(ids, mask) if vectors is None else vectors
     return reconstruction(*model.predict(given, ids, mask, wanted), wanted)
@@ -188,7 +200,11 @@ def test_logits_are_those_of_the_targets_in_order(base: Path) -> None:
     model = opened(base)
     whole = predicted(model)
     assert whole.shape == (sum(map(len, TARGETS)), len(WORDS))
-    for row, start, end in ((0, 0, 3), (2, 3, 8), (3, 8, 9)):  # also alone, without padding: row 1 has no targets
+    for row, start, end in (
+        (0, 0, 3),
+        (2, 3, 8),
+        (3, 8, 9),
+    ):  # also alone, without padding: row 1 has no targets
         ids, mask = pad_texts([ROWS[row]], 0)
         alone = logits(model, model.vectors(ids, mask), ids, mask, pad_targets([TARGETS[row]]))
         torch.testing.assert_close(whole[start:end], alone, atol=1e-4, rtol=1e-4)
@@ -232,7 +248,9 @@ def test_the_light_decoder_reads_the_vector_and_the_masked_text(bert: Path) -> N
     assert bool(((other_vector - before).abs().amax(1) > 1e-3).all())
     assert bool(((other_text - before).abs().amax(1)[:8] > 1e-3).all())  # rows 0 and 2 have word 9
     torch.testing.assert_close(other_text[8:], before[8:], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(logits(model, vectors * 7, ids, mask, targets), before)  # of a vector its direction
+    torch.testing.assert_close(
+        logits(model, vectors * 7, ids, mask, targets), before
+    )  # of a vector its direction
 
 
 def test_the_encoder_learns_from_prediction_only_through_the_vector(bert: Path) -> None:
@@ -255,7 +273,9 @@ def test_rows_without_targets_are_no_trouble(base: Path, targets: list[list[int]
     count = sum(map(len, targets))
     assert len(predicted(model, targets=targets)) == count
     assert (float(found.detach()) > 0) == bool(count)
-    assert all(weight.grad is None or bool(weight.grad.isfinite().all()) for weight in model.parameters())
+    assert all(
+        weight.grad is None or bool(weight.grad.isfinite().all()) for weight in model.parameters()
+    )
 
 
 def test_a_masked_text_without_tokens_is_no_trouble(base: Path) -> None:
@@ -269,7 +289,9 @@ def test_a_masked_text_without_tokens_is_no_trouble(base: Path) -> None:
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @torch.inference_mode()
-def test_what_is_saved_loads_with_equal_vectors_and_predictions(base: Path, similarity: Any, tmp_path: Path) -> None:
+def test_what_is_saved_loads_with_equal_vectors_and_predictions(
+    base: Path, similarity: Any, tmp_path: Path
+) -> None:
     model = opened(base, similarity=similarity, decoder_layers=2)
     for weight in model.parameters():
         weight.add_(0.01)
@@ -278,11 +300,17 @@ def test_what_is_saved_loads_with_equal_vectors_and_predictions(base: Path, simi
     again = load(model.settings, tmp_path / "new").eval()
     assert torch.equal(again.vectors(*texts()), model.vectors(*texts()))
     assert torch.equal(predicted(again), predicted(model))
-    assert not [path.name for path in (tmp_path / "new").rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
+    assert not [
+        path.name
+        for path in (tmp_path / "new").rglob("*")
+        if path.suffix in (".bin", ".pt", ".pkl")
+    ]
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
-def test_sentence_transformers_loads_the_bert_kind(bert: Path, similarity: Any, tmp_path: Path) -> None:
+def test_sentence_transformers_loads_the_bert_kind(
+    bert: Path, similarity: Any, tmp_path: Path
+) -> None:
     model = opened(bert, similarity=similarity)
     model.save(tmp_path)
     other = SentenceTransformer(str(tmp_path), device="cpu")
@@ -295,7 +323,9 @@ def test_sentence_transformers_loads_the_bert_kind(bert: Path, similarity: Any, 
 
 def test_a_text_is_cut_where_the_settings_say(base: Path) -> None:
     model = opened(base)
-    row = model.tokenizer(TEXTS[3], truncation=True, max_length=model.settings.max_query_tokens)["input_ids"]
+    row = model.tokenizer(TEXTS[3], truncation=True, max_length=model.settings.max_query_tokens)[
+        "input_ids"
+    ]
     assert len(row) == 32
     assert row[-1] == 3  # a special token still ends it
 
@@ -305,20 +335,31 @@ def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
     shutil.copy(RELEASED / "tokenizer.json", tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(BertConfig(vocab_size=30522).to_dict()))
     kind = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(kind | {"tokenizer_class": "PreTrainedTokenizerFast"}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps(kind | {"tokenizer_class": "PreTrainedTokenizerFast"})
+    )
     scratch = Scratch(dim=16, layers=1, heads=2, feed_forward=24)
     torch.manual_seed(1)
     model = load(settings(tmp_path, scratch=scratch, dropout=0.25, gradient_checkpointing=True))
     assert isinstance(model, FirstDecoderPosition)
     config = model.t5.config
-    assert (config.vocab_size, config.d_model, config.num_layers, config.dropout_rate) == (30522, 16, 1, 0.25)
+    assert (config.vocab_size, config.d_model, config.num_layers, config.dropout_rate) == (
+        30522,
+        16,
+        1,
+        0.25,
+    )
     assert config.decoder_start_token_id == model.tokenizer.pad_token_id == 0
     assert model.t5.encoder.gradient_checkpointing
     ids = model.tokenizer(["open a file"])["input_ids"]
     assert ids == [[101, 2330, 1037, 5371, 102]]
     model.save(tmp_path / "new")
-    again = load(model.settings, tmp_path / "new")  # scratch says how it began: the weights are the saved ones
-    assert torch.equal(again.eval().vectors(*pad_texts(ids, 0)), model.eval().vectors(*pad_texts(ids, 0)))
+    again = load(
+        model.settings, tmp_path / "new"
+    )  # scratch says how it began: the weights are the saved ones
+    assert torch.equal(
+        again.eval().vectors(*pad_texts(ids, 0)), model.eval().vectors(*pad_texts(ids, 0))
+    )
     assert again.tokenizer(["open a file"])["input_ids"] == ids
 
 
@@ -345,7 +386,9 @@ def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_other_encoders_like_bert(kind: Any, config: Any, dropouts: list[str], tmp_path: Path) -> None:
+def test_other_encoders_like_bert(
+    kind: Any, config: Any, dropouts: list[str], tmp_path: Path
+) -> None:
     saved(kind(config), tmp_path)
     model = load(settings(tmp_path, dropout=0.3))
     assert isinstance(model, BertLike)
@@ -363,7 +406,9 @@ def test_dropout_is_the_bases_unless_set(base: Path) -> None:
     for dropout, count in ((None, 0.1), (0.0, 0.0)):
         model = opened(base, dropout=dropout)
         inner = model.t5 if isinstance(model, FirstDecoderPosition) else model.transformer
-        assert max(part.p for part in inner.modules() if isinstance(part, torch.nn.Dropout)) == count
+        assert (
+            max(part.p for part in inner.modules() if isinstance(part, torch.nn.Dropout)) == count
+        )
 
 
 # -- bases that are refused ------------------------------------------------------------------------------------------
@@ -408,7 +453,9 @@ def test_pickled_weights_are_refused_and_not_read(base: Path, name: str, tmp_pat
     (place / "model.safetensors").unlink()
     (place / name).write_bytes(pickle.dumps(Planted(tmp_path / "planted")))
     refused(InvalidInput, r"Pickled weights \(\.bin, \.pt\) are refused", place)
-    save_file({"x": torch.zeros(1)}, place / "other.safetensors")  # and not where something else is safe
+    save_file(
+        {"x": torch.zeros(1)}, place / "other.safetensors"
+    )  # and not where something else is safe
     refused(NotFound, "cannot be loaded", place)
     assert not (tmp_path / "planted").exists()
     with pickle.loads((place / name).read_bytes()):  # the trap does work
@@ -428,7 +475,9 @@ def test_a_shard_that_is_pickled_is_not_read(base: Path, tmp_path: Path) -> None
     assert not (tmp_path / "planted").exists()
 
 
-def test_weights_that_are_damaged_or_of_another_model_are_refused(base: Path, tmp_path: Path) -> None:
+def test_weights_that_are_damaged_or_of_another_model_are_refused(
+    base: Path, tmp_path: Path
+) -> None:
     place = copied(base, tmp_path / "x")
     path = place / "model.safetensors"
     weights, content = load_bytes(path.read_bytes()), path.read_bytes()
@@ -449,8 +498,12 @@ def test_a_broken_tokenizer_or_config_is_refused(base: Path, tmp_path: Path) -> 
 
 
 def test_models_of_other_classes_are_refused(tmp_path: Path) -> None:
-    gpt2 = GPT2Model(GPT2Config(vocab_size=len(WORDS), n_embd=16, n_layer=1, n_head=2, n_positions=64))
-    refused(InvalidInput, "is a gpt2: give a T5 or a BERT-like encoder", saved(gpt2, tmp_path / "gpt2"))
+    gpt2 = GPT2Model(
+        GPT2Config(vocab_size=len(WORDS), n_embd=16, n_layer=1, n_head=2, n_positions=64)
+    )
+    refused(
+        InvalidInput, "is a gpt2: give a T5 or a BERT-like encoder", saved(gpt2, tmp_path / "gpt2")
+    )
     electra = ElectraModel(
         ElectraConfig(
             vocab_size=len(WORDS),
@@ -487,12 +540,19 @@ def test_a_tokenizer_that_is_not_fast_is_refused(bert: Path, tmp_path: Path) -> 
 def test_a_tokenizer_without_padding_is_refused(bert: Path, tmp_path: Path) -> None:
     place = copied(bert, tmp_path / "x")
     config = json.loads((place / "tokenizer_config.json").read_text())
-    (place / "tokenizer_config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "pad_token"}))
+    (place / "tokenizer_config.json").write_text(
+        json.dumps({k: v for k, v in config.items() if k != "pad_token"})
+    )
     refused(InvalidInput, "has no padding token", place)
 
 
 def test_texts_longer_than_the_positions_are_refused(bert: Path) -> None:
-    refused(InvalidInput, "max_passage_tokens must be from 4 to 128, not 129", bert, max_passage_tokens=129)
+    refused(
+        InvalidInput,
+        "max_passage_tokens must be from 4 to 128, not 129",
+        bert,
+        max_passage_tokens=129,
+    )
 
 
 def test_a_checkpoint_that_has_lost_its_decoder_is_damaged(bert: Path, tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ class Client:
     def __init__(self, app: Any, path: str = "/search") -> None:
         self.sent: list[Message] = []
         self._incoming: asyncio.Queue[Message] = asyncio.Queue()
-        self.answered = asyncio.create_task(app(SCOPE | {"path": path}, self._incoming.get, self._take))
+        self.answered = asyncio.create_task(
+            app(SCOPE | {"path": path}, self._incoming.get, self._take)
+        )
 
     def send(self, body: bytes = b"{}", more: bool = False) -> None:
         self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": more})
@@ -224,7 +226,9 @@ class SlowEncoder(HashEncoder):
         self.calls: list[list[str]] = []
         self.go = threading.Semaphore(0)
 
-    def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
         self.calls.append(list(texts))
         self.go.acquire()
         if "bad" in texts:
@@ -282,7 +286,9 @@ def test_calls_that_come_while_others_encode_are_encoded_together(slow: SlowEnco
     slow.go.release(2)
     found = [thread.outcome() for thread in threads]
     assert slow.calls == [["first"], ["text 1", "more 1", "text 2", "more 2", "text 3", "more 3"]]
-    for vectors, texts in zip(found, [["first"], *(slow.calls[1][n : n + 2] for n in (0, 2, 4))], strict=True):
+    for vectors, texts in zip(
+        found, [["first"], *(slow.calls[1][n : n + 2] for n in (0, 2, 4))], strict=True
+    ):
         np.testing.assert_array_equal(vectors, HashEncoder().encode(texts, role="query"))
 
 
@@ -310,7 +316,11 @@ def test_a_failure_reaches_those_it_concerns_and_the_next_goes_on(slow: SlowEnco
     until(lambda: len(slow.calls) == 1)
     threads += [calling(shared, ["bad"], 1), calling(shared, ["good"], 2)]
     slow.go.release(3)
-    assert [type(thread.outcome()) for thread in threads] == [np.ndarray, ZeroDivisionError, ZeroDivisionError]
+    assert [type(thread.outcome()) for thread in threads] == [
+        np.ndarray,
+        ZeroDivisionError,
+        ZeroDivisionError,
+    ]
     assert shared.encode(["after"], role="query").shape == (1, slow.dim)
 
 
@@ -345,7 +355,9 @@ def test_a_long_call_is_split_and_ends_with_its_client() -> None:
         _left.set(left)
         return shared.encode(texts, role="passage", progress=done.append)
 
-    np.testing.assert_array_equal(Thread(encode).outcome(), HashEncoder().encode(texts, role="passage"))
+    np.testing.assert_array_equal(
+        Thread(encode).outcome(), HashEncoder().encode(texts, role="passage")
+    )
     assert done == [BLOCK, BLOCK, 5]
 
     def leave(count: int) -> None:

@@ -40,7 +40,9 @@ def _paced(counts: list[int], rate: float, total: int, start: float = 0.0) -> Pa
 
 
 @given(steps, rates, st.integers(0, 10_000), st.floats(0, 1e6))
-def test_at_a_steady_rate_the_estimate_is_exact(counts: list[int], rate: float, rest: int, start: float) -> None:
+def test_at_a_steady_rate_the_estimate_is_exact(
+    counts: list[int], rate: float, rest: int, start: float
+) -> None:
     done = sum(counts)
     pace = _paced(counts, rate, done + rest, start)
     if done / rate < 0.999:
@@ -110,7 +112,9 @@ def test_rate_and_remaining_time_in_words(rate: float, rest: int, words: str) ->
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
-def test_a_duration_in_words_is_near_and_never_shorter_for_a_longer_one(first: float, second: float) -> None:
+def test_a_duration_in_words_is_near_and_never_shorter_for_a_longer_one(
+    first: float, second: float
+) -> None:
     shorter, longer = sorted([first, second])
     assert _seconds(duration(shorter)) <= _seconds(duration(longer))
     if longer >= 10:
@@ -159,7 +163,9 @@ def test_stages_are_timed_apart() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.integers(0, 50)), max_size=100))
-def test_lines_are_no_flood_and_the_last_is_never_missing(observations: list[tuple[float, int]]) -> None:
+def test_lines_are_no_flood_and_the_last_is_never_missing(
+    observations: list[tuple[float, int]],
+) -> None:
     clock = Clock()
     said: list[tuple[float, str]] = []
     lines = Lines(lambda line: said.append((clock.now, line)), clock)
@@ -171,13 +177,20 @@ def test_lines_are_no_flood_and_the_last_is_never_missing(observations: list[tup
     assert all(later - earlier >= 5 for earlier, later in itertools.pairwise(times))
     lines("encode", total, total)
     assert said[-1][1] == f"encode {total:,} of {total:,} passages"
-    assert all(re.fullmatch(r"encode [\d,]+ of [\d,]+ passages(: \S+/s, .* left)?", line) for _, line in said)
+    assert all(
+        re.fullmatch(r"encode [\d,]+ of [\d,]+ passages(: \S+/s, .* left)?", line)
+        for _, line in said
+    )
 
 
 def test_lines_show_the_time_left_that_they_are_told() -> None:
     clock, shown = Clock(), []
     lines = Lines(shown.append, clock)
-    for now, done, left in ((0.0, 1, "about 90 s left"), (6.0, 3, "about 80 s left"), (80.0, 900, "")):
+    for now, done, left in (
+        (0.0, 1, "about 90 s left"),
+        (6.0, 3, "about 80 s left"),
+        (80.0, 900, ""),
+    ):
         clock.now = now
         lines("align", done, 900, left)
     assert shown == ["align 3 of 900: about 80 s left", "align 900 of 900"]

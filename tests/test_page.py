@@ -25,9 +25,9 @@ import app
 from app.main import create_app
 from app.page import FILES, POLICY, prefers_html
 from app.settings import Settings
-from index.build import build
-from index.classifiers import publish
-from index.quality import Judgements
+from index.classify.trained import publish
+from index.indexing.build import build
+from index.indexing.gate import Judgements
 from index.records import Document, Location
 from index.sources import open_source
 from tests.browser import CHROMIUM, Tab, browsing
@@ -42,7 +42,11 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;
 KEY = "a-key-for-the-page-of-tests"
 
 LONG = "\n".join(
-    ["def walk(tree):", *(f"        step_{n}(tree)  # onwards" for n in range(1, 39)), "        return tree"]
+    [
+        "def walk(tree):",
+        *(f"        step_{n}(tree)  # onwards" for n in range(1, 39)),
+        "        return tree",
+    ]
 )
 HOSTILE = '<img src=x onerror="window.hacked = 1"><script>window.hacked = 2</script>'
 CODE = [
@@ -127,19 +131,25 @@ def client(home: Path) -> Iterator[TestClient]:
         ("image/png", False),
     ],
 )
-def test_browsers_get_the_page_and_programs_json(client: TestClient, accept: str, html: bool) -> None:
+def test_browsers_get_the_page_and_programs_json(
+    client: TestClient, accept: str, html: bool
+) -> None:
     response = client.get("/", headers={"Accept": accept})
     assert response.status_code == 200
     assert response.headers["vary"] == "Accept"
-    assert response.headers["content-type"] == ("text/html; charset=utf-8" if html else "application/json")
+    assert response.headers["content-type"] == (
+        "text/html; charset=utf-8" if html else "application/json"
+    )
     if not html:
         assert response.json()["openapi"] == "/openapi.json"
 
 
 @given(
-    st.lists(st.sampled_from(["text/html", "*/*", "text/*", ";", "q=", "0.5", "7", ",", " ", ".", "²", "é"])).map(
-        "".join
-    )
+    st.lists(
+        st.sampled_from(
+            ["text/html", "*/*", "text/*", ";", "q=", "0.5", "7", ",", " ", ".", "²", "é"]
+        )
+    ).map("".join)
 )
 def test_no_accept_header_is_too_odd(accept: str) -> None:
     assert prefers_html(accept) in (True, False)
@@ -151,7 +161,12 @@ def test_the_page_may_load_nothing_but_its_own_files_and_frame_nothing(client: T
     assert response.headers["content-security-policy"] == POLICY
     assert POLICY.startswith("default-src 'none'; ")
     assert not re.search(r"unsafe|https?:|\*|data:|blob:", POLICY)
-    for directive in ("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "trusted-types 'none'"):
+    for directive in (
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "trusted-types 'none'",
+    ):
         assert directive in POLICY
     assert response.headers["x-content-type-options"] == "nosniff"
     assert response.headers["cross-origin-opener-policy"] == "same-origin"
@@ -183,7 +198,9 @@ class Markup(HTMLParser):
         self._in_script = False
 
 
-def test_the_page_has_no_inline_script_or_style_and_refers_to_nothing_elsewhere(client: TestClient) -> None:
+def test_the_page_has_no_inline_script_or_style_and_refers_to_nothing_elsewhere(
+    client: TestClient,
+) -> None:
     markup = Markup(client.get("/", headers=BROWSER).text)
     assert markup.inline == []
     assert {"web/style.css", "web/app.js", "web/theme.js"} <= set(markup.references)
@@ -198,7 +215,9 @@ def test_each_file_of_the_page_is_listed_and_each_that_is_listed_is_there() -> N
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_served_whole_and_not_again_while_it_is_the_same(client: TestClient, name: str) -> None:
+def test_a_file_is_served_whole_and_not_again_while_it_is_the_same(
+    client: TestClient, name: str
+) -> None:
     response = client.get(f"/web/{name}")
     assert response.status_code == 200
     assert response.content == (WEB / name).read_bytes()
@@ -252,7 +271,9 @@ def test_no_script_makes_markup_from_text_or_asks_elsewhere() -> None:
     for file in WEB.glob("*.js"):
         script = file.read_text()
         assert not re.search(forbidden, script), file.name
-        assert re.findall(r"https?://[^\"' ]+", script.replace("http://www.w3.org/2000/svg", "")) == [], file.name
+        assert (
+            re.findall(r"https?://[^\"' ]+", script.replace("http://www.w3.org/2000/svg", "")) == []
+        ), file.name
         assert set(re.findall(r"from \"\./([^\"]+)\"", script)) <= set(FILES), file.name
 
 
@@ -263,7 +284,9 @@ def test_no_script_makes_markup_from_text_or_asks_elsewhere() -> None:
 def served(home: Path, **settings: Any) -> Iterator[str]:
     """A server on a port of the loopback, in a thread; its address."""
     created = create_app(Settings(home=home, **settings), HashEncoder())
-    config = uvicorn.Config(created, port=0, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        created, port=0, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -293,7 +316,11 @@ def tab(site: str) -> Iterator[Tab]:
     """A browser for all tests here; nothing that they do may make it complain or ask elsewhere."""
     with browsing() as tab:
         yield tab
-        assert [url for url in tab.requests if not url.startswith(("http://127.0.0.1:", "about:", "data:"))] == []
+        assert [
+            url
+            for url in tab.requests
+            if not url.startswith(("http://127.0.0.1:", "about:", "data:"))
+        ] == []
 
 
 @pytest.fixture(autouse=True)
@@ -366,7 +393,9 @@ def test_searching_by_keyboard_alone(site: str, tab: Tab) -> None:
 def test_code_has_line_numbers_colours_and_marked_words(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=code&query=walk+step+tree")
     block = "[data-hit='walk.py::walk'] "
-    lines = tab.run(f'[...document.querySelectorAll("{block}.line")].map(one => [one.dataset.number, one.textContent])')
+    lines = tab.run(
+        f'[...document.querySelectorAll("{block}.line")].map(one => [one.dataset.number, one.textContent])'
+    )
     assert lines[0] == ["7", "def walk(tree):\n"]
     assert lines[1] == ["8", "    step_1(tree)  # onwards\n"]  # no deeper than it has to be
     assert tab.texts(f"{block}.t-keyword") == ["def"]
@@ -378,7 +407,11 @@ def test_code_has_line_numbers_colours_and_marked_words(site: str, tab: Tab) -> 
 
 def test_marks_are_where_the_server_counts_them_also_after_emoji(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=code&query=emoji+party+hat")
-    (hit,) = [one for one in searched(site, corpus="code", query="emoji party hat")["hits"] if one["title"] == "emoji"]
+    (hit,) = [
+        one
+        for one in searched(site, corpus="code", query="emoji party hat")["hits"]
+        if one["title"] == "emoji"
+    ]
     expected = [hit["text"][start:end] for start, end in hit["highlights"]]
     assert expected.count("party") == 2
     assert tab.texts("[data-hit='odd.py::emoji'] mark") == expected
@@ -388,18 +421,27 @@ def test_what_a_corpus_holds_is_putas_text_and_never_run(site: str, tab: Tab) ->
     shown(tab, f"{site}#search?corpus=code&query=evil")
     assert HOSTILE in tab.texts(".hit h3")
     assert any(HOSTILE in text for text in tab.texts(".hit pre"))
-    shown(tab, f"{site}#search?corpus=code&filter=%3Cb%3E&mode=%3Cb%3E&query={HOSTILE.replace('=', '%3D')}")
+    shown(
+        tab,
+        f"{site}#search?corpus=code&filter=%3Cb%3E&mode=%3Cb%3E&query={HOSTILE.replace('=', '%3D')}",
+    )
     assert tab.run("document.querySelectorAll('main img, main script').length") == 0
     assert tab.run("[...document.links].filter(one => !/^https?:$/.test(one.protocol)).length") == 0
     assert tab.run("window.hacked === undefined")
     assert (
-        on_page(tab, "dom.js", "m.page('javascript:1') ?? m.page(' JaVaScRiPt:1') ?? m.page('data:text/html,x')")
+        on_page(
+            tab,
+            "dom.js",
+            "m.page('javascript:1') ?? m.page(' JaVaScRiPt:1') ?? m.page('data:text/html,x')",
+        )
         is None
     )
     assert on_page(tab, "dom.js", "m.page('a/b.html#c')") == "a/b.html#c"
 
 
-def test_the_browser_itself_refuses_markup_from_text_and_pictures_from_elsewhere(site: str, tab: Tab) -> None:
+def test_the_browser_itself_refuses_markup_from_text_and_pictures_from_elsewhere(
+    site: str, tab: Tab
+) -> None:
     shown(tab, site)
     refused = "(() => { try { document.body.innerHTML = '<b>'; } catch (error) { return error.name; } })()"
     assert tab.run(refused) == "TypeError"
@@ -423,11 +465,18 @@ def test_products_are_narrowed_down_by_clicking_values(site: str, tab: Tab) -> N
         "white 9",
     ]
     assert facets.keys() == {"Colour", "Price", "Usb socket", "Watts"}
-    tab.run("[...document.querySelectorAll('.facet button')].find(one => one.innerText.startsWith('blue')).click()")
+    tab.run(
+        "[...document.querySelectorAll('.facet button')].find(one => one.innerText.startsWith('blue')).click()"
+    )
     tab.until("document.querySelector('.condition')")
     assert len(tab.texts(".hit")) == 6
-    assert tab.run("new URLSearchParams(location.hash.split('?')[1]).get('filter')") == '{"colour":"blue"}'
-    tab.run("[...document.querySelectorAll('.fields button')].find(one => one.innerText.includes('Yes')).click()")
+    assert (
+        tab.run("new URLSearchParams(location.hash.split('?')[1]).get('filter')")
+        == '{"colour":"blue"}'
+    )
+    tab.run(
+        "[...document.querySelectorAll('.fields button')].find(one => one.innerText.includes('Yes')).click()"
+    )
     tab.until("document.querySelectorAll('.condition').length === 2")
     assert tab.texts(".condition") == ["Colour\nblue\n×", "Usb socket\nYes\n×"]
     assert len(tab.texts(".hit")) == 3
@@ -465,10 +514,15 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
     with served(home, reader=reader_directory) as address:
         reply = httpx.post(f"{address}qa", json={"question": question, "corpus": "library"}).json()
         shown(tab, f"{address}#ask?corpus=library&question={question}")
-        assert [text.strip() for text in tab.texts(".answer h3")] == [one["text"].strip() for one in reply["answers"]]
+        assert [text.strip() for text in tab.texts(".answer h3")] == [
+            one["text"].strip() for one in reply["answers"]
+        ]
         for number, answer in enumerate(reply["answers"]):
             marked = f"[...document.querySelectorAll('.answer')][{number}].querySelectorAll('mark')"
-            assert tab.run(f"[...{marked}].map(one => one.textContent).join('')").split() == answer["text"].split()
+            assert (
+                tab.run(f"[...{marked}].map(one => one.textContent).join('')").split()
+                == answer["text"].split()
+            )
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [one["url"] for one in reply["answers"] if one.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
@@ -479,7 +533,9 @@ def test_without_a_reader_that_is_said_and_the_search_stands_in(site: str, tab: 
     assert "This server has no reader" in tab.texts(".no-reader")[0]
     assert tab.texts(".no-reader code") == ["purlin train refqa"]
     assert tab.texts(".hit h3")[0] == "close(file)"
-    link = tab.run("document.querySelector('.hit h3 a').href + ' ' + document.querySelector('.hit h3 a').rel")
+    link = tab.run(
+        "document.querySelector('.hit h3 a').href + ' ' + document.querySelector('.hit h3 a').rel"
+    )
     assert link == "https://example.org/functions.html#close noopener noreferrer"
 
 
@@ -552,7 +608,9 @@ def test_a_corpus_that_is_refused_says_why(tmp_path: Path, tab: Tab) -> None:
         assert "documents.sqlite" in tab.texts("[data-name=torn] .notice")[0]
         shown(tab, f"{address}#search?corpus=torn&query=sort")
         assert tab.texts(".problem h2") == ["This needs the operator's attention"]
-        assert tab.run("[...document.querySelectorAll('.chooser input')].map(one => one.disabled)") == [False, True]
+        assert tab.run(
+            "[...document.querySelectorAll('.chooser input')].map(one => one.disabled)"
+        ) == [False, True]
 
 
 def test_corpora_tell_how_they_are(site: str, tab: Tab) -> None:
@@ -562,7 +620,10 @@ def test_corpora_tell_how_they_are(site: str, tab: Tab) -> None:
     about = httpx.get(f"{site}corpora/code").json()
     assert about["build"] in tab.texts(".stock-card")[0].replace("\n", "")
     assert f"Functions\n{len(CODE)}" in tab.texts(".facts")[0]
-    assert tab.run("document.querySelector('svg.measure').getAttribute('aria-label')") == "dense recall@100: 1.000"
+    assert (
+        tab.run("document.querySelector('svg.measure').getAttribute('aria-label')")
+        == "dense recall@100: 1.000"
+    )
     until(lambda: "stale" in httpx.get(f"{site}corpora/library").json())
     shown(tab, site)
     shown(tab, f"{site}#corpora")
@@ -570,9 +631,14 @@ def test_corpora_tell_how_they_are(site: str, tab: Tab) -> None:
     assert "Sources\npages" in facts
     assert "Since then\nnothing changed" in facts
     assert "Judged by\n1 query, nDCG@10" in facts
-    assert tab.run("document.querySelectorAll('[data-name=library] svg.measure .interval').length") == 3
+    assert (
+        tab.run("document.querySelectorAll('[data-name=library] svg.measure .interval').length")
+        == 3
+    )
     tab.click(".stock-card .open")
-    tab.until("document.querySelector('.view.search:not([hidden]) .chooser input:checked')?.value === 'code'")
+    tab.until(
+        "document.querySelector('.view.search:not([hidden]) .chooser input:checked')?.value === 'code'"
+    )
 
 
 def test_measures_of_every_shape_are_drawn_with_their_intervals(site: str, tab: Tab) -> None:
@@ -598,11 +664,16 @@ def test_measures_of_every_shape_are_drawn_with_their_intervals(site: str, tab: 
     assert drawn[0] == ["0.545 (0.509–0.579)", "50.90%", "7.00%"]
     assert drawn[1] == ["0.500 (0.400–0.600)", "40.00%", "20.00%"]
     assert [one[0] for one in drawn[2:]] == ["0.250", "0.125", "12,345", "> 0.999"]
-    assert on_page(tab, "chart.js", "[null, [], {}, 'x', 3].map((one) => m.measureTable(one))") == [None] * 5
+    assert (
+        on_page(tab, "chart.js", "[null, [], {}, 'x', 3].map((one) => m.measureTable(one))")
+        == [None] * 5
+    )
 
 
 def test_a_key_is_asked_for_used_and_forgotten(home: Path, tab: Tab) -> None:
-    with served(home, keys=f"reader search sha256:{hashlib.sha256(KEY.encode()).hexdigest()}") as address:
+    with served(
+        home, keys=f"reader search sha256:{hashlib.sha256(KEY.encode()).hexdigest()}"
+    ) as address:
         shown(tab, f"{address}#search?corpus=code&query=sort")
         assert tab.texts(".problem h2") == ["This server asks for a key"]
         tab.click(".problem button")
@@ -614,7 +685,9 @@ def test_a_key_is_asked_for_used_and_forgotten(home: Path, tab: Tab) -> None:
         tab.press("Enter")
         tab.until("document.querySelector('.hits')")
         assert tab.run("sessionStorage.getItem('purlin-key')") == KEY
-        assert KEY not in tab.run("document.documentElement.outerHTML + location.href + JSON.stringify(localStorage)")
+        assert KEY not in tab.run(
+            "document.documentElement.outerHTML + location.href + JSON.stringify(localStorage)"
+        )
         shown(tab, f"{address}#search?corpus=code&query=numbers")
         assert tab.texts(".hit h3")
         tab.run("location.hash = '#corpora'")
@@ -635,10 +708,14 @@ def test_a_key_is_asked_for_used_and_forgotten(home: Path, tab: Tab) -> None:
         ("#classify?labels=c,d&texts=next", "document.querySelector('#texts').value === 'next'"),
     ],
 )
-def test_going_elsewhere_wins_over_what_a_view_waited_for(site: str, tab: Tab, following: str, there: str) -> None:
+def test_going_elsewhere_wins_over_what_a_view_waited_for(
+    site: str, tab: Tab, following: str, there: str
+) -> None:
     shown(tab, f"{site}#search")
     held = "{ ok: true, json: async () => ({ classifiers: [], results: [] }) }"
-    tab.run(f"window.fetch = () => new Promise((release) => (window.release = () => release({held}))), null")
+    tab.run(
+        f"window.fetch = () => new Promise((release) => (window.release = () => release({held}))), null"
+    )
     tab.run("location.hash = '#classify?labels=a,b&texts=left'")
     tab.until("window.release")
     # What was waited for arrives after the address has changed and before anything has been told of it.
@@ -667,7 +744,9 @@ def far(tmp_path: Path, tab: Tab) -> Iterator[Tab]:
     make(tmp_path, "many", numbered(120), HashEncoder(), "reference")
     with served(tmp_path) as address:
         shown(tab, f"{address}#search?corpus=many&query=number")
-        tab.run("while (document.querySelectorAll('.hit').length < 50) document.querySelector('.more').click()")
+        tab.run(
+            "while (document.querySelectorAll('.hit').length < 50) document.querySelector('.more').click()"
+        )
         hold(tab, "search")
         yield tab
 
@@ -677,7 +756,9 @@ def test_more_of_the_last_search_does_not_stop_the_next(far: Tab) -> None:
     far.until("held.length")
     far.click(".more")
     let_go(far)
-    far.until("document.querySelectorAll('.hit').length === 10 && !document.querySelector('[aria-busy]')")
+    far.until(
+        "document.querySelectorAll('.hit').length === 10 && !document.querySelector('[aria-busy]')"
+    )
 
 
 def test_hits_that_come_late_leave_the_focus_where_one_types(far: Tab) -> None:
@@ -687,7 +768,9 @@ def test_hits_that_come_late_leave_the_focus_where_one_types(far: Tab) -> None:
     let_go(far)
     far.until("document.querySelectorAll('.hit').length === 60")
     assert far.run("document.activeElement.type") == "search"
-    far.run("while (document.querySelectorAll('.hit').length < 100) document.querySelector('.more').click()")
+    far.run(
+        "while (document.querySelectorAll('.hit').length < 100) document.querySelector('.more').click()"
+    )
     far.run("document.querySelector('.more').focus()")
     far.click(".more")
     far.until("held.length")
@@ -697,13 +780,18 @@ def test_hits_that_come_late_leave_the_focus_where_one_types(far: Tab) -> None:
 
 
 def test_another_corpus_without_a_query_drops_what_was_asked(site: str, tab: Tab) -> None:
-    for view, path in (("search?corpus=library&query", "search"), ("ask?corpus=library&question", "qa")):
+    for view, path in (
+        ("search?corpus=library&query", "search"),
+        ("ask?corpus=library&question", "qa"),
+    ):
         shown(tab, site)
         hold(tab, path)
         tab.run(f"location.hash = '#{view}=range'")
         tab.until("held.length")
         tab.run("document.querySelector('.view:not([hidden]) [type=search]').value = ''")
-        tab.run("document.querySelector('.view:not([hidden]) :checked').dispatchEvent(new Event('change'))")
+        tab.run(
+            "document.querySelector('.view:not([hidden]) :checked').dispatchEvent(new Event('change'))"
+        )
         tab.until("!document.querySelector('[aria-busy]')")
         let_go(tab)
         time.sleep(0.3)
@@ -720,7 +808,9 @@ def test_a_view_asked_for_nothing_waits_for_nothing(site: str, tab: Tab) -> None
     assert tab.run("document.querySelector('[aria-busy]') === null")
 
 
-def test_texts_too_long_for_the_address_are_classified_while_one_looks_elsewhere(site: str, tab: Tab) -> None:
+def test_texts_too_long_for_the_address_are_classified_while_one_looks_elsewhere(
+    site: str, tab: Tab
+) -> None:
     shown(tab, site)
     tab.run("location.hash = '#classify'")
     tab.until("document.querySelector('#texts')")
@@ -751,7 +841,9 @@ def test_choosing_a_corpus_by_keyboard_keeps_the_focus(site: str, tab: Tab) -> N
 def test_where_no_key_helps_none_is_asked_for(site: str, tab: Tab) -> None:
     shown(tab, site)
     refused = "{ type: 'urn:purlin:problem:not-allowed', detail: 'Not known as x.' }"
-    tab.run(f"window.fetch = async () => new Response(JSON.stringify({refused}), {{ status: 403 }}), null")
+    tab.run(
+        f"window.fetch = async () => new Response(JSON.stringify({refused}), {{ status: 403 }}), null"
+    )
     tab.run("location.hash = '#search?corpus=code&query=x'")
     tab.until("document.querySelector('.problem')")
     assert tab.texts(".problem h2") == ["This is not open here"]
@@ -762,7 +854,9 @@ def test_problems_are_told_in_words(home: Path, tab: Tab) -> None:
     with served(home) as address:
         shown(tab, f"{address}#search?corpus=none&query=x")
         assert tab.texts(".problem h2") == ["That is not there"]
-        assert tab.texts(".problem p") == ["There is no corpus 'none'. Corpora: code, lamps, library."]
+        assert tab.texts(".problem p") == [
+            "There is no corpus 'none'. Corpora: code, lamps, library."
+        ]
         shown(tab, f"{address}#search?corpus=code&query=x&filter=%7B%22languag%22:1%7D")
         assert "Did you mean 'language'?" in tab.texts(".problem")[0]
         shown(tab, f"{address}#search?corpus=lamps&query=lamp")
@@ -813,11 +907,26 @@ def test_nothing_is_wider_than_the_window(site: str, tab: Tab, width: int) -> No
 
 
 def test_every_control_has_a_name(site: str, tab: Tab) -> None:
-    for place in ("#search?corpus=lamps&query=lamp", "#ask", "#classify?labels=a,b&texts=x", "#corpora"):
+    for place in (
+        "#search?corpus=lamps&query=lamp",
+        "#ask",
+        "#classify?labels=a,b&texts=x",
+        "#corpora",
+    ):
         tab.open(site + place)
         tab.until("document.querySelector('.view')")
         nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
-        roles = {"button", "link", "textbox", "searchbox", "combobox", "checkbox", "radio", "spinbutton", "img"}
+        roles = {
+            "button",
+            "link",
+            "textbox",
+            "searchbox",
+            "combobox",
+            "checkbox",
+            "radio",
+            "spinbutton",
+            "img",
+        }
         controls = [one for one in nodes if not one["ignored"] and one["role"]["value"] in roles]
         assert len(controls) > 8
         assert [one for one in controls if not one.get("name", {}).get("value")] == []
@@ -832,7 +941,10 @@ def test_a_hit_page_further_down_is_loaded(tmp_path: Path, tab: Tab) -> None:
             tab.click(".more")
             tab.until(f"document.querySelectorAll('.hit').length === {min(count, total)}")
         assert tab.run("document.querySelector('.more').hidden")
-        assert len(set(tab.run("[...document.querySelectorAll('.hit')].map(one => one.dataset.hit)"))) == total
+        assert (
+            len(set(tab.run("[...document.querySelectorAll('.hit')].map(one => one.dataset.hit)")))
+            == total
+        )
 
 
 # ---- modules by themselves
@@ -863,9 +975,8 @@ def test_code_of_every_language_is_coloured(site: str, tab: Tab, name: str) -> N
 )
 def test_crafted_code_is_coloured_soon(site: str, tab: Tab, piece: str) -> None:
     shown(tab, site)
-    script = (
-        f"['python', 'php', 'java', 'tsx', 'go'].map(one => m.tokens({json.dumps(piece)}.repeat(20000), one).length)"
-    )
+    text = f"{json.dumps(piece)}.repeat(20000)"
+    script = f"['python', 'php', 'java', 'tsx', 'go'].map(one => m.tokens({text}, one).length)"
     assert len(on_page(tab, "syntax.js", script)) == 5
     assert on_page(tab, "syntax.js", "m.tokens('def f(): pass', 'constructor')") == []
 
@@ -875,11 +986,15 @@ def test_offsets_in_code_points_become_those_of_strings(site: str, tab: Tab) -> 
     text = "a🎉b🎉🎉c"
     spans = [[5, 6], [0, 1], [2, 3], [3, 5], [6, 9]]
     found = on_page(
-        tab, "marks.js", f"m.unitSpans({json.dumps(text)}, {spans}).map(s => {json.dumps(text)}.slice(s.start, s.end))"
+        tab,
+        "marks.js",
+        f"m.unitSpans({json.dumps(text)}, {spans}).map(s => {json.dumps(text)}.slice(s.start, s.end))",
     )
     assert found == ["a", "b", "🎉🎉", "c", ""]
     cut = on_page(
-        tab, "marks.js", "m.pieces('ab\\ncd', 0, 5, [{start: 1, end: 4, kind: 'string'}], [{start: 0, end: 2}])"
+        tab,
+        "marks.js",
+        "m.pieces('ab\\ncd', 0, 5, [{start: 1, end: 4, kind: 'string'}], [{start: 0, end: 2}])",
     )
     assert [(one["start"], one["end"], one.get("kind"), one["marked"]) for one in cut] == [
         (0, 1, None, True),
@@ -900,4 +1015,6 @@ def test_code_is_putno_deeper_than_it_begins(site: str, tab: Tab) -> None:
         "one line": 0,
         "x\n\n   \n": 0,
     }
-    assert on_page(tab, "code.js", f"{json.dumps(list(texts))}.map((one) => m.surplus(one))") == list(texts.values())
+    assert on_page(
+        tab, "code.js", f"{json.dumps(list(texts))}.map((one) => m.surplus(one))"
+    ) == list(texts.values())

@@ -20,9 +20,7 @@ from index.errors import InvalidInput, NotFound, PurlinError
 from index.passages import render, split
 from index.records import Document, Skipped, SourceFile
 from index.sources import open_source
-from training.asked import AskedSource, read_asked
-from training.dev import DevSet, read_judged
-from training.pairs import (
+from training.data.pairs import (
     GAINS,
     MAX_CHARS,
     MAX_TEXTS,
@@ -38,6 +36,8 @@ from training.pairs import (
     remove_held_out,
     without_docstring,
 )
+from training.data.questions import AskedSource, read_asked
+from training.dev import DevSet, read_judged
 
 DATA = Path(__file__).parent / "data" / "pairs"
 SOURCES = Path(__file__).parent / "data"
@@ -70,14 +70,24 @@ def test_plain_rows_become_pairs_without_short_or_repeated_queries() -> None:
         comment=mean.queries[1],
     )
     assert close.queries == ("Close stops the ring and wakes its readers.",)
-    assert (reverse.language, reverse.negatives) == ("python", ("def first(items):\n    return items[0]",))
-    assert mug == Pair(("enamel mug for camping",), "Harrow enamel mug, 12 oz", "product", title="Harrow enamel mug")
+    assert (reverse.language, reverse.negatives) == (
+        "python",
+        ("def first(items):\n    return items[0]",),
+    )
+    assert mug == Pair(
+        ("enamel mug for camping",),
+        "Harrow enamel mug, 12 oz",
+        "product",
+        title="Harrow enamel mug",
+    )
 
 
 def test_bad_rows_are_left_out_one_by_one_with_line_and_reason() -> None:
     pairs, skipped = read_all(PairSource("pairs", DATA / "bad.jsonl"))
     assert [pair.language for pair in pairs] == ["cobol"]
-    assert [(found.path, found.line) for found in skipped] == [("bad.jsonl", line) for line in range(1, 8)]
+    assert [(found.path, found.line) for found in skipped] == [
+        ("bad.jsonl", line) for line in range(1, 8)
+    ]
     reasons = [found.reason for found in skipped]
     assert reasons[:4] == [
         "the passage is empty",
@@ -85,15 +95,22 @@ def test_bad_rows_are_left_out_one_by_one_with_line_and_reason() -> None:
         "query and passage are the same",
         "the query has fewer than 3 words and 12 characters",
     ]
-    assert reasons[4] == "has no passage: looked for a column " + " or ".join(PASSAGES) + ", it has text"
+    assert (
+        reasons[4]
+        == "has no passage: looked for a column " + " or ".join(PASSAGES) + ", it has text"
+    )
     assert reasons[5].startswith("is not valid JSON")
     assert reasons[6] == "is not a JSON object"
 
 
 def test_lines_that_are_not_utf8_or_too_long_are_left_out_by_number(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    huge = json.dumps({"query": "a function of a megabyte", "passage": "x = 1\n" * 200_000}).encode()
-    long = json.dumps({"query": "a function that is too long", "passage": "x" * (MAX_CHARS + 1)}).encode()
+    huge = json.dumps(
+        {"query": "a function of a megabyte", "passage": "x = 1\n" * 200_000}
+    ).encode()
+    long = json.dumps(
+        {"query": "a function that is too long", "passage": "x" * (MAX_CHARS + 1)}
+    ).encode()
     good = b'{"query": "one with\\u0000 a surrogate \\ud83d half", "passage": "it = 1\\u0000"}'
     bad = b'{"query": "caf\xe9 au lait to go", "passage": "coffee()"}'
     path.write_bytes(b"\n".join([bad, huge, good, long]))
@@ -106,9 +123,15 @@ def test_lines_that_are_not_utf8_or_too_long_are_left_out_by_number(tmp_path: Pa
     }
 
 
-def test_a_file_without_a_usable_pair_says_how_many_were_skipped_and_why_the_first(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", [{"text": "one column only"}, {"text": "another of these"}])
-    with pytest.raises(InvalidInput, match=r"a\.jsonl has no usable pair.*2 were skipped.*line 1\): has no passage"):
+def test_a_file_without_a_usable_pair_says_how_many_were_skipped_and_why_the_first(
+    tmp_path: Path,
+) -> None:
+    path = written(
+        tmp_path / "a.jsonl", [{"text": "one column only"}, {"text": "another of these"}]
+    )
+    with pytest.raises(
+        InvalidInput, match=r"a\.jsonl has no usable pair.*2 were skipped.*line 1\): has no passage"
+    ):
         list(read(PairSource("pairs", path)))
     path.write_text("")
     with pytest.raises(InvalidInput, match="holds no rows"):
@@ -121,7 +144,10 @@ def test_a_file_without_a_usable_pair_says_how_many_were_skipped_and_why_the_fir
 
 
 def test_gzip_damage_and_limits(tmp_path: Path) -> None:
-    rows = "".join(json.dumps({"query": f"the row number {n}", "passage": f"n = {n}"}) + "\n" for n in range(500))
+    rows = "".join(
+        json.dumps({"query": f"the row number {n}", "passage": f"n = {n}"}) + "\n"
+        for n in range(500)
+    )
     whole = tmp_path / "a.jsonl.gz"
     whole.write_bytes(gzip.compress(rows.encode()))
     assert len(list(read(PairSource("pairs", whole, limit=3)))) == 3
@@ -146,26 +172,43 @@ def test_gzip_damage_and_limits(tmp_path: Path) -> None:
         ("split", ""),
     ],
 )
-def test_a_source_refuses_what_is_out_of_range_and_names_the_field(field: str, value: object) -> None:
+def test_a_source_refuses_what_is_out_of_range_and_names_the_field(
+    field: str, value: object
+) -> None:
     with pytest.raises(InvalidInput, match=field) as raised:
         PairSource(**({"format": "pairs", "path": DATA} | {field: value}))  # type: ignore[arg-type]
     assert raised.value.field == field
 
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_categories=())),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
-_COLUMN = st.sampled_from("query queries docstring summary text passage code doc label docstring_tokens".split())
+_COLUMN = st.sampled_from(
+    "query queries docstring summary text passage code doc label docstring_tokens".split()
+)
 _TABLE = st.sampled_from(["pairs", "codesearchnet", "advtest", "cosqa", "esci"])
 
 
 @settings(max_examples=150, deadline=None)
-@given(rows=st.lists(st.dictionaries(_COLUMN | st.text(max_size=4), _JSON), max_size=4), format=_TABLE)
-def test_arbitrary_rows_yield_clean_pairs_or_reasons(rows: list[dict[str, Any]], format: Any) -> None:
+@given(
+    rows=st.lists(st.dictionaries(_COLUMN | st.text(max_size=4), _JSON), max_size=4), format=_TABLE
+)
+def test_arbitrary_rows_yield_clean_pairs_or_reasons(
+    rows: list[dict[str, Any]], format: Any
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        path = written(Path(directory) / "rows.jsonl", [*rows, {"query": "how to sort a list", "passage": "sorted(x)"}])
+        path = written(
+            Path(directory) / "rows.jsonl",
+            [*rows, {"query": "how to sort a list", "passage": "sorted(x)"}],
+        )
         try:
             found = list(read(PairSource(format, path)))
         except InvalidInput:  # the sound row that is added makes a pair in one of the formats only
@@ -187,11 +230,19 @@ def assert_clean(pair: Pair) -> None:
         text.encode()
 
 
-_ANY_TEXT = st.text(st.characters(exclude_categories=())) | st.sampled_from(["", " ", "A b\tC d", "a B c D", "\ud800"])
+_ANY_TEXT = st.text(st.characters(exclude_categories=())) | st.sampled_from(
+    ["", " ", "A b\tC d", "a B c D", "\ud800"]
+)
 
 
-@given(queries=st.lists(_ANY_TEXT, max_size=4), passage=_ANY_TEXT, negatives=st.lists(_ANY_TEXT, max_size=3))
-def test_cleaning_never_leaves_an_empty_or_equal_side(queries: list[str], passage: str, negatives: list[str]) -> None:
+@given(
+    queries=st.lists(_ANY_TEXT, max_size=4),
+    passage=_ANY_TEXT,
+    negatives=st.lists(_ANY_TEXT, max_size=3),
+)
+def test_cleaning_never_leaves_an_empty_or_equal_side(
+    queries: list[str], passage: str, negatives: list[str]
+) -> None:
     pair = Pair(tuple(queries), passage, negatives=tuple(negatives))
     try:
         cleaned = clean(pair)
@@ -213,14 +264,22 @@ def test_the_number_of_queries_and_negatives_is_bounded() -> None:
 def test_codesearchnet_files_of_a_directory_by_split_and_without_docstrings() -> None:
     pairs, skipped = read_all(PairSource("codesearchnet", DATA / "codesearchnet"))
     tide, wind, stop = pairs
-    assert (tide.queries, tide.language) == (("Height of the water above datum, in metres.",), "java")
+    assert (tide.queries, tide.language) == (
+        ("Height of the water above datum, in metres.",),
+        "java",
+    )
     assert wind.queries == (
         "Wind the clock by some turns.",
         "Wind the clock by some turns. Never overwinds.\n\n:param turns: how many",
     )
-    assert wind.passage == "def wind(self, turns=3):\n    self.spring = min(self.limit, self.spring + turns)"
+    assert (
+        wind.passage
+        == "def wind(self, turns=3):\n    self.spring = min(self.limit, self.spring + turns)"
+    )
     said = "Stop the clock at once"
-    assert stop == Pair((said,), "def stop(self):\n    self.spring = 0", language="python", comment=said)
+    assert stop == Pair(
+        (said,), "def stop(self):\n    self.spring = 0", language="python", comment=said
+    )
     assert skipped == [Skipped("python_train_0.jsonl", "is not of the split train", 3)]
     (tick,), _ = read_all(PairSource("codesearchnet", DATA / "codesearchnet", split="test"))
     assert tick.queries == ("Move the hands by a second.",)
@@ -229,7 +288,9 @@ def test_codesearchnet_files_of_a_directory_by_split_and_without_docstrings() ->
 def test_advtest_asks_with_the_tokens_and_takes_code_in_any_column() -> None:
     (count, moor), _ = read_all(PairSource("advtest", DATA / "advtest.jsonl"))
     said = "Count the boats in harbour"
-    assert count == Pair((said,), "def Func(arg_0):\n    print(len(arg_0))", language="python", comment=said)
+    assert count == Pair(
+        (said,), "def Func(arg_0):\n    print(len(arg_0))", language="python", comment=said
+    )
     assert moor.passage == "def moor ( boat ) : pier . append ( boat )"
 
 
@@ -245,16 +306,26 @@ def test_cosqa_rejects_become_negatives_of_the_same_query() -> None:
 @pytest.mark.parametrize(
     ("code", "docstring", "left"),
     [
-        ('def f():\n    """Do it.\n\n    Now.\n    """\n    return 1', "Do it.\n\nNow.", "def f():\n    return 1"),
+        (
+            'def f():\n    """Do it.\n\n    Now.\n    """\n    return 1',
+            "Do it.\n\nNow.",
+            "def f():\n    return 1",
+        ),
         ("def f():\n    r'''Do it.'''", "Do it.", "def f():\n"),
         ('def f(:\n    "Do it" ;\n    broken', "Do it", "def f(:\n    broken"),
         ('x = {\n    "a": 1}', "a", 'x = {\n    "a": 1}'),
-        ('def f():\n    "other text"\n    return 1', "Do it.", 'def f():\n    "other text"\n    return 1'),
+        (
+            'def f():\n    "other text"\n    return 1',
+            "Do it.",
+            'def f():\n    "other text"\n    return 1',
+        ),
         ("int f() { return 1; }", "Do it.", "int f() { return 1; }"),
         ('def f():\n    """Never closed', "Never closed", 'def f():\n    """Never closed'),
     ],
 )
-def test_the_docstring_literal_is_removed_and_nothing_else(code: str, docstring: str, left: str) -> None:
+def test_the_docstring_literal_is_removed_and_nothing_else(
+    code: str, docstring: str, left: str
+) -> None:
     assert without_docstring(code, docstring) == left
 
 
@@ -272,8 +343,8 @@ ESCI = [
     (9, "mug", 7, "P5", "us", "E", 1, 1, "train"),
 ]
 EXAMPLE_COLUMNS = (
-    "example_id query query_id product_id product_locale esci_label small_version large_version split".split()
-)
+    "example_id query query_id product_id product_locale esci_label small_version large_version split"
+).split()
 PRODUCTS = [
     (
         "P1",
@@ -291,13 +362,19 @@ PRODUCTS = [
     ("P1", "Taza de esmalte", None, None, "Harrow", None, "es"),
 ]
 PRODUCT_COLUMNS = [
-    *(f"product_{name}" for name in ("id", "title", "description", "bullet_point", "brand", "color", "locale"))
+    *(
+        f"product_{name}"
+        for name in ("id", "title", "description", "bullet_point", "brand", "color", "locale")
+    )
 ]
 
 
 @pytest.fixture
 def esci(tmp_path: Path) -> Path:
-    for name, columns, rows in (("examples", EXAMPLE_COLUMNS, ESCI), ("products", PRODUCT_COLUMNS, PRODUCTS)):
+    for name, columns, rows in (
+        ("examples", EXAMPLE_COLUMNS, ESCI),
+        ("products", PRODUCT_COLUMNS, PRODUCTS),
+    ):
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         table = pyarrow.Table.from_pylist(records)
         pyarrow.parquet.write_table(table, tmp_path / f"shopping_queries_dataset_{name}.parquet")
@@ -394,7 +471,8 @@ def test_a_paragraph_that_many_packages_share_stays_with_the_first(tmp_path: Pat
     path = tmp_path / "all.txt"
     shared = " These are the debugging symbols."
     stanzas = [
-        f"Package: p{n}\nDescription: thing {n}\n It does the thing number {n}.\n .\n{shared}\n" for n in range(6)
+        f"Package: p{n}\nDescription: thing {n}\n It does the thing number {n}.\n .\n{shared}\n"
+        for n in range(6)
     ]
     path.write_text("\n".join([*stanzas, f"Package: p-dbg\nDescription: symbols\n{shared}\n"]))
     pairs, skipped = read_all(PairSource("packages", path))
@@ -413,7 +491,10 @@ def test_functions_of_source_files_with_their_comments(tmp_path: Path) -> None:
     )
     pairs, skipped = read_all(PairSource("code", tmp_path))
     go, python = pairs
-    assert python.queries == ("Height of the tide.", "Height of the tide. In metres.\n\nAbove datum.")
+    assert python.queries == (
+        "Height of the tide.",
+        "Height of the tide. In metres.\n\nAbove datum.",
+    )
     assert python.passage == "def height(base, span):\n    return base + span"
     assert (go.queries, go.language) == (("Height is that of the tide.",), "go")
     assert [(found.line, found.reason) for found in skipped] == [(9, "has no comment")]
@@ -430,7 +511,12 @@ def test_bullets_of_a_product_ask_and_do_not_stay_in_its_passage(tmp_path: Path)
             "bullets": ["Hangs on every hook", "Chip proof rim of steel", "12 oz"],
             "attributes": {"colour": "cream"},
         },
-        {"id": "2", "title": "Towel", "description": "Dries in ten minutes", "attributes": {"size": "60 cm"}},
+        {
+            "id": "2",
+            "title": "Towel",
+            "description": "Dries in ten minutes",
+            "attributes": {"size": "60 cm"},
+        },
         {"id": "3", "title": "Saw"},
     ]
     (mug, towel), (saw,) = read_all(PairSource("product", written(tmp_path / "a.jsonl", rows)))
@@ -457,11 +543,15 @@ def held_out() -> HeldOut:
     return HeldOut.read([DATA / "beir"])
 
 
-def matched(held_out: HeldOut, passage: str, query: str = "put water somewhere in here") -> str | None:
+def matched(
+    held_out: HeldOut, passage: str, query: str = "put water somewhere in here"
+) -> str | None:
     return held_out.matches(Pair((query,), passage))
 
 
-def test_the_same_function_is_found_whatever_its_white_space_docstring_and_comments(held_out: HeldOut) -> None:
+def test_the_same_function_is_found_whatever_its_white_space_docstring_and_comments(
+    held_out: HeldOut,
+) -> None:
     bare = without_docstring(FLOOD, "Fill a deck of the ship with water.")
     assert bare != FLOOD
     spaced = bare.replace("    ", "\t").replace(" = ", "=")
@@ -506,8 +596,13 @@ def test_only_long_queries_count(held_out: HeldOut) -> None:
 def test_files_of_pairs_and_bare_corpora_are_evaluation_sets_too(tmp_path: Path) -> None:
     held = HeldOut.read([DATA / "plain.jsonl", DATA / "beir" / "corpus.jsonl"])
     assert held.documents == 4 + 3
-    kept, removed = remove_held_out([Pair(("x",), FLOOD), Pair(("x",), "new = 1"), Pair(("x",), "backwards")], held)
-    assert ([pair.passage for pair in kept], removed) == (["new = 1", "backwards"], Counter(identical=1))
+    kept, removed = remove_held_out(
+        [Pair(("x",), FLOOD), Pair(("x",), "new = 1"), Pair(("x",), "backwards")], held
+    )
+    assert ([pair.passage for pair in kept], removed) == (
+        ["new = 1", "backwards"],
+        Counter(identical=1),
+    )
     with pytest.raises(NotFound, match=r"none"):
         HeldOut.read([tmp_path / "none"])
     empty = tmp_path / "set"
@@ -541,15 +636,24 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "count"), [("product", 3), ("code", 2), ("reference", 3)])
-def test_a_corpus_with_titles_is_recognised_as_it_is_trained_on(products: Path, kind: Any, count: int) -> None:
+def test_a_corpus_with_titles_is_recognised_as_it_is_trained_on(
+    products: Path, kind: Any, count: int
+) -> None:
     with pytest.raises(InvalidInput, match=f"in an evaluation set: {count} identical"):
         load([PairSource("beir", products, kind=kind)], [products])
 
 
-def test_products_are_recognised_by_attributes_title_or_description(products: Path, tmp_path: Path) -> None:
+def test_products_are_recognised_by_attributes_title_or_description(
+    products: Path, tmp_path: Path
+) -> None:
     rows = [
         {"title": SHORT["title"], "description": SHORT["text"]},
-        {"title": LONG["title"], "description": "Folds flat at night.", "brand": "Harrow", "attributes": LONG["attrs"]},
+        {
+            "title": LONG["title"],
+            "description": "Folds flat at night.",
+            "brand": "Harrow",
+            "attributes": LONG["attrs"],
+        },
         {"title": LONG["title"], "description": "What the shop next door says about it, in black"},
         {"title": "Mug", "bullets": [SHORT["text"]]},
         {"title": "Ceramic mug, blue", "description": "Blue, for two"},
@@ -562,7 +666,9 @@ def test_products_are_recognised_by_attributes_title_or_description(products: Pa
 
 
 def test_a_short_title_alone_is_no_copy(tmp_path: Path) -> None:
-    corpus = written(tmp_path / "corpus.jsonl", [{"_id": "1", "title": "noop", "text": "func noop() {\n}"}])
+    corpus = written(
+        tmp_path / "corpus.jsonl", [{"_id": "1", "title": "noop", "text": "func noop() {\n}"}]
+    )
     held = HeldOut.read([corpus])
     assert held.matches(Pair((), "function doNothing(\nnoop)")) is None
     assert held.matches(Pair((), "func noop() {\n}")) == "identical"
@@ -573,7 +679,10 @@ def test_rows_of_advtest_are_held_out_and_measured_on() -> None:
     assert held.matches(Pair((), "def moor ( boat ) :\n  pier . append ( boat )")) == "identical"
     assert held.matches(Pair((), "def Func(arg_0):\n    return arg_0")) is None
     judged = read_judged(DevSet(name="AdvTest", format="pairs", path=DATA / "advtest.jsonl"))
-    assert list(judged.queries.values()) == ["Count the boats in harbour and print them.", "Moor a boat at the pier"]
+    assert list(judged.queries.values()) == [
+        "Count the boats in harbour and print them.",
+        "Moor a boat at the pier",
+    ]
 
 
 def brute_force(documents: Sequence[str], passage: str) -> bool:
@@ -582,7 +691,9 @@ def brute_force(documents: Sequence[str], passage: str) -> bool:
         return {tuple(words[start : start + 8]) for start in range(len(words) - 7)}
 
     mine = shingles(passage)
-    return len(mine) >= 5 and any(2 * len(mine & shingles(document)) >= len(mine) for document in documents)
+    return len(mine) >= 5 and any(
+        2 * len(mine & shingles(document)) >= len(mine) for document in documents
+    )
 
 
 @settings(deadline=None)
@@ -598,17 +709,25 @@ def test_near_duplicates_are_those_that_counting_finds(seed: int) -> None:
 
     documents = [stretch() for _ in range(4)]
     passage = stretch() + " end"
-    match = HeldOut([Held((document,)) for document in documents]).matches(Pair((), passage, "product"))
+    match = HeldOut([Held((document,)) for document in documents]).matches(
+        Pair((), passage, "product")
+    )
     assert match == ("near" if brute_force(documents, passage) else None)
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("piece", ['"""', "/*", '"\n', "'\\\n", "#", ". ", "\n ", "a\n@", '\n"', "\\'\n"])
+@pytest.mark.parametrize(
+    "piece", ['"""', "/*", '"\n', "'\\\n", "#", ". ", "\n ", "a\n@", '\n"', "\\'\n"]
+)
 def test_no_text_takes_more_than_linear_time(piece: str, held_out: HeldOut) -> None:
     text = piece * (1_000_000 // len(piece))
     assert without_docstring(text, "Fill a deck") == text
     assert matched(held_out, f"x {text}") is None
-    row = {"summary": "Fill a deck with water", "docstring": f"Fill a deck {text[:90_000]}", "code": "x = 1"}
+    row = {
+        "summary": "Fill a deck with water",
+        "docstring": f"Fill a deck {text[:90_000]}",
+        "code": "x = 1",
+    }
     with tempfile.TemporaryDirectory() as directory:
         (pair,), _ = read_all(PairSource("pairs", written(Path(directory) / "a.jsonl", [row])))
     assert first_sentence(pair.comment, pair.queries[0])[0] == "Fill a deck with water"
@@ -620,7 +739,10 @@ def test_no_text_takes_more_than_linear_time(piece: str, held_out: HeldOut) -> N
 def test_load_keeps_sources_apart_and_counts_what_it_leaves_out(tmp_path: Path) -> None:
     rows = [
         {"query": "fill a deck with water", "passage": FLOOD},
-        {"query": "how to reverse a list", "passage": "def backwards(items):\n    return items[::-1]"},
+        {
+            "query": "how to reverse a list",
+            "passage": "def backwards(items):\n    return items[::-1]",
+        },
         {"query": "how to sort a list", "passage": "sorted(items)"},
         {"query": "how to sort a list", "passage": "sorted(items)"},
         {"query": "", "passage": "nothing"},
@@ -669,19 +791,36 @@ def test_what_question_sets_ask_about_is_left_out(tmp_path: Path) -> None:
     reference = SOURCES / "reference"
     pool, asked = read_asked(AskedSource(format="templates", path=reference), {})
     entry = pool.entries[asked[0].passage]
-    rows = [{"id": "1", "question": "which", "answers": ["x"], "entry": entry, "form": "a", "split": "test"}]
+    rows = [
+        {
+            "id": "1",
+            "question": "which",
+            "answers": ["x"],
+            "entry": entry,
+            "form": "a",
+            "split": "test",
+        }
+    ]
     sets = (written(tmp_path / "set.jsonl", rows),)
     links = [{"title": "how to do it", "entry": each} for each in dict.fromkeys(pool.entries)]
     linked = written(tmp_path / "linked.jsonl", links)
     for keys in ({"format": "templates", "path": reference}, {"format": "linked", "path": linked}):
-        with_set = keys | {"reference": reference if keys["format"] == "linked" else None, "leave_out": sets}
+        with_set = keys | {
+            "reference": reference if keys["format"] == "linked" else None,
+            "leave_out": sets,
+        }
         pool, asked = read_asked(AskedSource(**with_set), {})  # type: ignore[arg-type]
         assert entry not in {pool.entries[one.passage] for one in asked}
         pairs, _ = read_all(PairSource(**with_set))  # type: ignore[arg-type]
         every, _ = read_all(PairSource(**with_set | {"leave_out": ()}))  # type: ignore[arg-type]
-        assert 0 < sum(len(pair.queries) for pair in pairs) < sum(len(pair.queries) for pair in every)
+        assert (
+            0 < sum(len(pair.queries) for pair in pairs) < sum(len(pair.queries) for pair in every)
+        )
     elsewhere = written(tmp_path / "other.jsonl", [rows[0] | {"entry": "no.html#where"}])
-    for path, error in ((elsewhere, "asks about no entry"), (tmp_path / "none.jsonl", "no file|does not exist")):
+    for path, error in (
+        (elsewhere, "asks about no entry"),
+        (tmp_path / "none.jsonl", "no file|does not exist"),
+    ):
         with pytest.raises(PurlinError, match=error):
             read_all(PairSource("templates", reference, leave_out=(path,)))
     with pytest.raises(InvalidInput, match="leave_out belongs"):
@@ -715,9 +854,14 @@ def test_linked_questions_lead_to_the_first_passage_of_their_entry(tmp_path: Pat
 def test_a_question_set_leads_to_the_passages_that_hold_the_answers(tmp_path: Path) -> None:
     reference = SOURCES / "reference"
     pool, _ = read_asked(AskedSource(format="templates", path=reference), {})
-    entry = next(entry for entry, one in zip(pool.entries, pool.passages, strict=True) if "weave" in one.text)
+    entry = next(
+        entry for entry, one in zip(pool.entries, pool.passages, strict=True) if "weave" in one.text
+    )
     about = {"answers": ["weave"], "entry": entry, "form": "module", "split": "train"}
-    rows = [{"id": "1", "question": "which", **about}, {"id": "2", "question": "where is that", **about}]
+    rows = [
+        {"id": "1", "question": "which", **about},
+        {"id": "2", "question": "where is that", **about},
+    ]
     rows += [{"id": "3", "question": "and this one", **about, "split": "dev"}]
     path = written(tmp_path / "asked.jsonl", rows)
     pairs, skipped = read_all(PairSource("questions", path, reference=reference))
@@ -729,6 +873,12 @@ def test_a_question_set_leads_to_the_passages_that_hold_the_answers(tmp_path: Pa
 
 
 def test_a_reference_belongs_to_questions_that_lead_there(tmp_path: Path) -> None:
-    for source in ({"format": "linked"}, {"format": "questions"}, {"format": "pairs", "reference": tmp_path}):
-        with pytest.raises(InvalidInput, match="reference belongs to the formats linked and questions"):
+    for source in (
+        {"format": "linked"},
+        {"format": "questions"},
+        {"format": "pairs", "reference": tmp_path},
+    ):
+        with pytest.raises(
+            InvalidInput, match="reference belongs to the formats linked and questions"
+        ):
             PairSource(path=tmp_path, **source)  # type: ignore[arg-type]

@@ -16,12 +16,20 @@ DATA = Path(__file__).parent / "data" / "reference"
 SPLITTERS: list[Splitter] = ["whole", "simple", "structure", "extended"]
 
 
-def definition(signature: str, description: str, *atoms: str, context: tuple[str, ...] = ()) -> Document:
+def definition(
+    signature: str, description: str, *atoms: str, context: tuple[str, ...] = ()
+) -> Document:
     body = f"{signature}\n\n{description}"
     spans = [Span(body.index(atom), body.index(atom) + len(atom)) for atom in (signature, *atoms)]
     fields: dict[str, Value] = {"signature": signature, "page_title": "The page"}
     return Document(
-        "d", "reference", signature.partition("(")[0], body, context=context, fields=fields, atoms=tuple(spans)
+        "d",
+        "reference",
+        signature.partition("(")[0],
+        body,
+        context=context,
+        fields=fields,
+        atoms=tuple(spans),
     )
 
 
@@ -36,23 +44,31 @@ def sentences(count: int, words: int) -> str:
 # -- properties --------------------------------------------------------------------------------------------------------
 
 
-BODIES = st.text(st.sampled_from("ab.!?A: \n\t-。あ\u00a0\u2003(1"), max_size=200) | st.text(max_size=200)
+BODIES = st.text(st.sampled_from("ab.!?A: \n\t-。あ\u00a0\u2003(1"), max_size=200) | st.text(
+    max_size=200
+)
 
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
     body = draw(BODIES)
     bounds = st.integers(-2, len(body) + 2)
-    atoms = draw(st.lists(st.tuples(bounds, bounds).map(lambda pair: Span(min(pair), max(pair))), max_size=5))
+    atoms = draw(
+        st.lists(st.tuples(bounds, bounds).map(lambda pair: Span(min(pair), max(pair))), max_size=5)
+    )
     signature = body[: draw(st.integers(0, len(body)))]
-    fields: dict[str, Value] = draw(st.sampled_from([{}, {"signature": signature}, {"signature": "elsewhere"}]))
+    fields: dict[str, Value] = draw(
+        st.sampled_from([{}, {"signature": signature}, {"signature": "elsewhere"}])
+    )
     kind: Kind = draw(st.sampled_from(["code", "product", "reference"]))
     return Document("d", kind, "Title", body, fields=fields, atoms=tuple(atoms))
 
 
 @settings(deadline=None)
 @given(documents(), st.sampled_from(SPLITTERS), st.integers(1, 12))
-def test_passages_cover_all_text_in_order_without_overlap(document: Document, splitter: Splitter, words: int) -> None:
+def test_passages_cover_all_text_in_order_without_overlap(
+    document: Document, splitter: Splitter, words: int
+) -> None:
     passages = split(document, splitter, max_words=words)
     at = 0
     for number, passage in enumerate(passages):
@@ -69,7 +85,9 @@ def test_passages_cover_all_text_in_order_without_overlap(document: Document, sp
 @settings(deadline=None)
 @given(documents(), st.sampled_from(["structure", "extended"]), st.integers(1, 12))
 def test_no_passage_cuts_an_atom(document: Document, splitter: Splitter, words: int) -> None:
-    borders = [border for p in split(document, splitter, max_words=words) for border in (p.start, p.end)]
+    borders = [
+        border for p in split(document, splitter, max_words=words) for border in (p.start, p.end)
+    ]
     for atom in document.atoms:
         start = max(atom.start, 0)
         end = max(start, min(atom.end, len(document.body)))
@@ -100,10 +118,15 @@ def test_structure_fills_with_sentences_and_prefers_paragraphs() -> None:
     document = Document("d", "reference", "T", f"{first}\n\n{second}")
     assert texts(document, "structure", 20) == [document.body]
     assert texts(document, "structure", 16) == [first, second]
-    assert texts(document, "structure", 8) == [*(f"Sentence {n} word word word ends." for n in (0, 1)), second]
+    assert texts(document, "structure", 8) == [
+        *(f"Sentence {n} word word word ends." for n in (0, 1)),
+        second,
+    ]
 
 
-@pytest.mark.parametrize("text", ["Use e.g. The second.", "Mind i.e. This one.", "See version 3.8 for more."])
+@pytest.mark.parametrize(
+    "text", ["Use e.g. The second.", "Mind i.e. This one.", "See version 3.8 for more."]
+)
 def test_abbreviations_and_numbers_end_no_sentence(text: str) -> None:
     document = Document("d", "reference", "T", f"{text} A second sentence.")
     assert texts(document, "structure", len(text.split()) + 1) == [text, "A second sentence."]
@@ -111,7 +134,11 @@ def test_abbreviations_and_numbers_end_no_sentence(text: str) -> None:
 
 def test_the_signature_stays_with_the_first_sentence() -> None:
     document = definition("f(a, b, c)", "First sentence here. Second one.")
-    assert texts(document, "structure", 2) == ["f(a, b, c)\n\nFirst sentence", "here.", "Second one."]
+    assert texts(document, "structure", 2) == [
+        "f(a, b, c)\n\nFirst sentence",
+        "here.",
+        "Second one.",
+    ]
     assert texts(document, "structure", 4) == ["f(a, b, c)\n\nFirst sentence here.", "Second one."]
 
 
@@ -124,7 +151,9 @@ def test_a_long_code_block_is_one_passage_of_its_own() -> None:
 def test_table_rows_and_list_items_are_not_cut() -> None:
     rows = [f"name {number} | value of it" for number in range(6)]
     document = definition("f()", "\n".join(rows), *rows)
-    assert all(part in rows for text in texts(document, "structure", 13)[1:] for part in text.split("\n"))
+    assert all(
+        part in rows for text in texts(document, "structure", 13)[1:] for part in text.split("\n")
+    )
     items = "\n".join(f"- item {number} of a list" for number in range(6))
     assert texts(Document("d", "reference", "T", items), "structure", 12) == [
         "\n".join(items.split("\n")[number : number + 2]) for number in (0, 2, 4)
@@ -140,7 +169,11 @@ def test_extended_names_the_enclosing_terms_and_from_the_second_piece_its_own() 
 
 def test_text_without_blanks_is_cut_by_length() -> None:
     document = Document("d", "reference", "T", "あ" * 10 * LONG_WORD)
-    assert [len(text) for text in texts(document, "structure", 4)] == [4 * LONG_WORD, 4 * LONG_WORD, 2 * LONG_WORD]
+    assert [len(text) for text in texts(document, "structure", 4)] == [
+        4 * LONG_WORD,
+        4 * LONG_WORD,
+        2 * LONG_WORD,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["code", "product"])
@@ -173,11 +206,16 @@ def test_whole_pages_can_be_cut_across_their_structure() -> None:
 
 def test_code_is_encoded_after_the_first_sentence_of_a_comment_outside_it() -> None:
     inside = Document("d", "code", "http.fetch_all", 'def f():\n    "Fetch."', summary="Fetch.")
-    outside = Document("d", "code", "fetchAll", "function fetchAll() {}", summary="Fetch all. Slowly.")
+    outside = Document(
+        "d", "code", "fetchAll", "function fetchAll() {}", summary="Fetch all. Slowly."
+    )
     assert render(inside) == inside.body
     assert render(outside) == "Fetch all.\nfunction fetchAll() {}"
     [passage] = split(outside)
-    assert lexical_text(outside, passage) == "fetchAll\nfetchAll\nFetch all. Slowly.\nfunction fetchAll() {}"
+    assert (
+        lexical_text(outside, passage)
+        == "fetchAll\nfetchAll\nFetch all. Slowly.\nfunction fetchAll() {}"
+    )
 
 
 def test_products_are_encoded_without_attributes_and_matched_by_their_values() -> None:

@@ -21,22 +21,34 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import purlin
-from index import generations
-from index.classifiers import TrainedClassifier
+from index import builds
+from index.builds import CLASSIFIERS
+from index.classify.trained import TrainedClassifier
 from index.errors import Busy, Damaged, InvalidInput, PurlinError, StorageFailed
-from index.generations import CLASSIFIERS
 from tests.test_loop import largest_file
 from tests.test_pesco_labels import blobs
 from tests.tiny import SPECIAL, save_bert
-from training import export, pesco
+from training import export
 from training.export import ExportRefused
 from training.loop import LoopSettings, make_accelerator
 from training.model import ModelSettings
-from training.pesco import RUN, TAUGHT, Batch, Course, Export, PescoTask, Recipe, Student, distilled, left_out
-from training.pesco_labels import Check, Limits, Teacher, head, offsets
-from training.pesco_losses import Loss, matching, several
-from training.pesco_report import page
-from training.pesco_texts import Labelled, Pool, sentences
+from training.pesco import self_training
+from training.pesco.losses import Loss, matching, several
+from training.pesco.report import page
+from training.pesco.self_training import (
+    RUN,
+    TAUGHT,
+    Batch,
+    Course,
+    Export,
+    PescoTask,
+    Recipe,
+    Student,
+    distilled,
+    left_out,
+)
+from training.pesco.teacher import Check, Limits, Teacher, head, offsets
+from training.pesco.texts import Labelled, Pool, sentences
 from training.santa import averaged
 
 ROOT = Path(__file__).parent.parent
@@ -55,7 +67,9 @@ def made(count: int, seed: int = 1) -> tuple[list[str], list[int]]:
     for number in range(count):
         label = number % 2
         own = [*TOPICS[LABELS[label]], LABELS[label], LABELS[label]]
-        parts = [" ".join([*rng.choice(COMMON, 2), *rng.choice(own, 3)]) for _ in range(1 + number % 3)]
+        parts = [
+            " ".join([*rng.choice(COMMON, 2), *rng.choice(own, 3)]) for _ in range(1 + number % 3)
+        ]
         texts.append(". ".join(parts) + ".")
         labels.append(label)
     return texts, labels
@@ -73,7 +87,12 @@ pytestmark = pytest.mark.usefixtures("one_process")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT that knows all words of TEXTS: mean-pooled, it is much like a bag of words."""
     words = [*SPECIAL, ".", *COMMON, *TOPICS["river"], *TOPICS["music"], *LABELS]
-    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    size = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     return save_bert(tmp_path_factory.mktemp("base"), words, max_position_embeddings=64, **size)
 
 
@@ -88,7 +107,9 @@ def recipe_of(base: Path, **student: Any) -> Recipe:
     )
 
 
-def course_of(recipe: Recipe, out: Path, pool: Pool = POOL, labels: tuple[str, ...] = LABELS) -> Course:
+def course_of(
+    recipe: Recipe, out: Path, pool: Pool = POOL, labels: tuple[str, ...] = LABELS
+) -> Course:
     return Course(recipe, pool, labels, out, make_accelerator(LOOP, cpu=True), None)
 
 
@@ -97,16 +118,29 @@ def quiet(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
 
 
 def run(recipe: Recipe, out: Path, home: Path, **changes: Any) -> Path:
-    known = {"name": "topics", "progress": quiet, "say": lambda line: None, "cpu": True, "labels": LABELS, **changes}
+    known = {
+        "name": "topics",
+        "progress": quiet,
+        "say": lambda line: None,
+        "cpu": True,
+        "labels": LABELS,
+        **changes,
+    }
     pool, labels = known.pop("pool", POOL), known.pop("labels")
-    return pesco.run(recipe, pool, labels, out=out, home=home, **known)
+    return self_training.run(recipe, pool, labels, out=out, home=home, **known)
 
 
 # -- losses ----------------------------------------------------------------------------------------------------------
 
 
 def by_hand(
-    texts: Tensor, keys: Tensor, prompts: Tensor, labels: list[int], has_key: list[bool], kind: str, gamma: float
+    texts: Tensor,
+    keys: Tensor,
+    prompts: Tensor,
+    labels: list[int],
+    has_key: list[bool],
+    kind: str,
+    gamma: float,
 ) -> float:
     """The equations, text by text."""
     key_of = {i: keys[n] for n, i in enumerate(i for i, there in enumerate(has_key) if there)}
@@ -143,16 +177,30 @@ def by_hand(
     st.sampled_from([0.07, 1.0]),
     st.integers(0, 1000),
 )
-def test_losses_are_those_of_the_equations(kind: Loss, batch: list[tuple[int, bool]], gamma: float, seed: int) -> None:
+def test_losses_are_those_of_the_equations(
+    kind: Loss, batch: list[tuple[int, bool]], gamma: float, seed: int
+) -> None:
     torch.manual_seed(seed)
     labels, has_key = map(list, zip(*batch, strict=True))
-    texts, prompts = F.normalize(torch.randn(len(batch), 5), dim=1), F.normalize(torch.randn(3, 5), dim=1)
+    texts, prompts = (
+        F.normalize(torch.randn(len(batch), 5), dim=1),
+        F.normalize(torch.randn(3, 5), dim=1),
+    )
     keys = F.normalize(torch.randn(sum(has_key), 5), dim=1).reshape(-1, 5)
     order = torch.tensor([2, 0, 1])
     found = matching(
-        texts, keys, prompts[order], torch.tensor(labels), order, torch.tensor(has_key), kind=kind, temperature=gamma
+        texts,
+        keys,
+        prompts[order],
+        torch.tensor(labels),
+        order,
+        torch.tensor(has_key),
+        kind=kind,
+        temperature=gamma,
     )
-    assert float(found) == pytest.approx(by_hand(texts, keys, prompts, labels, has_key, kind, gamma), abs=1e-4)
+    assert float(found) == pytest.approx(
+        by_hand(texts, keys, prompts, labels, has_key, kind, gamma), abs=1e-4
+    )
 
 
 def test_several_positives_share_the_loss() -> None:
@@ -180,7 +228,10 @@ def task_of(base: Path, out: Path, rows: list[int], **student: Any) -> PescoTask
 
 def words(task: PescoTask, ids: Tensor) -> list[str]:
     decode = task.model.tokenizer.convert_ids_to_tokens
-    return [" ".join(word for word in decode(row) if word not in ("[CLS]", "[SEP]", "[PAD]")) for row in ids.tolist()]
+    return [
+        " ".join(word for word in decode(row) if word not in ("[CLS]", "[SEP]", "[PAD]"))
+        for row in ids.tolist()
+    ]
 
 
 def shown(task: PescoTask, batch: Batch) -> tuple[list[str], list[str], list[str]]:
@@ -213,7 +264,9 @@ def test_the_student_sees_texts_without_their_key_sentences(base: Path, tmp_path
     assert batch.labels.tolist() == task.labels[batch.rows].tolist()
 
 
-def test_the_key_sentence_is_the_one_nearest_to_the_labels_prompts(base: Path, tmp_path: Path) -> None:
+def test_the_key_sentence_is_the_one_nearest_to_the_labels_prompts(
+    base: Path, tmp_path: Path
+) -> None:
     task = task_of(base, tmp_path, list(range(12)))
     course, text_model = task.course, task.model
     for row, key in zip(task.rows.tolist(), task.keys.tolist(), strict=True):
@@ -248,8 +301,12 @@ def test_batches_follow_from_their_number(base: Path, tmp_path: Path) -> None:
     assert prompts == {"about river", "the river", "about music", "the music"}
 
 
-def test_of_many_labels_those_of_the_batch_and_some_others_are_candidates(base: Path, tmp_path: Path) -> None:
-    course = course_of(recipe_of(base, candidates=5), tmp_path, labels=tuple(f"label {n}" for n in range(30)))
+def test_of_many_labels_those_of_the_batch_and_some_others_are_candidates(
+    base: Path, tmp_path: Path
+) -> None:
+    course = course_of(
+        recipe_of(base, candidates=5), tmp_path, labels=tuple(f"label {n}" for n in range(30))
+    )
     labels = np.arange(len(POOL.texts)) % 3 + 7
     task = PescoTask(course.base(), course, np.arange(16), labels, np.full(16, -1), seed=1)
     classes = task.batch(0).classes.tolist()
@@ -260,11 +317,15 @@ def test_of_many_labels_those_of_the_batch_and_some_others_are_candidates(base: 
 def test_lct_needs_texts_of_several_sentences(base: Path, tmp_path: Path) -> None:
     course = course_of(recipe_of(base, loss="lct"), tmp_path)
     with pytest.raises(InvalidInput, match="second sentence"):
-        PescoTask(course.base(), course, np.arange(8), np.zeros(60, np.int64), np.full(8, -1), seed=1)
+        PescoTask(
+            course.base(), course, np.arange(8), np.zeros(60, np.int64), np.full(8, -1), seed=1
+        )
 
 
 @pytest.mark.parametrize("loss", ["plct", "lct", "pcl", "lct+pcl"])
-def test_the_loss_is_that_of_texts_keys_and_prompts_encoded_alone(base: Path, tmp_path: Path, loss: Loss) -> None:
+def test_the_loss_is_that_of_texts_keys_and_prompts_encoded_alone(
+    base: Path, tmp_path: Path, loss: Loss
+) -> None:
     task = task_of(base, tmp_path, list(range(24)), loss=loss)
     batch, together = task.batch(0), task_of(base, tmp_path, list(range(24))).batch(0)
     parts = shown(task, together)
@@ -273,7 +334,11 @@ def test_the_loss_is_that_of_texts_keys_and_prompts_encoded_alone(base: Path, tm
         *(parts[1] if loss != "pcl" else ()),
         *(parts[2] if loss != "lct" else ()),
     ]
-    vectors = [torch.from_numpy(task.course.vectors(task.model, [text]))[0] for part in parts for text in part]
+    vectors = [
+        torch.from_numpy(task.course.vectors(task.model, [text]))[0]
+        for part in parts
+        for text in part
+    ]
     n, k = len(parts[0]), len(parts[1])
     texts, keys, prompts = torch.stack(vectors).split([n, k, len(vectors) - n - k])  # type: ignore[no-untyped-call]
     expected = matching(texts, keys, prompts, batch.labels, batch.classes, batch.has_key, kind=loss)
@@ -322,16 +387,25 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(base: Path, tmp_path: Pat
     recipe = recipe_of(base, rounds=3)
     said: list[str] = []
     whole = course_of(recipe, tmp_path / "whole").go(quiet, said.append).state_dict()
-    for step in (1, 2, 3, 4):  # the last step of the first round, then within the second and the third
+    for step in (
+        1,
+        2,
+        3,
+        4,
+    ):  # the last step of the first round, then within the second and the third
         with pytest.raises(Stop):
             course_of(recipe, tmp_path / "killed").go(stopping(step), lambda line: None)
     told: list[str] = []
     other = course_of(recipe, tmp_path / "killed").go(quiet, told.append).state_dict()
     assert told == [line for line in said if line.startswith("round ")]
     assert all(torch.equal(whole[name], other[name]) for name in whole)
-    again = course_of(recipe, tmp_path / "killed").go(stopping(1), lambda line: None)  # nothing is left to do
+    again = course_of(recipe, tmp_path / "killed").go(
+        stopping(1), lambda line: None
+    )  # nothing is left to do
     assert all(torch.equal(whole[name], weight) for name, weight in again.state_dict().items())
-    assert not list((tmp_path / "killed").glob("round-00/step-*"))  # nothing starts from it any more
+    assert not list(
+        (tmp_path / "killed").glob("round-00/step-*")
+    )  # nothing starts from it any more
 
 
 def test_it_stops_when_the_labels_stay(base: Path, tmp_path: Path) -> None:
@@ -386,7 +460,9 @@ def test_two_runs_do_not_share_a_directory(base: Path, tmp_path: Path) -> None:
     assert run(recipe_of(base, rounds=0), out, tmp_path / "home").is_dir()
 
 
-def test_a_home_that_cannot_be_written_to_is_refused_before_training(base: Path, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_to_is_refused_before_training(
+    base: Path, tmp_path: Path
+) -> None:
     (tmp_path / "home").write_text("a file")
     with pytest.raises(StorageFailed):
         run(recipe_of(base), tmp_path / "out", tmp_path / "home")
@@ -404,8 +480,14 @@ def test_what_a_killed_export_left_is_not_published(base: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("templates", "said"),
     [
-        (tuple(f"{number} {{label}}" for number in range(101)), "a label has 101 prompts, not 1 to 100: give fewer"),
-        (("x " * 2_000 + "{label}",), "a prompt is no text of 1 to 4,000 characters: give fewer or shorter ones"),
+        (
+            tuple(f"{number} {{label}}" for number in range(101)),
+            "a label has 101 prompts, not 1 to 100: give fewer",
+        ),
+        (
+            ("x " * 2_000 + "{label}",),
+            "a prompt is no text of 1 to 4,000 characters: give fewer or shorter ones",
+        ),
     ],
 )
 def test_prompts_that_cannot_be_published_are_refused_before_training(
@@ -426,27 +508,39 @@ def test_a_refused_export_is_made_again_without_training(
     with pytest.raises(ExportRefused, match="quantization"):
         run(eight, tmp_path / "out", tmp_path / "home")
     other = replace(recipe, check=Limits())
-    built = run(other, tmp_path / "out", tmp_path / "home", progress=stopping(1))  # which no step is told to
+    built = run(
+        other, tmp_path / "out", tmp_path / "home", progress=stopping(1)
+    )  # which no step is told to
     assert opened(tmp_path / "home").build == built.name
     whole = run(other, tmp_path / "again", tmp_path / "other")
     assert (built / "labels.npy").read_bytes() == (whole / "labels.npy").read_bytes()
 
 
-def test_texts_longer_than_the_positions_are_refused_before_training(base: Path, tmp_path: Path) -> None:
+def test_texts_longer_than_the_positions_are_refused_before_training(
+    base: Path, tmp_path: Path
+) -> None:
     recipe = recipe_of(base)
-    with pytest.raises(InvalidInput, match=r"export.max_tokens is 65, but the model has 64 positions"):
-        run(replace(recipe, export=replace(recipe.export, max_tokens=65)), tmp_path / "out", tmp_path / "home")
+    with pytest.raises(
+        InvalidInput, match=r"export.max_tokens is 65, but the model has 64 positions"
+    ):
+        run(
+            replace(recipe, export=replace(recipe.export, max_tokens=65)),
+            tmp_path / "out",
+            tmp_path / "home",
+        )
     assert not list((tmp_path / "out").glob("round-*"))
 
 
-def test_a_run_that_finds_the_disk_full_goes_on_when_there_is_room(base: Path, tmp_path: Path) -> None:
-    described = pesco._described(recipe_of(base), POOL, LABELS)
+def test_a_run_that_finds_the_disk_full_goes_on_when_there_is_room(
+    base: Path, tmp_path: Path
+) -> None:
+    described = run._described(recipe_of(base), POOL, LABELS)
     with largest_file(10), pytest.raises(StorageFailed):
-        pesco._same_run(tmp_path, described)
+        run._same_run(tmp_path, described)
     assert not (tmp_path / RUN).exists()
-    pesco._same_run(tmp_path, described)
+    run._same_run(tmp_path, described)
     with largest_file(10):
-        pesco._same_run(tmp_path, described)
+        run._same_run(tmp_path, described)
     assert (tmp_path / RUN).read_text() == described
 
 
@@ -466,7 +560,9 @@ def test_the_base_is_mixed_in(base: Path, tmp_path: Path) -> None:
     changed.save(tmp_path)
     expected = averaged(course.base(), changed, 0.5).state_dict()
     found = course._model(tmp_path).state_dict()
-    trained = [name for name in expected if name.startswith("transformer.") and "pooler" not in name]
+    trained = [
+        name for name in expected if name.startswith("transformer.") and "pooler" not in name
+    ]
     assert trained
     assert all(torch.allclose(found[name], expected[name]) for name in trained)
 
@@ -475,15 +571,19 @@ def test_the_base_is_mixed_in(base: Path, tmp_path: Path) -> None:
 
 
 def opened(home: Path) -> TrainedClassifier:
-    return TrainedClassifier.load(generations.current(home, "topics", CLASSIFIERS))
+    return TrainedClassifier.load(builds.current(home, "topics", CLASSIFIERS))
 
 
 @pytest.mark.parametrize(("serve", "quantization"), [("prompts", "none"), ("head", "int8")])
-def test_a_run_publishes_a_classifier_that_is_right(base: Path, tmp_path: Path, serve: Any, quantization: Any) -> None:
+def test_a_run_publishes_a_classifier_that_is_right(
+    base: Path, tmp_path: Path, serve: Any, quantization: Any
+) -> None:
     texts, right = made(30, seed=9)
     recipe = recipe_of(base, rounds=2, loop=replace(LOOP, learning_rate=0.02, epochs=3.0))
     recipe = replace(recipe, export=replace(recipe.export, serve=serve, quantization=quantization))
-    built = run(recipe, tmp_path / "out", tmp_path / "home", dev=Labelled(tuple(texts), tuple(right)))
+    built = run(
+        recipe, tmp_path / "out", tmp_path / "home", dev=Labelled(tuple(texts), tuple(right))
+    )
     classifier = opened(tmp_path / "home")
     assert classifier.build == built.name
     found = [one.label for one in classifier.classify(texts)]
@@ -497,13 +597,19 @@ def test_a_run_publishes_a_classifier_that_is_right(base: Path, tmp_path: Path, 
     assert sum(told["shares"].values()) == pytest.approx(1, abs=0.01)
     assert classifier.trained.prompts[0] == ("about river", "the river")
     assert (classifier.trained.vectors is None) == (serve == "prompts")
-    assert (built / pesco.REPORT).read_text() == (tmp_path / "out" / pesco.REPORT).read_text()
+    assert (built / run.REPORT).read_text() == (tmp_path / "out" / run.REPORT).read_text()
 
 
 def test_labels_that_are_nearly_the_same_are_told_once(base: Path, tmp_path: Path) -> None:
     said: list[str] = []
     labels = (LABELS[0], LABELS[0].title(), LABELS[1])
-    run(recipe_of(base, rounds=1), tmp_path / "out", tmp_path / "home", say=said.append, labels=labels)
+    run(
+        recipe_of(base, rounds=1),
+        tmp_path / "out",
+        tmp_path / "home",
+        say=said.append,
+        labels=labels,
+    )
     pair = f"The labels {labels[0]!r} and {labels[1]!r} are nearly the same to the encoder (cosine 1.00)"
     assert [line.partition(":")[0] for line in said].count(pair) == 1
 
@@ -511,7 +617,9 @@ def test_labels_that_are_nearly_the_same_are_told_once(base: Path, tmp_path: Pat
 def test_the_untrained_encoder_is_kept_where_training_made_things_worse(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pesco, "check", lambda *_: Check(kept=0.5, halves_before=0.4, halves=0.1, spread=0.4))
+    monkeypatch.setattr(
+        run, "check", lambda *_: Check(kept=0.5, halves_before=0.4, halves=0.1, spread=0.4)
+    )
     recipe = replace(recipe_of(base, rounds=2), check=Limits())
     recipe = replace(recipe, export=replace(recipe.export, serve="prompts"))
     said: list[str] = []
@@ -524,32 +632,37 @@ def test_the_untrained_encoder_is_kept_where_training_made_things_worse(
     course = course_of(recipe, tmp_path / "none")
     base_model = course.base()
     texts = list(POOL.texts)
-    found, expected = classifier.encoder.encode(texts, role="query"), course.vectors(base_model, texts)
+    found, expected = (
+        classifier.encoder.encode(texts, role="query"),
+        course.vectors(base_model, texts),
+    )
     np.testing.assert_allclose(found, expected, atol=1e-4)
-    page = (tmp_path / "out" / pesco.REPORT).read_text()
+    page = (tmp_path / "out" / run.REPORT).read_text()
     assert "The untrained encoder is published" in page
     for prompts, offset in zip(told.prompts, told.offsets, strict=True):  # its own calibration
         cosines = found @ classifier.encoder.encode(prompts, role="query").mean(0)
         assert cosines.min() < offset < cosines.max()
 
 
-def ended(recipe: Recipe, out: Path, **changes: Any) -> pesco.Outcome:
+def ended(recipe: Recipe, out: Path, **changes: Any) -> run.Outcome:
     """What a run comes to, without exporting it."""
     course = course_of(recipe, out, **changes)
-    return pesco._outcome(course, course.go(quiet, lambda line: None), "topics")[0]
+    return run._outcome(course, course.go(quiet, lambda line: None), "topics")[0]
 
 
 def test_scores_are_as_sure_as_the_first_teacher_is_right(base: Path, tmp_path: Path) -> None:
     course = course_of(recipe_of(base, rounds=2), tmp_path)
     trained = course.go(quiet, lambda line: None)
-    served, seen = pesco.serve(course, 2, trained), course.see(2, trained)
-    scores = left_out(seen.pool, course.taught(2), seen.prompts, course.levels(seen.pool, seen.prompts))
-    assert served.temperature == pesco.temperature(scores, course.taught(0))
+    served, seen = run.serve(course, 2, trained), course.see(2, trained)
+    scores = left_out(
+        seen.pool, course.taught(2), seen.prompts, course.levels(seen.pool, seen.prompts)
+    )
+    assert served.temperature == run.temperature(scores, course.taught(0))
     path = course.place(0) / TAUGHT  # a first teacher that disagrees more makes less sure
-    taught = pesco._read_taught(path)
+    taught = run._read_taught(path)
     taught["scores"][::3] *= -1
-    pesco._write_taught(path, taught)
-    assert pesco.serve(course, 2, trained).temperature > served.temperature
+    run._write_taught(path, taught)
+    assert run.serve(course, 2, trained).temperature > served.temperature
 
 
 def test_nothing_trained_is_the_untrained_encoder(base: Path, tmp_path: Path) -> None:
@@ -559,15 +672,21 @@ def test_nothing_trained_is_the_untrained_encoder(base: Path, tmp_path: Path) ->
     outcome = ended(recipe_of(base, rounds=0), tmp_path)
     assert outcome.check is None
     assert outcome.before is outcome.after is outcome.served
-    assert pesco.measures(outcome)["encoder"] == "untrained"
+    assert run.measures(outcome)["encoder"] == "untrained"
     assert "Nothing was trained" in page(outcome)
 
 
 def test_a_label_that_never_occurs_is_told_of(base: Path, tmp_path: Path) -> None:
-    twice = ("river bank", "music", "river  bank")  # the last has the first's vectors, and so never comes first
-    recipe = replace(recipe_of(base, rounds=1), teacher=Teacher(calibrate=False, views=("prompts",)))
+    twice = (
+        "river bank",
+        "music",
+        "river  bank",
+    )  # the last has the first's vectors, and so never comes first
+    recipe = replace(
+        recipe_of(base, rounds=1), teacher=Teacher(calibrate=False, views=("prompts",))
+    )
     outcome = ended(recipe, tmp_path, labels=twice)
-    assert pesco.measures(outcome)["shares"]["river  bank"] == 0
+    assert run.measures(outcome)["shares"]["river  bank"] == 0
     assert "No text got these labels: river  bank." in page(outcome)
     assert len(outcome.served.vectors) == len(outcome.served.offsets) == 3
 
@@ -583,14 +702,14 @@ def test_the_report_is_about_the_classifier_that_is_published(base: Path, tmp_pa
 def test_typical_words_are_those_of_the_published_labels(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = pesco.serve
+    served = run.serve
 
-    def swallowing(course: Course, number: int, text_model: Any) -> pesco.Served:
+    def swallowing(course: Course, number: int, text_model: Any) -> run.Served:
         known = served(course, number, text_model)
         gone = replace(known.found, labels=np.zeros_like(known.found.labels))
         return replace(known, found=gone) if number else known
 
-    monkeypatch.setattr(pesco, "serve", swallowing)
+    monkeypatch.setattr(run, "serve", swallowing)
     recipe = recipe_of(base, rounds=1)
     assert ended(recipe, tmp_path).typical[1] == []
     monkeypatch.setattr(Check, "verdict", lambda *_: "music is gone")
@@ -599,7 +718,10 @@ def test_typical_words_are_those_of_the_published_labels(
 
 def test_rounds_are_measured_on_the_dev_rows_given(base: Path, tmp_path: Path) -> None:
     recipe, texts = recipe_of(base, rounds=1), tuple(TEXTS)
-    right, wrong = Labelled(texts, tuple(RIGHT)), Labelled(texts, tuple(1 - label for label in RIGHT))
+    right, wrong = (
+        Labelled(texts, tuple(RIGHT)),
+        Labelled(texts, tuple(1 - label for label in RIGHT)),
+    )
 
     def told(dev: Labelled | None) -> list[float | None]:
         course = replace(course_of(recipe, tmp_path), dev=dev)
@@ -628,11 +750,13 @@ def test_a_label_without_texts_is_served_by_its_prompts() -> None:
 
 def test_prompts_weigh_the_more_the_fewer_texts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, labels, prompts = blobs((15,) * 4)
-    taught = np.where(labels == 1, 2, labels)[labels != 2]  # the teacher has it that texts of label 1 are of label 2
+    taught = np.where(labels == 1, 2, labels)[
+        labels != 2
+    ]  # the teacher has it that texts of label 1 are of label 2
     pool, less = texts[labels != 2], np.zeros(4)
     found = {}
     for worth in (0, 15, 1_000_000):
-        monkeypatch.setattr(pesco, "PROMPTED", worth)
+        monkeypatch.setattr(run, "PROMPTED", worth)
         vectors, offset = distilled(pool, taught, prompts, less)
         assert vectors.dtype == np.float32
         assert offset.dtype == np.float64
@@ -649,7 +773,11 @@ def test_prompts_weigh_the_more_the_fewer_texts_there_are(monkeypatch: pytest.Mo
 def test_what_is_left_out_is_not_learnt_from() -> None:
     rng = np.random.default_rng(4)
     texts, _, prompts = blobs((50,) * 4)
-    texts, labels, less = texts[rng.permutation(200)], rng.integers(4, size=200), np.zeros(4)  # nothing to be learnt
+    texts, labels, less = (
+        texts[rng.permutation(200)],
+        rng.integers(4, size=200),
+        np.zeros(4),
+    )  # nothing to be learnt
     vectors, offset = distilled(texts, labels, prompts, less)
     by_heart = ((texts @ vectors.T - offset).argmax(1) == labels).mean()
     scores = left_out(texts, labels, prompts, less)
@@ -708,8 +836,10 @@ def test_temperature_makes_the_labels_likely() -> None:
     rng = np.random.default_rng(1)
     labels = rng.integers(3, size=4000)
     scores = 0.1 * np.eye(3)[labels] + 0.05 * rng.standard_normal((4000, 3))
-    found = pesco.temperature(scores, labels)
-    assert found == pytest.approx(0.05**2 / 0.1, rel=0.1)  # of Gaussians: the variance over the distance
+    found = run.temperature(scores, labels)
+    assert found == pytest.approx(
+        0.05**2 / 0.1, rel=0.1
+    )  # of Gaussians: the variance over the distance
 
 
 # -- recipes and the command -----------------------------------------------------------------------------------------
@@ -733,12 +863,12 @@ def test_temperature_makes_the_labels_likely() -> None:
 def test_recipes_that_are_refused(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / "recipe.toml").write_text(content)
     with pytest.raises(InvalidInput, match=said):
-        pesco.read_recipe(tmp_path / "recipe.toml")
+        run.read_recipe(tmp_path / "recipe.toml")
 
 
 def test_the_recipes_that_come_along() -> None:
-    assert pesco.read_recipe(ROOT / "configs" / "pesco-minilm.toml") == Recipe()
-    paper = pesco.read_recipe(ROOT / "configs" / "pesco-simcse-bert-base.toml")
+    assert run.read_recipe(ROOT / "configs" / "pesco-minilm.toml") == Recipe()
+    paper = run.read_recipe(ROOT / "configs" / "pesco-simcse-bert-base.toml")
     assert paper.student.temperature == 0.07
     assert paper.student.loop.batch_size == 32
     assert paper.teacher == Teacher(calibrate=False, views=("prompts",), confidence="score")
@@ -746,7 +876,7 @@ def test_the_recipes_that_come_along() -> None:
 
 def test_templates_of_a_file_go_before_the_recipes(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("x {label}\n")
-    assert pesco.read_recipe(None, tmp_path / "t.txt") == replace(Recipe(), templates=("x {label}",))
+    assert run.read_recipe(None, tmp_path / "t.txt") == replace(Recipe(), templates=("x {label}",))
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
@@ -757,14 +887,21 @@ def command(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
 def test_the_command(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    (tmp_path / "texts.jsonl").write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
+    )
     (tmp_path / "labels.txt").write_text("\n".join(LABELS))
     (tmp_path / "dev.jsonl").write_text(json.dumps({"text": "river boat", "label": "river"}) + "\n")
     (tmp_path / "recipe.toml").write_text(
         f'templates = ["about {{label}}"]\n[model]\nbase = "{base}"\ndropout = 0.0\nmax_passage_tokens = 48\n'
         '[student]\nrounds = 1\nloop = { batch_size = 8, precision = "fp32" }\n[export]\nmax_tokens = 48\n'
     )
-    files = {"texts": "texts.jsonl", "labels": "labels.txt", "config": "recipe.toml", "dev": "dev.jsonl"}
+    files = {
+        "texts": "texts.jsonl",
+        "labels": "labels.txt",
+        "config": "recipe.toml",
+        "dev": "dev.jsonl",
+    }
     given = [part for key, name in files.items() for part in (f"--{key}", tmp_path / name)]
     with pytest.raises(SystemExit) as stopped:
         command(monkeypatch, *given, "--name", "topics", "--home", tmp_path / "home", "--cpu")
@@ -780,7 +917,9 @@ def test_the_command(
     assert "a classifier has 2 to 10,000" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_done(base: Path, tmp_path: Path) -> None:
+def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_done(
+    base: Path, tmp_path: Path
+) -> None:
     for name in ("../x", "Großes", ""):
         with pytest.raises(PurlinError):
             run(recipe_of(base), tmp_path / "out", tmp_path / "home", name=name)

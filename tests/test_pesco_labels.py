@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as arrays
 
 from index.encoder import Vectors
 from index.errors import InvalidInput
-from training import pesco_labels
-from training.pesco_labels import (
+from training.pesco.self_training import teacher
+from training.pesco.teacher import (
     Check,
     Labelling,
     Limits,
@@ -47,7 +47,9 @@ def unit(vectors: np.ndarray) -> Vectors:
     return found
 
 
-def blobs(sizes: tuple[int, ...] = (60, 60, 60), noise: float = 0.5) -> tuple[Vectors, Rows, Vectors]:
+def blobs(
+    sizes: tuple[int, ...] = (60, 60, 60), noise: float = 0.5
+) -> tuple[Vectors, Rows, Vectors]:
     """Texts around directions of their labels, the labels, and prompts that point there only roughly."""
     rng = np.random.default_rng(4)
     labels = np.repeat(np.arange(len(sizes)), sizes)
@@ -83,8 +85,12 @@ def test_alignment_makes_labels_equally_probable() -> None:
     assert offsets(cosines, calibrate=False) == pytest.approx([0, 0, 0])
 
 
-@pytest.mark.parametrize("views", [("prompts", "head"), ("prompts", "centroids"), ("head",), ("prompts", "neighbours")])
-def test_views_learnt_from_the_surest_do_better_than_prompts(views: tuple[pesco_labels.View, ...]) -> None:
+@pytest.mark.parametrize(
+    "views", [("prompts", "head"), ("prompts", "centroids"), ("head",), ("prompts", "neighbours")]
+)
+def test_views_learnt_from_the_surest_do_better_than_prompts(
+    views: tuple[teacher.View, ...],
+) -> None:
     texts, labels, prompts = blobs((200, 200, 200), noise=0.9)
     plain = (teach(texts, prompts, None, Teacher(views=("prompts",))).labels == labels).mean()
     learnt = (teach(texts, prompts, None, Teacher(views=views)).labels == labels).mean()
@@ -99,7 +105,12 @@ def test_words_help_where_vectors_cannot_tell() -> None:
     prompts = unit(np.eye(2, 8))
     index = WordIndex.of(texts)
     plain, steady, fading = (
-        (teach(vectors, prompts, known, Teacher(views=("prompts", "words"), fading=factor)).labels == labels).mean()
+        (
+            teach(
+                vectors, prompts, known, Teacher(views=("prompts", "words"), fading=factor)
+            ).labels
+            == labels
+        ).mean()
         for known, factor in ((None, 0.5), (index, 1.0), (index, 0.5))
     )
     assert plain < 0.9 < 0.95 < steady < fading
@@ -118,7 +129,7 @@ def test_words_rates_against_a_count() -> None:
 
 
 def test_words_are_looked_for_at_the_beginning_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pesco_labels, "WORD_CHARS", 8)
+    monkeypatch.setattr(teacher, "WORD_CHARS", 8)
     texts = ["good one late", "fine two late", "good six late", "good ten late", *"abc"]
     index = WordIndex.of(texts)
     assert index.names == ["good"]
@@ -128,7 +139,9 @@ def test_words_are_looked_for_at_the_beginning_of_a_text(monkeypatch: pytest.Mon
 def test_no_usual_words_are_no_words() -> None:
     index = WordIndex.of(["a", "b", "c"])
     assert index.names == []
-    assert index.scores(index.rates(np.arange(3), np.zeros(3, np.int64), 2)).tolist() == [[0, 0]] * 3
+    assert (
+        index.scores(index.rates(np.arange(3), np.zeros(3, np.int64), 2)).tolist() == [[0, 0]] * 3
+    )
 
 
 def test_neighbours_against_a_loop() -> None:
@@ -138,13 +151,16 @@ def test_neighbours_against_a_loop() -> None:
     found = Neighbours.of(vectors).scores(rows, labels[rows], 3)
     for text in range(40):
         others = sorted(
-            (other for other in range(40) if other != text), key=lambda other: -vectors[text] @ vectors[other]
+            (other for other in range(40) if other != text),
+            key=lambda other: -vectors[text] @ vectors[other],
         )
-        near = others[: pesco_labels.NEIGHBOURS]
+        near = others[: teacher.NEIGHBOURS]
         likeness = np.exp([10 * float(vectors[text] @ vectors[other]) for other in near])
         expected = [
             sum(
-                weight for other, weight in zip(near, likeness, strict=True) if other in rows and labels[other] == label
+                weight
+                for other, weight in zip(near, likeness, strict=True)
+                if other in rows and labels[other] == label
             )
             for label in range(3)
         ]
@@ -156,9 +172,11 @@ def test_few_texts_have_few_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Neighbours.of(vectors)
     assert whole.rows.shape == (9, 8)
     assert all(text not in row for text, row in enumerate(whole.rows))
-    monkeypatch.setattr(pesco_labels, "BLOCK_CELLS", 20)  # two rows at a time
+    monkeypatch.setattr(teacher, "BLOCK_CELLS", 20)  # two rows at a time
     rows = np.arange(9)
-    assert Neighbours.of(vectors).scores(rows, rows, 9) == pytest.approx(whole.scores(rows, rows, 9))
+    assert Neighbours.of(vectors).scores(rows, rows, 9) == pytest.approx(
+        whole.scores(rows, rows, 9)
+    )
 
 
 def test_a_view_weighs_as_much_as_the_others_agree_with_it() -> None:
@@ -186,7 +204,8 @@ def test_heads_and_centroids_know_no_label_that_never_occurs() -> None:
 
 @settings(deadline=None)
 @given(
-    arrays.arrays(np.float64, (7, 3), elements=st.floats(-5, 5)), st.lists(st.integers(0, 2), min_size=7, max_size=7)
+    arrays.arrays(np.float64, (7, 3), elements=st.floats(-5, 5)),
+    st.lists(st.integers(0, 2), min_size=7, max_size=7),
 )
 def test_scaled_views_have_no_bias(scores: np.ndarray, labels: list[int]) -> None:
     found = scaled(scores, np.array(labels))
@@ -202,7 +221,9 @@ def test_a_frequent_label_does_not_lose_texts_to_calibration() -> None:
         for less in (offsets(cosines, calibrate=True), cosines.mean(0))
     ]
     assert right[0] > 0.85 > 0.7 > right[1]
-    assert level(cosines, labels) == pytest.approx(np.mean([cosines[labels == k].mean(0) for k in range(3)], axis=0))
+    assert level(cosines, labels) == pytest.approx(
+        np.mean([cosines[labels == k].mean(0) for k in range(3)], axis=0)
+    )
 
 
 @pytest.mark.parametrize("confidence", ["margin", "score"])
@@ -212,9 +233,11 @@ def test_confidence_grows_with_the_lead(confidence: str) -> None:
     assert found.confidence[1] > found.confidence[0] > found.confidence[2] >= 0
 
 
-def test_teaching_takes_no_more_memory_than_the_limit_is_reckoned_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pesco_labels, "BLOCK_CELLS", 1 << 14)
-    monkeypatch.setattr(pesco_labels, "PART_CELLS", 1 << 12)
+def test_teaching_takes_no_more_memory_than_the_limit_is_reckoned_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(teacher, "BLOCK_CELLS", 1 << 14)
+    monkeypatch.setattr(teacher, "PART_CELLS", 1 << 12)
     rng = np.random.default_rng(5)
     texts, prompts = unit(rng.standard_normal((1000, 8))), unit(rng.standard_normal((300, 8)))
     index = WordIndex(["a", "b"], np.repeat(np.arange(1000), 2), np.tile([0, 1], 1000), 1000)
@@ -229,7 +252,7 @@ def test_teaching_takes_no_more_memory_than_the_limit_is_reckoned_with(monkeypat
 def test_parts_change_nothing(confidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     texts, _, prompts = blobs((40, 40, 40), noise=0.9)
     whole = teach(texts, prompts, None, Teacher(confidence=confidence))
-    monkeypatch.setattr(pesco_labels, "PART_CELLS", 20)  # six texts at a time
+    monkeypatch.setattr(teacher, "PART_CELLS", 20)  # six texts at a time
     parts = teach(texts, prompts, None, Teacher(confidence=confidence))
     np.testing.assert_array_equal(parts.scores, whole.scores)
     np.testing.assert_array_equal(parts.confidence, whole.confidence)
@@ -264,7 +287,9 @@ def test_samples_are_balanced(texts: list[tuple[int, float]], total: int, seed: 
 
 def test_the_sure_are_drawn_more_often() -> None:
     found = labelling([0] * 20 + [1] * 20, [0.9] * 10 + [0.1] * 10 + [0.5] * 20)
-    drawn = np.concatenate([sample(found, 10, 2, np.random.default_rng(seed)) for seed in range(400)])
+    drawn = np.concatenate(
+        [sample(found, 10, 2, np.random.default_rng(seed)) for seed in range(400)]
+    )
     sure, unsure = np.isin(drawn, np.arange(10)).sum(), np.isin(drawn, np.arange(10, 20)).sum()
     assert sure + unsure == 2000
     assert 4 < sure / unsure < 9  # without replacement, so somewhat less than 9
@@ -283,7 +308,9 @@ def test_the_surest_of_each_label() -> None:
 def test_kappa() -> None:
     one, other = np.array([0, 0, 1, 1, 1]), np.array([0, 1, 1, 1, 0])
     assert kappa(one, one, 2) == 1.0
-    assert kappa(one, other, 2) == pytest.approx((0.6 - (0.4 * 0.4 + 0.6 * 0.6)) / (1 - (0.4 * 0.4 + 0.6 * 0.6)))
+    assert kappa(one, other, 2) == pytest.approx(
+        (0.6 - (0.4 * 0.4 + 0.6 * 0.6)) / (1 - (0.4 * 0.4 + 0.6 * 0.6))
+    )
     assert kappa(np.zeros(5, np.int64), np.zeros(5, np.int64), 2) == 0.0
     assert effective(np.array([0, 1, 2, 3]), 5) == pytest.approx(4)
     assert effective(np.array([2, 2]), 5) == pytest.approx(1)
@@ -297,7 +324,11 @@ def test_the_check_refuses_a_label_that_swallows_the_rest_and_takes_what_is_bett
     rng = np.random.default_rng(1)
     noisy = [np.where(rng.random(600) < 0.4, rng.integers(3, size=600), labels) for _ in range(2)]
     assert check(before, better, [*noisy, labels, labels]).verdict(Limits()) == ""
-    for after in (swallowed, Labelling.of(np.eye(3)[(labels + 1) % 3]), Labelling.of(np.eye(3)[labels * 0])):
+    for after in (
+        swallowed,
+        Labelling.of(np.eye(3)[(labels + 1) % 3]),
+        Labelling.of(np.eye(3)[labels * 0]),
+    ):
         assert check(before, after, [*noisy, after.labels, after.labels]).verdict(Limits()) != ""
     assert "halves" in check(before, better, [labels, labels, *noisy]).verdict(Limits())
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
-from training.pesco_texts import (
+from training.pesco.texts import (
     MAX_CHARS,
     MAX_SENTENCES,
     halves,
@@ -57,13 +57,17 @@ def test_plain_lines_are_texts_too(tmp_path: Path) -> None:
 
 def test_texts_in_utf_16_are_refused(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(MANY), encoding="utf-16")
-    with pytest.raises(InvalidInput, match=r"texts.txt:1 has zero bytes, as UTF-16 has; save it as UTF-8") as found:
+    with pytest.raises(
+        InvalidInput, match=r"texts.txt:1 has zero bytes, as UTF-16 has; save it as UTF-8"
+    ) as found:
         read_pool(tmp_path / "texts.txt", labels=2, limit=1000, seed=1)
     assert found.value.field == "texts"
 
 
 def test_a_text_of_a_megabyte_is_cut(tmp_path: Path) -> None:
-    pool = read_pool(rows(tmp_path / "texts.jsonl", [*MANY, "word " * 200_000]), labels=2, limit=1000, seed=1)
+    pool = read_pool(
+        rows(tmp_path / "texts.jsonl", [*MANY, "word " * 200_000]), labels=2, limit=1000, seed=1
+    )
     assert pool.cut == 1
     assert len(pool.texts[-1]) == MAX_CHARS
 
@@ -87,7 +91,9 @@ def test_of_too_many_texts_the_same_ones_are_drawn_again(tmp_path: Path) -> None
         ([], 2, "There are 0 different texts"),
     ],
 )
-def test_too_few_texts_are_refused(tmp_path: Path, texts: list[str], labels: int, said: str) -> None:
+def test_too_few_texts_are_refused(
+    tmp_path: Path, texts: list[str], labels: int, said: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         read_pool(rows(tmp_path / "texts.jsonl", texts), labels=labels, limit=1000, seed=1)
     assert said in caught.value.message
@@ -110,7 +116,11 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 def test_labels_keep_their_order(tmp_path: Path) -> None:
-    assert read_labels(listed(tmp_path / "l.txt", "\ufeffworld\n\n science \nsports")) == ("world", "science", "sports")
+    assert read_labels(listed(tmp_path / "l.txt", "\ufeffworld\n\n science \nsports")) == (
+        "world",
+        "science",
+        "sports",
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +165,9 @@ def test_templates(tmp_path: Path) -> None:
 
 
 def test_rows_with_labels(tmp_path: Path) -> None:
-    path = listed(tmp_path / "dev.jsonl", '{"text": "a", "label": "two"}\n{"text": "b", "label": "one"}\n')
+    path = listed(
+        tmp_path / "dev.jsonl", '{"text": "a", "label": "two"}\n{"text": "b", "label": "one"}\n'
+    )
     known = read_labelled(path, ["one", "two"])
     assert known.texts == ("a", "b")
     assert known.labels == (1, 0)
@@ -171,10 +183,19 @@ def test_rows_with_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("One two three. Four five six! Is it seven?", ["One two three.", "Four five six!", "Is it seven?"]),
-        ("He said: 'It is over now.' Then he went.", ["He said: 'It is over now.'", "Then he went."]),
+        (
+            "One two three. Four five six! Is it seven?",
+            ["One two three.", "Four five six!", "Is it seven?"],
+        ),
+        (
+            "He said: 'It is over now.' Then he went.",
+            ["He said: 'It is over now.'", "Then he went."],
+        ),
         ("A line of words\n\nanother line of words", ["A line of words", "another line of words"]),
-        ("It works very well. Great! Buy it at once.", ["It works very well. Great!", "Buy it at once."]),
+        (
+            "It works very well. Great! Buy it at once.",
+            ["It works very well. Great!", "Buy it at once."],
+        ),
         ("Version 3.5 is out now", ["Version 3.5 is out now"]),
         ("", []),
     ],
@@ -209,7 +230,9 @@ def test_a_text_without_a_sentence_has_the_others(text: str) -> None:
     for sentence in found:
         rest = without(text, sentence)
         assert len(rest) <= len(text)
-        if len(set(found)) == len(found) > 1 and not any(sentence in other for other in found if other != sentence):
+        if len(set(found)) == len(found) > 1 and not any(
+            sentence in other for other in found if other != sentence
+        ):
             assert all(other in rest for other in found if other != sentence)
 
 

@@ -57,7 +57,9 @@ def test_a_slow_processor_is_measured_in_fewer_rounds() -> None:
     processor = Processor({"fp32": 0.1 / 256, "bf16": 0.1 / 256})
     assert speedup(processor.step, processor.clock) == pytest.approx(1.0)
     large = [name for name, rows in processor.steps if rows == 256]
-    assert large.count("fp32") == large.count("bf16") == 2  # to warm up, and the one round there was time for
+    assert (
+        large.count("fp32") == large.count("bf16") == 2
+    )  # to warm up, and the one round there was time for
 
 
 def test_a_moment_in_which_something_else_runs_does_not_decide() -> None:
@@ -91,8 +93,13 @@ def test_what_is_clearly_faster_is_chosen_and_told(
     ratio: float, recorded: Precision | None, expected: Precision
 ) -> None:
     lines: list[str] = []
-    assert choose(PartialState(cpu=True), recorded, measure=lambda: ratio, say=lines.append) == expected
-    assert lines == [f"precision: {expected} (bf16 is {ratio:.2g} times as fast as fp32 on this processor)"]
+    assert (
+        choose(PartialState(cpu=True), recorded, measure=lambda: ratio, say=lines.append)
+        == expected
+    )
+    assert lines == [
+        f"precision: {expected} (bf16 is {ratio:.2g} times as fast as fp32 on this processor)"
+    ]
 
 
 @pytest.mark.parametrize("supported", [True, False])
@@ -174,7 +181,15 @@ def test_processes_that_measure_otherwise_compute_as_the_first_one_does(tmp_path
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(port)]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--master_port",
+        str(port),
+    ]
     done = subprocess.run(
         [*launch, str(tmp_path / "choose.py"), str(tmp_path)],
         cwd=ROOT,

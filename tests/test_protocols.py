@@ -40,7 +40,9 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     written = json.loads((directory / SETTINGS).read_text())
     del written["fingerprint"]
     chosen = Settings(**written | {"query_prefix": "about ", "passage_prefix": "of "})
-    (directory / SETTINGS).write_text(json.dumps(asdict(chosen) | {"fingerprint": chosen.fingerprint}))
+    (directory / SETTINGS).write_text(
+        json.dumps(asdict(chosen) | {"fingerprint": chosen.fingerprint})
+    )
     return Encoder.load(directory)
 
 
@@ -72,9 +74,12 @@ def test_the_official_openai_client_gets_vectors(url: str, encoder: Encoder) -> 
             vectors = np.array([one.embedding for one in reply.data], np.float32)
             np.testing.assert_array_equal(vectors, encoder.encode(TEXTS, role="passage"))
             assert [one.index for one in reply.data] == [0, 1, 2]
-        asked = client.embeddings.create(input="sports", model="tiny", extra_body={"input_type": "query"})
+        asked = client.embeddings.create(
+            input="sports", model="tiny", extra_body={"input_type": "query"}
+        )
         np.testing.assert_array_equal(
-            np.array(asked.data[0].embedding, np.float32), encoder.encode(["sports"], role="query")[0]
+            np.array(asked.data[0].embedding, np.float32),
+            encoder.encode(["sports"], role="query")[0],
         )
         assert asked.usage.prompt_tokens == asked.usage.total_tokens == 2
         (model,) = client.models.list().data
@@ -115,8 +120,13 @@ def test_base64_holds_the_same_numbers(client: TestClient) -> None:
 def test_usage_counts_the_tokens_that_were_read(client: TestClient, encoder: Encoder) -> None:
     texts = ["news", "news " * 1000]
     reply = client.post("/v1/embeddings", json=ASK | {"input": texts}).json()
-    assert reply["usage"] == {"prompt_tokens": 2 + encoder.max_tokens, "total_tokens": 2 + encoder.max_tokens}
-    cut = client.post("/v1/embeddings", json=ASK | {"input": "news " * (encoder.max_tokens - 1)}).json()
+    assert reply["usage"] == {
+        "prompt_tokens": 2 + encoder.max_tokens,
+        "total_tokens": 2 + encoder.max_tokens,
+    }
+    cut = client.post(
+        "/v1/embeddings", json=ASK | {"input": "news " * (encoder.max_tokens - 1)}
+    ).json()
     assert reply["data"][1]["embedding"] == cut["data"][0]["embedding"]
 
 
@@ -178,12 +188,16 @@ def test_what_is_wrong_is_named_in_both_shapes(
     }
 
 
-def test_errors_from_outside_of_the_routes_have_both_shapes_too(encoder: Encoder, tmp_path: Path) -> None:
+def test_errors_from_outside_of_the_routes_have_both_shapes_too(
+    encoder: Encoder, tmp_path: Path
+) -> None:
     with serving(tmp_path, encoder, keys=KEYS) as client:
         found = problem(client.post("/v1/embeddings", json=ASK), 401)
         assert found["error"]["message"] == found["detail"]
         assert found["error"]["code"] == "no-key"
-        found = problem(client.post("/embed", json={"inputs": "a"}, headers=bearer(CLASSIFYING)), 403)
+        found = problem(
+            client.post("/embed", json={"inputs": "a"}, headers=bearer(CLASSIFYING)), 403
+        )
         assert (found["error"], found["error_type"]) == (found["detail"], "Validation")
         assert "error" not in problem(client.get("/corpora"), 401)
         found = problem(client.get("/v1/nothing", headers=bearer(SEARCHING)), 404)
@@ -195,18 +209,27 @@ def test_errors_from_outside_of_the_routes_have_both_shapes_too(encoder: Encoder
 
 def test_the_official_hugging_face_client_gets_vectors(url: str, encoder: Encoder) -> None:
     with InferenceClient(base_url=f"{url}/embed") as client:
-        for role, options in (("passage", {}), ("query", {"prompt_name": "query", "normalize": True})):
+        for role, options in (
+            ("passage", {}),
+            ("query", {"prompt_name": "query", "normalize": True}),
+        ):
             found = client.feature_extraction(TEXTS, **options)  # type: ignore[arg-type]
             np.testing.assert_array_equal(found, encoder.encode(TEXTS, role=role))  # type: ignore[arg-type]
-        assert client.feature_extraction("sports", truncate=True, truncation_direction="right").shape == (1, DIM)
+        assert client.feature_extraction(
+            "sports", truncate=True, truncation_direction="right"
+        ).shape == (1, DIM)
         with pytest.raises(HfHubHTTPError, match="set `truncate` to true"):
             client.feature_extraction("news " * 1000)
         with pytest.raises(HfHubHTTPError, match="unit length"):
             client.feature_extraction("news", normalize=False)
 
 
-def test_embed_gives_a_list_of_vectors_for_one_text_and_for_many(client: TestClient, encoder: Encoder) -> None:
-    one, many = (client.post("/embed", json={"inputs": inputs}).json() for inputs in ("sports", TEXTS))
+def test_embed_gives_a_list_of_vectors_for_one_text_and_for_many(
+    client: TestClient, encoder: Encoder
+) -> None:
+    one, many = (
+        client.post("/embed", json={"inputs": inputs}).json() for inputs in ("sports", TEXTS)
+    )
     assert (len(one), len(many), len(one[0])) == (1, 3, DIM)
     assert one[0] == many[2]
     cut = client.post("/embed", json={"inputs": "news " * 1000, "truncate": True})
@@ -225,20 +248,28 @@ def test_embed_gives_a_list_of_vectors_for_one_text_and_for_many(client: TestCli
         ({"truncation_direction": "left"}, "truncation_direction", "'right' or 'Right'"),
     ],
 )
-def test_what_embed_cannot_do_is_said(client: TestClient, change: dict[str, Any], field: str, words: str) -> None:
+def test_what_embed_cannot_do_is_said(
+    client: TestClient, change: dict[str, Any], field: str, words: str
+) -> None:
     found = problem(client.post("/embed", json={"inputs": "a"} | change), 422)
     assert found["errors"][0]["field"] == field
     assert words in found["errors"][0]["message"]
     assert (found["error"], found["error_type"]) == (found["detail"], "Validation")
 
 
-def test_texts_are_ordered_by_their_cosine_with_the_query(client: TestClient, encoder: Encoder) -> None:
+def test_texts_are_ordered_by_their_cosine_with_the_query(
+    client: TestClient, encoder: Encoder
+) -> None:
     ask = {"query": "sports", "texts": ["business", "sports", "the news", "sports"]}
-    cosines = encoder.encode(ask["texts"], role="passage") @ encoder.encode(["sports"], role="query")[0]  # type: ignore[arg-type]
+    cosines = (
+        encoder.encode(ask["texts"], role="passage") @ encoder.encode(["sports"], role="query")[0]
+    )  # type: ignore[arg-type]
     raw = client.post("/rerank", json=ask | {"raw_scores": True}).json()
     assert [one["index"] for one in raw] == sorted(range(4), key=lambda at: (-cosines[at], at))
     assert [one["index"] for one in raw][:2] == [1, 3]
-    for one, other in zip(raw, client.post("/rerank", json=ask | {"return_text": True}).json(), strict=True):
+    for one, other in zip(
+        raw, client.post("/rerank", json=ask | {"return_text": True}).json(), strict=True
+    ):
         assert one.keys() == {"index", "score"}
         assert one["score"] == pytest.approx(cosines[one["index"]], abs=1e-5)
         assert other == {
@@ -260,7 +291,9 @@ def test_texts_are_ordered_by_their_cosine_with_the_query(client: TestClient, en
         ({"query": "news " * 100}, "query[0]", "101 tokens"),
     ],
 )
-def test_what_rerank_cannot_do_is_said(client: TestClient, change: dict[str, Any], field: str, words: str) -> None:
+def test_what_rerank_cannot_do_is_said(
+    client: TestClient, change: dict[str, Any], field: str, words: str
+) -> None:
     found = problem(client.post("/rerank", json={"query": "a", "texts": ["a"]} | change), 422)
     assert found["errors"][0]["field"] == field
     assert words in found["errors"][0]["message"]

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import purlin
 from index.encoder import MODEL, RELEASED, Encoder, open_session
-from index.reader import Reader
+from index.qa.reader import Reader
 from tests.tiny import save_bert
 from training.export import Card, ExportRefused, export, library_texts, probes, refuse_saturation
 from training.quantize import Recipe, prevent_saturation, quantize, saturating_layers
@@ -55,7 +55,9 @@ def product_graph(path: Path, weight: Weights) -> Path:
 
 def weights_of(path: Path) -> tuple[Weights, NDArray[np.float32]]:
     """The weights of `product_graph` (in, out), and their scales (out,)."""
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}
+    constants = {
+        tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer
+    }
     return constants["weight"], constants["weight_scales"]
 
 
@@ -91,7 +93,9 @@ def test_a_layer_is_named_exactly_if_some_input_saturates(weight: Weights) -> No
 
 
 @given(weight=WEIGHTS)
-def test_raised_scales_prevent_it_and_change_no_weight_by_more_than_half_a_step(weight: Weights) -> None:
+def test_raised_scales_prevent_it_and_change_no_weight_by_more_than_half_a_step(
+    weight: Weights,
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = product_graph(Path(directory) / MODEL, weight)
         prevent_saturation(path)
@@ -106,7 +110,9 @@ def test_raised_scales_prevent_it_and_change_no_weight_by_more_than_half_a_step(
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 16])
 @pytest.mark.parametrize("inputs", [1, 2, 7, 16, 384, 385])
-def test_onnxruntime_adds_limited_weights_exactly_on_this_processor(tmp_path: Path, rows: int, inputs: int) -> None:
+def test_onnxruntime_adds_limited_weights_exactly_on_this_processor(
+    tmp_path: Path, rows: int, inputs: int
+) -> None:
     """Fails without VNNI if onnxruntime pairs other inputs than `saturating_layers` supposes."""
     random = np.random.default_rng(inputs)
     weight = random.integers(-127, 128, (inputs, 24)).astype(np.int8)
@@ -114,7 +120,9 @@ def test_onnxruntime_adds_limited_weights_exactly_on_this_processor(tmp_path: Pa
     prevent_saturation(path)
     limited, scales = weights_of(path)
 
-    activations = np.concatenate([hardest(limited), random.integers(200, 256, (16, inputs))]).astype(np.uint8)
+    activations = np.concatenate(
+        [hardest(limited), random.integers(200, 256, (16, inputs))]
+    ).astype(np.uint8)
     session = open_session(path.read_bytes())
     batches = [activations[start : start + rows] for start in range(0, len(activations), rows)]
     sums = np.concatenate([session.run(None, {"bytes": batch})[0] for batch in batches])
@@ -166,7 +174,9 @@ def test_an_old_encoder_is_exported_again(fp32: Path, saturating: Path, tmp_path
 
 def test_a_reader_is_exported_again(reader_directory: Path, tmp_path: Path) -> None:
     """The tiny reader has 32-bit weights: nothing in it can saturate, and nothing changes."""
-    result = CliRunner().invoke(purlin.app, ["train", "export", str(reader_directory), "--to", str(tmp_path / "new")])
+    result = CliRunner().invoke(
+        purlin.app, ["train", "export", str(reader_directory), "--to", str(tmp_path / "new")]
+    )
     assert result.exit_code == 0, result.output
     assert Reader.load(tmp_path / "new").fingerprint == Reader.load(reader_directory).fingerprint
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import generations, querylog
-from index.build import Options, build
-from index.corpus import Corpus
+from index import builds
 from index.errors import Damaged, InvalidInput, NotFound
-from index.querylog import BLEND, FLOOR, Logged, QueryLog, blend, read_log
+from index.indexing.build import Options, build
+from index.search import query_log
+from index.search.corpus import Corpus
+from index.search.query_log import BLEND, FLOOR, Logged, QueryLog, blend, read_log
 from tests.conftest import HashEncoder, functions, source
 
 WORDS = "open close read write file line path mode upload retry parse name alpha beta".split()
@@ -29,8 +30,15 @@ LOG = [
 
 
 def made(home: Path, log: list[Logged], encoder: HashEncoder, count: int = 600) -> Corpus:
-    build(home, "c", "code", [source("m.py", functions(count, WORDS))], encoder, options=Options(log=log))
-    return Corpus.load(generations.current(home, "c"), encoder)
+    build(
+        home,
+        "c",
+        "code",
+        [source("m.py", functions(count, WORDS))],
+        encoder,
+        options=Options(log=log),
+    )
+    return Corpus.load(builds.current(home, "c"), encoder)
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +70,16 @@ def test_scores_are_those_without_a_log_raised_by_how_near_earlier_queries_are(
     assert {hit.id for hit in found} == set(before)
     for hit in found:
         nearness = 0.0 if mode == "lexical" else near(query, hit.document_id)
-        assert hit.score == pytest.approx(1 - (1 - before[hit.id].score) * (1 - BLEND * nearness), abs=2e-3)
+        assert hit.score == pytest.approx(
+            1 - (1 - before[hit.id].score) * (1 - BLEND * nearness), abs=2e-3
+        )
         assert hit.scores.get("log", 0.0) == pytest.approx(nearness, abs=2e-3)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
 
 
-def test_a_document_is_found_by_others_words_for_it_and_the_explanation_quotes_them(corpus: Corpus) -> None:
+def test_a_document_is_found_by_others_words_for_it_and_the_explanation_quotes_them(
+    corpus: Corpus,
+) -> None:
     hit = corpus.search("shut the door of the house", k=1, explain=True).hits[0]
     assert hit.document_id == "m.py::f3"
     assert hit.explanation is not None
@@ -84,7 +96,9 @@ def test_a_document_is_found_by_others_words_for_it_and_the_explanation_quotes_t
 @given(st.integers(1, 30), st.sampled_from(["lock up", "upload retry door", "gamma"]))
 def test_pages_fit_together_with_a_log(corpus: Corpus, k: int, query: str) -> None:
     whole = [hit.id for hit in corpus.search(query, k=90).hits]
-    pages = [hit.id for start in range(0, 90, k) for hit in corpus.search(query, k=k, offset=start).hits]
+    pages = [
+        hit.id for start in range(0, 90, k) for hit in corpus.search(query, k=k, offset=start).hits
+    ]
     assert pages[:90] == whole
 
 
@@ -101,10 +115,15 @@ def test_many_near_documents_are_ranked_exactly(tmp_path: Path, encoder: HashEnc
     log = [Logged(" ".join(random.choice(WORDS, 4)), f"m.py::f{n}") for n in range(500)]
     corpus = made(tmp_path, log, encoder)
     asked = encoder.encode(["open file"], role="query")[0]
-    plain = {hit.id: hit.score for hit in made(tmp_path / "plain", [], encoder).search("open file", k=600).hits}
+    plain = {
+        hit.id: hit.score
+        for hit in made(tmp_path / "plain", [], encoder).search("open file", k=600).hits
+    }
     vectors = {one.document: encoder.encode([one.query], role="query")[0] for one in log}
     expected = [
-        1 - (1 - score) * (1 - BLEND * max(0.0, float(vectors.get(id_, 0 * asked) @ asked) - FLOOR) / (1 - FLOOR))
+        1
+        - (1 - score)
+        * (1 - BLEND * max(0.0, float(vectors.get(id_, 0 * asked) @ asked) - FLOOR) / (1 - FLOOR))
         for id_, score in plain.items()
     ]
     found = [hit.score for hit in corpus.search("open file", k=40).hits]
@@ -112,7 +131,9 @@ def test_many_near_documents_are_ranked_exactly(tmp_path: Path, encoder: HashEnc
 
 
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=5), st.floats(0, 1, width=32))
-def test_blended_scores_stay_in_bounds_and_rise_with_nearness(scores: list[float], nearness: float) -> None:
+def test_blended_scores_stay_in_bounds_and_rise_with_nearness(
+    scores: list[float], nearness: float
+) -> None:
     given_ = np.array(scores, dtype=np.float32)
     none, some = blend(given_, np.zeros_like(given_)), blend(given_, np.full_like(given_, nearness))
     np.testing.assert_allclose(none, given_, atol=1e-6)
@@ -130,13 +151,17 @@ def test_nearness_is_that_of_a_loop() -> None:
         cosines = {n: float(vectors[n] @ query) for n in range(40) if rows[n] == row}
         expected = max(0.0, (max(cosines.values()) - FLOOR) / (1 - FLOOR)) if cosines else 0.0
         assert found[row] == pytest.approx(expected, abs=1e-5)
-        assert log.nearest(query, row) == (f"q{max(cosines, key=cosines.__getitem__)}" if cosines else "")
+        assert log.nearest(query, row) == (
+            f"q{max(cosines, key=cosines.__getitem__)}" if cosines else ""
+        )
 
 
 # Builds
 
 
-def test_a_build_notes_what_it_took_and_encodes_no_query_twice(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_a_build_notes_what_it_took_and_encodes_no_query_twice(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     first = made(tmp_path, LOG, encoder)
     assert first.manifest.logged == 4
     texts: list[str] = []
@@ -153,22 +178,24 @@ def test_a_build_notes_what_it_took_and_encodes_no_query_twice(tmp_path: Path, e
     assert made(tmp_path, [], encoder).manifest.logged == 0
 
 
-def test_a_log_that_leads_nowhere_is_refused_and_nothing_is_left(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_a_log_that_leads_nowhere_is_refused_and_nothing_is_left(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
     with pytest.raises(InvalidInput, match="None of the 1 queries leads to a document") as raised:
         made(tmp_path, [Logged("q", "nowhere")], encoder)
     assert raised.value.field == "query_log"
-    assert generations.corpora(tmp_path) == []
+    assert builds.corpora(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", [querylog.VECTORS, querylog.DOCUMENTS, querylog.TEXTS])
+@pytest.mark.parametrize("name", [query_log.VECTORS, query_log.DOCUMENTS, query_log.TEXTS])
 def test_a_damaged_log_is_named(tmp_path: Path, encoder: HashEncoder, name: str) -> None:
     made(tmp_path, LOG, encoder).close()
-    path = generations.current(tmp_path, "c") / name
+    path = builds.current(tmp_path, "c") / name
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     path.write_bytes(content)
     with pytest.raises(Damaged, match=name):
-        Corpus.load(generations.current(tmp_path, "c"), encoder)
+        Corpus.load(builds.current(tmp_path, "c"), encoder)
 
 
 # Files
@@ -187,7 +214,7 @@ def test_a_log_is_read_with_each_pair_once(tmp_path: Path) -> None:
 
 def test_long_queries_are_cut(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(json.dumps({"query": "x" * 9000, "document": "d"}))
-    assert len(read_log(tmp_path / "log.jsonl")[0].query) == querylog.MAX_CHARS
+    assert len(read_log(tmp_path / "log.jsonl")[0].query) == query_log.MAX_CHARS
 
 
 @pytest.mark.parametrize(
@@ -208,8 +235,10 @@ def test_lines_that_are_wrong_are_named(tmp_path: Path, text: str, problem: str)
         read_log(tmp_path / "log.jsonl")
 
 
-def test_too_many_lines_and_no_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(querylog, "MAX_LOGGED", 2)
+def test_too_many_lines_and_no_file_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_log, "MAX_LOGGED", 2)
     (tmp_path / "log.jsonl").write_text('{"query": "q", "document": "d"}\n' * 3)
     with pytest.raises(InvalidInput, match="2 lines are the most"):
         read_log(tmp_path / "log.jsonl")

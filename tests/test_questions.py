@@ -16,8 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
-from index.evaluate import Measure
-from index.questions import Judged, Question, auroc, exact_match, f1, judge, measures, read_questions
+from index.evaluation.answers import (
+    Judged,
+    Question,
+    auroc,
+    exact_match,
+    f1,
+    judge,
+    measures,
+    read_questions,
+)
+from index.evaluation.ranking import Measure
 from index.records import Document, SourceFile
 from index.sources import open_source
 
@@ -32,7 +41,13 @@ WIDTH = {
     "form": "parameter name",
     "split": "dev",
 }
-NOTHING = WIDTH | {"id": "q2", "question": "Which colour is it?", "answers": [], "entry": None, "split": "test"}
+NOTHING = WIDTH | {
+    "id": "q2",
+    "question": "Which colour is it?",
+    "answers": [],
+    "entry": None,
+    "split": "test",
+}
 
 
 def _write(path: Path, *records: dict[str, Any] | str) -> Path:
@@ -77,7 +92,10 @@ def test_a_question_with_an_entry_alone_is_answerable() -> None:
         (NOTHING | {"entry": 7}, "expected id, question"),
         (NOTHING | {"id": "q1"}, "question 'q1' comes twice"),
         (NOTHING | {"question": " "}, "the question has 1 characters"),
-        (NOTHING | {"question": "x" * 10_001}, "the question has 10,001 characters instead of 1 to 10,000"),
+        (
+            NOTHING | {"question": "x" * 10_001},
+            "the question has 10,001 characters instead of 1 to 10,000",
+        ),
         (NOTHING | {"answers": ["x"] * 101}, "101 answers are more than 100"),
         (NOTHING | {"answers": ["x", 1]}, "an answer is not a string"),
         (NOTHING | {"answers": ["\t"]}, "an answer is not a string of 1 to 1,000"),
@@ -88,7 +106,9 @@ def test_a_question_with_an_entry_alone_is_answerable() -> None:
         (" " * (1 << 20) + "{}", "longer than 1,048,576"),
     ],
 )
-def test_a_bad_line_is_named_by_file_and_number(tmp_path: Path, line: dict[str, Any] | str, problem: str) -> None:
+def test_a_bad_line_is_named_by_file_and_number(
+    tmp_path: Path, line: dict[str, Any] | str, problem: str
+) -> None:
     path = _write(tmp_path / "questions.jsonl", WIDTH, line)
     with pytest.raises(InvalidInput, match=f"line 2: {problem}") as raised:
         read_questions(path)
@@ -99,13 +119,15 @@ def test_too_many_questions_a_missing_file_and_a_split_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _write(tmp_path / "questions.jsonl", WIDTH, NOTHING)
-    with pytest.raises(InvalidInput, match=r"has no question of split 'train', only of dev, test\."):
+    with pytest.raises(
+        InvalidInput, match=r"has no question of split 'train', only of dev, test\."
+    ):
         read_questions(path, "train")
     with pytest.raises(InvalidInput, match=r"has no question\."):
         read_questions(_write(tmp_path / "empty.jsonl"), "dev")
     with pytest.raises(NotFound, match="does not exist"):
         read_questions(tmp_path / "none.jsonl")
-    monkeypatch.setattr("index.questions.MAX_QUESTIONS", 1)
+    monkeypatch.setattr("index.evaluation.answers.MAX_QUESTIONS", 1)
     with pytest.raises(InvalidInput, match="line 2: more than 1 questions"):
         read_questions(path)
 
@@ -188,7 +210,11 @@ def test_f1_is_symmetric_bounded_and_one_for_a_match(left: str, right: str) -> N
 
 
 def test_ranks_are_of_the_first_passage_with_the_text_and_of_the_first_from_the_entry() -> None:
-    passages = [(None, "nothing"), ("page.html#other", "It is 0.5\n by default."), ("page.html#right", "The rest.")]
+    passages = [
+        (None, "nothing"),
+        ("page.html#other", "It is 0.5\n by default."),
+        ("page.html#right", "The rest."),
+    ]
     judged = judge(_question("0.5 by default", "1"), passages, ["0.5 by the default", "1"], 0.75)
     assert (judged.answer_rank, judged.entry_rank, judged.answerable) == (2, 3, 0.75)
     assert (judged.exact, judged.f1) == (True, 1.0)
@@ -196,9 +222,17 @@ def test_ranks_are_of_the_first_passage_with_the_text_and_of_the_first_from_the_
 
 def test_without_passages_answers_or_entry_nothing_is_found() -> None:
     judged = judge(_question("x"), [], [], 0.0)
-    assert (judged.answer_rank, judged.entry_rank, judged.exact, judged.f1) == (None, None, False, 0.0)
+    assert (judged.answer_rank, judged.entry_rank, judged.exact, judged.f1) == (
+        None,
+        None,
+        False,
+        0.0,
+    )
     assert judge(_question("x", entry=None), [(None, "y")], ["x"], 0.0).entry_rank is None
-    assert judge(_question("x"), [("", "y")] * 100 + [("page.html#right", "x")], [], 0.0).answer_rank is None
+    assert (
+        judge(_question("x"), [("", "y")] * 100 + [("page.html#right", "x")], [], 0.0).answer_rank
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,7 +251,9 @@ def test_without_passages_answers_or_entry_nothing_is_found() -> None:
         ("f(x)*", "f(x)*", True),
     ],
 )
-def test_an_answer_is_found_as_whole_words_of_a_passage(answer: str, text: str, found: bool) -> None:
+def test_an_answer_is_found_as_whole_words_of_a_passage(
+    answer: str, text: str, found: bool
+) -> None:
     assert (judge(_question(answer), [(None, text)], [], 0.0).answer_rank == 1) is found
 
 
@@ -264,7 +300,9 @@ def _by_pairs(positive: list[float], negative: list[float]) -> float:
     return sum(above) / len(above)
 
 
-scores = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]) | st.floats(0, 1), min_size=1, max_size=30)
+scores = st.lists(
+    st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]) | st.floats(0, 1), min_size=1, max_size=30
+)
 
 
 @settings(deadline=None)
@@ -279,10 +317,14 @@ def test_auroc_counts_pairs_with_ties_as_half(positive: list[float], negative: l
 def test_auroc_equals_that_of_scikit_learn(positive: list[float], negative: list[float]) -> None:
     theirs = pytest.importorskip("sklearn.metrics").roc_auc_score
     labels = [1] * len(positive) + [0] * len(negative)
-    assert auroc(positive, negative) == pytest.approx(theirs(labels, positive + negative), abs=1e-12)
+    assert auroc(positive, negative) == pytest.approx(
+        theirs(labels, positive + negative), abs=1e-12
+    )
 
 
-@pytest.mark.parametrize(("positive", "negative"), [([], [1.0]), ([1.0], []), ([math.nan], [1.0]), ([1.0], [math.inf])])
+@pytest.mark.parametrize(
+    ("positive", "negative"), [([], [1.0]), ([1.0], []), ([math.nan], [1.0]), ([1.0], [math.inf])]
+)
 def test_auroc_refuses_an_empty_side_and_scores_that_are_not_finite(
     positive: list[float], negative: list[float]
 ) -> None:
@@ -291,7 +333,9 @@ def test_auroc_refuses_an_empty_side_and_scores_that_are_not_finite(
 
 
 def _auroc(positive: list[float], negative: list[float]) -> Measure:
-    unanswerable = [Judged(_question(entry=None), None, None, False, 0.0, score) for score in negative]
+    unanswerable = [
+        Judged(_question(entry=None), None, None, False, 0.0, score) for score in negative
+    ]
     return measures([*(_judged(1, 1, score) for score in positive), *unanswerable])[-1]
 
 
@@ -312,7 +356,9 @@ MEASURED = {"python", "python-unanswerable", "postgresql", "postgresql-unanswera
 
 def _sets() -> dict[str, list[Question]]:
     paths = sorted(FOLDER.rglob("*.jsonl"))
-    return {path.relative_to(FOLDER).with_suffix("").as_posix(): read_questions(path) for path in paths}
+    return {
+        path.relative_to(FOLDER).with_suffix("").as_posix(): read_questions(path) for path in paths
+    }
 
 
 def test_every_question_has_its_own_id_and_either_an_answer_with_its_entry_or_none() -> None:
@@ -322,7 +368,11 @@ def test_every_question_has_its_own_id_and_either_an_answer_with_its_entry_or_no
     assert max(Counter(question.id for question in questions).values()) == 1
     assert max(Counter(question.question for question in questions).values()) == 1
     for name, each in found.items():
-        splits = {"dev", "test"} if name in MEASURED else {"train" if name.startswith("training/") else "dev"}
+        splits = (
+            {"dev", "test"}
+            if name in MEASURED
+            else {"train" if name.startswith("training/") else "dev"}
+        )
         assert {question.split for question in each} == splits
         for question in each:
             assert bool(question.answers) == (question.entry is not None)
@@ -334,7 +384,9 @@ def test_every_question_has_its_own_id_and_either_an_answer_with_its_entry_or_no
 def test_what_is_measured_tuned_and_trained_on_asks_about_different_entries(reference: str) -> None:
     found = _sets()
     training = [
-        question for name in (reference, f"{reference}-unanswerable") for question in found.get(f"training/{name}", [])
+        question
+        for name in (reference, f"{reference}-unanswerable")
+        for question in found.get(f"training/{name}", [])
     ]
     sets = [found[reference], found[f"{reference}-tuning"], training]
     entries = [{question.entry or question.about for question in each} - {None} for each in sets]
@@ -345,7 +397,8 @@ def test_what_is_measured_tuned_and_trained_on_asks_about_different_entries(refe
 @pytest.mark.parametrize("name", ["postgresql", "postgresql-unanswerable"])
 def test_both_halves_of_a_set_have_the_same_mix_of_forms(name: str) -> None:
     halves = [
-        Counter(question.form for question in _sets()[name] if question.split == half) for half in ("dev", "test")
+        Counter(question.form for question in _sets()[name] if question.split == half)
+        for half in ("dev", "test")
     ]
     assert all(abs(halves[0][form] - halves[1][form]) <= 1 for form in halves[0] | halves[1])
     assert abs(halves[0].total() - halves[1].total()) <= 1
@@ -372,6 +425,13 @@ def test_every_answer_stands_word_for_word_in_a_document_of_its_entry() -> None:
     for document in _documents({str(question.entry).partition("#")[0] for question in questions}):
         bodies.setdefault(str(document.location.url), []).append(document.body)
     for question in questions:
-        holding = [body for body in bodies[str(question.entry)] if all(answer in body for answer in question.answers)]
-        ranks = [judge(question, [(question.entry, body)], question.answers, 1.0).answer_rank for body in holding]
+        holding = [
+            body
+            for body in bodies[str(question.entry)]
+            if all(answer in body for answer in question.answers)
+        ]
+        ranks = [
+            judge(question, [(question.entry, body)], question.answers, 1.0).answer_rank
+            for body in holding
+        ]
         assert 1 in ranks, question

@@ -15,11 +15,10 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from index.answer_types import candidates, expected
-from index.clues import SPAN, Sought
-from index.entries import Entry, Parameter
 from index.errors import Damaged, NotFound
-from index.reader import (
+from index.qa.answer_types import candidates, expected
+from index.qa.features import SPAN, Sought
+from index.qa.reader import (
     MAX_ANSWER_TOKENS,
     SETTINGS,
     Packer,
@@ -36,10 +35,17 @@ from index.reader import (
     span_clues,
     whole_words,
 )
+from index.qa.signatures import Entry, Parameter
 from index.records import Document, Passage
 from tests.readers import QUESTIONS
 
-WORDS = ["[CLS]", "[SEP]", "[UNK]", "[PAD]", *"what is the default step of range it defaults to 1 if omitted".split()]
+WORDS = [
+    "[CLS]",
+    "[SEP]",
+    "[UNK]",
+    "[PAD]",
+    *"what is the default step of range it defaults to 1 if omitted".split(),
+]
 RANGE = Readable("If step is omitted, it defaults to 1.", "range\nrange.step")
 
 
@@ -55,7 +61,9 @@ def reader(reader_directory: Path) -> Reader:
     return Reader.load(reader_directory, threads=2)
 
 
-def test_a_sequence_is_question_and_passage_with_the_characters_of_its_tokens(packer: Packer) -> None:
+def test_a_sequence_is_question_and_passage_with_the_characters_of_its_tokens(
+    packer: Packer,
+) -> None:
     (packed,) = packer.pack("what is the default step", [RANGE])
     text = shown(RANGE)
     assert [WORDS[number] for number in packed.ids[:8]] == [
@@ -116,7 +124,10 @@ def test_words_that_enclose_the_passage_are_read_but_never_an_answer(packer: Pac
     (packed,) = packer.pack("what", [RANGE])
     starts = np.zeros(len(packed.ids), dtype=np.float32)
     starts[packed.first : packed.first + 4] = 50.0
-    assert all(RANGE.text[span.start : span.end] != "range" for span in best_spans(starts, starts, packed, RANGE))
+    assert all(
+        RANGE.text[span.start : span.end] != "range"
+        for span in best_spans(starts, starts, packed, RANGE)
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,29 +141,41 @@ def test_words_that_enclose_the_passage_are_read_but_never_an_answer(packer: Pac
         ("...", 0, 3, "..."[:0]),
     ],
 )
-def test_spans_grow_to_whole_words_and_lose_stops(text: str, start: int, end: int, grown: str) -> None:
+def test_spans_grow_to_whole_words_and_lose_stops(
+    text: str, start: int, end: int, grown: str
+) -> None:
     first, last = whole_words(text, start, end)
     assert text[first:last] == grown
 
 
 def test_that_any_passage_answers_is_a_softmax_with_one_more_choice() -> None:
     powers = np.exp(np.array([1.0, -0.5, 2.0]))
-    assert any_answer(np.log(powers).astype(np.float32)) == pytest.approx(powers.sum() / (1 + powers.sum()))
+    assert any_answer(np.log(powers).astype(np.float32)) == pytest.approx(
+        powers.sum() / (1 + powers.sum())
+    )
     assert any_answer(np.empty(0, dtype=np.float32)) == 0.0
     assert any_answer(np.array([-900.0], dtype=np.float32)) < 1e-6
 
 
 def test_the_probability_of_an_answer_is_logistic() -> None:
-    assert logistic((1.0, 2.0, 3.0), (0.5, 1.0, 0.0, -1.0)) == pytest.approx(1 / (1 + np.exp(1.5)), abs=1e-6)
+    assert logistic((1.0, 2.0, 3.0), (0.5, 1.0, 0.0, -1.0)) == pytest.approx(
+        1 / (1 + np.exp(1.5)), abs=1e-6
+    )
     assert logistic((1e9, 0, 0), (0, 1, 0, 0)) == pytest.approx(1.0)
 
 
 def test_answers_are_exact_words_best_first_and_do_not_overlap(reader: Reader) -> None:
-    passages = [RANGE, Readable("The range type represents an immutable sequence of numbers.", prior=0.4), Readable("")]
+    passages = [
+        RANGE,
+        Readable("The range type represents an immutable sequence of numbers.", prior=0.4),
+        Readable(""),
+    ]
     reading = reader.read("What is the default step?", passages, k=4)
     assert reading.read == 3
     assert len(reading.answers) == 4
-    assert [one.score for one in reading.answers] == sorted((one.score for one in reading.answers), reverse=True)
+    assert [one.score for one in reading.answers] == sorted(
+        (one.score for one in reading.answers), reverse=True
+    )
     for number, one in enumerate(reading.answers):
         assert passages[one.passage].text[one.start : one.end]
         assert 0 <= one.score <= 1
@@ -166,7 +189,11 @@ def test_reading_alone_and_among_others_gives_the_same_spans(reader: Reader) -> 
     """Sequences are not padded, so that what else is read does not matter."""
     long = Readable("The start of a range " * 12)
     alone = reader.read(QUESTIONS[0], [RANGE]).answers[0]
-    among = next(one for one in reader.read(QUESTIONS[0], [long, RANGE, long], k=20).answers if one.passage == 1)
+    among = next(
+        one
+        for one in reader.read(QUESTIONS[0], [long, RANGE, long], k=20).answers
+        if one.passage == 1
+    )
     assert (alone.start, alone.end) == (among.start, among.end)
 
 
@@ -223,8 +250,12 @@ def test_settings_that_do_not_fit_are_refused(reader_directory: Path, tmp_path: 
             Reader.load(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"prior_weight": math.nan}, {"calibration": [1.0, math.inf, 1.0, 1.0, 1.0]}])
-def test_numbers_that_are_none_are_refused(reader_directory: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"prior_weight": math.nan}, {"calibration": [1.0, math.inf, 1.0, 1.0, 1.0]}]
+)
+def test_numbers_that_are_none_are_refused(
+    reader_directory: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
     content = json.loads((reader_directory / SETTINGS).read_text()) | change
     known = {field.name: content[field.name] for field in fields(Settings)}
     content["fingerprint"] = Settings(**known).fingerprint
@@ -242,22 +273,30 @@ def test_probabilities_are_a_softmax_over_the_spans_of_all_passages() -> None:
     assert shares[1] == 0.0
     for share, found, each in zip(shares, within, scores, strict=True):
         chances = [share * math.exp(span.score) for span in found]
-        assert chances == pytest.approx([math.exp(score) / total for score in sorted(each, reverse=True)], rel=1e-5)
+        assert chances == pytest.approx(
+            [math.exp(score) / total for score in sorted(each, reverse=True)], rel=1e-5
+        )
     assert normalized([])[0] == []
     assert normalized([[], []])[0] == [[], []]
 
 
 def test_a_span_has_the_clues_of_its_place_and_those_of_the_reader(packer: Packer) -> None:
     text = "range(start, step=1)\nThe step."
-    entry = Entry("function", signature=20, parameters=(Parameter("step", (18, 19), optional=True),))
+    entry = Entry(
+        "function", signature=20, parameters=(Parameter("step", (18, 19), optional=True),)
+    )
     passage = Readable(text, entry=entry)
     [packed] = packer.pack("which argument", [passage])
     logits = np.zeros((1, len(packed.ids)), dtype=np.float32)
     output = [logits, logits, np.array([0.5], dtype=np.float32)]
     clues = {
-        (span.start, span.end): each for span, each in span_clues(Sought("which argument"), passage, packed, output)
+        (span.start, span.end): each
+        for span, each in span_clues(Sought("which argument"), passage, packed, output)
     }
-    assert clues[13, 17] | {"typed": 1.0, "optional": 1.0, "switch": 0.0, "signature": 0.0} == clues[13, 17]
+    assert (
+        clues[13, 17] | {"typed": 1.0, "optional": 1.0, "switch": 0.0, "signature": 0.0}
+        == clues[13, 17]
+    )
     assert clues[25, 29]["typed"] == 1.0
     assert clues[0, 5]["signature"] == 1.0
     assert "typed" not in clues[0, 5]
@@ -267,7 +306,9 @@ def test_a_span_has_the_clues_of_its_place_and_those_of_the_reader(packer: Packe
         assert each.keys() <= SPAN.keys()
 
 
-def test_a_prior_decides_between_passages_that_are_alike(reader_directory: Path, reader: Reader) -> None:
+def test_a_prior_decides_between_passages_that_are_alike(
+    reader_directory: Path, reader: Reader
+) -> None:
     settings = replace(reader.settings, prior_weight=1.0)
     weighing = Reader.load(reader_directory, threads=1)
     weighing.settings = settings
@@ -285,4 +326,6 @@ def test_spans_of_the_expected_type_are_there_however_unlikely(packer: Packer) -
         found = best_spans(logits, logits, packed, RANGE, given_places)
         assert ("1" in {RANGE.text[span.start : span.end] for span in found}) == there
     cut = Packer(packer.tokenizer, 16).pack("how many step", [RANGE])[0]
-    assert "1" not in {RANGE.text[span.start : span.end] for span in best_spans(logits, logits, cut, RANGE, places)}
+    assert "1" not in {
+        RANGE.text[span.start : span.end] for span in best_spans(logits, logits, cut, RANGE, places)
+    }

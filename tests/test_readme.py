@@ -10,14 +10,16 @@ from fastapi.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
-from index.build import build
 from index.demo import demos
 from index.encoder import RELEASED, Encoder
+from index.indexing.build import build
 from index.sources.reference import python_help
 from tests.commands import same
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
-EXAMPLE = re.compile(r"\$ curl -s localhost:8000(/\S+) -H '[^']+' -d '([^']+)'\n(\{.*?\})\n```", re.DOTALL)
+EXAMPLE = re.compile(
+    r"\$ curl -s localhost:8000(/\S+) -H '[^']+' -d '([^']+)'\n(\{.*?\})\n```", re.DOTALL
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +39,20 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize(("path", "body", "printed"), EXAMPLES)
-def test_an_example_prints_what_readme_says(client: TestClient, path: str, body: str, printed: str) -> None:
+def test_an_example_prints_what_readme_says(
+    client: TestClient, path: str, body: str, printed: str
+) -> None:
     assert same(printed, client.post(path, json=json.loads(body)).text)
 
 
 def test_the_question_is_answered_as_readme_says_by_what_every_python_has(tmp_path: Path) -> None:
-    [(body, printed)] = re.findall(r"/qa -H '[^']+' -d '([^']+)' \| jq [^\n]+\n[\d.]+\n(\{.*?\})\n```", README)
-    encoder, pages = Encoder.load(RELEASED), (file for file in python_help() if file.path == "library/stdtypes.html")
+    [(body, printed)] = re.findall(
+        r"/qa -H '[^']+' -d '([^']+)' \| jq [^\n]+\n[\d.]+\n(\{.*?\})\n```", README
+    )
+    encoder, pages = (
+        Encoder.load(RELEASED),
+        (file for file in python_help() if file.path == "library/stdtypes.html"),
+    )
     build(tmp_path, "python", "reference", pages, encoder)
     with TestClient(create_app(Settings(home=tmp_path), encoder)) as client:
         reply = client.post("/qa", json=json.loads(body)).json()

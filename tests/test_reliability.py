@@ -23,12 +23,12 @@ from hypothesis.errors import Unsatisfiable
 
 from app.access import new_key
 from app.corpora import OpenCorpora
-from index import generations
-from index.build import build
-from index.classifiers import publish
-from index.corpus import Corpus
+from index import builds
+from index.classify.trained import publish
 from index.encoder import Encoder
 from index.errors import Damaged
+from index.indexing.build import build
+from index.search.corpus import Corpus
 from tests.conftest import HashEncoder, source
 from tests.serving import FUNCTIONS, make, numbered
 from tests.tiny import staged
@@ -70,16 +70,27 @@ def conforms(server: Server, known: dict[str, Any], each: int) -> Counter[int]:
         for found in schema.get_all_operations():
             operation = found.ok()
             for mode in schemathesis.GenerationMode:
-                if mode.is_positive or operation.body or operation.path_parameters or operation.query:
+                if (
+                    mode.is_positive
+                    or operation.body
+                    or operation.path_parameters
+                    or operation.query
+                ):
                     statuses += _sent(operation, mode, known, each, session)
     return statuses
 
 
-def _sent(operation: Any, mode: Any, known: dict[str, Any], most: int, session: requests.Session) -> Counter[int]:
+def _sent(
+    operation: Any, mode: Any, known: dict[str, Any], most: int, session: requests.Session
+) -> Counter[int]:
     from schemathesis.specs.openapi import checks
 
     statuses: Counter[int] = Counter()
-    wanted = [checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance]
+    wanted = [
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+    ]
 
     @settings(
         max_examples=most,
@@ -89,7 +100,11 @@ def _sent(operation: Any, mode: Any, known: dict[str, Any], most: int, session: 
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=operation.as_strategy(mode), steered=st.booleans(), key=st.sampled_from([*[ADMIN] * 5, {}]))
+    @given(
+        case=operation.as_strategy(mode),
+        steered=st.booleans(),
+        key=st.sampled_from([*[ADMIN] * 5, {}]),
+    )
     def send(case: Any, steered: bool, key: dict[str, str]) -> None:
         if steered:
             _steer(case, known)
@@ -119,7 +134,9 @@ def described(home: Path, released: Encoder) -> Iterator[tuple[Server, dict[str,
         yield server, known
 
 
-def test_what_the_description_allows_is_answered_as_it_says(described: tuple[Server, dict[str, Any]]) -> None:
+def test_what_the_description_allows_is_answered_as_it_says(
+    described: tuple[Server, dict[str, Any]],
+) -> None:
     statuses = conforms(*described, each=12)
     print(dict(statuses))
     assert sum(statuses.values()) > 150
@@ -131,7 +148,7 @@ def test_what_the_description_allows_is_answered_as_it_says(described: tuple[Ser
 _BUILDER = """
 import shutil, sys
 from pathlib import Path
-from index.build import build
+from index.indexing.build import build
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered
 
@@ -156,7 +173,7 @@ watching = False
 
 def served_title(home: Path) -> str:
     """Title of the best hit of the corpus that is active, after comparing all its files with their checksums."""
-    with closing(Corpus.load(generations.current(home, "c"), HashEncoder())) as corpus:
+    with closing(Corpus.load(builds.current(home, "c"), HashEncoder())) as corpus:
         return corpus.search("new old 3").hits[0].title
 
 
@@ -168,7 +185,7 @@ def test_a_build_killed_before_any_of_its_changes_leaves_a_whole_corpus(tmp_path
         build(home, "c", "reference", [source("old", numbered(8, "old"))], HashEncoder())
         assert served_title(home) == "old 3"
 
-    for _ in range(generations.KEPT_BUILDS):
+    for _ in range(builds.KEPT_BUILDS):
         rebuild(home)
     built = run([sys.executable, "-c", _BUILDER, str(home), str(moments)])
     assert built.returncode == 0, built.stderr
@@ -177,10 +194,12 @@ def test_a_build_killed_before_any_of_its_changes_leaves_a_whole_corpus(tmp_path
         titles.append(served_title(moment))
         rebuild(moment)
         left = {path.name for path in (moment / "corpora" / "c").iterdir()}
-        assert left == {"CURRENT", *generations.builds(moment, "c")}
+        assert left == {"CURRENT", *builds.builds(moment, "c")}
     assert served_title(home) == "new 3"
     assert titles.count("old 3") > 20
-    assert titles == sorted(titles, reverse=True)  # from one change on, the new build is the active one
+    assert titles == sorted(
+        titles, reverse=True
+    )  # from one change on, the new build is the active one
 
 
 # ---- files that are not as they were written
@@ -203,7 +222,7 @@ HARMS = [_cut, lambda content: content[:-1], lambda content: b"", _flip(0), _fli
 
 def harmed(home: Path, harms: Sequence[Callable[[bytes], bytes]]) -> Iterator[Path]:
     """Every file of the active build and CURRENT, each harmed in every way; it is whole again afterwards."""
-    directory = generations.current(home, "code")
+    directory = builds.current(home, "code")
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     for path in [directory.parent / "CURRENT", *files]:
         yield from each_harm(path, harms)
@@ -238,21 +257,32 @@ def hits(corpus: Corpus) -> str:
 
 def test_every_file_that_was_harmed_is_named(tmp_path: Path) -> None:
     make(tmp_path, "code", FUNCTIONS, HashEncoder())
-    with closing(Corpus.load(generations.current(tmp_path, "code"), HashEncoder())) as corpus:
+    with closing(Corpus.load(builds.current(tmp_path, "code"), HashEncoder())) as corpus:
         whole = hits(corpus)
-    answered = Counter(path.name for path in harmed(tmp_path, HARMS) if answer_or_name(tmp_path, whole, path))
-    assert answered.keys() <= {"CURRENT"}  # without its line break it says the same, and no build but one is there
+    answered = Counter(
+        path.name for path in harmed(tmp_path, HARMS) if answer_or_name(tmp_path, whole, path)
+    )
+    assert answered.keys() <= {
+        "CURRENT"
+    }  # without its line break it says the same, and no build but one is there
 
 
 def answers(server: Server) -> list[tuple[int, Any]]:
     """What is answered from the corpus that is harmed, from another one, and by a classifier."""
     replies = [
-        server.client.post("/search", json={"corpus": "code", "query": "read rows of a csv file", "explain": True}),
+        server.client.post(
+            "/search", json={"corpus": "code", "query": "read rows of a csv file", "explain": True}
+        ),
         server.client.post("/search", json={"corpus": "other", "query": "number 3"}),
-        server.client.post("/classify", json={"classifier": "tickets", "texts": ["news about sports"]}),
+        server.client.post(
+            "/classify", json={"classifier": "tickets", "texts": ["news about sports"]}
+        ),
     ]
     found = [(reply.status_code, reply.json()) for reply in replies]
-    return [(status, body.get("hits") or body.get("results") or body["detail"]) for status, body in found]
+    return [
+        (status, body.get("hits") or body.get("results") or body["detail"])
+        for status, body in found
+    ]
 
 
 def test_whatever_is_done_to_what_is_served_it_is_answered_rightly_or_refused_by_name(
@@ -264,23 +294,34 @@ def test_whatever_is_done_to_what_is_served_it_is_answered_rightly_or_refused_by
     with running(home, open_timeout_s=60) as server:
         whole = answers(server)
         assert [status for status, _ in whole] == [200] * 3
-        in_memory = (path for shelf in shelves for path in sorted(shelf.rglob("*.*")) if path.suffix != ".sqlite")
+        in_memory = (
+            path
+            for shelf in shelves
+            for path in sorted(shelf.rglob("*.*"))
+            if path.suffix != ".sqlite"
+        )
         for path in [*(path for path in in_memory if path.is_file()), shelves[0] / "CURRENT"]:
             for _ in each_harm(path):
                 assert answers(server) == whole
-        for _ in each_harm(generations.current(home, "code") / "documents.sqlite"):
+        for _ in each_harm(builds.current(home, "code") / "documents.sqlite"):
             for _ in range(2):
                 refused, *others = answers(server)
-                assert (refused[0], "documents.sqlite" in refused[1], others) == (503, True, whole[1:])
+                assert (refused[0], "documents.sqlite" in refused[1], others) == (
+                    503,
+                    True,
+                    whole[1:],
+                )
         make(home, "code", FUNCTIONS, released)
         until(lambda: answers(server) == whole)
         assert "Traceback" not in server.log()
 
 
-def test_a_corpus_that_is_harmed_while_it_is_served_is_refused_by_the_next_start(home: Path) -> None:
+def test_a_corpus_that_is_harmed_while_it_is_served_is_refused_by_the_next_start(
+    home: Path,
+) -> None:
     with running(home) as server:
         assert server.client.post("/search", json=SEARCH[2]).status_code == 200
-        vectors = generations.current(home, "code") / "vectors.npy"
+        vectors = builds.current(home, "code") / "vectors.npy"
         os.truncate(vectors, vectors.stat().st_size // 2)
         server.kill()
         server.start()
@@ -291,7 +332,9 @@ def test_a_corpus_that_is_harmed_while_it_is_served_is_refused_by_the_next_start
 # ---- disks
 
 
-def test_a_full_or_read_only_disk_keeps_nothing_from_being_served(tmp_path: Path, released: Encoder) -> None:
+def test_a_full_or_read_only_disk_keeps_nothing_from_being_served(
+    tmp_path: Path, released: Encoder
+) -> None:
     with small_disk(tmp_path, 16) as remount:
         older = make(tmp_path, "code", numbered(30), released).name
         active = make(tmp_path, "code", FUNCTIONS, released).name
@@ -305,14 +348,17 @@ def test_a_full_or_read_only_disk_keeps_nothing_from_being_served(tmp_path: Path
             nothing_changes(tmp_path, server, older, active, "PURLIN_HOME cannot be written to")
             assert server.client.delete("/corpora/code").status_code == 503
             remount("rw")
-            assert server.client.post("/corpora/code/activate", json={"build": older}).status_code == 200
+            assert (
+                server.client.post("/corpora/code/activate", json={"build": older}).status_code
+                == 200
+            )
             until(lambda: server.client.post("/search", json=SEARCH[2]).json()["build"] == older)
 
 
 _MANY = """
 import sys
 from pathlib import Path
-from index.build import build
+from index.indexing.build import build
 from index.records import Document
 from tests.conftest import HashEncoder, source
 
@@ -342,7 +388,10 @@ def nothing_changes(home: Path, server: Server, older: str, active: str, why: st
     built = run(purlin("index", "build", "code", ROOT / "app", "--name", "code", "--home", home))
     assert (built.returncode, why in built.stderr) == (1, True), built.stderr
     refused = server.client.post("/corpora/code/activate", json={"build": older})
-    assert (refused.status_code, refused.json()["type"]) == (503, "urn:purlin:problem:storage-failed")
+    assert (refused.status_code, refused.json()["type"]) == (
+        503,
+        "urn:purlin:problem:storage-failed",
+    )
     assert why in refused.json()["detail"]
     found = server.client.post("/search", json=SEARCH[2])
     assert (found.status_code, found.json()["build"]) == (200, active)
@@ -366,29 +415,37 @@ class Clock(datetime):
 def test_builds_made_after_the_clock_was_set_back_are_the_newest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generations, "datetime", Clock)
+    monkeypatch.setattr(builds, "datetime", Clock)
     encoder = HashEncoder()
     made = []
     for hours in (0, 0, -1, -1, 24, -48):
         Clock.time += timedelta(hours=hours)
         made.append(make(tmp_path, "code", numbered(len(made) + 3), encoder).name)
-    assert generations.builds(tmp_path, "code") == made[-generations.KEPT_BUILDS :]
-    assert generations.roll_back(tmp_path, "code") == made[-2]
+    assert builds.builds(tmp_path, "code") == made[-builds.KEPT_BUILDS :]
+    assert builds.roll_back(tmp_path, "code") == made[-2]
 
 
 # ---- signals
 
 
 def test_sigterm_in_the_middle_of_requests_finishes_them(home: Path) -> None:
-    long = {"texts": [f"{n} {'about sorting numbers ' * 8}" for n in range(300)], "labels": ["numbers", "files"]}
+    long = {
+        "texts": [f"{n} {'about sorting numbers ' * 8}" for n in range(300)],
+        "labels": ["numbers", "files"],
+    }
     with running(home, shutdown_timeout_s=150) as server, ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(httpx.post, f"{server.url}/classify", json=long, timeout=170) for _ in range(2)]
+        asked = [
+            pool.submit(httpx.post, f"{server.url}/classify", json=long, timeout=170)
+            for _ in range(2)
+        ]
         until(lambda: server.metric("purlin_running") == 2)
         with Load(server.url, lambda _: SEARCH, clients=2) as load:
             until(lambda: load.answered > 2)
             assert server.stop() == 0
             until(lambda: any("ConnectError" in lost for lost in load.lost))
-        assert [(one.result().status_code, len(one.result().json()["results"])) for one in asked] == [(200, 300)] * 2
+        assert [
+            (one.result().status_code, len(one.result().json()["results"])) for one in asked
+        ] == [(200, 300)] * 2
         assert load.statuses.keys() == {200}
         assert not [lost for lost in load.lost if "complete" in lost]  # no answer was cut short
         assert "Traceback" not in server.log()
@@ -406,7 +463,9 @@ def through_kills(server: Server, kills: int, clients: int = 3) -> tuple[list[fl
         with closing(Retrying(server.url)) as client:
             while not ended:
                 wanted = choose.choice(FUNCTIONS)
-                response = client.ask(("POST", "/search", {"corpus": "code", "query": wanted.title, "k": 1}))
+                response = client.ask(
+                    ("POST", "/search", {"corpus": "code", "query": wanted.title, "k": 1})
+                )
                 assert response.status_code == 200, response.text
                 assert response.json()["hits"][0]["document_id"] == wanted.id
                 answered += 1
@@ -438,7 +497,10 @@ def test_clients_that_try_again_lose_nothing_when_the_server_is_killed(home: Pat
 
 def test_a_server_with_600_mb_answers(home: Path) -> None:
     """Under a memory cgroup, which counts what is used; see docs/reliability.md for more than it can do."""
-    body = {"texts": ["a text about sorting numbers " * 20] * 200, "labels": [f"label {n}" for n in range(50)]}
+    body = {
+        "texts": ["a text about sorting numbers " * 20] * 200,
+        "labels": [f"label {n}" for n in range(50)],
+    }
     with memory_limit(600) as before, running(home, before=before) as server:
         with Load(server.url, lambda _: SEARCH, clients=2) as load:
             assert server.client.post("/classify", json=body).status_code == 200

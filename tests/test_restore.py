@@ -28,7 +28,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(checkpoint: Path) -> Path:
     """With biases and norms that differ, as training leaves them; the exporter keeps one of equal ones."""
     path = checkpoint / "model.safetensors"
-    weights = {name: value + 0.1 * torch.randn(value.shape) for name, value in load_file(path).items()}
+    weights = {
+        name: value + 0.1 * torch.randn(value.shape) for name, value in load_file(path).items()
+    }
     save_file(weights, path, metadata={"format": "pt"})
     return checkpoint
 
@@ -51,14 +53,20 @@ def test_quantized_weights_are_restored_to_half_a_step(bert: Path, tmp_path: Pat
     assert after.keys() == before.keys()
     for name, weights in before.items():
         error, largest = (after[name] - weights).abs(), weights.abs().max()
-        assert error.max() < 0.03 * largest, name  # smoothing makes steps of some inputs coarser than 1/254
+        assert error.max() < 0.03 * largest, (
+            name
+        )  # smoothing makes steps of some inputs coarser than 1/254
         assert error.mean() < 0.005 * largest, name
     layers = [name for name in before if name.endswith("dense.weight")]
-    assert all(not torch.equal(after[name], before[name]) for name in layers)  # it is not the checkpoint that was read
+    assert all(
+        not torch.equal(after[name], before[name]) for name in layers
+    )  # it is not the checkpoint that was read
 
 
 def test_a_reader_goes_on_from_its_export(tmp_path: Path) -> None:
-    recipe = tiny_recipe(trained(tiny_base(tmp_path / "base")), tmp_path, export=reader.Export(quantization="none"))
+    recipe = tiny_recipe(
+        trained(tiny_base(tmp_path / "base")), tmp_path, export=reader.Export(quantization="none")
+    )
     torch.manual_seed(2)
     before = reader.load(recipe.model).eval()
     before.save(tmp_path / "checkpoint")
@@ -69,12 +77,20 @@ def test_a_reader_goes_on_from_its_export(tmp_path: Path) -> None:
     with torch.no_grad():
         for one, other in zip(before(ids), after(ids), strict=True):
             torch.testing.assert_close(one, other)
-    assert after.tokenizer("close the file ?")["input_ids"] == before.tokenizer("close the file ?")["input_ids"]
+    assert (
+        after.tokenizer("close the file ?")["input_ids"]
+        == before.tokenizer("close the file ?")["input_ids"]
+    )
 
 
 def test_an_encoder_is_a_base_model(bert: Path, tmp_path: Path) -> None:
     place = exported(bert, tmp_path / "fp32", "none")
-    settings = {"max_query_tokens": 32, "max_passage_tokens": 64, "max_target_tokens": 32, "dropout": 0.0}
+    settings = {
+        "max_query_tokens": 32,
+        "max_passage_tokens": 64,
+        "max_target_tokens": 32,
+        "dropout": 0.0,
+    }
     ids, mask = model.pad_texts([[2, 5, 6, 3], [2, 7, 3]], 0)
     with torch.no_grad():
         before, after = (
@@ -90,7 +106,10 @@ def test_the_released_weights_can_be_restored(tmp_path: Path) -> None:
     released = Path("models/reference-reader-int8")
     found = reader.load(ModelSettings(base=str(released))).eval()
     session = onnxruntime.InferenceSession(released / MODEL)
-    for question, passage in [("default step?", "class range(start, stop, step=1)"), ("Größe", "naïve 数据 _x() " * 9)]:
+    for question, passage in [
+        ("default step?", "class range(start, stop, step=1)"),
+        ("Größe", "naïve 数据 _x() " * 9),
+    ]:
         ids = np.array([found.tokenizer(question, passage)["input_ids"]])
         with torch.no_grad():
             ours = [logits.numpy() for logits in found(torch.from_numpy(ids))]
@@ -113,11 +132,15 @@ def broken(place: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["no graph", "a weight of another shape", "a weight missing"])
-def test_what_cannot_be_restored_is_refused_and_leaves_nothing(how: str, bert: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_restored_is_refused_and_leaves_nothing(
+    how: str, bert: Path, tmp_path: Path
+) -> None:
     place = exported(bert, tmp_path / "fp32", "none")
     broken(place, how)
     (tmp_path / "out").mkdir()
-    with pytest.raises(InvalidInput, match=r"is no exported BERT encoder or reader .*Name the checkpoint"):
+    with pytest.raises(
+        InvalidInput, match=r"is no exported BERT encoder or reader .*Name the checkpoint"
+    ):
         restore(place, tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
 
@@ -126,8 +149,15 @@ def test_a_model_with_weights_of_the_same_names_is_refused(tmp_path: Path) -> No
     """RoBERTa's positions begin at 2."""
     save_tokenizer(tmp_path / "roberta")
     torch.manual_seed(1)
-    sizes = {"vocab_size": len(WORDS), "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
-    config = RobertaConfig(**sizes, intermediate_size=64, max_position_embeddings=66, pad_token_id=0)
+    sizes = {
+        "vocab_size": len(WORDS),
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+    }
+    config = RobertaConfig(
+        **sizes, intermediate_size=64, max_position_embeddings=66, pad_token_id=0
+    )
     config.initializer_range = 0.5
     RobertaModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "roberta")
     place = exported(trained(tmp_path / "roberta"), tmp_path / "fp32", "none")

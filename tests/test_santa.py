@@ -28,17 +28,17 @@ from torch import Tensor
 from transformers import T5Config, T5ForConditionalGeneration
 
 import purlin
-from index import evaluate
 from index.encoder import Encoder
 from index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
+from index.evaluation.ranking import evaluate
 from tests.test_loop import largest_file, rows
 from tests.tiny import SPECIAL, save_bert, save_tokenizer
 from training import config, mining, model, santa
-from training.augment import Forms
+from training.data.augment import Forms
+from training.data.pairs import Pair, PairSource
 from training.dev import LOSS_BATCH, Dev, DevSet, Judged, encode, ranking, read_judged
 from training.loop import OPTIMIZER, LoopSettings, make_accelerator, train
 from training.model import ModelSettings, TextModel
-from training.pairs import Pair, PairSource
 from training.santa import Recipe, SantaTask, Schedule, Stage, averaged
 
 ROOT = Path(__file__).parent.parent
@@ -65,14 +65,24 @@ def accelerator(one_process: None) -> Accelerator:
 
 def vocabulary(sentinel: str) -> list[str]:
     """All words of PAIRS."""
-    found = dict.fromkeys(spaced(" ".join(text for pair in PAIRS for text in (*pair.queries, pair.passage))).split())
+    found = dict.fromkeys(
+        spaced(" ".join(text for pair in PAIRS for text in (*pair.queries, pair.passage))).split()
+    )
     return [*SPECIAL, *(sentinel.format(number) for number in range(20)), *found]
 
 
 def save_t5(directory: Path) -> Path:
     torch.manual_seed(2)
     words = vocabulary("<extra_id_{}>")
-    config = T5Config(vocab_size=len(words), d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, pad_token_id=0)
+    config = T5Config(
+        vocab_size=len(words),
+        d_model=16,
+        d_kv=8,
+        d_ff=32,
+        num_layers=1,
+        num_heads=2,
+        pad_token_id=0,
+    )
     config.decoder_start_token_id = 0
     T5ForConditionalGeneration(config).save_pretrained(directory)
     save_tokenizer(directory, words)
@@ -83,7 +93,10 @@ def save_t5(directory: Path) -> Path:
 def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("bases")
     size = {"num_hidden_layers": 1, "intermediate_size": 32, "max_position_embeddings": 64}
-    return {"bert": save_bert(home / "bert", vocabulary("[unused{}]"), **size), "t5": save_t5(home / "t5")}
+    return {
+        "bert": save_bert(home / "bert", vocabulary("[unused{}]"), **size),
+        "t5": save_t5(home / "t5"),
+    }
 
 
 @pytest.fixture
@@ -93,20 +106,33 @@ def bert(bases: dict[str, Path]) -> Path:
 
 def tiny(base: Path, **changes: Any) -> TextModel:
     torch.manual_seed(3)
-    known = {"base": str(base), "max_query_tokens": 16, "max_passage_tokens": 48, "max_target_tokens": 32, **changes}
+    known = {
+        "base": str(base),
+        "max_query_tokens": 16,
+        "max_passage_tokens": 48,
+        "max_target_tokens": 32,
+        **changes,
+    }
     return model.load(ModelSettings(**known))
 
 
-def task_of(base: Path, directory: Path, stage: Stage, *sources: Sequence[Pair], **changes: Any) -> SantaTask:
+def task_of(
+    base: Path, directory: Path, stage: Stage, *sources: Sequence[Pair], **changes: Any
+) -> SantaTask:
     known = {"seed": 5, "directory": directory, **changes}
     text_model = tiny(base, dropout=0.0).eval()
-    return SantaTask(text_model, sources or [PAIRS], stage, make_accelerator(LOOP, cpu=True), **known)
+    return SantaTask(
+        text_model, sources or [PAIRS], stage, make_accelerator(LOOP, cpu=True), **known
+    )
 
 
 def words(task: SantaTask, ids: Tensor) -> list[str]:
     """The words of each row, without [CLS], [SEP] and padding."""
     names = task.model.tokenizer.convert_ids_to_tokens
-    return [" ".join(word for word in names(row) if word not in ("[CLS]", "[SEP]", "[PAD]")) for row in ids.tolist()]
+    return [
+        " ".join(word for word in names(row) if word not in ("[CLS]", "[SEP]", "[PAD]"))
+        for row in ids.tolist()
+    ]
 
 
 def spaced(text: str) -> str:
@@ -126,10 +152,14 @@ def batch_stage(size: int, batches: Any = "mixed") -> Stage:
     batches=st.sampled_from(["mixed", "one-source"]),
     seed=st.integers(0, 99),
 )
-def test_every_pair_comes_once_in_an_epoch(sizes: list[int], size: int, batches: str, seed: int) -> None:
+def test_every_pair_comes_once_in_an_epoch(
+    sizes: list[int], size: int, batches: str, seed: int
+) -> None:
     schedule = Schedule(sizes, [1.0] * len(sizes), batch_stage(size, batches), seed)
     count = schedule.batches_per_epoch()
-    epochs = [[schedule.rows(epoch * count + place) for place in range(count)] for epoch in range(2)]
+    epochs = [
+        [schedule.rows(epoch * count + place) for place in range(count)] for epoch in range(2)
+    ]
     for epoch in epochs:
         drawn = np.concatenate(epoch)
         assert len(set(drawn.tolist())) == len(drawn) == size * count
@@ -146,13 +176,17 @@ def test_every_pair_comes_once_in_an_epoch(sizes: list[int], size: int, batches:
 
 def test_epochs_and_seeds_differ() -> None:
     one, other = (Schedule([40], [1.0], batch_stage(8), seed) for seed in (1, 2))
-    assert len({str(schedule.rows(number)) for schedule in (one, other) for number in (0, 5, 10)}) == 6
+    assert (
+        len({str(schedule.rows(number)) for schedule in (one, other) for number in (0, 5, 10)}) == 6
+    )
 
 
 @pytest.mark.parametrize("batches", ["mixed", "one-source"])
 def test_sources_come_by_their_weight(batches: str) -> None:
     schedule = Schedule([10, 20, 8], [2.0, 0.5, 1.5], batch_stage(2, batches), 1)
-    drawn = np.concatenate([schedule.rows(number) for number in range(schedule.batches_per_epoch())])
+    drawn = np.concatenate(
+        [schedule.rows(number) for number in range(schedule.batches_per_epoch())]
+    )
     counts = np.bincount(drawn, minlength=38)
     assert counts[:10].tolist() == [2] * 10
     assert sorted(counts[10:30]) == [0] * 10 + [1] * 10
@@ -161,9 +195,14 @@ def test_sources_come_by_their_weight(batches: str) -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "batches", "words"),
-    [([5, 6], "mixed", "A batch of 12 exceeds the 11 pairs there are"), ([40, 8], "one-source", "8 pairs .* of one")],
+    [
+        ([5, 6], "mixed", "A batch of 12 exceeds the 11 pairs there are"),
+        ([40, 8], "one-source", "8 pairs .* of one"),
+    ],
 )
-def test_a_batch_larger_than_what_there_is_is_refused(sizes: list[int], batches: str, words: str) -> None:
+def test_a_batch_larger_than_what_there_is_is_refused(
+    sizes: list[int], batches: str, words: str
+) -> None:
     with pytest.raises(InvalidInput, match=words):
         Schedule(sizes, [1.0] * len(sizes), batch_stage(12, batches), 1)
 
@@ -175,7 +214,9 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("mask", ["entity", "span"])
-def test_a_batch_is_the_same_for_the_same_number_and_seed(bert: Path, tmp_path: Path, mask: Any) -> None:
+def test_a_batch_is_the_same_for_the_same_number_and_seed(
+    bert: Path, tmp_path: Path, mask: Any
+) -> None:
     stage = Stage(name="a", loop=LOOP, mep=1.0, mask=mask, mask_share=0.5)
     task, again, other = (task_of(bert, tmp_path, stage, seed=seed) for seed in (1, 1, 2))
     again.batch(7)  # what came before makes no difference
@@ -185,7 +226,9 @@ def test_a_batch_is_the_same_for_the_same_number_and_seed(bert: Path, tmp_path: 
     assert not same(task.batch(3).query_texts, task.batch(4).query_texts)
 
 
-def test_batches_hold_the_texts_of_their_rows_and_all_queries_come(bert: Path, tmp_path: Path) -> None:
+def test_batches_hold_the_texts_of_their_rows_and_all_queries_come(
+    bert: Path, tmp_path: Path
+) -> None:
     task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP))
     seen: dict[int, set[str]] = {}
     for number in range(10 * task.batches_per_epoch()):
@@ -229,16 +272,23 @@ def hidden(task: SantaTask) -> list[int]:
     """Sentinels in each target of the first batch."""
     batch = task.batch(0)
     assert batch.masked is not None
-    spare = set(task.model.tokenizer.convert_tokens_to_ids([f"[unused{number}]" for number in range(20)]))
+    spare = set(
+        task.model.tokenizer.convert_tokens_to_ids([f"[unused{number}]" for number in range(20)])
+    )
     return [sum(token in spare for token in row) for row in batch.masked[2].tolist()]
 
 
 def test_a_share_of_the_entities_can_be_masked(bert: Path, tmp_path: Path) -> None:
     assert hidden(task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0))) == [4] * 8
-    assert hidden(task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0, mask_share=0.5))) == [2] * 8
+    assert (
+        hidden(task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0, mask_share=0.5)))
+        == [2] * 8
+    )
 
 
-def test_spans_are_masked_where_the_stage_or_the_lack_of_entities_says_so(bert: Path, tmp_path: Path) -> None:
+def test_spans_are_masked_where_the_stage_or_the_lack_of_entities_says_so(
+    bert: Path, tmp_path: Path
+) -> None:
     stage = Stage(name="a", loop=LOOP, mep=1.0, mask="span")
     assert hidden(task_of(bert, tmp_path, stage)) == [1] * 8  # 15 % of 16 words, in runs of three
     prose = [replace(pair, kind="reference") for pair in PAIRS]
@@ -264,16 +314,24 @@ def vectors_of(task: SantaTask, texts: tuple[Tensor, Tensor]) -> np.ndarray[Any,
 
 def test_copies_and_equal_queries_are_no_negatives(bert: Path, tmp_path: Path) -> None:
     """Against a loop: 0 and 1 have one passage, 2 and 3 one query; the labelled negatives hold 0's passage as well."""
-    pairs = [Pair((f"{verb} the file",), made(verb, "file").passage, "code", "python") for verb in VERBS[:6]]
+    pairs = [
+        Pair((f"{verb} the file",), made(verb, "file").passage, "code", "python")
+        for verb in VERBS[:6]
+    ]
     pairs[1] = replace(pairs[1], passage=pairs[0].passage)
     pairs[3] = replace(pairs[3], queries=pairs[2].queries)
     labelled = made("find", "map").passage
-    pairs = [replace(pair, negatives=(pairs[0].passage if row == 5 else labelled,)) for row, pair in enumerate(pairs)]
+    pairs = [
+        replace(pair, negatives=(pairs[0].passage if row == 5 else labelled,))
+        for row, pair in enumerate(pairs)
+    ]
     stage = Stage(name="a", loop=replace(LOOP, batch_size=6), hard_negatives=1, temperature=0.1)
     task = task_of(bert, tmp_path, stage, pairs)
     batch = task.batch(0)
     queries, passages = vectors_of(task, batch.queries), vectors_of(task, batch.passages)
-    texts = [pairs[row].passage for row in batch.rows] + [pairs[row].negatives[0] for row in batch.rows]
+    texts = [pairs[row].passage for row in batch.rows] + [
+        pairs[row].negatives[0] for row in batch.rows
+    ]
     losses, left_out = [], 0
     for place, row in enumerate(batch.rows):
         scores = []
@@ -292,9 +350,9 @@ def test_copies_and_equal_queries_are_no_negatives(bert: Path, tmp_path: Path) -
 def test_copies_are_known_whatever_form_is_drawn(bert: Path, tmp_path: Path) -> None:
     pairs = [replace(pair, comment="Does so at once.") for pair in PAIRS]
     plain = task_of(bert, tmp_path, Stage(name="a", loop=LOOP), pairs).batch(0)
-    drawn = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, forms=Forms(whole_comment=0.5, typed=0.5)), pairs).batch(
-        0
-    )
+    drawn = task_of(
+        bert, tmp_path, Stage(name="a", loop=LOOP, forms=Forms(whole_comment=0.5, typed=0.5)), pairs
+    ).batch(0)
     assert same(plain.rows, drawn.rows)
     assert plain.passages[0].shape != drawn.passages[0].shape
     assert same(plain.passage_texts, drawn.passage_texts)
@@ -302,7 +360,9 @@ def test_copies_are_known_whatever_form_is_drawn(bert: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("base", ["bert", "t5"])
-def test_half_precision_gives_nearly_the_same_loss(bases: dict[str, Path], tmp_path: Path, base: str) -> None:
+def test_half_precision_gives_nearly_the_same_loss(
+    bases: dict[str, Path], tmp_path: Path, base: str
+) -> None:
     stage = Stage(name="a", loop=LOOP, mep=1.0, temperature=0.1)
     exact, half = (task_of(bases[base], tmp_path, stage) for _ in range(2))
     expected = exact.backward(exact.batch(0))
@@ -315,20 +375,30 @@ def test_half_precision_gives_nearly_the_same_loss(bases: dict[str, Path], tmp_p
 
 
 def gradients(task: SantaTask) -> dict[str, Tensor]:
-    return {name: weight.grad for name, weight in task.model.named_parameters() if weight.grad is not None}
+    return {
+        name: weight.grad
+        for name, weight in task.model.named_parameters()
+        if weight.grad is not None
+    }
 
 
 @pytest.mark.parametrize("base", ["bert", "t5"])
-@pytest.mark.parametrize("changes", [{}, {"mep": 2.0}, {"mep": 1.0, "mask": "span", "hard_negatives": 1}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"mep": 2.0}, {"mep": 1.0, "mask": "span", "hard_negatives": 1}]
+)
 def test_in_parts_loss_and_gradients_are_the_same(
     bases: dict[str, Path], tmp_path: Path, base: str, changes: dict[str, Any]
 ) -> None:
     pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
     stage = Stage(name="a", loop=LOOP, temperature=0.1, **changes)
-    whole, parted = (task_of(bases[base], tmp_path, known, pairs) for known in (stage, replace(stage, part=3)))
+    whole, parted = (
+        task_of(bases[base], tmp_path, known, pairs) for known in (stage, replace(stage, part=3))
+    )
     expected, found = (task.backward(task.batch(1)) for task in (whole, parted))
     assert found == pytest.approx(expected, rel=1e-5)
-    assert found["loss"] == pytest.approx(sum(value for name, value in found.items() if name != "loss"))
+    assert found["loss"] == pytest.approx(
+        sum(value for name, value in found.items() if name != "loss")
+    )
     assert gradients(parted).keys() == gradients(whole).keys()
     for name, gradient in gradients(whole).items():
         torch.testing.assert_close(gradients(parted)[name], gradient, rtol=1e-4, atol=1e-6)
@@ -336,9 +406,15 @@ def test_in_parts_loss_and_gradients_are_the_same(
 
 @pytest.mark.parametrize(
     ("base", "changes"),
-    [("bert", {"mep": 1.0}), ("bert", {"sda": 0.0, "mep": 1.0}), ("t5", {"mep": 1.0, "mask": "span", "part": 4})],
+    [
+        ("bert", {"mep": 1.0}),
+        ("bert", {"sda": 0.0, "mep": 1.0}),
+        ("t5", {"mep": 1.0, "mask": "span", "part": 4}),
+    ],
 )
-def test_training_lowers_every_loss(bases: dict[str, Path], tmp_path: Path, base: str, changes: dict[str, Any]) -> None:
+def test_training_lowers_every_loss(
+    bases: dict[str, Path], tmp_path: Path, base: str, changes: dict[str, Any]
+) -> None:
     loop = replace(LOOP, steps=25, learning_rate=1e-2, every=1000)
     stage = Stage(name="a", loop=loop, temperature=0.1, **changes)
     task = task_of(bases[base], tmp_path, stage)
@@ -353,7 +429,10 @@ def test_weights_can_be_averaged_with_the_bases(bert: Path) -> None:
     with torch.no_grad():
         for weight in trained.parameters():
             weight.add_(1.0)
-    expected = {name: 0.25 * weight + 0.75 * trained.state_dict()[name] for name, weight in base.state_dict().items()}
+    expected = {
+        name: 0.25 * weight + 0.75 * trained.state_dict()[name]
+        for name, weight in base.state_dict().items()
+    }
     mixed = averaged(base, trained, 0.25).state_dict()
     assert mixed.keys() == expected.keys()
     for name, weight in mixed.items():
@@ -363,9 +442,14 @@ def test_weights_can_be_averaged_with_the_bases(bert: Path) -> None:
 # -- hard negatives --------------------------------------------------------------------------------------------------
 
 
-def test_labelled_negatives_come_first_then_those_mined_for_the_pair(bert: Path, tmp_path: Path) -> None:
+def test_labelled_negatives_come_first_then_those_mined_for_the_pair(
+    bert: Path, tmp_path: Path
+) -> None:
     labelled = made("find", "map").passage
-    pairs = [replace(pair, negatives=(labelled,) if row % 2 else ()) for row, pair in enumerate(PAIRS[:8])]
+    pairs = [
+        replace(pair, negatives=(labelled,) if row % 2 else ())
+        for row, pair in enumerate(PAIRS[:8])
+    ]
     stage = Stage(name="a", loop=LOOP, hard_negatives=2, depth=3)
     task = task_of(bert, tmp_path, stage, pairs)
     task.prepare(0)
@@ -384,7 +468,9 @@ def test_labelled_negatives_come_first_then_those_mined_for_the_pair(bert: Path,
     assert len(drawn) > 16  # at random, not always the best
 
 
-def test_hard_negatives_are_looked_up_again_every_refresh_epochs(bert: Path, tmp_path: Path) -> None:
+def test_hard_negatives_are_looked_up_again_every_refresh_epochs(
+    bert: Path, tmp_path: Path
+) -> None:
     task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, hard_negatives=1, depth=3, refresh=2))
     per_turn = 2 * task.batches_per_epoch()
     task.prepare(0)
@@ -403,8 +489,14 @@ def test_hard_negatives_are_looked_up_again_every_refresh_epochs(bert: Path, tmp
     assert (tmp_path / "mined-0.npy").read_bytes() == first
 
 
-def test_mining_finds_what_comparing_with_all_finds(bert: Path, tmp_path: Path, accelerator: Accelerator) -> None:
-    pairs = [*PAIRS[:20], replace(PAIRS[0], queries=("another one",)), replace(PAIRS[1], passage="return path")]
+def test_mining_finds_what_comparing_with_all_finds(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    pairs = [
+        *PAIRS[:20],
+        replace(PAIRS[0], queries=("another one",)),
+        replace(PAIRS[1], passage="return path"),
+    ]
     text_model = tiny(bert).train()
     mining.mine(text_model, pairs, tmp_path / "mined.npy", depth=4, accelerator=accelerator)
     assert text_model.training
@@ -429,17 +521,27 @@ def test_mining_finds_what_comparing_with_all_finds(bert: Path, tmp_path: Path, 
 def test_own_passages_copies_and_equal_queries_are_never_drawn(
     bert: Path, tmp_path: Path, accelerator: Accelerator, depth: int
 ) -> None:
-    pairs = [PAIRS[0], replace(PAIRS[0], queries=("x",)), replace(PAIRS[5], queries=PAIRS[0].queries[1:]), PAIRS[9]]
+    pairs = [
+        PAIRS[0],
+        replace(PAIRS[0], queries=("x",)),
+        replace(PAIRS[5], queries=PAIRS[0].queries[1:]),
+        PAIRS[9],
+    ]
     mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=depth, accelerator=accelerator)
     found = np.load(tmp_path / "m.npy")
     assert found.shape == (4, depth)
     assert [set(row) for row in found.tolist()] == [{3}, {2, 3}, {3}, {0, 2}]
     lonely = [PAIRS[0], replace(PAIRS[5], queries=PAIRS[0].queries)]
     mining.mine(tiny(bert), lonely, tmp_path / "m.npy", depth=2, accelerator=accelerator)
-    assert np.load(tmp_path / "m.npy").tolist() == [[0, 0], [1, 1]]  # themselves, which the loss leaves out
+    assert np.load(tmp_path / "m.npy").tolist() == [
+        [0, 0],
+        [1, 1],
+    ]  # themselves, which the loss leaves out
 
 
-def test_mined_negatives_are_written_whole_or_not_at_all(bert: Path, tmp_path: Path, accelerator: Accelerator) -> None:
+def test_mined_negatives_are_written_whole_or_not_at_all(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
     with largest_file(30_000), pytest.raises(StorageFailed, match="cannot be written"):
         mining.mine(tiny(bert), PAIRS, tmp_path / "m.npy", depth=1000, accelerator=accelerator)
     assert not (tmp_path / "m.npy").exists()
@@ -462,11 +564,19 @@ def counting(bert: Path) -> Counting:
 
 
 def write_beir(directory: Path) -> Path:
-    corpus = {"d1": "read the file", "d2": "copy the map at once", "d3": "close a line", "d4": "move"}
+    corpus = {
+        "d1": "read the file",
+        "d2": "copy the map at once",
+        "d3": "close a line",
+        "d4": "move",
+    }
     queries = {"q1": "read file", "q2": "copy the line a", "q3": "move", "unjudged": "read"}
     (directory / "qrels").mkdir(parents=True)
     (directory / "corpus.jsonl").write_text(
-        "".join(json.dumps({"_id": key, "title": "", "text": text}) + "\n" for key, text in corpus.items())
+        "".join(
+            json.dumps({"_id": key, "title": "", "text": text}) + "\n"
+            for key, text in corpus.items()
+        )
     )
     (directory / "queries.jsonl").write_text(
         "".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in queries.items())
@@ -477,7 +587,9 @@ def write_beir(directory: Path) -> Path:
     return directory
 
 
-def test_measures_of_a_judged_directory(counting: Counting, tmp_path: Path, accelerator: Accelerator) -> None:
+def test_measures_of_a_judged_directory(
+    counting: Counting, tmp_path: Path, accelerator: Accelerator
+) -> None:
     known = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
     judged = read_judged(known)
     assert judged.queries == {"q1": "read file", "q2": "copy the line a", "q3": "move"}
@@ -493,7 +605,7 @@ def test_measures_of_a_judged_directory(counting: Counting, tmp_path: Path, acce
         "dev small MRR@100": pytest.approx(5 / 6),
         "dev two Recall@100": 1.0,
     }
-    expected = {measure.name: measure.mean for measure in evaluate.evaluate(run, judged.qrels)}
+    expected = {measure.name: measure.mean for measure in evaluate(run, judged.qrels)}
     assert expected["MRR@100"] == found["dev small MRR@100"]
     assert read_judged(replace(known, limit=2)).queries.keys() == {"q1", "q2"}
 
@@ -512,11 +624,16 @@ def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Acce
         {"0": "read the file", "1": "copy a line", "2": "copy the map"},
         {"0": {"0": 1.0}, "1": {"1": 1.0, "2": 1.0}, "2": {"1": 1.0, "2": 1.0}, "3": {"0": 1.0}},
     )
-    assert Dev([known], counting.eval(), accelerator).measure() == {"dev mean": 1.0, "dev held MRR@100": 1.0}
+    assert Dev([known], counting.eval(), accelerator).measure() == {
+        "dev mean": 1.0,
+        "dev held MRR@100": 1.0,
+    }
     assert not counting.training
 
 
-def test_the_loss_on_pairs_is_equation_3(bert: Path, tmp_path: Path, accelerator: Accelerator) -> None:
+def test_the_loss_on_pairs_is_equation_3(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
     lines = [
         {"query": pair.queries[0], "code": other.passage}
         for number, pair in enumerate(PAIRS)
@@ -531,17 +648,26 @@ def test_the_loss_on_pairs_is_equation_3(bert: Path, tmp_path: Path, accelerator
     place = {name: column for column, name in enumerate(judged.passages)}
     asked = {number: next(iter(judged.qrels[number])) for number in judged.queries}
     losses = []
-    for numbers in (list(asked)[start : start + LOSS_BATCH] for start in range(0, len(asked), LOSS_BATCH)):
+    for numbers in (
+        list(asked)[start : start + LOSS_BATCH] for start in range(0, len(asked), LOSS_BATCH)
+    ):
         for number in numbers:
             right = scores[number][place[asked[number]]]
             wrong = [asked[other] for other in numbers if asked[other] not in judged.qrels[number]]
-            losses.append(-np.log(right / (right + sum(scores[number][place[name]] for name in wrong))))
+            losses.append(
+                -np.log(right / (right + sum(scores[number][place[name]] for name in wrong)))
+            )
     found = Dev([known], text_model, accelerator, temperature=0.5).measure()
-    assert found == {"dev mean": pytest.approx(-np.mean(losses), rel=1e-4), "dev held -loss": found["dev mean"]}
+    assert found == {
+        "dev mean": pytest.approx(-np.mean(losses), rel=1e-4),
+        "dev held -loss": found["dev mean"],
+    }
     assert len(asked) > LOSS_BATCH or len(asked) == len(lines)
 
 
-def test_encoding_keeps_the_order_and_cuts_what_is_long(bert: Path, accelerator: Accelerator) -> None:
+def test_encoding_keeps_the_order_and_cuts_what_is_long(
+    bert: Path, accelerator: Accelerator
+) -> None:
     text_model = tiny(bert)
     texts = ["read", "", "copy the map at once " * 40, "find a line", "read"]
     found = encode(text_model, texts, 8, accelerator)
@@ -568,9 +694,13 @@ def test_a_dev_set_with_nothing_to_measure_is_refused_before_training(tmp_path: 
 
 def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) -> Path:
     """Two stages on 24 pairs: three epochs of each, with the hard negatives looked up thrice."""
-    lines = [{"queries": pair.queries, "code": pair.passage, "language": "python"} for pair in PAIRS]
+    lines = [
+        {"queries": pair.queries, "code": pair.passage, "language": "python"} for pair in PAIRS
+    ]
     (home / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:24]))
-    (home / "dev.jsonl").write_text("".join(json.dumps({**line, "query": line["queries"][0]}) + "\n" for line in lines))
+    (home / "dev.jsonl").write_text(
+        "".join(json.dumps({**line, "query": line["queries"][0]}) + "\n" for line in lines)
+    )
     text = f"""
         name = "tiny"
         seed = 3
@@ -634,18 +764,39 @@ def test_a_recipe_becomes_an_encoder_that_an_index_is_built_with(
     (trained / "code/shop.py").write_text(
         'def copy_map(map, mode):\n    """Copy the map."""\n    return map.copy(mode)\n'
     )
-    build = ["index", "build", "code", trained / "code", "--name", "shop", "--home", trained / "home"]
+    build = [
+        "index",
+        "build",
+        "code",
+        trained / "code",
+        "--name",
+        "shop",
+        "--home",
+        trained / "home",
+    ]
     command(*build, "--encoder", trained / "out/tiny")
-    command("search", "shop", "copy the map", "--home", trained / "home", "--encoder", trained / "out/tiny")
+    command(
+        "search",
+        "shop",
+        "copy the map",
+        "--home",
+        trained / "home",
+        "--encoder",
+        trained / "out/tiny",
+    )
     assert "copy_map" in capsys.readouterr().out
 
 
 def test_what_is_exported_has_its_share_of_the_base(trained: Path, bert: Path) -> None:
     last = max((trained / "out/finetune").glob("step-*"))
     best = (
-        trained / "out/finetune" / f"step-{json.loads((last / 'training.json').read_text())['state']['best_step']:06d}"
+        trained
+        / "out/finetune"
+        / f"step-{json.loads((last / 'training.json').read_text())['state']['best_step']:06d}"
     )
-    weights = [load_file(place / "model.safetensors") for place in (bert, best, trained / "out/averaged")]
+    weights = [
+        load_file(place / "model.safetensors") for place in (bert, best, trained / "out/averaged")
+    ]
     name = "encoder.layer.0.attention.self.query.weight"
     torch.testing.assert_close(weights[2][name], 0.25 * weights[0][name] + 0.75 * weights[1][name])
     assert not torch.equal(weights[0][name], weights[1][name])
@@ -654,15 +805,27 @@ def test_what_is_exported_has_its_share_of_the_base(trained: Path, bert: Path) -
 def test_the_cards_measures_are_those_of_what_is_exported(trained: Path) -> None:
     recipe = config.read(trained / "recipe.toml", Recipe)
     mixed = model.load(recipe.model, trained / "out/averaged")
-    expected = Dev(recipe.dev, mixed, make_accelerator(LoopSettings(precision="fp32"), cpu=True)).measure()
-    assert json.loads((trained / "out/tiny/encoder.json").read_text())["measures"] == pytest.approx(expected)
+    expected = Dev(
+        recipe.dev, mixed, make_accelerator(LoopSettings(precision="fp32"), cpu=True)
+    ).measure()
+    assert json.loads((trained / "out/tiny/encoder.json").read_text())["measures"] == pytest.approx(
+        expected
+    )
 
 
 def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> None:
-    stages = [path for stage in ("pretrain", "finetune") for path in (trained / "out" / stage).rglob("*")]
-    before = {path: path.stat().st_mtime_ns for path in stages if path.suffix in (".safetensors", ".png", ".npy")}
+    stages = [
+        path for stage in ("pretrain", "finetune") for path in (trained / "out" / stage).rglob("*")
+    ]
+    before = {
+        path: path.stat().st_mtime_ns
+        for path in stages
+        if path.suffix in (".safetensors", ".png", ".npy")
+    }
     exported = (trained / "out/tiny/model.onnx").stat().st_mtime_ns
-    command("train", "santa", "--config", trained / "recipe.toml", "--out", trained / "out", "--cpu")
+    command(
+        "train", "santa", "--config", trained / "recipe.toml", "--out", trained / "out", "--cpu"
+    )
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert (trained / "out/tiny/model.onnx").stat().st_mtime_ns > exported
 
@@ -684,10 +847,22 @@ santa.run(recipe, Path(sys.argv[2]), progress=of_stage, say=lambda line: None, c
 QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-def test_a_run_killed_in_any_stage_goes_on_along_the_same_curve(trained: Path, tmp_path: Path) -> None:
+def test_a_run_killed_in_any_stage_goes_on_along_the_same_curve(
+    trained: Path, tmp_path: Path
+) -> None:
     for stage, step in (("pretrain", 5), ("finetune", 5)):
-        script = [sys.executable, "-c", KILLED, str(trained / "recipe.toml"), str(tmp_path), stage, str(step)]
-        done = subprocess.run(script, cwd=ROOT, env=os.environ | QUIET, check=False, timeout=120, capture_output=True)
+        script = [
+            sys.executable,
+            "-c",
+            KILLED,
+            str(trained / "recipe.toml"),
+            str(tmp_path),
+            stage,
+            str(step),
+        ]
+        done = subprocess.run(
+            script, cwd=ROOT, env=os.environ | QUIET, check=False, timeout=120, capture_output=True
+        )
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert len(rows(tmp_path / stage)) == step
     steps = list[tuple[str, int]]()
@@ -703,7 +878,9 @@ def test_a_run_killed_in_any_stage_goes_on_along_the_same_curve(trained: Path, t
     recipe = config.read(trained / "recipe.toml", Recipe)
     with pytest.raises(KeyboardInterrupt):
         santa.run(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
-    assert steps == [("finetune", number) for number in range(5, 10)]  # on from the checkpoint of step 4
+    assert steps == [
+        ("finetune", number) for number in range(5, 10)
+    ]  # on from the checkpoint of step 4
     for stage in ("pretrain", "finetune"):
         assert rows(tmp_path / stage) == rows(trained / "out" / stage)
 
@@ -729,7 +906,9 @@ def test_a_run_does_not_go_on_with_other_texts(bert: Path, tmp_path: Path) -> No
         santa.run(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
 
 
-def test_a_run_that_recorded_the_old_default_goes_on_with_the_same_recipe(bert: Path, tmp_path: Path) -> None:
+def test_a_run_that_recorded_the_old_default_goes_on_with_the_same_recipe(
+    bert: Path, tmp_path: Path
+) -> None:
     """Recipes never named a precision, and their runs recorded "bf16", the default before "auto" was."""
 
     def stopping(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
@@ -783,7 +962,14 @@ save_file({name: weight.contiguous() for name, weight in task.model.state_dict()
 
 def share(base: Path, directory: Path) -> SantaTask:
     """Three steps of all there is, on however many processes there are."""
-    stage = Stage(name="a", loop=replace(LOOP, accumulation=2), temperature=0.1, mep=1.0, hard_negatives=1, depth=5)
+    stage = Stage(
+        name="a",
+        loop=replace(LOOP, accumulation=2),
+        temperature=0.1,
+        mep=1.0,
+        hard_negatives=1,
+        depth=5,
+    )
     pairs = [replace(pair, passage=pair.passage * (1 + row % 3)) for row, pair in enumerate(PAIRS)]
     task = task_of(base, directory, stage, pairs)
     train(task, stage.loop, directory, task.accelerator, seed=1, recipe={})
@@ -798,7 +984,15 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(port)]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--master_port",
+        str(port),
+    ]
     done = subprocess.run(
         [*launch, str(tmp_path / "share.py"), str(bert), str(together)],
         cwd=ROOT,
@@ -811,12 +1005,18 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for one, two in zip(rows(tmp_path / "one"), rows(together), strict=True):
         assert two == pytest.approx(one, abs=1e-4)
-    first, second = (load_file(together / f"weights-{process}-of-2.safetensors") for process in (0, 1))
+    first, second = (
+        load_file(together / f"weights-{process}-of-2.safetensors") for process in (0, 1)
+    )
     for name, weight in alone.model.state_dict().items():
         assert torch.equal(first[name], second[name])
-        if not name.endswith(("key.bias", "in_proj_bias")):  # whose gradients are rounding errors, which Adam scales up
+        if not name.endswith(
+            ("key.bias", "in_proj_bias")
+        ):  # whose gradients are rounding errors, which Adam scales up
             torch.testing.assert_close(first[name], weight, atol=1e-4, rtol=1e-4)
-    moments = [load_file(place / "step-000003" / OPTIMIZER) for place in (tmp_path / "one", together)]
+    moments = [
+        load_file(place / "step-000003" / OPTIMIZER) for place in (tmp_path / "one", together)
+    ]
     for name, value in moments[0].items():
         torch.testing.assert_close(moments[1][name], value, atol=1e-4, rtol=1e-4)
 
@@ -842,9 +1042,17 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
         ('name = "finetune"', 'name = "tiny"', "has the recipe's name"),
         ('name = "finetune"', 'name = "averaged"', "Name the stage otherwise"),
         ('name = "tiny"', 'name = "averaged"', "Name the recipe otherwise"),
-        ("max_target_tokens = 32", "max_target_tokens = 32, scratch = {dim = 16}", "leave base_share out"),
+        (
+            "max_target_tokens = 32",
+            "max_target_tokens = 32, scratch = {dim = 16}",
+            "leave base_share out",
+        ),
         ("seed = 3", "seed = -1", "seed must be from 0"),
-        ("max_tokens = 48", "max_tokens = 65", "export.max_tokens is 65, but the model has 64 positions"),
+        (
+            "max_tokens = 48",
+            "max_tokens = 65",
+            "export.max_tokens is 65, but the model has 64 positions",
+        ),
         ("mep = 1.0", "mask_share = 0", "mask_share must be from 0.01"),
         ("mep = 1.0", "part = 0", "part must be from 1"),
     ],
@@ -866,14 +1074,24 @@ def test_an_output_that_cannot_be_written_is_one_clear_line(
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit):
-        command("train", "santa", "--config", write_recipe(tmp_path, bert), "--out", tmp_path / "file", "--cpu")
+        command(
+            "train",
+            "santa",
+            "--config",
+            write_recipe(tmp_path, bert),
+            "--out",
+            tmp_path / "file",
+            "--cpu",
+        )
     assert "cannot be written" in " ".join(capsys.readouterr().err.split())
 
 
 def test_without_its_libraries_training_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "accelerate" else name)
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "accelerate" else name
+    )
     with pytest.raises(SystemExit):
         command("train", "santa", "--config", tmp_path / "recipe.toml")
     said = capsys.readouterr().err
@@ -889,7 +1107,9 @@ def test_a_recipe_needs_pairs_and_a_stage() -> None:
 def test_a_stage_weighs_the_sources_it_takes() -> None:
     pairs = tuple(PairSource("pairs", Path("x"), name=name, weight=0.5) for name in "abc")
     named = Stage(name="named", pairs=("c", "a"), weights=(3.0, 2.0))
-    recipe = Recipe(name="tiny", pairs=pairs, stage=(named, Stage(name="few", pairs=("b",)), Stage(name="all")))
+    recipe = Recipe(
+        name="tiny", pairs=pairs, stage=(named, Stage(name="few", pairs=("b",)), Stage(name="all"))
+    )
     assert [recipe.sources_of(stage) for stage in recipe.stage] == [
         {0: 2.0, 2: 3.0}, {1: 0.5}, {0: 0.5, 1: 0.5, 2: 0.5}
     ]  # fmt: skip
@@ -923,4 +1143,9 @@ def test_the_papers_recipe_for_code_has_its_numbers() -> None:
     assert {stage["loop"]["batch_size"] for stage in stages} == {16}
     assert {stage["loop"]["warmup"] for stage in stages} == {0.1}
     assert [stage["loop"]["epochs"] for stage in stages[:2]] == [6, 6]
-    assert (stages[0]["sda"], stages[0]["mep"], stages[2]["depth"], stages[2]["hard_negatives"]) == (1.0, 1.0, 100, 1)
+    assert (
+        stages[0]["sda"],
+        stages[0]["mep"],
+        stages[2]["depth"],
+        stages[2]["hard_negatives"],
+    ) == (1.0, 1.0, 100, 1)

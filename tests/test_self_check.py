@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import purlin
 from app.main import create_app
 from app.settings import Settings
-from index import generations, self_check
-from index.build import build
-from index.corpus import Corpus
+from index import builds, self_check
 from index.encoder import Encoder, Role, Vectors
+from index.indexing.build import build
+from index.search.corpus import Corpus
 from tests.conftest import HashEncoder, functions, source
 
 WORDS = "open read write close path mode".split()
@@ -32,21 +32,25 @@ class OtherMachine(HashEncoder):
         super().__init__()
         self._cosine = 1.0 - distance
 
-    def encode(self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None) -> Vectors:
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
         vectors = super().encode(texts, role=role, progress=progress)
         others = np.roll(vectors, 1, axis=1)
         others -= (others * vectors).sum(axis=1, keepdims=True) * vectors
         others /= np.linalg.norm(others, axis=1, keepdims=True)
-        turned: Vectors = (self._cosine * vectors + np.sqrt(1.0 - self._cosine**2) * others).astype(np.float32)
+        turned: Vectors = (self._cosine * vectors + np.sqrt(1.0 - self._cosine**2) * others).astype(
+            np.float32
+        )
         return turned
 
 
-def make(home: Path, encoder: HashEncoder) -> generations.Manifest:
+def make(home: Path, encoder: HashEncoder) -> builds.Manifest:
     return build(home, "code", "code", [source("m.py", functions(20, WORDS))], encoder)
 
 
 def opened(home: Path, encoder: HashEncoder) -> Corpus:
-    return Corpus.load(generations.current(home, "code"), encoder)
+    return Corpus.load(builds.current(home, "code"), encoder)
 
 
 @pytest.mark.parametrize("distance", [0.0, ROUNDED, SUSPICIOUS, 0.3])
@@ -66,18 +70,20 @@ def test_vectors_of_another_length_are_infinitely_far(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("distance", "reused"), [(ROUNDED, 20), (SUSPICIOUS, 0)])
-def test_a_rebuild_reuses_only_vectors_that_can_be_compared(tmp_path: Path, distance: float, reused: int) -> None:
+def test_a_rebuild_reuses_only_vectors_that_can_be_compared(
+    tmp_path: Path, distance: float, reused: int
+) -> None:
     make(tmp_path, HashEncoder())
     assert make(tmp_path, OtherMachine(distance)).reused == reused
 
 
 def test_a_build_without_a_self_check_is_served(tmp_path: Path) -> None:
     make(tmp_path, HashEncoder())
-    directory = generations.current(tmp_path, "code")
-    manifest = generations.read_manifest(directory)
+    directory = builds.current(tmp_path, "code")
+    manifest = builds.read_manifest(directory)
     files = {name: facts for name, facts in manifest.files.items() if name != self_check.FILE}
 
-    old = generations.Manifest(**{**manifest_fields(manifest), "files": files})
+    old = builds.Manifest(**{**manifest_fields(manifest), "files": files})
 
     corpus = Corpus.opened(directory, old, HashEncoder())
     assert corpus.drift is None
@@ -85,7 +91,7 @@ def test_a_build_without_a_self_check_is_served(tmp_path: Path) -> None:
     corpus.close()
 
 
-def manifest_fields(manifest: generations.Manifest) -> dict[str, object]:
+def manifest_fields(manifest: builds.Manifest) -> dict[str, object]:
     return {name: getattr(manifest, name) for name in manifest.__slots__}
 
 

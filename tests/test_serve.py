@@ -99,7 +99,9 @@ def test_a_server_serves_and_finishes_running_requests_before_it_stops(home: Pat
     with running(home) as server:
         replies: list[httpx.Response] = []
         body = {"query": "slow", "corpus": "code"}
-        asking = threading.Thread(target=lambda: replies.append(server.client.post("/search", json=body)))
+        asking = threading.Thread(
+            target=lambda: replies.append(server.client.post("/search", json=body))
+        )
         asking.start()
         assert server.process.stdout is not None
         assert server.process.stdout.readline() == "encoding\n"
@@ -115,10 +117,14 @@ def test_a_server_serves_and_finishes_running_requests_before_it_stops(home: Pat
 def test_what_a_socket_can_send_that_a_client_library_would_not(home: Path) -> None:
     with running(home) as server:
         pieces = (b"x" * 65536 for _ in range(64))
-        too_long = server.client.post("/search", content=pieces, headers={"content-type": "application/json"})
+        too_long = server.client.post(
+            "/search", content=pieces, headers={"content-type": "application/json"}
+        )
         assert "1,048,576 bytes" in problem(too_long, 413)["detail"]
 
-        with socket.create_connection((server.client.base_url.host, server.client.base_url.port or 0)) as slow:
+        with socket.create_connection(
+            (server.client.base_url.host, server.client.base_url.port or 0)
+        ) as slow:
             slow.sendall(b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
             slow.sendall(b'Content-Length: 50\r\n\r\n{"query": ')
             slow.settimeout(10)
@@ -127,7 +133,9 @@ def test_what_a_socket_can_send_that_a_client_library_would_not(home: Path) -> N
         assert head.startswith(b"HTTP/1.1 408 ")
         assert json.loads(content)["detail"] == "The body took too long to arrive."
 
-        found = problem(server.client.post("/search", json={"query": "fail", "corpus": "code"}), 500)
+        found = problem(
+            server.client.post("/search", json={"query": "fail", "corpus": "code"}), 500
+        )
         assert "unforeseen" not in found["detail"]
         assert server.client.get("/livez").status_code == 200
         server.stop()

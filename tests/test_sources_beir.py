@@ -27,7 +27,9 @@ def read(path: Path, kind: Kind = "code") -> list[Document | Skipped]:
 def lines(tmp_path: Path, *rows: object, name: str = "corpus.jsonl") -> Path:
     """A file of rows: bytes as they are, anything else as JSON."""
     path = tmp_path / name
-    content = b"".join((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows)
+    content = b"".join(
+        (row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows
+    )
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     return path
 
@@ -58,7 +60,14 @@ def test_a_row_of_code(tmp_path: Path) -> None:
             body="func Open() {}",
             summary="Open opens.",
             location=Location("a.go", 3, 5, URL),
-            fields={"docstring": "Open opens.", "path": "a.go", "start": 3, "end": 5, "language": "go", "depth": 0},
+            fields={
+                "docstring": "Open opens.",
+                "path": "a.go",
+                "start": 3,
+                "end": 5,
+                "language": "go",
+                "depth": 0,
+            },
         )
     ]
 
@@ -66,7 +75,9 @@ def test_a_row_of_code(tmp_path: Path) -> None:
 def test_a_docstring_that_the_code_holds_is_no_summary(tmp_path: Path) -> None:
     text = 'def f():\n    """Opens\n    a file.\n    """\n'
     assert only(tmp_path, {"text": text, "docstring": "Opens\na file."}).summary == ""
-    assert only(tmp_path, {"text": text, "docstring": "Closes a file. "}).summary == "Closes a file."
+    assert (
+        only(tmp_path, {"text": text, "docstring": "Closes a file. "}).summary == "Closes a file."
+    )
 
 
 def test_other_fields_are_flattened(tmp_path: Path) -> None:
@@ -89,7 +100,12 @@ def test_other_fields_are_flattened(tmp_path: Path) -> None:
 
 
 def test_a_row_of_products_reads_as_from_a_catalogue(tmp_path: Path) -> None:
-    record = {"title": "Toner", "text": "Six in a box.", "brand": "Xerox", "attrs": {"attr_t_colour": "Black"}}
+    record = {
+        "title": "Toner",
+        "text": "Six in a box.",
+        "brand": "Xerox",
+        "attrs": {"attr_t_colour": "Black"},
+    }
     document = only(tmp_path, record, "product")
     assert (document.id, document.kind, document.title) == ("1", "product", "Toner")
     assert document.body.startswith("Six in a box.")
@@ -120,7 +136,11 @@ def test_locations(tmp_path: Path, record: dict[str, Any], location: Location) -
 
 
 def test_numbers_and_gaps_in_the_usual_fields(tmp_path: Path) -> None:
-    found = read(lines(tmp_path, {"_id": 7, "title": 12, "text": None}, {"_id": "8", "title": "only a title"}))
+    found = read(
+        lines(
+            tmp_path, {"_id": 7, "title": 12, "text": None}, {"_id": "8", "title": "only a title"}
+        )
+    )
     assert [(d.id, d.title, d.body) for d in found if isinstance(d, Document)] == [
         ("7", "12", ""),
         ("8", "only a title", ""),
@@ -129,7 +149,8 @@ def test_numbers_and_gaps_in_the_usual_fields(tmp_path: Path) -> None:
 
 def test_numbers_that_nothing_can_store_become_text(tmp_path: Path) -> None:
     path = lines(
-        tmp_path, b'{"_id": "1", "text": "x", "big": 92233720368547758080, "inf": 1e999, "nan": NaN, "ok": 1.5}'
+        tmp_path,
+        b'{"_id": "1", "text": "x", "big": 92233720368547758080, "inf": 1e999, "nan": NaN, "ok": 1.5}',
     )
     (document,) = read(path)
     assert isinstance(document, Document)
@@ -154,7 +175,10 @@ def test_broken_rows_are_told_by_line_and_the_rest_is_read(tmp_path: Path) -> No
         (b'{"_id": "f", "text": ' + b"[" * 100_000, "nested too deeply"),
         (b'{"_id": "g", "text": "' + b"x" * MAX_LINE + b'"}', "longer than"),
         (b'{"_id": "h", "text": "x", "n": ' + b"9" * 5000 + b"}", "not JSON"),
-        ({"_id": "i", "text": "x", **{f"f{n}": 1 for n in range(MAX_FIELDS + 1)}}, "more than 500 fields"),
+        (
+            {"_id": "i", "text": "x", **{f"f{n}": 1 for n in range(MAX_FIELDS + 1)}},
+            "more than 500 fields",
+        ),
         ({"_id": "j", "text": "x", "deep": nested(MAX_DEPTH)}, "nest deeper"),
         (b"", None),
         ({"_id": "z", "text": "last"}, None),
@@ -188,7 +212,11 @@ def test_an_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_truncated_gzip_keeps_what_was_read(tmp_path: Path) -> None:
-    path = lines(tmp_path, *({"_id": str(n), "text": f"{n * n} " * 50} for n in range(5000)), name="corpus.jsonl.gz")
+    path = lines(
+        tmp_path,
+        *({"_id": str(n), "text": f"{n * n} " * 50} for n in range(5000)),
+        name="corpus.jsonl.gz",
+    )
     path.write_bytes(path.read_bytes()[:-2000])
     *documents, last = read(path)
     assert len(documents) > 1000
@@ -230,7 +258,12 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
 
 def test_the_digest_covers_content_and_kind(tmp_path: Path) -> None:
     def digests(path: Path) -> list[str]:
-        return [file.digest for kind in KINDS for file in files(path, kind) if isinstance(file, SourceFile)]
+        return [
+            file.digest
+            for kind in KINDS
+            for file in files(path, kind)
+            if isinstance(file, SourceFile)
+        ]
 
     first = digests(lines(tmp_path, {"_id": "a", "text": "x"}))
     assert first == digests(tmp_path / "corpus.jsonl")
@@ -265,17 +298,23 @@ def test_a_source_of_every_kind(tmp_path: Path, kind: Kind) -> None:
     path = lines(tmp_path, {"_id": "a", "title": "t", "text": "x"}, name="corpus.jsonl.gz")
     (file,) = open_source(kind, [path])
     assert isinstance(file, SourceFile)
-    assert [(item.id, item.kind) for item in file.read() if isinstance(item, Document)] == [("a", kind)]
+    assert [(item.id, item.kind) for item in file.read() if isinstance(item, Document)] == [
+        ("a", kind)
+    ]
 
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     record=st.dictionaries(st.sampled_from(["_id", "title", "text", "a", "url", "start"]), _json),
     kind=st.sampled_from(KINDS),
@@ -288,13 +327,17 @@ def test_any_json_gives_a_document_with_filterable_fields_or_a_reason(
         assert item.id
         assert item.title or item.body
         for value in item.fields.values():
-            assert isinstance(value, str | int | float | bool) or all(isinstance(part, str) for part in value)
+            assert isinstance(value, str | int | float | bool) or all(
+                isinstance(part, str) for part in value
+            )
         json.dumps(dict(item.fields), allow_nan=False).encode()
     else:
         assert item.line == 1
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(content=st.binary(max_size=300), name=st.sampled_from(["c.jsonl", "c.jsonl.gz"]))
 def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes, name: str) -> None:
     path = tmp_path / name

@@ -137,7 +137,9 @@ def paths(root: Path) -> list[str]:
     return [path for path in walk(root) if isinstance(path, str)]
 
 
-def one(tmp_path: Path, suffix: str, source: str | bytes, **options: object) -> list[Document | Skipped]:
+def one(
+    tmp_path: Path, suffix: str, source: str | bytes, **options: object
+) -> list[Document | Skipped]:
     path = tmp_path / f"one{suffix}"
     path.write_bytes(source if isinstance(source, bytes) else source.encode())
     return read(path, **options)
@@ -151,7 +153,14 @@ def named(found: list[Document], title: str) -> Document:
 def test_definitions_of_each_language(name: str) -> None:
     found = documents(DATA / name)
     rows = [
-        (d.title, d.fields["kind"], d.location.start_line, d.location.end_line, d.summary.split("\n")[0]) for d in found
+        (
+            d.title,
+            d.fields["kind"],
+            d.location.start_line,
+            d.location.end_line,
+            d.summary.split("\n")[0],
+        )
+        for d in found
     ]
     assert rows == EXPECTED[name]
     for document in found:
@@ -164,7 +173,9 @@ def test_definitions_of_each_language(name: str) -> None:
 
 
 def _parts(title: str) -> list[str]:
-    return [title[:-17].rstrip("."), "[Symbol.iterator]"] if title.endswith("]") else title.split(".")
+    return (
+        [title[:-17].rstrip("."), "[Symbol.iterator]"] if title.endswith("]") else title.split(".")
+    )
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -216,7 +227,10 @@ def test_summaries_are_cleaned() -> None:
     widest = named(documents(DATA / "shelf.py"), "widest")
     assert widest.summary == "Width of the widest parcel.\n\nParcels under `least` do not count."
     matches = named(documents(DATA / "router.js"), "matches")
-    assert matches.summary.splitlines()[2:] == ["@param {string} route what was asked for", "@returns {boolean}"]
+    assert matches.summary.splitlines()[2:] == [
+        "@param {string} route what was asked for",
+        "@returns {boolean}",
+    ]
     push = named(documents(DATA / "ring.go"), "Ring.Push")
     assert push.summary == "Push puts a value in place of the oldest;\ngröße is not checked."
 
@@ -244,7 +258,9 @@ def test_ids_are_unique_and_the_same_again() -> None:
     ids = [document.id for document in documents(DATA)]
     assert len(set(ids)) == len(ids)
     assert ids == [document.id for document in documents(DATA)]
-    assert {"shelf.py::Shelf.size", "shelf.py::Shelf.size~2", "Ledger.java::Ledger.sum~2"} <= set(ids)
+    assert {"shelf.py::Shelf.size", "shelf.py::Shelf.size~2", "Ledger.java::Ledger.sum~2"} <= set(
+        ids
+    )
 
 
 @pytest.mark.parametrize(
@@ -271,7 +287,9 @@ def test_ids_are_unique_and_the_same_again() -> None:
         (".py", "def f():\n    x = 'no'\n", ""),
     ],
 )  # fmt: skip
-def test_what_counts_as_a_doc_comment(tmp_path: Path, suffix: str, source: str, summary: str) -> None:
+def test_what_counts_as_a_doc_comment(
+    tmp_path: Path, suffix: str, source: str, summary: str
+) -> None:
     (document,) = [item for item in one(tmp_path, suffix, source) if isinstance(item, Document)]
     assert document.summary == summary
 
@@ -303,10 +321,16 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
 
 
 def test_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
-    (document,) = one(tmp_path, ".py", b'\xef\xbb\xbfdef f():\r\n    """D\xc3\xb6c."""\r\n    return 1\r\n')
+    (document,) = one(
+        tmp_path, ".py", b'\xef\xbb\xbfdef f():\r\n    """D\xc3\xb6c."""\r\n    return 1\r\n'
+    )
     assert isinstance(document, Document)
     assert document.body == 'def f():\r\n    """Döc."""\r\n    return 1'
-    assert (document.summary, document.location.start_line, document.location.end_line) == ("Döc.", 1, 3)
+    assert (document.summary, document.location.start_line, document.location.end_line) == (
+        "Döc.",
+        1,
+        3,
+    )
 
 
 # --- the walk -------------------------------------------------------------------------------------------------------
@@ -322,7 +346,11 @@ def test_walk_is_sorted_and_leaves_out_what_is_not_the_projects_own(tmp_path: Pa
 
 
 def test_a_root_inside_site_packages_is_what_the_user_wants(tmp_path: Path) -> None:
-    root = write(tmp_path, {"venv/pyvenv.cfg": "", "venv/site-packages/p.py": ""}) / "venv" / "site-packages"
+    root = (
+        write(tmp_path, {"venv/pyvenv.cfg": "", "venv/site-packages/p.py": ""})
+        / "venv"
+        / "site-packages"
+    )
     assert paths(root) == ["p.py"]
 
 
@@ -352,14 +380,25 @@ def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
         },
     )
     kept = ["a/gen/kept.py", "a/x.py", "a/build/y.py", "build/top.py", "z/tmp2.py", "z/k.py"]
-    ignored = ["a/gen/g.py", "a/b/c/k.py", "build/o.py", "build/x/o.py", "logs/l.py", "a/logs/l.py", "tmp1.py"]
+    ignored = [
+        "a/gen/g.py",
+        "a/b/c/k.py",
+        "build/o.py",
+        "build/x/o.py",
+        "logs/l.py",
+        "a/logs/l.py",
+        "tmp1.py",
+    ]
     write(tmp_path, dict.fromkeys([*kept, *ignored, "#hash.py"], ""))
     (tmp_path / "logs" / ".gitignore").write_text("!*\n")
     assert sorted(path for path in paths(tmp_path) if path.endswith(".py")) == sorted(kept)
 
 
 def test_gitignore_patterns_that_cannot_be_used_are_told(tmp_path: Path) -> None:
-    write(tmp_path, {".gitignore": f"!\n*a*a*a*a*a*\n{'x' * 600}\nno.py\n", "no.py": "", "a" * 200 + ".py": ""})
+    write(
+        tmp_path,
+        {".gitignore": f"!\n*a*a*a*a*a*\n{'x' * 600}\nno.py\n", "no.py": "", "a" * 200 + ".py": ""},
+    )
     found = list(walk(tmp_path))
     assert [(item.path, item.line) for item in found if isinstance(item, Skipped)] == [
         (".gitignore", 1),
@@ -476,7 +515,9 @@ def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
         (b"#" * (MAX_BYTES + 1), "larger than 2 MiB", None),
     ],
 )
-def test_a_file_that_is_not_text_is_skipped(tmp_path: Path, content: bytes, reason: str, line: int | None) -> None:
+def test_a_file_that_is_not_text_is_skipped(
+    tmp_path: Path, content: bytes, reason: str, line: int | None
+) -> None:
     (item,) = one(tmp_path, ".py", content)
     assert isinstance(item, Skipped)
     assert (item.path, item.line) == ("one.py", line)
@@ -490,7 +531,9 @@ def test_a_file_that_goes_or_changes_after_it_was_listed_is_skipped(tmp_path: Pa
     assert isinstance(changed, SourceFile)
     (tmp_path / "a.py").unlink()
     (tmp_path / "b.py").write_text("def h(): pass")
-    assert list(gone.read()) == [Skipped("a.py", "cannot be read: No such file or directory", passing=True)]
+    assert list(gone.read()) == [
+        Skipped("a.py", "cannot be read: No such file or directory", passing=True)
+    ]
     reason = "changed while it was being read; build again to include it"
     assert list(changed.read()) == [Skipped("b.py", reason, passing=True)]
 
@@ -499,7 +542,9 @@ def test_the_digest_covers_content_name_and_options(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "def f(): pass", "b.py": "def f(): pass", "c/a.py": "def g(): pass"})
 
     def digests(root: Path, entities: bool = False) -> list[str]:
-        return [file.digest for file in files(root, entities=entities) if isinstance(file, SourceFile)]
+        return [
+            file.digest for file in files(root, entities=entities) if isinstance(file, SourceFile)
+        ]
 
     assert digests(tmp_path) == digests(tmp_path)
     every = digests(tmp_path) + digests(tmp_path / "c") + digests(tmp_path, entities=True)
@@ -507,13 +552,21 @@ def test_the_digest_covers_content_name_and_options(tmp_path: Path) -> None:
 
 
 def test_a_syntax_error_costs_only_the_definition_that_holds_it(tmp_path: Path) -> None:
-    found = one(tmp_path, ".js", "function a() {}\n\nfunction b() {\n  return 1 +* ;\n}\n\nfunction c() {}\n")
+    found = one(
+        tmp_path,
+        ".js",
+        "function a() {}\n\nfunction b() {\n  return 1 +* ;\n}\n\nfunction c() {}\n",
+    )
     assert [item.title for item in found if isinstance(item, Document)] == ["a", "c"]
-    assert found[-1] == Skipped("one.js", "does not parse here; the 2 sound definitions of the file were read", 4)
+    assert found[-1] == Skipped(
+        "one.js", "does not parse here; the 2 sound definitions of the file were read", 4
+    )
 
 
 def test_a_class_survives_an_error_in_one_of_its_methods_only(tmp_path: Path) -> None:
-    inside = one(tmp_path, ".java", "class A {\n  int a() { return 1 +* ; }\n  int b() { return 2; }\n}\n")
+    inside = one(
+        tmp_path, ".java", "class A {\n  int a() { return 1 +* ; }\n  int b() { return 2; }\n}\n"
+    )
     assert [item.title for item in inside if isinstance(item, Document)] == ["A", "A.b"]
     beside = one(tmp_path, ".java", "class A {\n  int x = 1 +* ;\n  int b() { return 2; }\n}\n")
     assert [item.title for item in beside if isinstance(item, Document)] == ["A.b"]
@@ -532,14 +585,18 @@ def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> 
     assert time.monotonic() - start < 60
 
 
-def test_a_parse_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parse_that_takes_too_long_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("index.sources.code.PARSE_SECONDS", 0)
     (item,) = one(tmp_path, ".py", "def f(): pass\n" * 5000)
     assert item == Skipped("one.py", "takes more than 0 s to parse", passing=True)
 
 
 def test_definitions_nested_too_deeply_are_left_out(tmp_path: Path) -> None:
-    source = "".join(f"{' ' * depth}class C{depth}:\n" for depth in range(60)) + " " * 60 + "x = 1\n"
+    source = (
+        "".join(f"{' ' * depth}class C{depth}:\n" for depth in range(60)) + " " * 60 + "x = 1\n"
+    )
     found = one(tmp_path, ".py", source)
     assert len(found) == MAX_NESTING
     assert max(len(item.context) for item in found if isinstance(item, Document)) == MAX_NESTING - 1
@@ -561,7 +618,9 @@ def test_an_unknown_kind_of_file_is_told_only_if_it_was_named(tmp_path: Path) ->
     assert ".py" in item.reason
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(content=st.binary(max_size=400), suffix=st.sampled_from(sorted(BY_SUFFIX)))
 def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes, suffix: str) -> None:
     for item in one(tmp_path, suffix, content, entities=True):
@@ -574,11 +633,20 @@ _FRAGMENTS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(st.sampled_from(_FRAGMENTS), max_size=25), suffix=st.sampled_from(sorted(BY_SUFFIX)))
-def test_almost_code_gives_documents_that_hold_together(tmp_path: Path, parts: list[str], suffix: str) -> None:
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    parts=st.lists(st.sampled_from(_FRAGMENTS), max_size=25),
+    suffix=st.sampled_from(sorted(BY_SUFFIX)),
+)
+def test_almost_code_gives_documents_that_hold_together(
+    tmp_path: Path, parts: list[str], suffix: str
+) -> None:
     source = "".join(parts)
-    found = [item for item in one(tmp_path, suffix, source, entities=True) if isinstance(item, Document)]
+    found = [
+        item for item in one(tmp_path, suffix, source, entities=True) if isinstance(item, Document)
+    ]
     assert len({document.id for document in found}) == len(found)
     for document in found:
         for span in (*document.atoms, *document.entities):
@@ -597,16 +665,36 @@ def words(body: str, language: str) -> list[str]:
 @pytest.mark.parametrize(
     ("language", "body", "expected"),
     [
-        ("python", "def f(é, *b):\n    # c\n    import os\n    return os.sep + 'x' + é", "f é b os os sep é"),
-        ("python", "@property\n    def size(self):\n        return self.n", "property size self self n"),
+        (
+            "python",
+            "def f(é, *b):\n    # c\n    import os\n    return os.sep + 'x' + é",
+            "f é b os os sep é",
+        ),
+        (
+            "python",
+            "@property\n    def size(self):\n        return self.n",
+            "property size self self n",
+        ),
         ("python", "@a.b(\n        1)\n    async def size(self):\n        pass", "a b size self"),
         ("javascript", "add(a, b) {\n  return this.x[a] + 'ü' + b;\n}", "add a b x a b"),
         ("javascript", "function (ö) { return ö; }", "ö ö"),
         ("javascript", "async get() { await go(); }", "get go"),
-        ("typescript", "private async load(id: Id): Promise<T> { return <b>{id}</b>; }", "load id Id Promise T b id b"),
-        ("go", 'func (r *Ring) Push(v T) error { return fmt.Errorf("v") }', "r Ring Push v T error fmt Errorf"),
+        (
+            "typescript",
+            "private async load(id: Id): Promise<T> { return <b>{id}</b>; }",
+            "load id Id Promise T b id b",
+        ),
+        (
+            "go",
+            'func (r *Ring) Push(v T) error { return fmt.Errorf("v") }',
+            "r Ring Push v T error fmt Errorf",
+        ),
         ("java", "@Override\npublic Box(int n) { this.n = n; }", "Override Box n n n"),
-        ("php", "public function add($größe) { return $this->n + $größe; }", "add größe this n größe"),
+        (
+            "php",
+            "public function add($größe) { return $this->n + $größe; }",
+            "add größe this n größe",
+        ),
         ("ruby", "def add(a)\n  @n += a # c\n  Foo::Bar.new(:a)\nend", "add a @n a Foo Bar new"),
     ],
 )
@@ -620,7 +708,16 @@ def test_entities_are_the_identifiers_of_the_body(name: str) -> None:
         assert document.entities == identifiers(document.body, LANGUAGE_OF[name])
         found = [document.body[span.start : span.end] for span in document.entities]
         assert all(re.fullmatch(r"[@#]{0,2}[\w$]+[?!]?", word) for word in found)
-        assert not {"def", "class", "function", "return", "func", "public", "abstract", "end"} & set(found)
+        assert not {
+            "def",
+            "class",
+            "function",
+            "return",
+            "func",
+            "public",
+            "abstract",
+            "end",
+        } & set(found)
         ends = [0, *(span.end for span in document.entities)]
         assert all(end <= span.start for end, span in zip(ends, document.entities, strict=False))
 
@@ -632,7 +729,10 @@ def test_identifiers_of_an_unknown_language() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(body=st.text(max_size=200), language=st.sampled_from(sorted({known.name for known in LANGUAGES})))
+@given(
+    body=st.text(max_size=200),
+    language=st.sampled_from(sorted({known.name for known in LANGUAGES})),
+)
 def test_identifiers_of_arbitrary_text(body: str, language: str) -> None:
     end = 0
     for span in identifiers(body, language):
@@ -662,7 +762,14 @@ def _opened(*roots: Path) -> list[Document]:
 
 
 def test_several_roots_get_prefixes_and_one_does_not(tmp_path: Path) -> None:
-    write(tmp_path, {"x/app/a.py": "def f(): pass", "y/app/a.py": "def f(): pass", "y/lib/a.py": "def f(): pass"})
+    write(
+        tmp_path,
+        {
+            "x/app/a.py": "def f(): pass",
+            "y/app/a.py": "def f(): pass",
+            "y/lib/a.py": "def f(): pass",
+        },
+    )
     assert [d.id for d in _opened(tmp_path / "x" / "app")] == ["a.py::f"]
     found = _opened(tmp_path / "x" / "app", tmp_path / "y" / "app", tmp_path / "y" / "lib")
     assert [d.id for d in found] == ["app/a.py::f", "app~2/a.py::f", "lib/a.py::f"]
@@ -681,7 +788,11 @@ def test_several_roots_prefix_what_was_skipped_and_the_digests(tmp_path: Path) -
 @pytest.fixture
 def denied() -> Iterator[Path]:
     """Of `listed` only the names can be read, of `closed` nothing; beside them are readable files."""
-    made = [f"{folder}/a.{suffix}" for folder in ("listed", "closed", "open") for suffix in ("csv", "html", "py")]
+    made = [
+        f"{folder}/a.{suffix}"
+        for folder in ("listed", "closed", "open")
+        for suffix in ("csv", "html", "py")
+    ]
     with tempfile.TemporaryDirectory() as name:
         root = write(Path(name), dict.fromkeys(made, ""))
         root.chmod(0o755)
@@ -692,8 +803,12 @@ def denied() -> Iterator[Path]:
         (root / "closed").chmod(0o755)
 
 
-@pytest.mark.parametrize(("kind", "suffix"), [("product", "csv"), ("reference", "html"), ("code", "py")])
-def test_what_may_not_be_read_is_told_and_the_rest_is_read(denied: Path, kind: Kind, suffix: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "suffix"), [("product", "csv"), ("reference", "html"), ("code", "py")]
+)
+def test_what_may_not_be_read_is_told_and_the_rest_is_read(
+    denied: Path, kind: Kind, suffix: str
+) -> None:
     with unprivileged():
         found = list(open_source(kind, [denied]))
         assert f"open/a.{suffix}" in set(names(kind, [denied]))
@@ -704,7 +819,10 @@ def test_what_may_not_be_read_is_told_and_the_rest_is_read(denied: Path, kind: K
 
 
 def test_roots_that_cannot_be_read_or_named_are_refused(denied: Path, tmp_path: Path) -> None:
-    with unprivileged(), pytest.raises(InvalidInput, match=r"listed/a\.py' cannot be read: Permission denied"):
+    with (
+        unprivileged(),
+        pytest.raises(InvalidInput, match=r"listed/a\.py' cannot be read: Permission denied"),
+    ):
         open_source("code", [denied / "listed" / "a.py"])
     odd = tmp_path / os.fsdecode(b"caf\xe9")
     odd.mkdir()

@@ -53,12 +53,23 @@ def test_a_directory_is_read_in_order_and_what_is_no_table_is_reported(tmp_path:
         text = json.dumps({"id": name, "title": name}).encode()
         written(tmp_path / name, gzip.compress(text) if name.endswith("gz") else text)
     found = list(product.files(tmp_path))
-    assert [source.path for source in found] == ["a.jsonl.gz", "b/x.ndjson", "c.jsonl", "notes.xlsx"]
+    assert [source.path for source in found] == [
+        "a.jsonl.gz",
+        "b/x.ndjson",
+        "c.jsonl",
+        "notes.xlsx",
+    ]
     assert [type(source) for source in found] == [SourceFile, SourceFile, SourceFile, Skipped]
-    assert [document.id for document in read(tmp_path)[0]] == ["a.jsonl.gz", "b/x.ndjson", "c.jsonl"]
+    assert [document.id for document in read(tmp_path)[0]] == [
+        "a.jsonl.gz",
+        "b/x.ndjson",
+        "c.jsonl",
+    ]
 
 
-def test_a_digest_changes_with_content_and_options_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_digest_changes_with_content_and_options_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = written(tmp_path / "a.jsonl", '{"title": "Saw"}')
 
     def digest(**options: object) -> str:
@@ -89,15 +100,23 @@ def test_paths_that_cannot_be_read_are_refused_at_once(tmp_path: Path) -> None:
 def test_an_explicit_column_wins_and_one_that_is_missing_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "id,title,name,artnr\n1,Wrong,Right,A-1\n")
     (document,), _ = read(path, columns={"title": "name", "id": "artnr"})
-    assert (document.id, document.title, document.fields) == ("A-1", "Right", {"id": 1, "title": "Wrong"})
-    with pytest.raises(InvalidInput, match=r"a\.csv has no column 'nme'; it has id, title, name, artnr"):
+    assert (document.id, document.title, document.fields) == (
+        "A-1",
+        "Right",
+        {"id": 1, "title": "Wrong"},
+    )
+    with pytest.raises(
+        InvalidInput, match=r"a\.csv has no column 'nme'; it has id, title, name, artnr"
+    ):
         read(path, columns={"title": "nme"})
 
 
 # Formats
 
 
-def test_icecat_attributes_are_typed_readable_in_the_body_and_filterable_by_their_own_name() -> None:
+def test_icecat_attributes_are_typed_readable_in_the_body_and_filterable_by_their_own_name() -> (
+    None
+):
     (toner, notebook), skipped = read(DATA / "icecat.jsonl")
     assert skipped == []
     assert toner.id == "70114"
@@ -207,7 +226,8 @@ def test_parquet_with_maps_lists_dates_and_decimals(tmp_path: Path) -> None:
             "product_title": ["Kettle", "Toaster"],
             "bullet_points": [["1.7 litres", "Cordless"], None],
             "attributes": pyarrow.array(
-                [[("watt", 2200.0)], [("slots", 2.0)]], pyarrow.map_(pyarrow.string(), pyarrow.float64())
+                [[("watt", 2200.0)], [("slots", 2.0)]],
+                pyarrow.map_(pyarrow.string(), pyarrow.float64()),
             ),
             "price": [Decimal("24.90"), None],
             "since": [datetime.date(2024, 5, 1), None],
@@ -233,14 +253,20 @@ def test_parquet_with_maps_lists_dates_and_decimals(tmp_path: Path) -> None:
 def test_a_time_that_python_cannot_hold_costs_no_row(
     tmp_path: Path, type_: pyarrow.DataType, time: int, text: str | None
 ) -> None:
-    table = pyarrow.table({"title": ["Kettle", "Toaster"], "since": pyarrow.array([time, None], type_)})
+    table = pyarrow.table(
+        {"title": ["Kettle", "Toaster"], "since": pyarrow.array([time, None], type_)}
+    )
     pyarrow.parquet.write_table(table, tmp_path / "p.parquet")
     (kettle, _), skipped = read(tmp_path / "p.parquet")
     assert (kettle.fields.get("since"), skipped) == (text, [])
 
 
-def test_parquet_that_pyarrow_cannot_read_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pyarrow.table({"title": ["Kettle"], "for": pyarrow.array([10**18], pyarrow.duration("ms"))})
+def test_parquet_that_pyarrow_cannot_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pyarrow.table(
+        {"title": ["Kettle"], "for": pyarrow.array([10**18], pyarrow.duration("ms"))}
+    )
     pyarrow.parquet.write_table(table, tmp_path / "p.parquet")
     documents, (skipped,) = read(tmp_path / "p.parquet")
     assert (documents, skipped.reason[:34]) == ([], "is damaged, as are the rows up to ")
@@ -256,13 +282,19 @@ def test_parquet_that_pyarrow_cannot_read_is_left_out(tmp_path: Path, monkeypatc
 def test_a_damaged_parquet_row_group_is_skipped_by_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "p.parquet"
     titles = [f"Lamp number {number}" for number in range(30)]
-    pyarrow.parquet.write_table(pyarrow.table({"title": titles}), path, row_group_size=10, compression="gzip")
+    pyarrow.parquet.write_table(
+        pyarrow.table({"title": titles}), path, row_group_size=10, compression="gzip"
+    )
     start = pyarrow.parquet.read_metadata(path).row_group(1).column(0).dictionary_page_offset
     content = bytearray(path.read_bytes())
     content[start : start + 40] = b"\xff" * 40
     documents, (skipped,) = read(written(path, bytes(content)))
     assert [document.title for document in documents] == titles[:10] + titles[20:]
-    assert (skipped.line, skipped.reason[:34], skipped.passing) == (11, "is damaged, as are the rows up to ", False)
+    assert (skipped.line, skipped.reason[:34], skipped.passing) == (
+        11,
+        "is damaged, as are the rows up to ",
+        False,
+    )
     _, (skipped,) = read(written(path, bytes(content[:-20])))
     assert skipped.reason.startswith("cannot be read from here on: ")
     assert not skipped.passing
@@ -280,14 +312,18 @@ def test_a_table_that_goes_after_it_was_listed_may_come_back(tmp_path: Path, nam
 
 
 def test_a_truncated_gzip_yields_what_comes_before_the_cut(tmp_path: Path) -> None:
-    rows = "".join(json.dumps({"title": f"Lamp {number}", "id": f"{number}"}) + "\n" for number in range(5_000))
+    rows = "".join(
+        json.dumps({"title": f"Lamp {number}", "id": f"{number}"}) + "\n" for number in range(5_000)
+    )
     path = written(tmp_path / "a.jsonl.gz", gzip.compress(rows.encode())[:-2_000])
     documents, (skipped,) = read(path)
     assert 1_000 < len(documents) < 5_000
     assert skipped.line == len(documents) + 1
     assert skipped.reason.startswith("cannot be read from here on: ")
     _, (skipped,) = read(written(path, "no gzip at all"))
-    assert skipped == Skipped("a.jsonl.gz", "cannot be read from here on: Not a gzipped file (b'no')", 1)
+    assert skipped == Skipped(
+        "a.jsonl.gz", "cannot be read from here on: Not a gzipped file (b'no')", 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -296,30 +332,46 @@ def test_a_truncated_gzip_yields_what_comes_before_the_cut(tmp_path: Path) -> No
         ("a.jsonl", "", "holds no rows"),
         ("a.csv", "id,title\n", "holds no rows"),
         ("a.json", "[]", "holds no rows"),
-        ("a.json", '{"products": []}', "is not an array of records; a file with one record a line is called .jsonl"),
+        (
+            "a.json",
+            '{"products": []}',
+            "is not an array of records; a file with one record a line is called .jsonl",
+        ),
         ("a.csv", "x,y\n1,2\n", "none of its columns is known to hold text; it has x, y"),
     ],
 )
-def test_a_table_without_products_says_so(tmp_path: Path, name: str, text: str, reason: str) -> None:
+def test_a_table_without_products_says_so(
+    tmp_path: Path, name: str, text: str, reason: str
+) -> None:
     assert read(written(tmp_path / name, text)) == ([], [Skipped(name, reason)])
 
 
 def test_a_json_array_is_read_up_to_its_first_broken_record(tmp_path: Path) -> None:
-    rows = ", ".join(json.dumps({"title": f"Lamp {number}", "text": "x" * 900}) for number in range(200))
-    documents, skipped = read(written(tmp_path / "a.json", f'[{rows}, {{"title": }}, {{"title": "Lost"}}]'))
+    rows = ", ".join(
+        json.dumps({"title": f"Lamp {number}", "text": "x" * 900}) for number in range(200)
+    )
+    documents, skipped = read(
+        written(tmp_path / "a.json", f'[{rows}, {{"title": }}, {{"title": "Lost"}}]')
+    )
     assert (len(documents), [row.line for row in skipped]) == (200, [201])
     assert skipped[0].reason.endswith("; the rows after it are left out, too")
     documents, skipped = read(written(tmp_path / "a.json", f"[{rows}"))
     assert (len(documents), [row.line for row in skipped]) == (200, [201])
     long = json.dumps({"title": "x" * (2 * product.MAX_ROW)})
-    documents, skipped = read(written(tmp_path / "a.json", f'[{rows}, {long}, {{"title": "Lost"}}]'))
+    documents, skipped = read(
+        written(tmp_path / "a.json", f'[{rows}, {long}, {{"title": "Lost"}}]')
+    )
     assert (len(documents), skipped[0].reason[:34]) == (200, "is longer than 1,048,576 character")
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_csv_delimiters_and_byte_order_marks(tmp_path: Path, delimiter: str, encoding: str) -> None:
-    text = delimiter.join(["id", '"title, or; name"', "Größe"]) + "\r\n" + delimiter.join(["1", '"a,b;c\td|e"', "4"])
+    text = (
+        delimiter.join(["id", '"title, or; name"', "Größe"])
+        + "\r\n"
+        + delimiter.join(["1", '"a,b;c\td|e"', "4"])
+    )
     path = written(tmp_path / "a.csv", text.encode(encoding))
     (document,), skipped = read(path, columns={"title": "title, or; name"})
     assert (document.title, document.fields, skipped) == ("a,b;c d|e", {"Größe": 4}, [])
@@ -327,7 +379,12 @@ def test_csv_delimiters_and_byte_order_marks(tmp_path: Path, delimiter: str, enc
 
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_the_separator_that_excel_writes_into_the_file(tmp_path: Path, separator: str) -> None:
-    rows = [f"sep={separator}", f"id{separator}title{separator}stock", f"1{separator}Lamp, tall{separator}2", ""]
+    rows = [
+        f"sep={separator}",
+        f"id{separator}title{separator}stock",
+        f"1{separator}Lamp, tall{separator}2",
+        "",
+    ]
     (document,), _ = read(written(tmp_path / "a.csv", "\r\n".join(rows)))
     assert document.title == "Lamp, tall"
 
@@ -337,7 +394,10 @@ def test_an_open_quote_costs_only_its_own_row(tmp_path: Path) -> None:
     rows[50] = '52,"Lamp 52'
     rows[80] = '82,"Lamp" 82'
     documents, skipped = read(written(tmp_path / "a.csv", "id,title\n" + "\n".join(rows)))
-    assert {str(number) for number in range(2, 300)} - {document.id for document in documents} == {"52", "82"}
+    assert {str(number) for number in range(2, 300)} - {document.id for document in documents} == {
+        "52",
+        "82",
+    }
     assert [row.line for row in skipped] == [52, 82]
 
 
@@ -345,13 +405,20 @@ def test_open_quotes_cost_only_their_own_rows_however_large_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(product, "MAX_ROW", 5_000)
-    rows = [f"{number},{'' if number % 50 else chr(34)}Lamp {number},{'x' * 50}" for number in range(1, 5_001)]
+    rows = [
+        f"{number},{'' if number % 50 else chr(34)}Lamp {number},{'x' * 50}"
+        for number in range(1, 5_001)
+    ]
     documents, skipped = read(written(tmp_path / "a.csv", "id,title,text\n" + "\n".join(rows)))
-    assert [int(document.id) for document in documents] == [number for number in range(1, 5_001) if number % 50]
+    assert [int(document.id) for document in documents] == [
+        number for number in range(1, 5_001) if number % 50
+    ]
     assert [row.line for row in skipped] == [number + 1 for number in range(50, 5_001, 50)]
 
 
-def test_open_quotes_all_over_a_file_do_not_take_forever_and_what_they_swallow_is_counted(tmp_path: Path) -> None:
+def test_open_quotes_all_over_a_file_do_not_take_forever_and_what_they_swallow_is_counted(
+    tmp_path: Path,
+) -> None:
     rows = "id,title\n" + 'x","\n' * 20_000 + "1,Lamp\n"
     documents, skipped = read(written(tmp_path / "a.csv", rows))
     assert len(skipped) > 100
@@ -364,7 +431,12 @@ def test_open_quotes_all_over_a_file_do_not_take_forever_and_what_they_swallow_i
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 def test_bytes_that_are_not_utf_8_cost_only_their_row(tmp_path: Path, name: str) -> None:
     rows = {"a.jsonl": ['{"title": "%s"}'] * 3, "a.csv": ["title,id", "%s,1", "%s,2", "%s,3"]}[name]
-    text = "\n".join(rows).replace("%s", "Glühbirne", 1).replace("%s", "Lamp", 1).replace("%s", "Kerze", 1)
+    text = (
+        "\n".join(rows)
+        .replace("%s", "Glühbirne", 1)
+        .replace("%s", "Lamp", 1)
+        .replace("%s", "Kerze", 1)
+    )
     documents, (skipped,) = read(written(tmp_path / name, text.encode("latin-1")))
     assert [document.title for document in documents] == ["Lamp", "Kerze"]
     assert skipped.line == rows.index(next(row for row in rows if "%s" in row)) + 1
@@ -385,13 +457,22 @@ def test_a_row_over_the_limit_is_left_out(tmp_path: Path, name: str) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.binary(max_size=400), st.sampled_from(["a.jsonl", "a.json", "a.csv", "a.tsv", "a.csv.gz", "a.parquet"]))
-def test_no_bytes_whatsoever_are_fatal(tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str) -> None:
+@given(
+    st.binary(max_size=400),
+    st.sampled_from(["a.jsonl", "a.json", "a.csv", "a.tsv", "a.csv.gz", "a.parquet"]),
+)
+def test_no_bytes_whatsoever_are_fatal(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
+) -> None:
     documents, _ = read(written(tmp_path_factory.mktemp("bytes") / name, content))
     assert all(document.title for document in documents)
 
 
-cells = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="<&|•"), min_size=1, max_size=20)
+cells = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="<&|•"),
+    min_size=1,
+    max_size=20,
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -401,11 +482,15 @@ def test_what_the_csv_module_writes_comes_back(
 ) -> None:
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=delimiter, quoting=csv.QUOTE_ALL)
-    writer.writerows([("id", "title", "text"), *((number, *row) for number, row in enumerate(rows))])
+    writer.writerows(
+        [("id", "title", "text"), *((number, *row) for number, row in enumerate(rows))]
+    )
     documents, skipped = read(written(tmp_path_factory.mktemp("csv") / "a.csv", buffer.getvalue()))
     expected = [(" ".join(title.split()), " ".join(text.split())) for title, text in rows]
     assert [(found.title, found.body) for found in documents] == [
-        (title or (text if len(text) <= 80 else text[:80]), text) for title, text in expected if title or text
+        (title or (text if len(text) <= 80 else text[:80]), text)
+        for title, text in expected
+        if title or text
     ]
     assert len(skipped) == len(rows) - len(documents)
 
@@ -414,7 +499,14 @@ def test_what_the_csv_module_writes_comes_back(
 
 
 def test_a_beir_record_is_a_product() -> None:
-    record = {"_id": "p1", "title": "T", "text": "D", "brand": "B", "attrs": {"attr_n_x": 1.0}, "judged_source": False}
+    record = {
+        "_id": "p1",
+        "title": "T",
+        "text": "D",
+        "brand": "B",
+        "attrs": {"attr_n_x": 1.0},
+        "judged_source": False,
+    }
     document = product.from_record(record)
     assert (document.id, document.kind, document.title) == ("p1", "product", "T")
     assert document.body == "D\nBrand: B\nX: 1"
@@ -504,13 +596,21 @@ def test_prices_are_numbers_whatever_the_currency(raw: object, price: float | No
     assert product.from_record({"title": "T", "price": raw}).fields.get("price") == price
 
 
-@pytest.mark.parametrize("raw", ["javascript:alert(1)", "/p/1", "https://a b", "https://" + "x" * 3_000, 7])
+@pytest.mark.parametrize(
+    "raw", ["javascript:alert(1)", "/p/1", "https://a b", "https://" + "x" * 3_000, 7]
+)
 def test_only_web_addresses_become_links(raw: object) -> None:
     assert product.from_record({"title": "T", "url": raw}).location.url is None
 
 
 def test_icecat_columns_without_a_mapping_and_as_text_are_attributes() -> None:
-    record = {"title": "T", "attr_n_weight__net_": "1.5", "attr_b_wi_fi": "true", "attr_n_odd": "n/a", "attr_t_": "x"}
+    record = {
+        "title": "T",
+        "attr_n_weight__net_": "1.5",
+        "attr_b_wi_fi": "true",
+        "attr_n_odd": "n/a",
+        "attr_t_": "x",
+    }
     document = product.from_record(record)
     assert document.fields == {
         "attrs.attr_n_weight__net_": 1.5,
@@ -530,14 +630,22 @@ def test_what_is_no_value_is_no_field() -> None:
 
 def test_texts_too_long_to_filter_by_are_kept_and_read() -> None:
     long = "Wash cold. " * 30 + "Dry flat."
-    texts = {"care": f"{long}<p>Iron it.", "tags": ["a", f"b {long}"], "images": "https://x.example/1," * 20}
-    document = product.from_record({"title": "T", "brand": "B", **texts, "attributes": {"use": long}})
+    texts = {
+        "care": f"{long}<p>Iron it.",
+        "tags": ["a", f"b {long}"],
+        "images": "https://x.example/1," * 20,
+    }
+    document = product.from_record(
+        {"title": "T", "brand": "B", **texts, "attributes": {"use": long}}
+    )
     prose = [long, "Iron it.", f"b {long}"]
     assert shown(document) == [*prose, "Brand: B", f"Use: {long}"]
     assert document.summary.split("\n") == prose
-    assert document.fields == texts | {"brand": "B", "care": f"{long}\nIron it.", "attrs.use": long} | {
-        "tags": ("a", f"b {long}")
-    }
+    assert document.fields == texts | {
+        "brand": "B",
+        "care": f"{long}\nIron it.",
+        "attrs.use": long,
+    } | {"tags": ("a", f"b {long}")}
     assert product.from_record({"title": "T", "description": long, "plain": long}).body == long
 
 
@@ -546,8 +654,14 @@ def test_texts_too_long_to_filter_by_are_kept_and_read() -> None:
     [
         ({"id": "1", "price": 5}, "has no title and no other text"),
         ({"title": "T", "id": "x" * 513}, "has an id of 513 characters; the limit is 512"),
-        ({"title": "T", "attributes": {str(number): 1 for number in range(1_001)}}, "has 1,001 fields"),
-        ({"title": "T", "attributes": {"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}}, "nests attributes deeper than 5"),
+        (
+            {"title": "T", "attributes": {str(number): 1 for number in range(1_001)}},
+            "has 1,001 fields",
+        ),
+        (
+            {"title": "T", "attributes": {"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}},
+            "nests attributes deeper than 5",
+        ),
         ({"title": "T", "attributes": '{"a": 1'}, "has attributes that are not valid JSON"),
         ({"title": "T", "attributes": {"a\0": 1}}, "not text"),
         ({"title": "T", "a": ["x" * 250] * 5_000}, "is longer than 1,048,576 characters"),
@@ -635,7 +749,9 @@ def test_an_attribute_of_the_demo_catalogue_has_one_type_and_numbers_can_be_comp
     types_of: dict[str, set[str]] = {}
     for document in documents:
         for name, value in document.fields.items():
-            types_of.setdefault(name, set()).add("number" if type(value) in (int, float) else type(value).__name__)
+            types_of.setdefault(name, set()).add(
+                "number" if type(value) in (int, float) else type(value).__name__
+            )
     assert [name for name, found in types_of.items() if len(found) > 1] == []
     memory = [found for found in documents if found.fields["category"] == "Memory"]
     wanted = [found.id for found in memory if found.fields.get("attrs.speed_mt_s", 0) >= 5600]  # type: ignore[operator]

@@ -96,7 +96,10 @@ def test_nested_definitions_leave_their_parent_and_name_it(sphinx: dict[str, Doc
     shuttle = sphinx["library/loom.html#loom.Shuttle"]
     length = sphinx["library/loom.html#loom.Shuttle.length"]
     unit = next(document for document in sphinx.values() if document.title == "unit")
-    assert shuttle.body == "class loom.Shuttle(thread=None)\n\nCarries the thread.\n\nShuttles are cheap."
+    assert (
+        shuttle.body
+        == "class loom.Shuttle(thread=None)\n\nCarries the thread.\n\nShuttles are cheap."
+    )
     assert length.context == ("loom.Shuttle",)
     assert length.body == "length\n\nThe value of the length parameter (or 1 if not supplied)."
     assert unit.context == ("loom.Shuttle", "loom.Shuttle.length")
@@ -203,8 +206,14 @@ def test_unclosed_tags_still_make_definitions_and_sections() -> None:
         ("<h1>only a heading</h1>", []),
         ("<p>a&#0;b &bogus; &#xD800;&lt;</p>", [("", "a\ufffdb &bogus; \ufffd<")]),
         ("<ul><li><dl><dt>a<dd>b</dl></ul>", [("a", "a\n\nb")]),
-        ("<table><tr><td><p>x<dl><dt>a<dd>b</dl><td>y</table>z", [("", "x\n\ny\n\nz"), ("a", "a\n\nb")]),
-        ("<nav>no</nav><div id=toc>no</div><p>yes</p><form>also</form><footer>no", [("", "yes\n\nalso")]),
+        (
+            "<table><tr><td><p>x<dl><dt>a<dd>b</dl><td>y</table>z",
+            [("", "x\n\ny\n\nz"), ("a", "a\n\nb")],
+        ),
+        (
+            "<nav>no</nav><div id=toc>no</div><p>yes</p><form>also</form><footer>no",
+            [("", "yes\n\nalso")],
+        ),
         ("<p>no<div role=main><p>yes</div><p>no", [("", "yes")]),
         ("<dl><dt>no<dd><ul><li><main><p>yes</main>no</ul><dt>no<dd>no</dl>", [("", "yes")]),
         ("<pre>\n\n  a\n\n b  \n</pre>", [("", "  a\n\n b")]),
@@ -255,7 +264,9 @@ def test_depth_costs_no_stack_and_terms_are_bounded() -> None:
     assert long.compose()[0].split() == [*(["long", "term"] * 1000), "d"]
 
 
-TAGS = "p div span b ul ol li dl dt dd table tr td th caption pre br section blockquote main".split()
+TAGS = (
+    "p div span b ul ol li dl dt dd table tr td th caption pre br section blockquote main".split()
+)
 
 
 @st.composite
@@ -263,7 +274,9 @@ def soup(draw: st.DrawFn) -> tuple[str, list[str]]:
     """Opening and closing tags in any order, with numbered words between."""
     parts: list[str] = []
     words: list[str] = []
-    for number, (tag, closing) in enumerate(draw(st.lists(st.tuples(st.sampled_from(TAGS[:-1]), st.booleans())))):
+    for number, (tag, closing) in enumerate(
+        draw(st.lists(st.tuples(st.sampled_from(TAGS[:-1]), st.booleans())))
+    ):
         words.append(f"w{number}")
         parts += f"</{tag}>" if closing else f"<{tag}>", f" {words[-1]} "
     return "".join(parts), words
@@ -282,7 +295,11 @@ def test_no_word_is_lost_or_doubled(markup_and_words: tuple[str, list[str]]) -> 
 
 @settings(deadline=None)
 @given(
-    st.lists(st.sampled_from([*(f"<{t}>" for t in TAGS), *(f"</{t}>" for t in TAGS), "<h2 id=x>", "<h1>", "x", " "]))
+    st.lists(
+        st.sampled_from(
+            [*(f"<{t}>" for t in TAGS), *(f"</{t}>" for t in TAGS), "<h2 id=x>", "<h1>", "x", " "]
+        )
+    )
 )
 def test_atoms_lie_in_the_body_and_ids_are_unique(parts: list[str]) -> None:
     documents = list(reference.documents(read_page("".join(parts)), "page.html"))
@@ -305,7 +322,9 @@ def test_any_text_is_a_page(text: str) -> None:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def test_markdown_declares_no_encoding_and_front_matter_may_have_the_line_ends_of_windows(tmp_path: Path) -> None:
+def test_markdown_declares_no_encoding_and_front_matter_may_have_the_line_ends_of_windows(
+    tmp_path: Path,
+) -> None:
     text = "---\r\ntitle: Loom\r\n---\r\n\r\nCafé:\r\n\r\n    <meta charset=latin-1>\r\n"
     (tmp_path / "a.md").write_bytes(text.encode())
     [document], _ = read(tmp_path)
@@ -325,7 +344,11 @@ def test_markdown_sections_code_and_tables() -> None:
 
 def test_rst_keeps_what_only_sphinx_knows() -> None:
     found = by_id(DATA / "markup")
-    bodies = {name.partition("#")[2]: document.body for name, document in found.items() if name.startswith("api")}
+    bodies = {
+        name.partition("#")[2]: document.body
+        for name, document in found.items()
+        if name.startswith("api")
+    }
     assert bodies["shuttle.weave"] == (
         "weave(warp, /, *, weft=None)\nweave(warp)\n\nReturn a cloth.\n\n"
         "New in version 1.4: The weft parameter.\n\n>>> weave(\"ab\")\n  'ab'"
@@ -373,17 +396,22 @@ def test_text_counts_as_rst_only_beside_rst(tmp_path: Path) -> None:
 def test_odd_rst_is_read_or_skipped(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.rst").write_text(text)
     documents, skipped = read(tmp_path)
-    assert documents or skipped or not any(character.isalnum() for character in text.replace("=", ""))
+    assert (
+        documents or skipped or not any(character.isalnum() for character in text.replace("=", ""))
+    )
     assert all(reason.reason.endswith(".") for reason in skipped)
 
 
 @pytest.mark.parametrize(
-    "line", ["A" * 100_001, "\t" * 12_600 + "A", "x\n\n.. image:: data:image/png;base64," + "A" * 100_000]
+    "line",
+    ["A" * 100_001, "\t" * 12_600 + "A", "x\n\n.. image:: data:image/png;base64," + "A" * 100_000],
 )
 def test_rst_with_an_overlong_line_is_skipped_by_its_number(tmp_path: Path, line: str) -> None:
     (tmp_path / "long.rst").write_text(f"T\n=\n\n{line}\n\nafter\n")
     number = 4 + line.count("\n")
-    assert only_skipped(tmp_path) == f"Its line {number} is longer than 100,000 characters; break it."
+    assert (
+        only_skipped(tmp_path) == f"Its line {number} is longer than 100,000 characters; break it."
+    )
     (tmp_path / "long.rst").write_text(f"T\n=\n\n{'A' * 100_000}\n")
     assert len(read(tmp_path)[0]) == 1
 
@@ -407,7 +435,9 @@ def test_a_role_of_one_page_is_unknown_to_the_next(tmp_path: Path) -> None:
         (b"\xff\xfea", "not utf-16 text"),
     ],
 )
-def test_undecodable_pages_are_skipped_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_undecodable_pages_are_skipped_with_the_reason(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
     (tmp_path / "page.html").write_bytes(content)
     assert reason in only_skipped(tmp_path)
 
@@ -422,7 +452,10 @@ def test_undecodable_pages_are_skipped_with_the_reason(tmp_path: Path, content: 
         (b"<meta charset=utf-16><p>caf\xc3\xa9", "café"),
         (b"<meta charset=iso-8859-15><p>\xa4", "€"),
         (b"\xef\xbb\xbf<meta charset=iso-8859-1><p>caf\xc3\xa9", "café"),
-        (b'<meta http-equiv="Content-Type" content="text/html; charset=Shift_JIS"><p>\x83\x89', "ラ"),
+        (
+            b'<meta http-equiv="Content-Type" content="text/html; charset=Shift_JIS"><p>\x83\x89',
+            "ラ",
+        ),
         ("<p>naïve".encode("utf-16"), "naïve"),
         (b"\xef\xbb\xbf<p>bom", "bom"),
     ],
@@ -446,7 +479,9 @@ def test_a_page_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> N
     [file] = reference.files(tmp_path)
     assert isinstance(file, SourceFile)
     (tmp_path / "a.html").unlink()
-    assert list(file.read()) == [Skipped("a.html", "It cannot be read: No such file or directory.", passing=True)]
+    assert list(file.read()) == [
+        Skipped("a.html", "It cannot be read: No such file or directory.", passing=True)
+    ]
 
 
 def test_text_across_feeding_borders_is_whole() -> None:
@@ -501,13 +536,17 @@ def test_docstrings_name_list_without_importing_the_noisy() -> None:
     names = [file.path for file in docstrings.files()]
     assert len(names) > 250
     assert {"builtins", "json", "os.path", "collections.abc", "xml.etree.ElementTree"} <= set(names)
-    assert not {"antigravity", "this", "test", "idlelib", "__main__", "_thread", "posixpath"} & set(names)
+    assert not {"antigravity", "this", "test", "idlelib", "__main__", "_thread", "posixpath"} & set(
+        names
+    )
 
 
 def test_docstrings_of_builtins() -> None:
     found = docstring_documents("builtins")
     fromhex = found["bytes.fromhex"]
-    assert fromhex.body.startswith("bytes.fromhex(string, /)\n\nCreate a bytes object from a string")
+    assert fromhex.body.startswith(
+        "bytes.fromhex(string, /)\n\nCreate a bytes object from a string"
+    )
     assert fromhex.context == ("bytes",)
     assert fromhex.fields["directive"] == "method"
     assert (fromhex.location.url or "").endswith("/library/stdtypes.html#bytes.fromhex")
@@ -520,7 +559,9 @@ def test_docstrings_of_a_module_and_its_private_bases() -> None:
     assert found["io"].fields["directive"] == "module"
     assert found["io.RawIOBase.readall"].context == ("io.RawIOBase",)
     fold = docstring_documents("bisect")["bisect.bisect_left"]
-    assert fold.body.startswith("bisect.bisect_left(a, x, lo=0, hi=None, *, key=None)\n\nReturn the index")
+    assert fold.body.startswith(
+        "bisect.bisect_left(a, x, lo=0, hi=None, *, key=None)\n\nReturn the index"
+    )
     example = docstring_documents("collections")["collections.namedtuple"]
     code = [example.body[atom.start : atom.end] for atom in example.atoms[1:]]
     assert code
@@ -608,7 +649,11 @@ Note:
 def topic_entries(monkeypatch: pytest.MonkeyPatch, known: dict[str, str]) -> dict[str, Document]:
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", SimpleNamespace(topics=known))
     [file] = [file for file in reference.python_help() if file.path == "library/stdtypes.html"]
-    return {item.id.removeprefix("library/stdtypes.html#"): item for item in file.read() if isinstance(item, Document)}
+    return {
+        item.id.removeprefix("library/stdtypes.html#"): item
+        for item in file.read()
+        if isinstance(item, Document)
+    }
 
 
 def test_topics_read_like_the_pages_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -626,7 +671,9 @@ def test_topics_read_like_the_pages_they_come_from(monkeypatch: pytest.MonkeyPat
     )
     assert constructor.fields["headings"] == ("Built-in Types", "Mapping Types — dict")
     assert constructor.fields["directive"] == "class"
-    assert re.fullmatch(r"https://docs.python.org/3\.\d+/library/stdtypes.html#dict", constructor.location.url or "")
+    assert re.fullmatch(
+        r"https://docs.python.org/3\.\d+/library/stdtypes.html#dict", constructor.location.url or ""
+    )
     assert found["dict~2"].title == "list(d)"
     get = found["dict.get"]
     assert (get.context, get.title, get.fields["directive"]) == (("dict",), "dict.get", "method")
@@ -634,7 +681,9 @@ def test_topics_read_like_the_pages_they_come_from(monkeypatch: pytest.MonkeyPat
     assert found["notes"].body == (
         "mapping_stmt ::= a\n\n1. First.\n2. Second.\n\n[1] A footnote that goes on.\n\nNote:\n\nKeys keep their order."
     )
-    assert found["notes~2"].body.startswith("callable types\n\nThese are the types to which calls can be applied.")
+    assert found["notes~2"].body.startswith(
+        "callable types\n\nThese are the types to which calls can be applied."
+    )
 
 
 def test_code_right_below_an_item_stays_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -662,7 +711,9 @@ term
 
 @pytest.mark.parametrize("head", ["class list[T](items)", "class (T)", "class a.b()\nclass "])
 def test_a_class_without_a_plain_name_is_read(monkeypatch: pytest.MonkeyPatch, head: str) -> None:
-    found = topic_entries(monkeypatch, {"truth": f"Types\n*****\n\nSome.\n\n{head}\n\n   Told here.\n"})
+    found = topic_entries(
+        monkeypatch, {"truth": f"Types\n*****\n\nSome.\n\n{head}\n\n   Told here.\n"}
+    )
     assert any(document.body == f"{head.strip()}\n\nTold here." for document in found.values())
 
 
@@ -692,10 +743,14 @@ _LINES = st.builds(
 @given(st.lists(_LINES, max_size=10).map(lambda lines: "\n".join([*lines, "", "The end."])))
 def test_no_letter_of_a_topic_is_lost(text: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        plain = re.sub(r"(?m)^\s*[-=]{4}$", "", text)  # what is no heading: one with nothing below has no document
+        plain = re.sub(
+            r"(?m)^\s*[-=]{4}$", "", text
+        )  # what is no heading: one with nothing below has no document
         found = topic_entries(patched, {"truth": plain})
     shown = Counter("".join(document.body for document in found.values()))
-    assert {char for char, times in Counter(plain).items() if char.isalpha() and shown[char] < times} == set()
+    assert {
+        char for char, times in Counter(plain).items() if char.isalpha() and shown[char] < times
+    } == set()
 
 
 def test_a_topic_within_another_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -723,9 +778,13 @@ def test_help_has_each_thing_once_and_from_the_manual_where_it_can() -> None:
     pages = [file for file in files if file.path.endswith(".html")]
     assert {file.path.removesuffix(".html") for file in pages} == set(topics.TITLES)
     builtin = next(file for file in files if file.path == "builtins")
-    found = [item for file in (*pages, builtin) for item in file.read() if isinstance(item, Document)]
+    found = [
+        item for file in (*pages, builtin) for item in file.read() if isinstance(item, Document)
+    ]
     assert len({item.id for item in found}) == len(found) > 400
-    defined = Counter(item.title for item in found if item.fields["directive"] in ("class", "method", "attribute"))
+    defined = Counter(
+        item.title for item in found if item.fields["directive"] in ("class", "method", "attribute")
+    )
     assert defined["dict.get"] == 1
     assert max(defined.values()) == 1
     step = next(item for item in found if item.id == "library/stdtypes.html#range")
@@ -733,10 +792,14 @@ def test_help_has_each_thing_once_and_from_the_manual_where_it_can() -> None:
 
 
 def test_links_lead_to_the_reference_on_the_web(tmp_path: Path) -> None:
-    (tmp_path / "a b.html").write_text("<h1>T</h1><dl class='py function'><dt id='f'>f(x)</dt><dd>Return x.</dd></dl>")
+    (tmp_path / "a b.html").write_text(
+        "<h1>T</h1><dl class='py function'><dt id='f'>f(x)</dt><dd>Return x.</dd></dl>"
+    )
     [file] = reference.files(tmp_path, base_url="https://example.org/3.11/")
     assert isinstance(file, SourceFile)
-    assert [d.location.url for d in file.read() if isinstance(d, Document)] == ["https://example.org/3.11/a%20b.html#f"]
+    assert [d.location.url for d in file.read() if isinstance(d, Document)] == [
+        "https://example.org/3.11/a%20b.html#f"
+    ]
     [other] = reference.files(tmp_path)
     assert isinstance(other, SourceFile)
     assert other.digest != file.digest
@@ -752,6 +815,8 @@ def test_a_heading_that_begins_with_module_names_no_module(tmp_path: Path) -> No
     )
     [file] = reference.files(tmp_path)
     assert isinstance(file, SourceFile)
-    modules = {found.title: found.fields["module"] for found in file.read() if isinstance(found, Document)}
+    modules = {
+        found.title: found.fields["module"] for found in file.read() if isinstance(found, Document)
+    }
     assert modules["loom.weave()"] == "loom"
     assert modules["class loom.abc.Frame"] == "loom.abc"

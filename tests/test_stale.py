@@ -13,13 +13,13 @@ import pytest
 
 from app import freshness
 from app.routes import _without_place
-from index import stale
-from index.build import build
-from index.corpus import Corpus
-from index.generations import current
+from index.builds import current
+from index.indexing import staleness
+from index.indexing.build import build
+from index.indexing.staleness import Staleness
 from index.records import Kind, Secondary
+from index.search.corpus import Corpus
 from index.sources import names, open_source
-from index.stale import Staleness
 from tests.conftest import HashEncoder
 from tests.serving import serving
 
@@ -29,11 +29,15 @@ PAGE = "<html><title>{0}</title><body><h1>{0}</h1><p>Tells of {0}, at length.</p
 
 def built(home: Path, kind: Kind, *roots: Path, secondary: Secondary = "demote") -> None:
     origin = tuple(str(root.absolute()) for root in roots)
-    build(home, "c", kind, open_source(kind, roots, secondary=secondary), HashEncoder(), origin=origin)
-    time.sleep(2 * stale._TICK_S)  # what is written sooner may pass for older than a build that was made in no time
+    build(
+        home, "c", kind, open_source(kind, roots, secondary=secondary), HashEncoder(), origin=origin
+    )
+    time.sleep(
+        2 * staleness._TICK_S
+    )  # what is written sooner may pass for older than a build that was made in no time
 
 
-def staleness(home: Path) -> Staleness | None:
+def moved(home: Path) -> Staleness | None:
     corpus = Corpus.load(current(home, "c"), HashEncoder())
     try:
         return corpus.staleness()
@@ -51,73 +55,98 @@ def write(root: Path, **files: str) -> None:
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
     root = tmp_path / "project"
-    write(root, a_py="def a():\n    return 1\n", lib__b_py="def b():\n    return 2\n", c_go="package c\nfunc C() {}\n")
-    write(root, tests__test_py="def test():\n    assert 1\n", notes_txt="no code", build__gen_py="def g(): pass\n")
+    write(
+        root,
+        a_py="def a():\n    return 1\n",
+        lib__b_py="def b():\n    return 2\n",
+        c_go="package c\nfunc C() {}\n",
+    )
+    write(
+        root,
+        tests__test_py="def test():\n    assert 1\n",
+        notes_txt="no code",
+        build__gen_py="def g(): pass\n",
+    )
     (root / ".gitignore").write_text("build/\n")
     return root
 
 
 def test_what_changed_came_and_went_is_counted(tmp_path: Path, code: Path) -> None:
     built(tmp_path, "code", code)
-    assert staleness(tmp_path) == Staleness(reachable=True)
-    write(code, a_py="def a():\n    return 3\n", lib__new_py="def n(): pass\n", lib__new_go="package n\n")
+    assert moved(tmp_path) == Staleness(reachable=True)
+    write(
+        code,
+        a_py="def a():\n    return 3\n",
+        lib__new_py="def n(): pass\n",
+        lib__new_go="package n\n",
+    )
     write(code, notes_txt="still no code", build__more_py="def m(): pass\n")
     (code / "c.go").unlink()
-    assert staleness(tmp_path) == Staleness(reachable=True, changed=1, added=2, removed=1)
+    assert moved(tmp_path) == Staleness(reachable=True, changed=1, added=2, removed=1)
     built(tmp_path, "code", code)
-    assert staleness(tmp_path) == Staleness(reachable=True)
+    assert moved(tmp_path) == Staleness(reachable=True)
 
 
 def test_a_file_that_was_replaced_by_an_older_one_has_changed(tmp_path: Path, code: Path) -> None:
     (tmp_path / "older.py").write_text("def older(): pass\n")
     built(tmp_path, "code", code)
     (tmp_path / "older.py").replace(code / "a.py")
-    assert staleness(tmp_path) == Staleness(reachable=True, changed=1)
+    assert moved(tmp_path) == Staleness(reachable=True, changed=1)
 
 
 def test_what_a_build_leaves_out_on_purpose_is_not_new(tmp_path: Path, code: Path) -> None:
     built(tmp_path, "code", code, secondary="leave-out")
-    assert staleness(tmp_path) == Staleness(reachable=True)
+    assert moved(tmp_path) == Staleness(reachable=True)
 
 
 def test_pages_count_and_what_a_generator_writes_beside_them_does_not(tmp_path: Path) -> None:
     root = tmp_path / "html"
-    write(root, index_html=PAGE.format("one"), library__two_html=PAGE.format("two"), genindex_html=PAGE.format("all"))
+    write(
+        root,
+        index_html=PAGE.format("one"),
+        library__two_html=PAGE.format("two"),
+        genindex_html=PAGE.format("all"),
+    )
     write(root, readme_txt="plain", _static__x_html="no page")
     (root / "_static").mkdir(exist_ok=True)
     built(tmp_path, "reference", root)
-    assert staleness(tmp_path) == Staleness(reachable=True)
-    write(root, library__three_html=PAGE.format("three"), genindex_html=PAGE.format("more"), more_txt="plain")
-    assert staleness(tmp_path) == Staleness(reachable=True, added=1)
+    assert moved(tmp_path) == Staleness(reachable=True)
+    write(
+        root,
+        library__three_html=PAGE.format("three"),
+        genindex_html=PAGE.format("more"),
+        more_txt="plain",
+    )
+    assert moved(tmp_path) == Staleness(reachable=True, added=1)
     write(root, manual_rst="Manual\n======\nText.\n")
-    assert staleness(tmp_path) == Staleness(reachable=True, added=4)  # beside .rst, .txt is read, too
+    assert moved(tmp_path) == Staleness(reachable=True, added=4)  # beside .rst, .txt is read, too
 
 
 def test_tables_and_single_files(tmp_path: Path) -> None:
     root = tmp_path / "shop"
     write(root, goods_csv="id,title\n1,Lamp\n", notes_pdf="none")
     built(tmp_path, "product", root)
-    assert staleness(tmp_path) == Staleness(reachable=True)
+    assert moved(tmp_path) == Staleness(reachable=True)
     write(root, more_csv="id,title\n2,Chair\n")
-    assert staleness(tmp_path) == Staleness(reachable=True, added=1)
+    assert moved(tmp_path) == Staleness(reachable=True, added=1)
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text(json.dumps({"_id": "1", "title": "one", "text": "two"}) + "\n")
     built(tmp_path, "product", corpus)
-    assert staleness(tmp_path) == Staleness(reachable=True)
+    assert moved(tmp_path) == Staleness(reachable=True)
     corpus.write_text(json.dumps({"_id": "1", "title": "one", "text": "three"}) + "\n")
-    assert staleness(tmp_path) == Staleness(reachable=True, changed=1)
+    assert moved(tmp_path) == Staleness(reachable=True, changed=1)
 
 
 def test_several_sources_of_the_same_name(tmp_path: Path, code: Path) -> None:
     other = tmp_path / "elsewhere" / "project"
     write(other, a_py="def other(): pass\n", z_py="def z(): pass\n")
     built(tmp_path, "code", code, other, other / "z.py")
-    assert staleness(tmp_path) == Staleness(reachable=True)
+    assert moved(tmp_path) == Staleness(reachable=True)
     write(other, a_py="def changed(): pass\n", new_py="def n(): pass\n")
     (code / "a.py").unlink()
-    assert staleness(tmp_path) == Staleness(reachable=True, changed=1, added=1, removed=1)
+    assert moved(tmp_path) == Staleness(reachable=True, changed=1, added=1, removed=1)
     shutil.rmtree(other)
-    assert staleness(tmp_path) == Staleness(reachable=False)
+    assert moved(tmp_path) == Staleness(reachable=False)
 
 
 def test_the_names_are_those_that_a_build_reads(tmp_path: Path, code: Path) -> None:
@@ -129,21 +158,23 @@ def test_the_names_are_those_that_a_build_reads(tmp_path: Path, code: Path) -> N
 def test_where_the_sources_are_no_paths_nothing_is_said(tmp_path: Path, code: Path) -> None:
     for origin in ((), ("a small catalogue",), (str(code), "and more")):
         build(tmp_path, "c", "code", open_source("code", [code]), HashEncoder(), origin=origin)
-        assert staleness(tmp_path) is None
+        assert moved(tmp_path) is None
 
 
-def test_no_more_is_looked_at_than_is_allowed(tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_looked_at_than_is_allowed(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built(tmp_path, "code", code)
     for path in code.rglob("*.py"):
         path.touch()
-    monkeypatch.setattr(stale, "MAX_FILES", 2)
-    found = staleness(tmp_path)
+    monkeypatch.setattr(staleness, "MAX_FILES", 2)
+    found = moved(tmp_path)
     assert found is not None
     assert not found.complete
     assert found.changed + found.added + found.removed <= 2
-    monkeypatch.setattr(stale, "MAX_FILES", 1000)
-    monkeypatch.setattr(stale, "SECONDS", -1.0)
-    assert staleness(tmp_path) == Staleness(reachable=True, complete=False)
+    monkeypatch.setattr(staleness, "MAX_FILES", 1000)
+    monkeypatch.setattr(staleness, "SECONDS", -1.0)
+    assert moved(tmp_path) == Staleness(reachable=True, complete=False)
 
 
 # ---- over HTTP
@@ -210,7 +241,7 @@ def test_no_request_waits_for_a_look_that_does_not_end(
         dead.wait(60)
         return Staleness(reachable=True)
 
-    monkeypatch.setattr("index.corpus.look", hang)
+    monkeypatch.setattr("index.search.corpus.look", hang)
     monkeypatch.setattr(freshness, "WAIT_S", 0.05)
     built(tmp_path, "code", code)
     with serving(tmp_path) as client:

@@ -11,7 +11,7 @@ import pytest
 
 from index.errors import Altered, InvalidInput, NotFound
 from index.records import Document, Location, Passage, Skipped, Span
-from index.store import Filter, Store, StoreWriter, state
+from index.search.store import Filter, Store, StoreWriter, state
 
 DOCUMENTS = [
     Document(
@@ -22,14 +22,31 @@ DOCUMENTS = [
         summary="Does é.",
         context=("A",),
         location=Location("a.py", 3, 9, "http://x/#f"),
-        fields={"language": "python", "price": 10, "tags": ("x", "y"), "hot": True, "long": "w" * 257, "huge": 2**70},
+        fields={
+            "language": "python",
+            "price": 10,
+            "tags": ("x", "y"),
+            "hot": True,
+            "long": "w" * 257,
+            "huge": 2**70,
+        },
         entities=(Span(4, 5),),
         atoms=(Span(0, 8),),
     ),
     Document(
-        id="b/ü#2", kind="code", title="g", body="b", fields={"language": "go", "price": 2.5, "day": "2024-05-01"}
+        id="b/ü#2",
+        kind="code",
+        title="g",
+        body="b",
+        fields={"language": "go", "price": 2.5, "day": "2024-05-01"},
     ),
-    Document(id="c", kind="code", title="h", body="c", fields={"language": "go", "price": 30, "note": "10"}),
+    Document(
+        id="c",
+        kind="code",
+        title="h",
+        body="c",
+        fields={"language": "go", "price": 30, "note": "10"},
+    ),
 ]
 
 
@@ -96,7 +113,11 @@ def test_filters(store: Store, conditions: Filter, rows: list[int]) -> None:
 @pytest.mark.parametrize(
     ("conditions", "field", "words"),
     [
-        ({"colour": "red"}, "filter.colour", "no filterable field 'colour'. It has: day, hot, huge, language"),
+        (
+            {"colour": "red"},
+            "filter.colour",
+            "no filterable field 'colour'. It has: day, hot, huge, language",
+        ),
         ({"long": "w"}, "filter.long", "256"),
         ({"prise": 1}, "filter.prise", "Did you mean 'price'?"),
         ({"price": {"gt": 1}}, "filter.price", "gte and lte; 'gt' was given"),
@@ -110,7 +131,9 @@ def test_filters(store: Store, conditions: Filter, rows: list[int]) -> None:
         ({f"f{i}": 1 for i in range(33)}, "filter", "at most 32"),
     ],
 )
-def test_wrong_filters_are_refused_by_name(store: Store, conditions: Filter, field: str, words: str) -> None:
+def test_wrong_filters_are_refused_by_name(
+    store: Store, conditions: Filter, field: str, words: str
+) -> None:
     with pytest.raises(InvalidInput, match=re.escape(words)) as caught:
         store.allowed(conditions)
     assert caught.value.field == field
@@ -142,7 +165,13 @@ def _replace(path: Path) -> None:
     copy.replace(path)
 
 
-HARMS = [_write, lambda path: os.truncate(path, 9000), lambda path: os.truncate(path, 0), _replace, os.utime]
+HARMS = [
+    _write,
+    lambda path: os.truncate(path, 9000),
+    lambda path: os.truncate(path, 0),
+    _replace,
+    os.utime,
+]
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -150,12 +179,18 @@ def test_whatever_is_done_to_the_file_is_noticed_by_the_next_query(
     store: Store, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     harm(tmp_path / "documents.sqlite")
-    for ask in (lambda: store.stored([0]), lambda: store.document("c"), lambda: store.allowed({"hot": True})):
+    for ask in (
+        lambda: store.stored([0]),
+        lambda: store.document("c"),
+        lambda: store.allowed({"hot": True}),
+    ):
         with pytest.raises(Altered, match=r"documents\.sqlite (was changed|cannot be read)"):
             ask()
 
 
-def test_what_was_done_between_comparing_and_opening_is_noticed(store: Store, tmp_path: Path) -> None:
+def test_what_was_done_between_comparing_and_opening_is_noticed(
+    store: Store, tmp_path: Path
+) -> None:
     path = tmp_path / "documents.sqlite"
     before = state(path)
     _write(path)
@@ -168,13 +203,19 @@ def test_a_file_that_is_removed_can_be_read_on(store: Store, tmp_path: Path) -> 
     assert store.document("c") == DOCUMENTS[2]
 
 
-@pytest.mark.parametrize("record", ["x", "[]", "{}", '{"location": 3}', '{"location": [], "entities": [[1]]}'])
+@pytest.mark.parametrize(
+    "record", ["x", "[]", "{}", '{"location": 3}', '{"location": [], "entities": [[1]]}']
+)
 def test_rows_that_nobody_wrote_are_not_shown(store: Store, tmp_path: Path, record: str) -> None:
     store.close()
     with closing(sqlite3.connect(tmp_path / "documents.sqlite")) as db, db:
         db.execute("UPDATE documents SET record = ? WHERE id = 'c'", (record,))
         db.execute("DELETE FROM passages WHERE row = 1")
     opened = Store(tmp_path / "documents.sqlite", "code")
-    for ask in (lambda: opened.document("c"), lambda: opened.stored([4]), lambda: opened.stored([0, 1])):
+    for ask in (
+        lambda: opened.document("c"),
+        lambda: opened.stored([4]),
+        lambda: opened.stored([0, 1]),
+    ):
         with pytest.raises(Altered, match=r"never written|lacks rows"):
             ask()

@@ -15,7 +15,7 @@ from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Span
 from index.sources.html import read_page
 from index.sources.reference import documents
-from training.templates import (
+from training.data.templates import (
     RULES,
     Example,
     Rules,
@@ -31,7 +31,10 @@ from training.templates import (
 DRAWS = 30  # so many that every wording is drawn
 
 ABS = ("abs(x)", "Return the absolute value of a number. The argument may be an integer.")
-RANGE = ("class range(stop)\nclass range(start, stop[, step])", "If the step argument is omitted, it defaults to 1.")
+RANGE = (
+    "class range(stop)\nclass range(start, stop[, step])",
+    "If the step argument is omitted, it defaults to 1.",
+)
 SAVE = (
     "shop.Basket.save(path, *, mode='w', retries=3)",
     "Write the basket to a file (as text) and return the number of bytes written, e.g. for a log.\n\n"
@@ -48,11 +51,21 @@ def rules() -> Rules:
     return read_rules()
 
 
-def definition(title: str, signature: str, prose: str, directive: str = "function", url: str = "") -> Document:
+def definition(
+    title: str, signature: str, prose: str, directive: str = "function", url: str = ""
+) -> Document:
     body = f"{signature}\n\n{prose}"
     fields = {"directive": directive, "signature": signature}
     location = Location(url=url or f"page.html#{title}")
-    return Document(title, "reference", title, body, location=location, fields=fields, atoms=(Span(0, len(signature)),))
+    return Document(
+        title,
+        "reference",
+        title,
+        body,
+        location=location,
+        fields=fields,
+        atoms=(Span(0, len(signature)),),
+    )
 
 
 def asked(document: Document, rules: Rules, form: str) -> set[tuple[str, str]]:
@@ -75,7 +88,9 @@ def test_the_papers_template(rules: Rules) -> None:
 
 
 def test_verbs_agree_notes_are_left_out_and_the_owner_is_named(rules: Rules) -> None:
-    found = {question for question, _ in asked(definition("shop.Basket.save", *SAVE), rules, "term")}
+    found = {
+        question for question, _ in asked(definition("shop.Basket.save", *SAVE), rules, "term")
+    }
     rest = "the basket to a file and {} the number of bytes written"
     assert "What method of shop.Basket writes " + rest.format("returns") + "?" in found
     assert "How do I write " + rest.format("return") + "?" in found
@@ -85,9 +100,15 @@ def test_verbs_agree_notes_are_left_out_and_the_owner_is_named(rules: Rules) -> 
     ("prose", "question"),
     [
         ("Open the file, and close it.", "Which function opens the file, and closes it?"),
-        ("Opens the file, reads it and parses all lines.", "How do I open the file, read it and parse all lines?"),
+        (
+            "Opens the file, reads it and parses all lines.",
+            "How do I open the file, read it and parse all lines?",
+        ),
         ("Open a file to read and parse it.", "Which function opens a file to read and parse it?"),
-        ("Return the name and format of a file.", "Which function returns the name and format of a file?"),
+        (
+            "Return the name and format of a file.",
+            "Which function returns the name and format of a file?",
+        ),
     ],
 )
 def test_all_verbs_of_a_sentence_agree(rules: Rules, prose: str, question: str) -> None:
@@ -98,8 +119,17 @@ def test_all_verbs_of_a_sentence_agree(rules: Rules, prose: str, question: str) 
     ("form", "expected"),
     [
         ("default value", {("mode", "'w'"), ("retries", "3")}),
-        ("described default", {("specifies how the file is to be opened", "'w'"), ("the number of attempts", "3")}),
-        ("parameter", {("specifies how the file is to be opened", "mode"), ("the number of attempts", "retries")}),
+        (
+            "described default",
+            {("specifies how the file is to be opened", "'w'"), ("the number of attempts", "3")},
+        ),
+        (
+            "parameter",
+            {
+                ("specifies how the file is to be opened", "mode"),
+                ("the number of attempts", "retries"),
+            },
+        ),
         (
             "exception",
             {
@@ -129,8 +159,12 @@ def test_a_default_that_prose_states(rules: Rules) -> None:
 
 
 def test_the_default_of_a_setting(rules: Rules) -> None:
-    document = definition("cache.SIZE", "cache.SIZE", "The size of the cache.\n\nDefault: 128 bytes.", "data")
-    assert ("What is the default value of cache.SIZE?", "128 bytes") in asked(document, rules, "default setting")
+    document = definition(
+        "cache.SIZE", "cache.SIZE", "The size of the cache.\n\nDefault: 128 bytes.", "data"
+    )
+    assert ("What is the default value of cache.SIZE?", "128 bytes") in asked(
+        document, rules, "default setting"
+    )
 
 
 def test_the_returned_value(rules: Rules) -> None:
@@ -139,7 +173,9 @@ def test_the_returned_value(rules: Rules) -> None:
     )
     unsure = definition("isdigit", "isdigit(s)", "Return True if all characters are digits.")
     assert not asked(unsure, rules, "return value")
-    assert ("How do I check whether all characters are digits?", "isdigit") in asked(unsure, rules, "term")
+    assert ("How do I check whether all characters are digits?", "isdigit") in asked(
+        unsure, rules, "term"
+    )
 
 
 def test_field_lists(rules: Rules) -> None:
@@ -151,9 +187,10 @@ def test_field_lists(rules: Rules) -> None:
     document = definition("shop.open", "shop.open(size, name)", prose)
     assert {answer for _, answer in asked(document, rules, "parameter type")} == {"int", "str"}
     assert ("What type does shop.open return?", "Shop") in asked(document, rules, "return type")
-    assert ("Which parameter of shop.open controls what is written over its door?", "name") in asked(
-        document, rules, "parameter"
-    )
+    assert (
+        "Which parameter of shop.open controls what is written over its door?",
+        "name",
+    ) in asked(document, rules, "parameter")
     assert {answer for _, answer in asked(document, rules, "exception")} == {"OSError"}
 
 
@@ -174,8 +211,20 @@ def test_field_lists(rules: Rules) -> None:
             "The number of things in the box.",
             "Which attribute of Box is the number of",
         ),
-        ("data", "io.SIZE", "io.SIZE", "Holds the size of a page in bytes.", "Which constant in io holds the size"),
-        ("data", "io.size", "io.size", "Holds the size of a page in bytes.", "Which variable in io holds the size"),
+        (
+            "data",
+            "io.SIZE",
+            "io.SIZE",
+            "Holds the size of a page in bytes.",
+            "Which constant in io holds the size",
+        ),
+        (
+            "data",
+            "io.size",
+            "io.size",
+            "Holds the size of a page in bytes.",
+            "Which variable in io holds the size",
+        ),
         (
             "function",
             "io.box",
@@ -183,9 +232,27 @@ def test_field_lists(rules: Rules) -> None:
             "Mark a function as a box of things.",
             "Which decorator in io marks a function",
         ),
-        ("function", "Box.put", "Box.put(x)", "Put x into the given box.", "Which method of Box puts x into"),
-        ("option", "--all", "--all", "Print all lines of the file.", "Which option prints all lines"),
-        ("unknown", "Box", "Box", "Prints all lines of the file.", "What prints all lines of the file?"),
+        (
+            "function",
+            "Box.put",
+            "Box.put(x)",
+            "Put x into the given box.",
+            "Which method of Box puts x into",
+        ),
+        (
+            "option",
+            "--all",
+            "--all",
+            "Print all lines of the file.",
+            "Which option prints all lines",
+        ),
+        (
+            "unknown",
+            "Box",
+            "Box",
+            "Prints all lines of the file.",
+            "What prints all lines of the file?",
+        ),
     ],
 )
 def test_entries_are_called_what_they_are(
@@ -193,7 +260,9 @@ def test_entries_are_called_what_they_are(
 ) -> None:
     found = asked(definition(title, signature, prose, directive), rules, "term")
     assert [text for text, _ in found if text.startswith(question)]
-    assert {answer for _, answer in found} == {signature.removeprefix("exception ").removeprefix("@").partition("(")[0]}
+    assert {answer for _, answer in found} == {
+        signature.removeprefix("exception ").removeprefix("@").partition("(")[0]
+    }
 
 
 @pytest.mark.parametrize(
@@ -262,15 +331,22 @@ def test_a_real_page_from_html_to_questions(rules: Rules) -> None:
 )
 def test_signatures(signature: str, expected: list[tuple[str, str | None]]) -> None:
     found = parameters(signature)
-    assert [(name, default and signature[default.start : default.end]) for name, default, _ in found] == expected
+    assert [
+        (name, default and signature[default.start : default.end]) for name, default, _ in found
+    ] == expected
 
 
 def test_types_in_signatures() -> None:
     line = "f(size: int = 3, name: dict[str, int] | None)"
-    assert [kind and line[kind.start : kind.end] for _, _, kind in parameters(line)] == ["int", "dict[str, int] | None"]
+    assert [kind and line[kind.start : kind.end] for _, _, kind in parameters(line)] == [
+        "int",
+        "dict[str, int] | None",
+    ]
 
 
-@pytest.mark.parametrize("piece", ["(", "[", "a=[", "'", "a='", ",", "a,", "f(a=(", ")", "]", "raise raises Aa"])
+@pytest.mark.parametrize(
+    "piece", ["(", "[", "a=[", "'", "a='", ",", "a,", "f(a=(", ")", "]", "raise raises Aa"]
+)
 def test_long_signatures_and_bodies_take_no_time(rules: Rules, piece: str) -> None:
     signature = "f(" + piece * 50_000
     started = time.process_time()
@@ -282,7 +358,14 @@ def test_long_signatures_and_bodies_take_no_time(rules: Rules, piece: str) -> No
 def test_sentences_end_where_they_should() -> None:
     text = "Use os.path, e.g. join(). See 3.11: it is new; good\nNext (one.) Last"
     found = [text[span.start : span.end] for span in sentences(text, Span(0, len(text)))]
-    assert found == ["Use os.path, e.g. join()", "See 3.11", "it is new", "good", "Next (one", ") Last"]
+    assert found == [
+        "Use os.path, e.g. join()",
+        "See 3.11",
+        "it is new",
+        "good",
+        "Next (one",
+        ") Last",
+    ]
 
 
 def test_third_person() -> None:
@@ -357,7 +440,9 @@ TEXTS = st.lists(PARTS | st.text(max_size=12), max_size=10).map("".join)
     title=TEXTS,
     signature=TEXTS,
     prose=TEXTS,
-    directive=st.sampled_from(["function", "method", "class", "data", "option", "section", "term", "", "é"]),
+    directive=st.sampled_from(
+        ["function", "method", "class", "data", "option", "section", "term", "", "é"]
+    ),
     names=st.lists(TEXTS, max_size=3).map(tuple),
     atoms=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)), max_size=4),
     seed=st.integers(0, 99),

@@ -85,10 +85,14 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 def attributes(span: Span) -> dict[str, object]:
-    return {one.key: getattr(one.value, str(one.value.WhichOneof("value"))) for one in span.attributes}
+    return {
+        one.key: getattr(one.value, str(one.value.WhichOneof("value"))) for one in span.attributes
+    }
 
 
-def test_a_search_is_a_span_of_its_clients_trace_with_its_stages_below(home: Path, collector: Collector) -> None:
+def test_a_search_is_a_span_of_its_clients_trace_with_its_stages_below(
+    home: Path, collector: Collector
+) -> None:
     headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "X-Request-ID": "abc-1"}
     with serving(home) as client:
         response = client.post("/search?secret=1", json=SEARCH | {"explain": True}, headers=headers)
@@ -117,7 +121,9 @@ def test_a_search_is_a_span_of_its_clients_trace_with_its_stages_below(home: Pat
     assert "sort" not in str([attributes(one) for one in collector.spans])
 
 
-def test_a_request_without_a_trace_begins_one_that_its_log_line_names(home: Path, collector: Collector) -> None:
+def test_a_request_without_a_trace_begins_one_that_its_log_line_names(
+    home: Path, collector: Collector
+) -> None:
     class Noting(HashEncoder):
         def encode(self, *arguments: Any, **options: Any) -> Any:
             seen.append(current_trace())
@@ -135,7 +141,9 @@ def test_a_request_without_a_trace_begins_one_that_its_log_line_names(home: Path
     assert collector.named("GET /livez").trace_id != span.trace_id
 
 
-def test_every_request_is_told_by_route_and_status_and_who_is_to_blame(home: Path, collector: Collector) -> None:
+def test_every_request_is_told_by_route_and_status_and_who_is_to_blame(
+    home: Path, collector: Collector
+) -> None:
     class Failing(HashEncoder):
         def encode(self, *_: object, **__: object) -> Any:
             raise ZeroDivisionError("unforeseen")
@@ -144,18 +152,24 @@ def test_every_request_is_told_by_route_and_status_and_who_is_to_blame(home: Pat
         problem(client.post("/search", json=SEARCH), 500)
         client.get("/corpora/none")
         client.request("ODD", "/nothing/here")
-    failed, missing, odd = (collector.named(name) for name in ("POST /search", "GET /corpora/{name}", "_OTHER"))
+    failed, missing, odd = (
+        collector.named(name) for name in ("POST /search", "GET /corpora/{name}", "_OTHER")
+    )
     assert failed.status.code == Status.STATUS_CODE_ERROR
     assert attributes(missing)["http.response.status_code"] == 404
     assert missing.status.code == odd.status.code == Status.STATUS_CODE_UNSET
     assert "http.route" not in attributes(odd)
 
 
-def test_a_trace_that_its_client_does_not_record_is_not_recorded_here(home: Path, collector: Collector) -> None:
+def test_a_trace_that_its_client_does_not_record_is_not_recorded_here(
+    home: Path, collector: Collector
+) -> None:
     with serving(home) as client:
         client.get("/livez", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
         client.get("/corpora")
-    assert [span.name for span in collector.spans if span.name.startswith("GET")] == ["GET /corpora"]
+    assert [span.name for span in collector.spans if span.name.startswith("GET")] == [
+        "GET /corpora"
+    ]
 
 
 def test_the_service_is_named_purlin_unless_its_variables_say_otherwise(
@@ -186,7 +200,9 @@ def test_requests_are_answered_while_the_collector_keeps_silent(
         assert collector.received == []
 
 
-def test_requests_are_answered_where_there_is_no_collector(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_answered_where_there_is_no_collector(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     monkeypatch.setattr(tracing, "CLOSING_S", 0.1)
@@ -196,10 +212,15 @@ def test_requests_are_answered_where_there_is_no_collector(home: Path, monkeypat
             assert client.post("/search", json=SEARCH).status_code == 200
 
 
-def test_answers_name_their_reading_too(tmp_path: Path, reader_directory: Path, collector: Collector) -> None:
+def test_answers_name_their_reading_too(
+    tmp_path: Path, reader_directory: Path, collector: Collector
+) -> None:
     make(tmp_path, "notes", numbered(3), HashEncoder(), "reference")
     with serving(tmp_path, reader=reader_directory) as client:
-        assert client.post("/qa", json={"question": "which number?", "corpus": "notes"}).status_code == 200
+        assert (
+            client.post("/qa", json={"question": "which number?", "corpus": "notes"}).status_code
+            == 200
+        )
     span = collector.named("POST /qa")
     assert {one.name for one in collector.spans if one.parent_span_id == span.span_id} == LEGS | {
         "queue",
@@ -217,17 +238,29 @@ def test_answers_name_their_reading_too(tmp_path: Path, reader_directory: Path, 
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, True),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "TRUE"}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, True),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318",
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            },
+            True,
+        ),
         ({"OTEL_SERVICE_NAME": "x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, False),
     ],
 )
-def test_spans_are_sent_only_where_the_variables_ask_for_them(environ: dict[str, str], wanted: bool) -> None:
+def test_spans_are_sent_only_where_the_variables_ask_for_them(
+    environ: dict[str, str], wanted: bool
+) -> None:
     assert spans_wanted(environ) == wanted
 
 
-def test_another_protocol_is_refused_at_the_start(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_protocol_is_refused_at_the_start(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    with pytest.raises(InvalidInput, match="OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'; spans are sent by http/protobuf"):
+    with pytest.raises(
+        InvalidInput, match="OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'; spans are sent by http/protobuf"
+    ):
         create_app(Settings(), HashEncoder())
 
 

@@ -13,11 +13,11 @@ import torch
 import purlin
 from index.encoder import TextEncoder
 from index.errors import Damaged, InvalidInput, NotFound
-from index.reader import Packer, Readable, Reader
+from index.qa.reader import Packer, Readable, Reader
 from tests.readers import WORDS, tiny_base, tiny_recipe
 from training import reader
-from training.asked import Asked, AskedSource, Miner, Pool, balanced, read_asked
 from training.config import read
+from training.data.questions import Asked, AskedSource, Miner, Pool, balanced, read_asked
 from training.export import ExportRefused
 from training.loop import LoopSettings, make_accelerator
 from training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
@@ -44,18 +44,25 @@ def squad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "question": question,
             "context": context,
-            "answers": [] if answer is None else [{"text": answer, "answer_start": context.index(answer)}],
+            "answers": []
+            if answer is None
+            else [{"text": answer, "answer_start": context.index(answer)}],
         }
         for context, answer, question in CONTEXTS
     ]
-    broken = [{"question": "What?", "context": "a", "answers": [{"text": "b", "answer_start": 0}]}, {"question": 3}]
+    broken = [
+        {"question": "What?", "context": "a", "answers": [{"text": "b", "answer_start": 0}]},
+        {"question": 3},
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *broken]))
     return path
 
 
 def questions_of(squad: Path) -> Questions:
     pool, asked = read_asked(AskedSource(format="squad", path=squad), {})
-    wrong = np.array([[row for row in range(4) if row != one.passage][:2] for one in asked], dtype=np.int32)
+    wrong = np.array(
+        [[row for row in range(4) if row != one.passage][:2] for one in asked], dtype=np.int32
+    )
     return Questions(pool, asked, wrong)
 
 
@@ -63,7 +70,9 @@ def task_of(base: Path, squad: Path, **keys: object) -> ReaderTask:
     loop = LoopSettings(batch_size=4, precision="fp32")
     recipe = tiny_recipe(base, squad, loop=loop, **keys)
     torch.manual_seed(1)
-    return ReaderTask(reader.load(recipe.model), [questions_of(squad)], recipe, make_accelerator(loop, cpu=True))
+    return ReaderTask(
+        reader.load(recipe.model), [questions_of(squad)], recipe, make_accelerator(loop, cpu=True)
+    )
 
 
 # Sources
@@ -101,7 +110,9 @@ def test_no_form_of_question_drowns_the_others() -> None:
 def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path) -> None:
     pool, _ = read_asked(AskedSource(format="templates", path=HTML), {})
     entry = next(
-        entry for entry, one in zip(pool.entries, pool.passages, strict=True) if "(" in one.text and "#" in entry
+        entry
+        for entry, one in zip(pool.entries, pool.passages, strict=True)
+        if "(" in one.text and "#" in entry
     )
     rows = tmp_path / "linked.jsonl"
     rows.write_text(
@@ -118,7 +129,11 @@ def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path)
 def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
     """The first answer that stands there as a word of its own; what has neither answer nor entry is left out."""
     pool, _ = read_asked(AskedSource(format="templates", path=HTML), {})
-    row = next(row for row, one in enumerate(pool.passages) if "weave" in one.text and "#" in pool.entries[row])
+    row = next(
+        row
+        for row, one in enumerate(pool.passages)
+        if "weave" in one.text and "#" in pool.entries[row]
+    )
     rows = [
         {"answers": ["eave", "weave"], "entry": pool.entries[row], "split": "train"},
         {"answers": ["weave"], "entry": pool.entries[row], "split": "test"},
@@ -129,7 +144,10 @@ def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
         {"answers": [], "entry": None, "split": "train", "about": "no.html#where"},
     ]
     path = tmp_path / "asked.jsonl"
-    texts = [{"id": str(n), "question": f"question {n}", "form": "module", **row} for n, row in enumerate(rows)]
+    texts = [
+        {"id": str(n), "question": f"question {n}", "form": "module", **row}
+        for n, row in enumerate(rows)
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in texts))
     pool, (one, none) = read_asked(AskedSource(format="questions", path=path, reference=HTML), {})
     assert (none.question, none.answered, none.answer(pool)) == ("question 5", False, "")
@@ -139,9 +157,20 @@ def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_looked_for_in_all_documents_of_its_entry(tmp_path: Path) -> None:
-    asked = {"A heddle holds what?": "thread", "dry run does": "nothing", "-o writes to": "FILE", "raw?": "raw"}
+    asked = {
+        "A heddle holds what?": "thread",
+        "dry run does": "nothing",
+        "-o writes to": "FILE",
+        "raw?": "raw",
+    }
     rows = [
-        {"id": question, "question": question, "answers": [answer], "entry": "markup/api.rst#terms", "form": "module"}
+        {
+            "id": question,
+            "question": question,
+            "answers": [answer],
+            "entry": "markup/api.rst#terms",
+            "form": "module",
+        }
         for question, answer in asked.items()
     ]
     path = tmp_path / "asked.jsonl"
@@ -167,7 +196,13 @@ def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 
 def test_mined_passages_share_words_with_the_question_and_are_of_other_entries() -> None:
     """The last one is the first over again, as on a page that holds the whole manual."""
-    texts = ["open a file", "opens the file for reading", "close a socket", "the file was opened", "numbers"]
+    texts = [
+        "open a file",
+        "opens the file for reading",
+        "close a socket",
+        "the file was opened",
+        "numbers",
+    ]
     texts += texts[:1]
     pool = Pool([Readable(text) for text in texts], ["one", "two", "three", "one", "four", "all"])
     asked = [Asked("how to open a file", 0), Asked("close the socket", 2), Asked("open", 4)]
@@ -177,14 +212,24 @@ def test_mined_passages_share_words_with_the_question_and_are_of_other_entries()
     assert set(mined[2]) <= {0, 1, 3, 5}
 
 
-def test_an_encoder_mines_as_many_again_that_are_nearest_to_the_question(encoder: TextEncoder) -> None:
-    texts = ["open a file", "opens the file for reading", "close a socket", "the file was shut", "numbers of a socket"]
+def test_an_encoder_mines_as_many_again_that_are_nearest_to_the_question(
+    encoder: TextEncoder,
+) -> None:
+    texts = [
+        "open a file",
+        "opens the file for reading",
+        "close a socket",
+        "the file was shut",
+        "numbers of a socket",
+    ]
     pool = Pool([Readable(text) for text in texts], ["one", "two", "three", "four", "five"])
     asked = [Asked("how to open a file", 0), Asked("close the socket", 2)]
     mined = Miner(pool, encoder).wrong(asked, 2)
     assert mined[:, ::2].tolist() == Miner(pool).wrong(asked, 2).tolist()
     for row, one in enumerate(asked):
-        cosines = encoder.encode(texts, role="passage") @ encoder.encode([one.question], role="query")[0]
+        cosines = (
+            encoder.encode(texts, role="passage") @ encoder.encode([one.question], role="query")[0]
+        )
         cosines[one.passage] = -1.0
         assert sorted(cosines[mined[row, 1::2]]) == sorted(np.sort(cosines)[-2:])
 
@@ -201,14 +246,18 @@ def test_the_loss_is_that_of_the_equations_written_out() -> None:
     expected = {"select": 0.0, "start": 0.0, "end": 0.0}
     for question in range(b):
         scores = [0.0, *selected[question * p : (question + 1) * p].tolist()]
-        expected["select"] -= math.log(math.exp(scores[right[question]]) / sum(map(math.exp, scores))) / b
+        expected["select"] -= (
+            math.log(math.exp(scores[right[question]]) / sum(map(math.exp, scores))) / b
+        )
         if spans[question][0] >= 0:
             row = question * p + int(right[question]) - 1
             for name, logits, place in (("start", starts, 0), ("end", ends, 1)):
                 powers = [math.exp(value) for value in logits[row].tolist()]
                 expected[name] -= math.log(powers[spans[question][place]] / sum(powers)) / b
     found = reading_loss(starts, ends, selected, right, spans)
-    assert {name: float(value) for name, value in found.items()} == pytest.approx(expected, rel=1e-6)
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_tokens_of_an_answer_and_those_that_cannot_be_one(base: Path, squad: Path) -> None:
@@ -229,8 +278,12 @@ def test_tokens_of_an_answer_and_those_that_cannot_be_one(base: Path, squad: Pat
     )
 
 
-def test_batches_follow_from_their_number_and_leave_answers_out_as_often_as_asked(base: Path, squad: Path) -> None:
-    task = task_of(base, squad, reading=reader.Reading(passages=2, depth=2, max_tokens=64, missing=0.5))
+def test_batches_follow_from_their_number_and_leave_answers_out_as_often_as_asked(
+    base: Path, squad: Path
+) -> None:
+    task = task_of(
+        base, squad, reading=reader.Reading(passages=2, depth=2, max_tokens=64, missing=0.5)
+    )
     batches = [task.batch(number) for number in range(40)]
     again = task.batch(7)
     assert torch.equal(batches[7].ids, again.ids)
@@ -259,7 +312,9 @@ def test_groups_of_similar_length_change_nothing(base: Path, squad: Path) -> Non
 # The whole way
 
 
-def test_a_trained_reader_answers_what_it_was_trained_on(base: Path, squad: Path, tmp_path: Path) -> None:
+def test_a_trained_reader_answers_what_it_was_trained_on(
+    base: Path, squad: Path, tmp_path: Path
+) -> None:
     recipe = tiny_recipe(
         base,
         squad,
@@ -268,7 +323,9 @@ def test_a_trained_reader_answers_what_it_was_trained_on(base: Path, squad: Path
         export=reader.Export(quantization="none", trained_on=("four questions",)),
     )
     said: list[str] = []
-    directory = reader.run(recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True)
+    directory = reader.run(
+        recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True
+    )
     assert said[0].startswith("squad.jsonl (squad, train): 4 questions")
     served = Reader.load(directory, threads=1)
     passages = [Readable(context) for context, _, _ in CONTEXTS]
@@ -281,19 +338,34 @@ def test_a_trained_reader_answers_what_it_was_trained_on(base: Path, squad: Path
     card = (directory / "README.md").read_text()
     assert "four questions" in card
     assert "dev exact" in card
-    assert reader.run(recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True) == directory
+    assert (
+        reader.run(
+            recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True
+        )
+        == directory
+    )
     kept = squad.read_text()
     squad.write_text(kept.replace("step is omitted", "step is missing"))
     with pytest.raises(InvalidInput, match="other texts"):
-        reader.run(recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True)
+        reader.run(
+            recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True
+        )
     squad.write_text(kept)
 
 
-def test_sequences_longer_than_the_positions_are_refused(base: Path, squad: Path, tmp_path: Path) -> None:
+def test_sequences_longer_than_the_positions_are_refused(
+    base: Path, squad: Path, tmp_path: Path
+) -> None:
     reading = reader.Reading(passages=2, depth=2, max_tokens=129)
-    recipe = tiny_recipe(base, squad, reading=reading, loop=LoopSettings(batch_size=4, precision="fp32"))
-    with pytest.raises(InvalidInput, match=r"reading.max_tokens is 129, but the model has 128 positions"):
-        reader.run(recipe, tmp_path / "out", progress=lambda name: lambda *_: None, say=str, cpu=True)
+    recipe = tiny_recipe(
+        base, squad, reading=reading, loop=LoopSettings(batch_size=4, precision="fp32")
+    )
+    with pytest.raises(
+        InvalidInput, match=r"reading.max_tokens is 129, but the model has 128 positions"
+    ):
+        reader.run(
+            recipe, tmp_path / "out", progress=lambda name: lambda *_: None, say=str, cpu=True
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -325,7 +397,11 @@ def test_weights_that_are_no_numbers_are_refused(changes: dict[str, Any], messag
 
 @pytest.mark.usefixtures("one_process")
 def test_the_command_makes_a_reader_of_a_recipe(
-    base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    base: Path,
+    squad: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "recipe.toml").write_text(
         f"""name = "tiny"
@@ -336,7 +412,15 @@ def test_the_command_makes_a_reader_of_a_recipe(
         export = {{quantization = "none"}}
         """
     )
-    arguments = ["--config", tmp_path / "recipe.toml", "--data", squad.parent, "--out", tmp_path / "out", "--cpu"]
+    arguments = [
+        "--config",
+        tmp_path / "recipe.toml",
+        "--data",
+        squad.parent,
+        "--out",
+        tmp_path / "out",
+        "--cpu",
+    ]
     monkeypatch.setattr("sys.argv", ["purlin", "train", "refqa", *map(str, arguments)])
     monkeypatch.setattr("signal.signal", lambda *_: None)
     with pytest.raises(SystemExit) as done:
@@ -360,7 +444,9 @@ def test_export_refuses_a_graph_that_differs(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_run_goes_on_from_a_readers_checkpoint_with_its_head(base: Path, squad: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_a_readers_checkpoint_with_its_head(
+    base: Path, squad: Path, tmp_path: Path
+) -> None:
     """From a base model the head is a new one; the card names what the checkpoint was made from."""
     recipe = tiny_recipe(base, squad)
     first = reader.load(recipe.model)
@@ -370,7 +456,9 @@ def test_a_run_goes_on_from_a_readers_checkpoint_with_its_head(base: Path, squad
         torch.testing.assert_close(weight, first.state_dict()[name], rtol=0, atol=0)
     assert not torch.equal(reader.load(recipe.model).head.weight, first.head.weight)
     export = reader.Export(quantization="none", base_model="some/model")
-    reader.export_reader(replace(again, export=export), tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)])
+    reader.export_reader(
+        replace(again, export=export), tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)]
+    )
     assert "**Base model**: some/model" in (tmp_path / "out" / "README.md").read_text()
 
 
@@ -381,13 +469,17 @@ def test_eight_bits_answer_alike(base: Path, squad: Path, tmp_path: Path) -> Non
         torch.manual_seed(3)
         reader.load(recipe.model).save(tmp_path / "checkpoint")
         samples = [np.random.default_rng(n).integers(4, len(WORDS), n) for n in (8, 15, 40, 60)]
-        exported.append(reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / quantization, samples))
+        exported.append(
+            reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / quantization, samples)
+        )
     passages = [Readable(context) for context, _, _ in CONTEXTS]
     full, eight = (one.read("What is the default step?", passages) for one in exported)
     np.testing.assert_allclose(full.relevance, eight.relevance, atol=0.05)
 
 
-def test_a_readers_name_is_not_that_of_its_checkpoints_and_seeds_are_not_negative(base: Path, squad: Path) -> None:
+def test_a_readers_name_is_not_that_of_its_checkpoints_and_seeds_are_not_negative(
+    base: Path, squad: Path
+) -> None:
     with pytest.raises(InvalidInput, match="Name the recipe otherwise"):
         tiny_recipe(base, squad, name="reader")
     with pytest.raises(InvalidInput, match="seed"):

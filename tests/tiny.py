@@ -15,13 +15,16 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from index.classifiers import ENCODER, Trained, write_classifier
+from index.classify.trained import ENCODER, Trained, write_classifier
 from index.encoder import MODEL, SETTINGS, TOKENIZER, Settings
 
 DIM = 32
 LABELS = ("sports", "business", "world")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-WORDS = (*SPECIAL, *"def return open close read write file line path mode in of the a to = ( ) : . ,".split())
+WORDS = (
+    *SPECIAL,
+    *"def return open close read write file line path mode in of the a to = ( ) : . ,".split(),
+)
 
 
 def tiny_encoder(directory: Path) -> str:
@@ -30,21 +33,30 @@ def tiny_encoder(directory: Path) -> str:
     vocabulary = ["[UNK]", *LABELS, "about", "the", "news", "of"]
     onnx.save(_model(vocabulary), directory / MODEL)
     _tokenizer(vocabulary).save(str(directory / TOKENIZER))
-    digests = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in (MODEL, TOKENIZER)}
+    digests = {
+        name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
+        for name in (MODEL, TOKENIZER)
+    }
     settings = Settings("tiny", DIM, 64, "", "", digests)
-    (directory / SETTINGS).write_text(json.dumps(asdict(settings) | {"fingerprint": settings.fingerprint}))
+    (directory / SETTINGS).write_text(
+        json.dumps(asdict(settings) | {"fingerprint": settings.fingerprint})
+    )
     return settings.fingerprint
 
 
 def _tokenizer(words: Sequence[str]) -> Tokenizer:
-    tokenizer = Tokenizer(models.WordLevel({word: row for row, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: row for row, word in enumerate(words)}, unk_token="[UNK]")
+    )
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     return tokenizer
 
 
 def _model(vocabulary: Sequence[str]) -> onnx.ModelProto:
-    rows = [np.random.default_rng(zlib.crc32(word.encode())).standard_normal(DIM) for word in vocabulary]
+    rows = [
+        np.random.default_rng(zlib.crc32(word.encode())).standard_normal(DIM) for word in vocabulary
+    ]
     table = numpy_helper.from_array(np.array(rows, np.float32), "table")
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["states"]),
@@ -79,7 +91,9 @@ def staged(directory: Path, **changed: object) -> Path:
 
 def save_tokenizer(directory: Path, words: Sequence[str] = WORDS, splitter: Any = None) -> None:
     """A checkpoint's tokenizer of whole lower-case words, the first of which are SPECIAL."""
-    from transformers import PreTrainedTokenizerFast  # here, as the tests of the server do without torch
+    from transformers import (
+        PreTrainedTokenizerFast,
+    )  # here, as the tests of the server do without torch
 
     tokenizer = _tokenizer(words)
     tokenizer.pre_tokenizer = splitter or tokenizer.pre_tokenizer
@@ -87,10 +101,14 @@ def save_tokenizer(directory: Path, words: Sequence[str] = WORDS, splitter: Any 
         "[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), SPECIAL, strict=True))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=128, **names).save_pretrained(directory)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=128, **names
+    ).save_pretrained(directory)
 
 
-def save_bert(directory: Path, words: Sequence[str] = WORDS, splitter: Any = None, **changes: Any) -> Path:
+def save_bert(
+    directory: Path, words: Sequence[str] = WORDS, splitter: Any = None, **changes: Any
+) -> Path:
     """A BERT checkpoint with that tokenizer; its weights are so large that every layer changes the result."""
     import torch
     from transformers import BertConfig, BertModel

@@ -49,7 +49,12 @@ class Server:
     """`purlin serve` on a port that stays the same over restarts. Settings are given as PURLIN_ variables."""
 
     def __init__(
-        self, home: Path, *, before: Sequence[str] = (), env: dict[str, str] | None = None, **settings: object
+        self,
+        home: Path,
+        *,
+        before: Sequence[str] = (),
+        env: dict[str, str] | None = None,
+        **settings: object,
     ) -> None:
         with socket.create_server((HOST, 0)) as free:
             self.port: int = free.getsockname()[1]
@@ -131,7 +136,9 @@ class Server:
 
 
 def _kilobytes(pid: int, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    found = re.search(
+        rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE
+    )
     assert found is not None
     return int(found[1])
 
@@ -208,7 +215,9 @@ class Load:
         self._lock = threading.Lock()
         self._deadline = time.monotonic() + self.most_s
         self._pool = ThreadPoolExecutor(self.clients)
-        self._asking: list[Future[None]] = [self._pool.submit(self._ask, number) for number in range(self.clients)]
+        self._asking: list[Future[None]] = [
+            self._pool.submit(self._ask, number) for number in range(self.clients)
+        ]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -223,7 +232,9 @@ class Load:
 
     def _ask(self, number: int) -> None:
         choose = random.Random(number)
-        with httpx.Client(base_url=self.url, timeout=60, trust_env=False, headers=self.headers) as client:
+        with httpx.Client(
+            base_url=self.url, timeout=60, trust_env=False, headers=self.headers
+        ) as client:
             while not self._stop.wait(self.pause_s) and time.monotonic() < self._deadline:
                 self._ask_once(client, self.request(choose))
 
@@ -325,14 +336,21 @@ class Sender:
     async def _hang_up(self) -> None:
         for _, writer in self._idle:
             writer.close()
-        await asyncio.gather(*(writer.wait_closed() for _, writer in self._idle), return_exceptions=True)
+        await asyncio.gather(
+            *(writer.wait_closed() for _, writer in self._idle), return_exceptions=True
+        )
         self._idle.clear()
 
 
 def _encoded(request: Request) -> bytes:
     method, path, body = request
     made = httpx.Request(method, f"http://{HOST}{path}", json=body)
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in made.headers.items()), "", ""]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in made.headers.items()),
+        "",
+        "",
+    ]
     return "\r\n".join(lines).encode() + made.read()
 
 
@@ -369,7 +387,11 @@ def memory_limit(megabytes: int) -> Iterator[Sequence[str]]:
     group = _memory_group()
     try:
         group.mkdir()
-        limit = next(group / name for name in ("memory.max", "memory.limit_in_bytes") if (group / name).exists())
+        limit = next(
+            group / name
+            for name in ("memory.max", "memory.limit_in_bytes")
+            if (group / name).exists()
+        )
         limit.write_text(str(megabytes * 2**20))
     except (OSError, StopIteration):
         pytest.skip("limiting memory takes root and a memory cgroup that can be written to")

@@ -26,7 +26,9 @@ def float32_gradients() -> Iterator[None]:
         if args[0].dtype != torch.bfloat16:
             return kernel.call_boxed(keys, *args, **kwargs)
         exact = {name: _float32(value) for name, value in kwargs.items()}
-        return tuple(found.bfloat16() for found in kernel.call_boxed(keys, *map(_float32, args), **exact))
+        return tuple(
+            found.bfloat16() for found in kernel.call_boxed(keys, *map(_float32, args), **exact)
+        )
 
     with torch.library._scoped_library("aten", "IMPL") as library:
         with warnings.catch_warnings():

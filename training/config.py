@@ -33,7 +33,9 @@ def tables(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise NotFound(f"The recipe {path} does not exist.", field="config")
     if path.stat().st_size > MAX_BYTES:
-        raise InvalidInput(f"{path.name} is larger than {MAX_BYTES:,} bytes: that is no recipe.", field="config")
+        raise InvalidInput(
+            f"{path.name} is larger than {MAX_BYTES:,} bytes: that is no recipe.", field="config"
+        )
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (
@@ -51,9 +53,13 @@ def build(kind: type[T], content: Mapping[str, Any], *, root: Path, key: str = "
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
-            raise InvalidInput(f"Unknown key {_join(key, name)!r:.200}; {hint}", field=_join(key, name))
+            raise InvalidInput(
+                f"Unknown key {_join(key, name)!r:.200}; {hint}", field=_join(key, name)
+            )
     types = get_type_hints(kind)
-    values = {name: _value(types[name], value, root, _join(key, name)) for name, value in content.items()}
+    values = {
+        name: _value(types[name], value, root, _join(key, name)) for name, value in content.items()
+    }
     for name, field in known.items():
         if name not in values and field.default is MISSING and field.default_factory is MISSING:
             raise InvalidInput(f"The key {_join(key, name)!r} is missing.", field=_join(key, name))
@@ -66,21 +72,32 @@ def build(kind: type[T], content: Mapping[str, Any], *, root: Path, key: str = "
 
 def _value(kind: Any, value: Any, root: Path, key: str) -> Any:
     origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):  # only `X | None`: TOML has no null, so a value that is there is an X
+    if origin in (
+        Union,
+        UnionType,
+    ):  # only `X | None`: TOML has no null, so a value that is there is an X
         return _value(next(part for part in inner if part is not NoneType), value, root, key)
     if origin is Literal:
         return _checked(value, value in inner, f"one of {', '.join(map(repr, inner))}", key)
     if origin is tuple:
         _checked(value, isinstance(value, list), "a list", key)
-        return tuple(_value(inner[0], item, root, f"{key}[{number}]") for number, item in enumerate(value))
+        return tuple(
+            _value(inner[0], item, root, f"{key}[{number}]") for number, item in enumerate(value)
+        )
     if is_dataclass(kind) and isinstance(kind, type):
-        return build(kind, _checked(value, isinstance(value, dict), "a table", key), root=root, key=key)
+        return build(
+            kind, _checked(value, isinstance(value, dict), "a table", key), root=root, key=key
+        )
     return _plain(kind, value, root, key)
 
 
 def _plain(kind: type, value: Any, root: Path, key: str) -> Any:
     if kind is Path:
-        return _existing(root, _checked(value, isinstance(value, str) and value != "", "a path in quotes", key), key)
+        return _existing(
+            root,
+            _checked(value, isinstance(value, str) and value != "", "a path in quotes", key),
+            key,
+        )
     if type(value) is int:
         _checked(value, value in INTEGERS, "a number of at most 64 bits", key)
     if kind is float:
@@ -93,10 +110,16 @@ def _existing(root: Path, name: str, key: str) -> Path:
     try:
         path = root / Path(name).expanduser()
         found = path.exists()
-    except (OSError, RuntimeError, ValueError):  # too long a name, a closed directory, an unknown ~user
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ):  # too long a name, a closed directory, an unknown ~user
         path, found = Path(name), False
     if not found:
-        raise NotFound(f"{key}: {str(path)[:300]} does not exist. Paths are relative to --data.", field=key)
+        raise NotFound(
+            f"{key}: {str(path)[:300]} does not exist. Paths are relative to --data.", field=key
+        )
     return path
 
 

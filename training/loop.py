@@ -31,7 +31,12 @@ from training.config import in_range
 from training.precision import Precision, choose
 
 B = TypeVar("B")
-METRICS, CURVES, STATE, OPTIMIZER = "metrics.jsonl", "curves.png", "training.json", "optimizer.safetensors"
+METRICS, CURVES, STATE, OPTIMIZER = (
+    "metrics.jsonl",
+    "curves.png",
+    "training.json",
+    "optimizer.safetensors",
+)
 
 
 class Diverged(InvalidInput):
@@ -150,7 +155,11 @@ class State:
 
     def best(self) -> float:
         """The best value of the first measure so far."""
-        return next(iter(self.measures[self.best_step].values())) if self.best_step in self.measures else -math.inf
+        return (
+            next(iter(self.measures[self.best_step].values()))
+            if self.best_step in self.measures
+            else -math.inf
+        )
 
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
@@ -262,7 +271,9 @@ def _read_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def _damaged(checkpoint: Path, error: Exception) -> Damaged:
-    return Damaged(f"The checkpoint {checkpoint} is damaged: {error}. Remove it to go on from the one before.")
+    return Damaged(
+        f"The checkpoint {checkpoint} is damaged: {error}. Remove it to go on from the one before."
+    )
 
 
 class _Loop(Generic[B]):
@@ -275,7 +286,12 @@ class _Loop(Generic[B]):
         seed: int,
         recipe: dict[str, Any],
     ) -> None:
-        self.task, self.settings, self.directory, self.accelerator = task, settings, directory, accelerator
+        self.task, self.settings, self.directory, self.accelerator = (
+            task,
+            settings,
+            directory,
+            accelerator,
+        )
         self.seed, self.recipe, self.state = seed, recipe, State()
         self.total = settings.total_steps(task.batches_per_epoch())
         self.every = settings.every or math.ceil(task.batches_per_epoch() / settings.accumulation)
@@ -292,7 +308,9 @@ class _Loop(Generic[B]):
 
         self.state.precision[self.state.step + 1] = precision
         if before is not None and self.accelerator.is_main_process:
-            say(f"from step {self.state.step + 1:,} on in {precision}; the steps before were taken in {before}")
+            say(
+                f"from step {self.state.step + 1:,} on in {precision}; the steps before were taken in {before}"
+            )
 
     def run(self, progress: Progress) -> None:
         started = time.monotonic() - self.state.seconds
@@ -305,7 +323,10 @@ class _Loop(Generic[B]):
                     batch = reader.next()
                     self._add(values, self.task.backward(batch), batch)
                 values["gradient_norm"] = self._update(values, batch)
-                self.state.step, self.state.seconds = self.state.step + 1, time.monotonic() - started
+                self.state.step, self.state.seconds = (
+                    self.state.step + 1,
+                    time.monotonic() - started,
+                )
                 self._note(values, progress)
 
     def _begin(self, step: int) -> None:
@@ -349,7 +370,11 @@ class _Loop(Generic[B]):
         pairs = settings.batch_size * settings.accumulation
         self.state.finished = step >= self.total
         due = self.state.finished or step % self.every == 0
-        logged = {**values, "learning_rate": settings.rate(step, self.total), "seconds": self.state.seconds}
+        logged = {
+            **values,
+            "learning_rate": settings.rate(step, self.total),
+            "seconds": self.state.seconds,
+        }
         logged["pairs_per_s"] = step * pairs / self.state.seconds
         if due and (measures := self._measure()):
             self._judge(measures)
@@ -392,7 +417,9 @@ class _Loop(Generic[B]):
             self.task.save(new)
             save_file(_flat(self.optimizer), new / OPTIMIZER)
             (new / STATE).write_text(
-                json.dumps({"state": asdict(self.state), "recipe": self.recipe}, indent=2, default=str)
+                json.dumps(
+                    {"state": asdict(self.state), "recipe": self.recipe}, indent=2, default=str
+                )
             )
             _flush(new)
             new.rename(self.place(self.state.step))
@@ -402,7 +429,10 @@ class _Loop(Generic[B]):
                 shutil.rmtree(old)
 
     def _checkpoints(self) -> list[Path]:
-        return sorted(self.directory.glob("step-[0-9]*"), key=lambda place: int(place.name.removeprefix("step-")))
+        return sorted(
+            self.directory.glob("step-[0-9]*"),
+            key=lambda place: int(place.name.removeprefix("step-")),
+        )
 
     def resume(self) -> None:
         if self.accelerator.is_main_process:
@@ -424,7 +454,10 @@ class _Loop(Generic[B]):
                 field="out",
             )
         known = content["state"]
-        for name in ("measures", "precision"):  # JSON's keys are texts; older checkpoints record no precision
+        for name in (
+            "measures",
+            "precision",
+        ):  # JSON's keys are texts; older checkpoints record no precision
             known[name] = {int(step): value for step, value in known.get(name, {}).items()}
         self.state = State(**known)
         self.task.restore(last)
@@ -451,7 +484,9 @@ class _Pace:
             self.first = step, now
 
         steps = step - self.first[0]
-        return {"seconds_left": (now - self.first[1]) / steps * (total - step)} if steps >= 2 else {}
+        return (
+            {"seconds_left": (now - self.first[1]) / steps * (total - step)} if steps >= 2 else {}
+        )
 
 
 class _Reader(Generic[B]):
@@ -479,23 +514,35 @@ def _optimizer(task: Task[Any], settings: LoopSettings) -> torch.optim.AdamW:
     fresh = set(task.fresh())
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for weight in task.model.parameters():
-        key = settings.weight_decay if weight.ndim > 1 else 0.0, settings.fresh_rate if weight in fresh else 1.0
+        key = (
+            settings.weight_decay if weight.ndim > 1 else 0.0,
+            settings.fresh_rate if weight in fresh else 1.0,
+        )
         if weight.requires_grad:
             groups.setdefault(key, []).append(weight)
-    known = [{"params": weights, "weight_decay": key[0], "multiple": key[1]} for key, weights in groups.items()]
+    known = [
+        {"params": weights, "weight_decay": key[0], "multiple": key[1]}
+        for key, weights in groups.items()
+    ]
     return torch.optim.AdamW(known, lr=settings.learning_rate, fused=True)
 
 
 def _average(gradients: list[Tensor], accelerator: Accelerator) -> None:
     """In place, over all processes, as one message."""
     together = accelerator.reduce(torch.cat([gradient.flatten() for gradient in gradients]), "mean")
-    for gradient, mean in zip(gradients, together.split([gradient.numel() for gradient in gradients]), strict=True):
+    for gradient, mean in zip(
+        gradients, together.split([gradient.numel() for gradient in gradients]), strict=True
+    ):
         gradient.copy_(mean.view_as(gradient))
 
 
 def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     states = optimizer.state_dict()["state"]
-    return {f"{number}.{name}": value for number, state in states.items() for name, value in state.items()}
+    return {
+        f"{number}.{name}": value
+        for number, state in states.items()
+        for name, value in state.items()
+    }
 
 
 def _unflatten(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
@@ -503,7 +550,9 @@ def _unflatten(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) 
     for key, value in tensors.items():
         number, _, name = key.partition(".")
         state.setdefault(int(number), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    optimizer.load_state_dict(
+        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+    )
 
 
 def _cut_metrics(path: Path, step: int) -> None:
@@ -523,7 +572,9 @@ def storing(directory: Path, partial: Path | None = None) -> Iterator[None]:
     except Exception as error:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
-        if not isinstance(error, OSError | SafetensorError) and type(error) is not Exception:  # as tokenizers raises
+        if (
+            not isinstance(error, OSError | SafetensorError) and type(error) is not Exception
+        ):  # as tokenizers raises
             raise
         raise StorageFailed(
             f"{directory} cannot be written: {error}. The checkpoint before is kept: make room and start again with "
@@ -545,14 +596,20 @@ def plot(directory: Path) -> None:
     rows = [json.loads(line) for line in (directory / METRICS).read_text().splitlines()]
     ours = ("step", "learning_rate", "seconds", "pairs_per_s", "gradient_norm")
     losses = [name for name in rows[0] if name not in ours and not name.startswith("dev ")]
-    measured = [name for name in {name: None for row in rows for name in row} if name.startswith("dev ")]
+    measured = [
+        name for name in {name: None for row in rows for name in row} if name.startswith("dev ")
+    ]
     figure = Figure(figsize=(8, 6), layout="constrained")
     above, below = figure.subplots(2, sharex=True)
     for axes, names, marker in ((above, losses, ""), (below, measured, ".")):
         for name in names:
             there = [row for row in rows if name in row]
             axes.plot(
-                [row["step"] for row in there], [row[name] for row in there], marker=marker, label=name, linewidth=1
+                [row["step"] for row in there],
+                [row[name] for row in there],
+                marker=marker,
+                label=name,
+                linewidth=1,
             )
         axes.grid(alpha=0.3)
         if names:

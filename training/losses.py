@@ -15,7 +15,12 @@ PART = 512  # rows of logits at a time
 
 
 def contrastive(
-    queries: Tensor, passages: Tensor, positives: Tensor, *, temperature: float = 1.0, excluded: Tensor | None = None
+    queries: Tensor,
+    passages: Tensor,
+    positives: Tensor,
+    *,
+    temperature: float = 1.0,
+    excluded: Tensor | None = None,
 ) -> Tensor:
     """SANTA's eq. 3 and 5: mean over the queries of -log softmax at their positive passage.
 
@@ -64,7 +69,9 @@ class _CrossEntropy(torch.autograd.Function):
             chances = scores.sub_(highest).exp_()
             whole = chances.sum(1, keepdim=True)
             total += (whole.log() + highest - of_right).sum()
-            chances.div_(whole).scatter_add_(1, right, torch.full_like(of_right, -1.0))  # now the scores' gradients
+            chances.div_(whole).scatter_add_(
+                1, right, torch.full_like(of_right, -1.0)
+            )  # now the scores' gradients
             slope = chances.to(states.dtype)
             of_states[rows] = slope @ words
             of_words += slope.T @ part
@@ -106,7 +113,10 @@ RandomState = tuple[Tensor, list[Tensor]]
 
 
 def _random_state() -> RandomState:
-    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return (
+        torch.get_rng_state(),
+        torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    )
 
 
 @contextmanager

@@ -10,18 +10,25 @@ from pathlib import Path
 import numpy as np
 from accelerate import Accelerator
 
-from index import dense
+from index.search import dense
+from training.data.pairs import Pair
 from training.dev import encode
 from training.loop import storing
 from training.model import TextModel
-from training.pairs import Pair
 
 
-def mine(text_model: TextModel, pairs: Sequence[Pair], path: Path, *, depth: int, accelerator: Accelerator) -> None:
+def mine(
+    text_model: TextModel,
+    pairs: Sequence[Pair],
+    path: Path,
+    *,
+    depth: int,
+    accelerator: Accelerator,
+) -> None:
     """Write to `path` rows (len(pairs), depth) int32: for each pair, others whose passages its query finds best.
 
-    Searched through `index.dense`, as the server does. A pair's own passage, a copy of it, and passages of an equal
-    query are no negatives. Where fewer than `depth` remain they are repeated; where none does, the pair stands for
+    Searched through `index.search.dense`, as the server does. A pair's own passage, a copy of it,
+    and passages of an equal query are no negatives. Where fewer than `depth` remain they are repeated; where none does, the pair stands for
     itself, which the loss leaves out. Raises StorageFailed.
     """
     settings = text_model.settings
@@ -29,7 +36,9 @@ def mine(text_model: TextModel, pairs: Sequence[Pair], path: Path, *, depth: int
     for row, pair in enumerate(pairs):
         first.setdefault(pair.passage, row)
     rows = np.array(list(first.values()), dtype=np.int32)
-    passages = encode(text_model, [pairs[row].passage for row in rows], settings.max_passage_tokens, accelerator)
+    passages = encode(
+        text_model, [pairs[row].passage for row in rows], settings.max_passage_tokens, accelerator
+    )
     asked = [pair.queries[0] for pair in pairs]
     queries = encode(text_model, asked, settings.max_query_tokens, accelerator, "query")
     with tempfile.TemporaryDirectory() as work:
@@ -46,5 +55,9 @@ def mine(text_model: TextModel, pairs: Sequence[Pair], path: Path, *, depth: int
 
 def _others(pairs: Sequence[Pair], own: int, candidates: Sequence[int], depth: int) -> list[int]:
     passage, queries = pairs[own].passage, {*pairs[own].queries}
-    kept = [row for row in candidates if pairs[row].passage != passage and queries.isdisjoint(pairs[row].queries)]
+    kept = [
+        row
+        for row in candidates
+        if pairs[row].passage != passage and queries.isdisjoint(pairs[row].queries)
+    ]
     return list(islice(cycle(kept or [own]), depth))

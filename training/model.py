@@ -73,7 +73,9 @@ class Scratch:
         in_range("dim", self.dim, 8, 8192)
         in_range("feed_forward", self.feed_forward, 8, 65_536)
         if self.dim % self.heads:
-            raise InvalidInput(f"dim {self.dim} must be a multiple of heads {self.heads}.", field="dim")
+            raise InvalidInput(
+                f"dim {self.dim} must be a multiple of heads {self.heads}.", field="dim"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +123,17 @@ class TextModel(nn.Module):
         found = self._vectors(ids, mask, role).float()
         return F.normalize(found, dim=-1) if self.settings.similarity == "cosine" else found
 
-    def grouped_vectors(self, ids: Tensor, mask: Tensor, size: int, role: Role = "passage") -> Tensor:
+    def grouped_vectors(
+        self, ids: Tensor, mask: Tensor, size: int, role: Role = "passage"
+    ) -> Tensor:
         """`vectors`; on a CPU `size` texts of similar length go together, so that little of the work is padding."""
         if ids.is_cuda or len(ids) <= size:
             return self.vectors(ids, mask, role)
         return in_groups(lambda part, seen: (self.vectors(part, seen, role),), ids, mask, size)[0]
 
-    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(
+        self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """States (N, D) for the N of `targets` (B, K) that are not IGNORED, in order, and words (V, D): their products
         are the logits. Each state sees the targets before it.
 
@@ -164,16 +170,26 @@ class BertLike(TextModel):
         )
         self.decoder = nn.TransformerDecoder(layer, settings.decoder_layers)
 
-    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(
+        self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """By the light decoder, from the vector and the masked text's words."""
         assert vectors is not None
-        length = self.transformer.config.hidden_size**0.5  # of a layer-normalized state, such as a word's
-        memory = torch.cat([F.normalize(vectors, dim=-1)[:, None] * length, self._words(ids)], dim=1)
+        length = (
+            self.transformer.config.hidden_size**0.5
+        )  # of a layer-normalized state, such as a word's
+        memory = torch.cat(
+            [F.normalize(vectors, dim=-1)[:, None] * length, self._words(ids)], dim=1
+        )
         hidden_memory = F.pad(mask == 0, (1, 0))  # the vector is always seen
-        previous = F.pad(targets[:, :-1].clamp(min=0), (1, 0), value=self.tokenizer.cls_token_id or 0)
+        previous = F.pad(
+            targets[:, :-1].clamp(min=0), (1, 0), value=self.tokenizer.cls_token_id or 0
+        )
         k = previous.shape[1]
         causal = torch.ones(k, k, dtype=torch.bool, device=ids.device).triu(1)
-        states = self.decoder(self._words(previous), memory, tgt_mask=causal, memory_key_padding_mask=hidden_memory)
+        states = self.decoder(
+            self._words(previous), memory, tgt_mask=causal, memory_key_padding_mask=hidden_memory
+        )
         scale = states.shape[-1] ** -0.5  # as T5 does where input and output share their words
         return states[targets != IGNORED] * scale, self.transformer.get_input_embeddings().weight
 
@@ -197,7 +213,8 @@ class BertLike(TextModel):
         self.transformer.save_pretrained(directory)
         self.tokenizer.save_pretrained(directory)
         save_file(
-            {name: weight.contiguous() for name, weight in self.decoder.state_dict().items()}, directory / DECODER
+            {name: weight.contiguous() for name, weight in self.decoder.state_dict().items()},
+            directory / DECODER,
         )
         _write_modules(directory, self.transformer, self.settings)
 
@@ -211,12 +228,17 @@ class FirstDecoderPosition(TextModel):
         super().__init__(settings, tokenizer)
         self.t5 = t5
 
-    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(
+        self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """By the whole T5, from the masked text; `vectors` are not looked at."""
         seen = self.t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         previous = self.t5.prepare_decoder_input_ids_from_labels(targets)
         states = self.t5.decoder(
-            input_ids=previous, encoder_hidden_states=seen, encoder_attention_mask=mask, use_cache=False
+            input_ids=previous,
+            encoder_hidden_states=seen,
+            encoder_attention_mask=mask,
+            use_cache=False,
         ).last_hidden_state[targets != IGNORED]
         scale = self.t5.model_dim**-0.5 if self.t5.config.scale_decoder_outputs else 1.0
         return states * scale, self.t5.lm_head.weight
@@ -237,7 +259,9 @@ class TwoEncoders(TextModel):
         super().__init__(passages.settings, passages.tokenizer)
         self.queries, self.passages = queries, passages
 
-    def predict(self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(
+        self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """By the passages' light decoder."""
         return self.passages.predict(vectors, ids, mask, targets)
 
@@ -255,7 +279,9 @@ class TwoEncoders(TextModel):
         self.queries.save(directory / QUERY)
 
 
-def load(settings: ModelSettings, directory: Path | None = None, *, decoder: bool = True) -> TextModel:
+def load(
+    settings: ModelSettings, directory: Path | None = None, *, decoder: bool = True
+) -> TextModel:
     """The base model, or the one that `save` left in `directory`; `decoder` says that its light decoder is there, too.
 
     Raises NotFound or InvalidInput for a directory without config, tokenizer or safetensors weights, for a class of
@@ -264,13 +290,23 @@ def load(settings: ModelSettings, directory: Path | None = None, *, decoder: boo
     passages = _load(settings, directory, decoder=decoder)
     if settings.query_base is None:
         return passages
-    queries = _load(replace(settings, base=settings.query_base), directory and directory / QUERY, decoder=decoder)
+    queries = _load(
+        replace(settings, base=settings.query_base),
+        directory and directory / QUERY,
+        decoder=decoder,
+    )
     if not (isinstance(passages, BertLike) and isinstance(queries, BertLike)):
-        raise InvalidInput("Two encoders need two BERT-like base models: leave query_base out.", field="query_base")
+        raise InvalidInput(
+            "Two encoders need two BERT-like base models: leave query_base out.", field="query_base"
+        )
     if queries.transformer.config.hidden_size != passages.transformer.config.hidden_size:
-        raise InvalidInput("base and query_base give vectors of different lengths.", field="query_base")
+        raise InvalidInput(
+            "base and query_base give vectors of different lengths.", field="query_base"
+        )
     if queries.tokenizer.get_vocab() != passages.tokenizer.get_vocab():
-        raise InvalidInput("base and query_base have different tokenizers; they need one.", field="query_base")
+        raise InvalidInput(
+            "base and query_base have different tokenizers; they need one.", field="query_base"
+        )
     return TwoEncoders(queries, passages)
 
 
@@ -281,7 +317,11 @@ def _load(settings: ModelSettings, directory: Path | None, *, decoder: bool) -> 
         _refuse_incomplete(Path(place), weights=scratch is None)
     config, tokenizer = _config_and_tokenizer(settings.base, place)
     if scratch or config.model_type == "t5":
-        t5 = _scratch(scratch, settings, tokenizer) if scratch else _pretrained_t5(settings, place, config)
+        t5 = (
+            _scratch(scratch, settings, tokenizer)
+            if scratch
+            else _pretrained_t5(settings, place, config)
+        )
         return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
     transformer = _pretrained_bert(settings, place, config)
     model = BertLike(settings, tokenizer, transformer)
@@ -338,9 +378,16 @@ def place_of(base: str) -> str | Path:
 
 def _refuse_incomplete(directory: Path, *, weights: bool) -> None:
     if not (directory / "config.json").is_file():
-        raise NotFound(f"{directory} has no config.json: that is no model's directory.", field="base")
-    if not any((directory / name).is_file() for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")):
-        raise InvalidInput(f"{directory} has no tokenizer (tokenizer.json). Save it there as well.", field="base")
+        raise NotFound(
+            f"{directory} has no config.json: that is no model's directory.", field="base"
+        )
+    if not any(
+        (directory / name).is_file()
+        for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
+    ):
+        raise InvalidInput(
+            f"{directory} has no tokenizer (tokenizer.json). Save it there as well.", field="base"
+        )
     if weights and (not any(directory.glob("*.safetensors")) or _names_pickles(directory / SHARDS)):
         raise InvalidInput(
             f"{directory} has no *.safetensors weights, or not all are. Pickled weights (.bin, .pt) are refused, as "
@@ -366,11 +413,15 @@ def _config_and_tokenizer(base: str, place: str) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
     except Exception as error:  # tokenizers raises bare Exceptions  # noqa: BLE001
         remedy = "Give a model's directory, or its name on the hub where that can be reached."
-        raise NotFound(f"The base model {base} cannot be loaded: {_first_line(error)} {remedy}", field="base") from None
+        raise NotFound(
+            f"The base model {base} cannot be loaded: {_first_line(error)} {remedy}", field="base"
+        ) from None
     if not tokenizer.is_fast:
         raise InvalidInput(f"{base} has no fast tokenizer (tokenizer.json).", field="base")
     if tokenizer.pad_token_id is None:
-        raise InvalidInput(f"The tokenizer of {base} has no padding token; give it one.", field="base")
+        raise InvalidInput(
+            f"The tokenizer of {base} has no padding token; give it one.", field="base"
+        )
     return config, tokenizer
 
 
@@ -384,16 +435,23 @@ def _pretrained_t5(settings: ModelSettings, place: str, config: Any) -> Any:
 def _pretrained_bert(settings: ModelSettings, place: str, config: Any) -> Any:
     """Raises InvalidInput unless words and states have one length, and there are positions for the longest texts."""
     _set_dropout(config, settings.dropout, DROPOUTS)
-    unfit = InvalidInput(f"{settings.base} is a {config.model_type}: give a T5 or a BERT-like encoder.", field="base")
+    unfit = InvalidInput(
+        f"{settings.base} is a {config.model_type}: give a T5 or a BERT-like encoder.", field="base"
+    )
     if getattr(config, "is_encoder_decoder", False):
         raise unfit
     transformer = (
-        _pretrained_dpr(place, config) if config.model_type == "dpr" else _pretrained(AutoModel, place, config)
+        _pretrained_dpr(place, config)
+        if config.model_type == "dpr"
+        else _pretrained(AutoModel, place, config)
     )
     if not hasattr(transformer, "embeddings"):
         raise unfit
     if transformer.get_input_embeddings().embedding_dim != config.hidden_size:
-        raise InvalidInput(f"{settings.base} has words shorter than its states, which cannot be shared.", field="base")
+        raise InvalidInput(
+            f"{settings.base} has words shorter than its states, which cannot be shared.",
+            field="base",
+        )
     for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
         in_range(name, getattr(settings, name), 4, positions(transformer) or MAX_TOKENS)
     return transformer
@@ -406,8 +464,13 @@ def _pretrained_dpr(place: str, config: Any) -> Any:
     of_passages = "DPRContextEncoder" in (config.architectures or [])
     whole = _pretrained(DPRContextEncoder if of_passages else DPRQuestionEncoder, place, config)
     found = (whole.ctx_encoder if of_passages else whole.question_encoder).bert_model
-    shared = {name: value for name, value in config.to_dict().items() if name in BertConfig().to_dict()}
-    bert = BertModel(BertConfig(**shared | {"model_type": "bert", "architectures": None}), add_pooling_layer=False)
+    shared = {
+        name: value for name, value in config.to_dict().items() if name in BertConfig().to_dict()
+    }
+    bert = BertModel(
+        BertConfig(**shared | {"model_type": "bert", "architectures": None}),
+        add_pooling_layer=False,
+    )
     bert.load_state_dict(found.state_dict())
     return bert
 
@@ -419,23 +482,30 @@ def _pretrained(kind: Any, place: str, config: Any) -> Any:
     try:
         model, found = kind.from_pretrained(place, config=config, dtype=torch.float32, **options)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise NotFound(f"The weights of {place} cannot be loaded: {_first_line(error)}", field="base") from None
+        raise NotFound(
+            f"The weights of {place} cannot be loaded: {_first_line(error)}", field="base"
+        ) from None
     finally:
         logging.set_verbosity(verbosity)
     missing = sorted(name for name in found["missing_keys"] if "pooler." not in name)
     if missing:
-        raise InvalidInput(f"{place} lacks {len(missing)} weights, the first is {missing[0]}.", field="base")
+        raise InvalidInput(
+            f"{place} lacks {len(missing)} weights, the first is {missing[0]}.", field="base"
+        )
     return model
 
 
 def _read_decoder(decoder: nn.Module, path: Path) -> None:
     if not path.is_file():
-        raise Damaged(f"{path} is missing. Remove {path.parent} to go on from the checkpoint before it.")
+        raise Damaged(
+            f"{path} is missing. Remove {path.parent} to go on from the checkpoint before it."
+        )
     try:
         decoder.load_state_dict(load_file(path))
     except (OSError, RuntimeError, SafetensorError) as error:
         raise InvalidInput(
-            f"{path} is not this model's decoder: {_first_line(error)} Is decoder_layers what it was?", field="base"
+            f"{path} is not this model's decoder: {_first_line(error)} Is decoder_layers what it was?",
+            field="base",
         ) from None
 
 
@@ -473,7 +543,12 @@ def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -
     if settings.similarity == "cosine":
         names["2_Normalize"] = "Normalize"
     modules = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
+        {
+            "idx": number,
+            "name": str(number),
+            "path": path,
+            "type": f"sentence_transformers.models.{name}",
+        }
         for number, (path, name) in enumerate(names.items())
     ]
     for path in names:
@@ -485,7 +560,9 @@ def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -
         "pooling_mode_cls_token": settings.pooling == "first",
         "pooling_mode_mean_tokens": settings.pooling == "mean",
     }
-    _write_json(directory / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
+    _write_json(
+        directory / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False}
+    )
     _write_json(directory / "1_Pooling" / "config.json", pooling)
 
 

@@ -93,15 +93,23 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _decide(device: torch.device, recorded: Precision | None, measure: Callable[[], float]) -> tuple[Precision, str]:
+def _decide(
+    device: torch.device, recorded: Precision | None, measure: Callable[[], float]
+) -> tuple[Precision, str]:
     """The precision, and why."""
     if device.type != "cpu":
         supported = _supports_bf16(device)
-        return "bf16" if supported else "fp32", f"{device.type} {'supports' if supported else 'lacks'} bf16"
+        return (
+            "bf16" if supported else "fp32",
+            f"{device.type} {'supports' if supported else 'lacks'} bf16",
+        )
 
     ratio = measure()
     least = 1 / CLEARLY if recorded == "bf16" else CLEARLY
-    return "bf16" if ratio >= least else "fp32", f"bf16 is {ratio:.2g} times as fast as fp32 on this processor"
+    return (
+        "bf16" if ratio >= least else "fp32",
+        f"bf16 is {ratio:.2g} times as fast as fp32 on this processor",
+    )
 
 
 def _supports_bf16(device: torch.device) -> bool:

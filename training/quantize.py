@@ -33,7 +33,9 @@ Ranges = dict[str, tuple[Floats, Floats]]  # a tensor's least and largest value 
 
 GELU_LEAST = -0.17  # the lowest point of Gelu
 LEVELS = 255  # the largest activation, unsigned
-MAX_PAIR = 32_767 // LEVELS  # the largest sum of two neighbouring weights of one sign: LEVELS times it fits 16 bits
+MAX_PAIR = (
+    32_767 // LEVELS
+)  # the largest sum of two neighbouring weights of one sign: LEVELS times it fits 16 bits
 PRODUCT = "MatMulIntegerToFloat"
 TABLE_ROWS = 1000  # a smaller table that rows are gathered from, as of positions, stays as it is
 
@@ -100,7 +102,10 @@ def prevent_saturation(path: Path) -> None:
         weight, scales = (numpy_helper.to_array(constants[node.input[i]]) for i in (1, 3))
         sums = _pair_sums(weight)
         growth = np.where(sums > MAX_PAIR, sums / (MAX_PAIR - 1), 1).astype(np.float32)
-        for name, value in ((node.input[1], _rounded(weight, growth)), (node.input[3], scales * growth)):
+        for name, value in (
+            (node.input[1], _rounded(weight, growth)),
+            (node.input[3], scales * growth),
+        ):
             constants[name].CopyFrom(numpy_helper.from_array(value, name))
     onnx.save(model, path)
 
@@ -119,10 +124,14 @@ def _measure(model: Any, samples: Iterable[Ids]) -> Ranges:
     probe = onnx.ModelProto()
     probe.CopyFrom(model)
     names = list(_linear_layers(model.graph))
-    probe.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
+    probe.graph.output.extend(
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names
+    )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(probe.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        probe.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     ranges: Ranges = {}
     for ids in samples:
         for name, values in zip(names, session.run(names, {"input_ids": ids}), strict=True):
@@ -156,7 +165,9 @@ class _Rewrite:
                 self._readers[name].append(node)
         self._replaced: dict[int, list[NodeProto]] = {}  # id(node) -> what stands in its place
 
-    def quantize_layers(self, name: str, layers: Sequence[NodeProto], low: Floats, high: Floats) -> None:
+    def quantize_layers(
+        self, name: str, layers: Sequence[NodeProto], low: Floats, high: Floats
+    ) -> None:
         """Replace the linear layers that read `name`, whose channels were measured to lie from `low` to `high`."""
         weights = [numpy_helper.to_array(self._constants[layer.input[1]]) for layer in layers]
         before: list[NodeProto] = []
@@ -168,7 +179,9 @@ class _Rewrite:
                 factors = _smoothing(np.maximum(-low, high), weights, self._recipe.smoothing)
             activation = self._quantize_smoothed(name, before, factors, low, high)
         for layer, weight in zip(layers, weights, strict=True):
-            self._replaced[id(layer)] = before + self._linear(layer, activation, weight * factors[:, None])
+            self._replaced[id(layer)] = before + self._linear(
+                layer, activation, weight * factors[:, None]
+            )
             before = []
 
     def quantize_tables(self) -> None:
@@ -194,7 +207,9 @@ class _Rewrite:
     ) -> _Activation:
         inverse = self._constant(f"{name}_inverse", 1 / factors)
         nodes.append(helper.make_node("Mul", [name, inverse], [f"{name}_smooth"]))
-        return self._bytes(nodes, f"{name}_smooth", float((low / factors).min()), float((high / factors).max()))
+        return self._bytes(
+            nodes, f"{name}_smooth", float((low / factors).min()), float((high / factors).max())
+        )
 
     def _quantize_rows(self, name: str, nodes: list[NodeProto]) -> _Activation:
         last = self._constant(f"{name}_axis", np.array([-1], dtype=np.int64))

@@ -21,12 +21,13 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from index import reader as serving
 from index.encoder import Encoder, open_session
 from index.errors import Damaged, InvalidInput
-from training import asked, export, model
-from training.asked import Asked, AskedSource, Miner, Pool
+from index.qa import reader as serving
+from training import export, model
 from training.config import MAX_SEED, in_range
+from training.data import questions
+from training.data.questions import Asked, AskedSource, Miner, Pool
 from training.loop import LoopSettings, Progress, best_measures, digest, make_accelerator, train
 from training.model import ModelSettings, in_groups, pad_texts
 from training.quantize import quantize
@@ -39,7 +40,9 @@ MAX_WEIGHT = 1e6
 NONE_SCORE = 0.0  # of the choice that no passage answers
 HIDDEN = -1e9  # the logit of a token that cannot be part of an answer
 MAX_DIFFERENCE = 1e-3  # fp32 graph against torch, of any logit
-MIN_AGREEMENT = 0.95  # int8 graph against torch: the overlap of their distributions over tokens, on average
+MIN_AGREEMENT = (
+    0.95  # int8 graph against torch: the overlap of their distributions over tokens, on average
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """The reader directory. `prior_weight` and `calibration` as in `index.reader.Settings`.
+    """The reader directory. `prior_weight` and `calibration` as in `index.qa.reader.Settings`.
 
     They start as those of the released reader; `benchmarks/reader.py --write` tunes them on dev questions.
     `base_model` is for the card, where the recipe's base is a checkpoint of one's own.
@@ -80,7 +83,9 @@ class Export:
 
     def __post_init__(self) -> None:
         if len(self.calibration) != 5:
-            raise InvalidInput("calibration has five numbers: a constant and four weights.", field="calibration")
+            raise InvalidInput(
+                "calibration has five numbers: a constant and four weights.", field="calibration"
+            )
         in_range("prior_weight", self.prior_weight, -MAX_WEIGHT, MAX_WEIGHT)
         for weight in self.calibration:
             in_range("calibration", weight, -MAX_WEIGHT, MAX_WEIGHT)
@@ -105,7 +110,8 @@ class Recipe:
             raise InvalidInput("A recipe needs at least one [[asked]].", field="asked")
         if self.name == STAGE:
             raise InvalidInput(
-                f"The name {STAGE!r} is that of the checkpoints' directory. Name the recipe otherwise.", field="name"
+                f"The name {STAGE!r} is that of the checkpoints' directory. Name the recipe otherwise.",
+                field="name",
             )
         in_range("seed", self.seed, 0, MAX_SEED)
 
@@ -121,14 +127,19 @@ class ReaderModel(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """`ids`, `mask` (n, t) -> start logits (n, t), end logits (n, t), selection logits (n,)."""
         mask = torch.ones_like(ids) if mask is None else mask
-        logits = self.head(self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state).float()
+        logits = self.head(
+            self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+        ).float()
         return logits[..., 0], logits[..., 1], logits[:, 0, 2]
 
     def save(self, directory: Path) -> None:
         """Write weights and tokenizer, never pickled."""
         self.transformer.save_pretrained(directory)
         self.tokenizer.save_pretrained(directory)
-        save_file({name: weight.contiguous() for name, weight in self.head.state_dict().items()}, directory / HEAD)
+        save_file(
+            {name: weight.contiguous() for name, weight in self.head.state_dict().items()},
+            directory / HEAD,
+        )
 
 
 def load(settings: ModelSettings, directory: Path | None = None) -> ReaderModel:
@@ -170,11 +181,14 @@ def run(
     pools: dict[Path, Pool] = {}
     encoder = Encoder.load(Path(recipe.reading.encoder)) if recipe.reading.encoder else None
     training, dev = (
-        [_mined(source, pools, recipe.reading, encoder) for source in sources] for sources in (recipe.asked, recipe.dev)
+        [_mined(source, pools, recipe.reading, encoder) for source in sources]
+        for sources in (recipe.asked, recipe.dev)
     )
     for source, questions in zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True):
         if accelerator.is_main_process:
-            say(f"{source.path.name} ({source.format}, {source.split}): {len(questions.asked):,} questions")
+            say(
+                f"{source.path.name} ({source.format}, {source.split}): {len(questions.asked):,} questions"
+            )
     torch.manual_seed(recipe.seed)
     reader = load(recipe.model).to(accelerator.device)
     export.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
@@ -185,7 +199,8 @@ def run(
         out / STAGE,
         accelerator,
         seed=recipe.seed,
-        recipe=asdict(recipe) | {"export": None, "texts": [one.digest() for one in (*training, *dev)]},
+        recipe=asdict(recipe)
+        | {"export": None, "texts": [one.digest() for one in (*training, *dev)]},
         progress=progress(STAGE) if accelerator.is_main_process else None,
         say=say,
     )
@@ -210,8 +225,10 @@ class Questions:
         return digest([*self.asked, *passages, self.wrong.tolist()])
 
 
-def _mined(source: AskedSource, pools: dict[Path, Pool], reading: Reading, encoder: Encoder | None) -> Questions:
-    pool, found = asked.read_asked(source, pools)
+def _mined(
+    source: AskedSource, pools: dict[Path, Pool], reading: Reading, encoder: Encoder | None
+) -> Questions:
+    pool, found = questions.read_asked(source, pools)
     pool.miner = pool.miner or Miner(pool, encoder)
     return Questions(pool, found, pool.miner.wrong(found, reading.depth))
 
@@ -243,8 +260,17 @@ class ReaderTask:
         *,
         dev: Sequence[Questions] = (),
     ) -> None:
-        self.model, self.sources, self.recipe, self.accelerator, self.dev = reader, sources, recipe, accelerator, dev
-        sizes, weights = [len(source.asked) for source in sources], [source.weight for source in recipe.asked]
+        self.model, self.sources, self.recipe, self.accelerator, self.dev = (
+            reader,
+            sources,
+            recipe,
+            accelerator,
+            dev,
+        )
+        sizes, weights = (
+            [len(source.asked) for source in sources],
+            [source.weight for source in recipe.asked],
+        )
         self.schedule = Schedule(sizes, weights, Stage(name=STAGE, loop=recipe.loop), recipe.seed)
         self.starts = np.cumsum([0, *sizes])
         tokenizer = Tokenizer.from_str(copy.deepcopy(reader.tokenizer).backend_tokenizer.to_str())
@@ -265,7 +291,9 @@ class ReaderTask:
     def prepare(self, number: int) -> None:
         """Nothing is to be done."""
 
-    def packed(self, number: int) -> tuple[list[serving.Packed], list[int], list[tuple[int, int]], NDArray[np.int64]]:
+    def packed(
+        self, number: int
+    ) -> tuple[list[serving.Packed], list[int], list[tuple[int, int]], NDArray[np.int64]]:
         """This process's part of a batch: sequences, the right passages and their tokens, and the rows."""
         process, count = self.accelerator.process_index, self.accelerator.num_processes
         rows = self.schedule.rows(number)[process::count]
@@ -279,7 +307,9 @@ class ReaderTask:
             spans.append(span)
         return found, right, spans, rows
 
-    def _drawn(self, row: int, rng: random.Random) -> tuple[list[serving.Packed], int, tuple[int, int]]:
+    def _drawn(
+        self, row: int, rng: random.Random
+    ) -> tuple[list[serving.Packed], int, tuple[int, int]]:
         source = int(np.searchsorted(self.starts, row, side="right")) - 1
         questions = self.sources[source]
         number = row - int(self.starts[source])
@@ -288,7 +318,9 @@ class ReaderTask:
         missing = missing and one.answered
         wrong = [rng.choice(questions.wrong[number]) for _ in range(count - (not missing))]
         chosen = wrong if missing else [one.passage, *wrong]
-        packed = self.packer.pack(one.question, [questions.pool.passages[place] for place in chosen])
+        packed = self.packer.pack(
+            one.question, [questions.pool.passages[place] for place in chosen]
+        )
         if missing or not one.answered:
             return packed, 0, (-1, -1)
         return packed, 1, token_span(packed[0], questions.pool.passages[one.passage], one)
@@ -296,8 +328,12 @@ class ReaderTask:
     def batch(self, number: int) -> Batch:
         """The batch of this number."""
         packed, right, spans, rows = self.packed(number)
-        ids, mask = pad_texts([one.ids.tolist() for one in packed], self.model.tokenizer.pad_token_id or 0)
-        return Batch(rows, ids, mask, hidden(packed, ids.shape[1]), torch.tensor(right), torch.tensor(spans))
+        ids, mask = pad_texts(
+            [one.ids.tolist() for one in packed], self.model.tokenizer.pad_token_id or 0
+        )
+        return Batch(
+            rows, ids, mask, hidden(packed, ids.shape[1]), torch.tensor(right), torch.tensor(spans)
+        )
 
     def backward(self, batch: Batch) -> dict[str, float]:
         """Gradients of the three cross entropies' sum; see `reading_loss`."""
@@ -313,7 +349,10 @@ class ReaderTask:
         )
         total = torch.stack(list(losses.values())).sum()
         total.backward()  # type: ignore[no-untyped-call]
-        return {"loss": float(total.detach()), **{name: float(value.detach()) for name, value in losses.items()}}
+        return {
+            "loss": float(total.detach()),
+            **{name: float(value.detach()) for name, value in losses.items()},
+        }
 
     def _logits(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The model's, computed in groups of similar length, so that little of the work is padding."""
@@ -337,7 +376,11 @@ class ReaderTask:
         """
         if not self.dev:
             return {}
-        judged = [self._judged(source, number) for source in self.dev for number in range(len(source.asked))]
+        judged = [
+            self._judged(source, number)
+            for source in self.dev
+            for number in range(len(source.asked))
+        ]
         exact, passage = np.array(judged, dtype=float).mean(axis=0)
         return {"dev exact": float(exact), "dev passage": float(passage)}
 
@@ -346,7 +389,9 @@ class ReaderTask:
         chosen = [*source.wrong[number][: 2 * self.recipe.reading.passages].tolist(), one.passage]
         passages = [source.pool.passages[place] for place in chosen]
         packed = self.packer.pack(one.question, passages)
-        ids, mask = pad_texts([each.ids.tolist() for each in packed], self.model.tokenizer.pad_token_id or 0)
+        ids, mask = pad_texts(
+            [each.ids.tolist() for each in packed], self.model.tokenizer.pad_token_id or 0
+        )
         found = self._logits(ids.to(self.accelerator.device), mask.to(self.accelerator.device))
         starts, ends, selected = (logits.cpu().numpy() for logits in found)
         best = int(selected.argmax())
@@ -369,7 +414,11 @@ def token_span(packed: serving.Packed, passage: serving.Readable, one: Asked) ->
         return -1, -1
     skip = len(serving.shown(passage)) - len(passage.text)
     start, end = one.start + skip, one.end + skip
-    inside = [number for number, (first, last) in enumerate(packed.offsets) if first < end and last > start]
+    inside = [
+        number
+        for number, (first, last) in enumerate(packed.offsets)
+        if first < end and last > start
+    ]
     if not inside or packed.offsets[inside[-1]][1] < end:
         return -1, -1
     return packed.first + inside[0], packed.first + inside[-1]
@@ -383,7 +432,9 @@ def hidden(packed: Sequence[serving.Packed], width: int) -> Tensor:
     return (places < first) | (places >= last)
 
 
-def reading_loss(starts: Tensor, ends: Tensor, selected: Tensor, right: Tensor, spans: Tensor) -> dict[str, Tensor]:
+def reading_loss(
+    starts: Tensor, ends: Tensor, selected: Tensor, right: Tensor, spans: Tensor
+) -> dict[str, Tensor]:
     """Mean over the questions of -log of eq. 3 at the right passage, eq. 1 and 2 at the answer's ends in it.
 
     `starts`, `ends` (B * P, t); `selected` (B * P,); `right` (B,) counts from 1, 0 being "none of them", whose score
@@ -419,7 +470,9 @@ def export_reader(
     expected = _outputs_of(trained, samples)
     with export.replacing(out) as new:
         export.write_tokenizer(trained.tokenizer, new / serving.TOKENIZER)
-        export.trace(_Graph(trained), trained.transformer, new / serving.MODEL, ["start", "end", "selected"])
+        export.trace(
+            _Graph(trained), trained.transformer, new / serving.MODEL, ["start", "end", "selected"]
+        )
         _compare(expected, _outputs(new / serving.MODEL, samples), "none")
         if recipe.export.quantization == "int8":
             quantize(new / serving.MODEL, new / serving.MODEL, [ids[None] for ids in samples])
@@ -446,16 +499,25 @@ Outputs = list[tuple[NDArray[np.float32], ...]]
 
 def _outputs_of(trained: ReaderModel, samples: Sequence[NDArray[np.int64]]) -> Outputs:
     with torch.no_grad():
-        return [tuple(part[0].numpy() for part in trained(torch.from_numpy(ids)[None])) for ids in samples]
+        return [
+            tuple(part[0].numpy() for part in trained(torch.from_numpy(ids)[None]))
+            for ids in samples
+        ]
 
 
 def _outputs(path: Path, samples: Sequence[NDArray[np.int64]]) -> Outputs:
     session = open_session(path.read_bytes())
-    return [tuple(part[0] for part in session.run(None, {"input_ids": ids[None]})) for ids in samples]
+    return [
+        tuple(part[0] for part in session.run(None, {"input_ids": ids[None]})) for ids in samples
+    ]
 
 
 def _compare(expected: Outputs, found: Outputs, quantization: export.Quantization) -> None:
-    pairs = [pair for one, other in zip(expected, found, strict=True) for pair in zip(one, other, strict=True)]
+    pairs = [
+        pair
+        for one, other in zip(expected, found, strict=True)
+        for pair in zip(one, other, strict=True)
+    ]
     difference = max(float(np.abs(one - other).max()) for one, other in pairs)
     overlap = float(np.mean([_overlap(one, other) for one, other in pairs if one.ndim]))
     if difference > MAX_DIFFERENCE if quantization == "none" else overlap < MIN_AGREEMENT:
@@ -474,7 +536,8 @@ def _overlap(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
 
 def _write_settings(recipe: Recipe, measures: Mapping[str, float], new: Path) -> None:
     digests = {
-        name: hashlib.sha256((new / name).read_bytes()).hexdigest() for name in (serving.MODEL, serving.TOKENIZER)
+        name: hashlib.sha256((new / name).read_bytes()).hexdigest()
+        for name in (serving.MODEL, serving.TOKENIZER)
     }
     settings = serving.Settings(
         name=recipe.name,
@@ -483,7 +546,10 @@ def _write_settings(recipe: Recipe, measures: Mapping[str, float], new: Path) ->
         calibration=recipe.export.calibration,
         files=digests,
     )
-    content = asdict(settings) | {"fingerprint": settings.fingerprint, "base_model": _base_model(recipe)}
+    content = asdict(settings) | {
+        "fingerprint": settings.fingerprint,
+        "base_model": _base_model(recipe),
+    }
     content |= {"trained_on": list(recipe.export.trained_on), "measures": dict(measures)}
     (new / serving.SETTINGS).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     (new / CARD).write_text(_card(recipe, measures))
@@ -497,7 +563,10 @@ def _card(recipe: Recipe, measures: Mapping[str, float]) -> str:
     def lines(items: Iterator[str]) -> str:
         return "\n".join(f"- {item}" for item in items) or "None recorded."
 
-    table = "\n".join(f"| {name} | {value:.4f} |" for name, value in measures.items()) or "| none recorded | |"
+    table = (
+        "\n".join(f"| {name} | {value:.4f} |" for name, value in measures.items())
+        or "| none recorded | |"
+    )
     return f"""# {recipe.name}
 
 A reader for Purlin: `model.onnx` maps ids of `[CLS] question [SEP] passage [SEP]`, int64 (n, t) without padding, to

@@ -56,12 +56,20 @@ def restore(exported: Path, out: Path) -> None:
         model = onnx.load(exported / MODEL)
         graph = _Graph(model.graph)
         weights = graph.weights()
-        head = {name.rpartition("head.")[2]: weights.pop(name) for name in list(weights) if "head." in name}
+        head = {
+            name.rpartition("head.")[2]: weights.pop(name)
+            for name in list(weights)
+            if "head." in name
+        }
         bert = BertModel(graph.config(weights), add_pooling_layer=False)
-        bert.load_state_dict({name.removeprefix(graph.prefix): value for name, value in weights.items()})
+        bert.load_state_dict(
+            {name.removeprefix(graph.prefix): value for name, value in weights.items()}
+        )
         _compare(model, bert.eval())  # type: ignore[no-untyped-call]
         tokenizer = _tokenizer(exported / TOKENIZER)
-    except Exception as error:  # of whatever a file holds: onnx, torch and tokenizers raise all kinds  # noqa: BLE001
+    except (
+        Exception
+    ) as error:  # of whatever a file holds: onnx, torch and tokenizers raise all kinds  # noqa: BLE001
         why = " ".join(str(error).split())[:200]
         message = f"{exported} is no exported BERT encoder or reader ({why}). Name the checkpoint it is made from."
         raise InvalidInput(message, field="base") from None
@@ -76,10 +84,15 @@ def _compare(model: onnx.ModelProto, bert: BertModel) -> None:
     norms = [node.output[0] for node in model.graph.node if node.op_type == "LayerNormalization"]
     model.graph.output.append(onnx.ValueInfoProto(name=norms[-1]))
     session = open_session(model.SerializeToString())
-    ids = np.arange(min(30, bert.config.vocab_size, bert.config.max_position_embeddings))[None, ::-1].copy()
+    ids = np.arange(min(30, bert.config.vocab_size, bert.config.max_position_embeddings))[
+        None, ::-1
+    ].copy()
     with torch.inference_mode():
         ours = bert(torch.from_numpy(ids)).last_hidden_state.numpy()
-    if np.corrcoef(ours.ravel(), session.run([norms[-1]], {"input_ids": ids})[0].ravel())[0, 1] < ALIKE:
+    if (
+        np.corrcoef(ours.ravel(), session.run([norms[-1]], {"input_ids": ids})[0].ravel())[0, 1]
+        < ALIKE
+    ):
         raise ValueError("its weights in a BERT do not do what it does")
 
 
@@ -95,7 +108,9 @@ class _Graph:
 
     def __init__(self, graph: Any) -> None:
         self.nodes: list[NodeProto] = list(graph.node)
-        self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        self.constants = {
+            tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer
+        }
         self.makers = {name: node for node in self.nodes for name in node.output}
         self.readers = {name: node for node in self.nodes for name in node.input}
         (self.prefix,) = [name.removesuffix(NORM) for name in self.constants if name.endswith(NORM)]
@@ -120,13 +135,20 @@ class _Graph:
 
     def weights(self) -> Weights:
         """Name -> float32, those of linear layers (out, in)."""
-        named = {name: value for name, value in self.constants.items() if name.endswith((".weight", ".bias"))}
+        named = {
+            name: value
+            for name, value in self.constants.items()
+            if name.endswith((".weight", ".bias"))
+        }
         words = self.prefix + WORDS
         if words not in named:
             named[words] = self.constants[f"{words}_bytes"] * self.constants[f"{words}_scales"]
         for bias, weight in self._layers():
             named[bias.removesuffix("bias") + "weight"] = weight.T
-        return {name: torch.tensor(value, dtype=torch.float32).contiguous() for name, value in named.items()}
+        return {
+            name: torch.tensor(value, dtype=torch.float32).contiguous()
+            for name, value in named.items()
+        }
 
     def _layers(self) -> Iterator[tuple[str, Floats]]:
         """The name of each linear layer's bias, and its weights (in, out)."""
@@ -149,8 +171,14 @@ class _Graph:
     def _smoothing(self, layer: NodeProto) -> Floats:
         """What the layer's inputs are multiplied by (in, 1), which `training.quantize` took from the weights."""
         before = self.makers[self.makers[layer.input[0]].input[0]]
-        return self.constants[before.input[1]][:, None] if before.op_type == "Mul" else np.ones((1, 1), np.float32)
+        return (
+            self.constants[before.input[1]][:, None]
+            if before.op_type == "Mul"
+            else np.ones((1, 1), np.float32)
+        )
 
     def _attribute(self, operator: str, name: str) -> Any:
         node = next(node for node in self.nodes if node.op_type == operator)
-        return next(onnx.helper.get_attribute_value(one) for one in node.attribute if one.name == name)
+        return next(
+            onnx.helper.get_attribute_value(one) for one in node.attribute if one.name == name
+        )

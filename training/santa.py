@@ -21,14 +21,23 @@ from torch.nn import functional as F
 
 from index.encoder import Role
 from index.errors import InvalidInput
-from training import augment, export, masking, mining, model
+from training import export, mining, model
 from training.config import MAX_SEED, in_range
+from training.data import augment, masking
+from training.data.pairs import Pair, PairSource, Report
+from training.data.pairs import load as load_pairs
 from training.dev import Dev, DevSet
-from training.loop import LoopSettings, Progress, best_measures, digest, make_accelerator, storing, train
+from training.loop import (
+    LoopSettings,
+    Progress,
+    best_measures,
+    digest,
+    make_accelerator,
+    storing,
+    train,
+)
 from training.losses import IGNORED, cached_backward, contrastive, reconstruction
 from training.model import ModelSettings, TextModel, pad_targets, pad_texts
-from training.pairs import Pair, PairSource, Report
-from training.pairs import load as load_pairs
 
 Mask = Literal["entity", "span"]
 Rows = NDArray[np.int64]
@@ -69,11 +78,15 @@ class Stage:
 
     def __post_init__(self) -> None:
         if not self.name.replace("-", "").isalnum():
-            raise InvalidInput(f"A stage's name is letters, digits and dashes, not {self.name!r}.", field="name")
+            raise InvalidInput(
+                f"A stage's name is letters, digits and dashes, not {self.name!r}.", field="name"
+            )
         for name in ("sda", "mep"):
             in_range(name, getattr(self, name), 0.0, 1000.0)
         if not self.sda + self.mep:
-            raise InvalidInput(f"Stage {self.name} trains nothing: sda and mep are both 0.", field="sda")
+            raise InvalidInput(
+                f"Stage {self.name} trains nothing: sda and mep are both 0.", field="sda"
+            )
         if self.weights and len(self.weights) != len(self.pairs):
             raise InvalidInput(
                 f"Stage {self.name} has {len(self.pairs)} pairs and {len(self.weights)} weights; give one for each.",
@@ -123,15 +136,20 @@ class Recipe:
     def __post_init__(self) -> None:
         export.Card(self.name)  # a name that cannot be exported fails now
         if not self.pairs or not self.stage:
-            raise InvalidInput("A recipe needs at least one [[pairs]] and one [[stage]].", field="pairs")
+            raise InvalidInput(
+                "A recipe needs at least one [[pairs]] and one [[stage]].", field="pairs"
+            )
         names = [stage.name for stage in self.stage]
         if len(set(names)) < len(names):
-            raise InvalidInput(f"Stages need names of their own; given are {', '.join(names)}.", field="stage")
+            raise InvalidInput(
+                f"Stages need names of their own; given are {', '.join(names)}.", field="stage"
+            )
         self._refuse_mixed_up(names)
         known = {source.name for source in self.pairs if source.name}
         if unknown := [name for stage in self.stage for name in stage.pairs if name not in known]:
             raise InvalidInput(
-                f"No [[pairs]] is named {unknown[0]!r}; known are {', '.join(sorted(known))}.", field="stage"
+                f"No [[pairs]] is named {unknown[0]!r}; known are {', '.join(sorted(known))}.",
+                field="stage",
             )
         if len({stage.loop.precision for stage in self.stage}) > 1:
             raise InvalidInput("All stages need the same precision.", field="stage")
@@ -202,7 +220,11 @@ def run(
             dev=Dev(recipe.dev, text_model, accelerator, temperature=stage.temperature),
         )
         so_far = asdict(replace(recipe, stage=recipe.stage[: number + 1], export=Export())) | {
-            "texts": [digests[known] for earlier in recipe.stage[: number + 1] for known in recipe.sources_of(earlier)]
+            "texts": [
+                digests[known]
+                for earlier in recipe.stage[: number + 1]
+                for known in recipe.sources_of(earlier)
+            ]
         }
         tell = progress(stage.name) if accelerator.is_main_process else None
         place = train(
@@ -222,18 +244,29 @@ def run(
     return out / recipe.name
 
 
-def _export(recipe: Recipe, place: Path, out: Path, report: Report, accelerator: Accelerator) -> None:
+def _export(
+    recipe: Recipe, place: Path, out: Path, report: Report, accelerator: Accelerator
+) -> None:
     checkpoint, measures = place, best_measures(place)
     if recipe.export.base_share:
         checkpoint = out / AVERAGED
         with storing(checkpoint):
-            mixed = averaged(model.load(recipe.model), model.load(recipe.model, place), recipe.export.base_share)
+            mixed = averaged(
+                model.load(recipe.model), model.load(recipe.model, place), recipe.export.base_share
+            )
             mixed.save(checkpoint)
-        dev = Dev(recipe.dev, mixed.to(accelerator.device), accelerator, temperature=recipe.stage[-1].temperature)
+        dev = Dev(
+            recipe.dev,
+            mixed.to(accelerator.device),
+            accelerator,
+            temperature=recipe.stage[-1].temperature,
+        )
         measures = dev.measure()
     card = export.Card(
         recipe.name,
-        base_model=recipe.model.base if recipe.model.scratch is None else "none: trained from scratch",
+        base_model=recipe.model.base
+        if recipe.model.scratch is None
+        else "none: trained from scratch",
         base_licence=recipe.export.base_licence,
         trained_on=recipe.export.trained_on
         or tuple(f"{source.name}: {source.kept:,} pairs" for source in report.sources),
@@ -252,7 +285,9 @@ def _export(recipe: Recipe, place: Path, out: Path, report: Report, accelerator:
 def averaged(base: TextModel, trained: TextModel, base_share: float) -> TextModel:
     """`trained` with that share of `base` in every weight (Wortsman et al. 2022, WiSE-FT)."""
     old = base.state_dict()
-    mixed = {name: weight.lerp(old[name], base_share) for name, weight in trained.state_dict().items()}
+    mixed = {
+        name: weight.lerp(old[name], base_share) for name, weight in trained.state_dict().items()
+    }
     trained.load_state_dict(mixed)
     return trained
 
@@ -302,9 +337,15 @@ class SantaTask:
         self.model, self.stage, self.accelerator, self.dev = text_model, stage, accelerator, dev
         self.seed, self.directory = seed, directory
         self.pairs = [pair for source in sources for pair in source]
-        self.schedule = Schedule([len(source) for source in sources], weights or [1.0] * len(sources), stage, seed)
-        self.tokenizer: Any = copy.deepcopy(text_model.tokenizer)  # its limit is state, and batches have a thread
-        self.masking: tuple[Any, Sequence[str]] = masking.prepare(self.tokenizer) if stage.mep else (None, ())
+        self.schedule = Schedule(
+            [len(source) for source in sources], weights or [1.0] * len(sources), stage, seed
+        )
+        self.tokenizer: Any = copy.deepcopy(
+            text_model.tokenizer
+        )  # its limit is state, and batches have a thread
+        self.masking: tuple[Any, Sequence[str]] = (
+            masking.prepare(self.tokenizer) if stage.mep else (None, ())
+        )
         self.mined: tuple[int, Rows] = (-1, np.empty((0, 0), np.int64))
 
     def fresh(self) -> Sequence[torch.nn.Parameter]:
@@ -322,9 +363,15 @@ class SantaTask:
         places = range(self.schedule.batch_size)[mine]
         rngs = [random.Random(f"{self.seed} {number} {place}") for place in places]
         pairs, settings = [self.pairs[row] for row in rows], self.model.settings
-        drawn = [augment.draw(pair, self.stage.forms, rng) for pair, rng in zip(pairs, rngs, strict=True)]
+        drawn = [
+            augment.draw(pair, self.stage.forms, rng) for pair, rng in zip(pairs, rngs, strict=True)
+        ]
         queries, positives = zip(*drawn, strict=True)
-        negatives = [text for row, rng in zip(rows, rngs, strict=True) for text in self._negatives(int(row), rng)]
+        negatives = [
+            text
+            for row, rng in zip(rows, rngs, strict=True)
+            for text in self._negatives(int(row), rng)
+        ]
         masked = self._masked(pairs, rngs) if self.stage.mep else None
         return Batch(
             rows,
@@ -339,7 +386,9 @@ class SantaTask:
         rows = self.tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
         return pad_texts(rows, self.tokenizer.pad_token_id)
 
-    def _masked(self, pairs: Sequence[Pair], rngs: Sequence[random.Random]) -> tuple[Tensor, Tensor, Tensor]:
+    def _masked(
+        self, pairs: Sequence[Pair], rngs: Sequence[random.Random]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         tokenizer, sentinels = self.masking
         hidden = [self._mask(pair, rng) for pair, rng in zip(pairs, rngs, strict=True)]
         settings = self.model.settings
@@ -356,7 +405,9 @@ class SantaTask:
         if not spans:
             share = stage.mask_share if stage.mask == "span" and stage.mask_share else SPAN_SHARE
             return masking.mask_spans(pair.passage, sentinels, rng, share)
-        return masking.mask_entities(pair.passage, spans, sentinels, rng, stage.mask_share or 1.0, kind=pair.kind)
+        return masking.mask_entities(
+            pair.passage, spans, sentinels, rng, stage.mask_share or 1.0, kind=pair.kind
+        )
 
     # -- hard negatives ----------------------------------------------------------------------------------------------
 
@@ -383,7 +434,9 @@ class SantaTask:
         turn, place = self._turn(number)
         path = self.directory / f"mined-{turn}.npy"
         if self.accelerator.is_main_process and not (place and path.is_file()):
-            mining.mine(self.model, self.pairs, path, depth=self.stage.depth, accelerator=self.accelerator)
+            mining.mine(
+                self.model, self.pairs, path, depth=self.stage.depth, accelerator=self.accelerator
+            )
         self.accelerator.wait_for_everyone()
         self.mined = turn, np.load(path)
 
@@ -395,7 +448,9 @@ class SantaTask:
         stage, values = self.stage, dict[str, Tensor]()
         if stage.part and stage.sda:
             parts = [*self._parts(batch.queries, "query"), *self._parts(batch.passages, "passage")]
-            values["sda"] = cached_backward(parts, lambda vectors: stage.sda * self._alignment(vectors, batch))
+            values["sda"] = cached_backward(
+                parts, lambda vectors: stage.sda * self._alignment(vectors, batch)
+            )
             if stage.mep:
                 values["mep"] = self._predict_in_parts(batch)
         else:
@@ -407,7 +462,10 @@ class SantaTask:
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
         stage, values, passages = self.stage, dict[str, Tensor](), None
         if stage.sda:
-            queries, passages = self._vectors(*batch.queries, "query"), self._vectors(*batch.passages, "passage")
+            queries, passages = (
+                self._vectors(*batch.queries, "query"),
+                self._vectors(*batch.passages, "passage"),
+            )
             values["sda"] = stage.sda * self._alignment(torch.cat([queries, passages]), batch)
         if batch.masked:
             values["mep"] = self._prediction(batch, slice(None), self._tokens(batch), passages)
@@ -423,10 +481,16 @@ class SantaTask:
         n = len(batch.rows)
         passages = _gathered(vectors[n:], self.accelerator)  # (P, D)
         texts = _gathered(batch.passage_texts, self.accelerator)
-        owners = _gathered(F.pad(batch.query_texts, (0, len(batch.passage_texts) - n), value=-1), self.accelerator)
-        own = torch.arange(n, device=vectors.device) + self.accelerator.process_index * (len(vectors) - n)
+        owners = _gathered(
+            F.pad(batch.query_texts, (0, len(batch.passage_texts) - n), value=-1), self.accelerator
+        )
+        own = torch.arange(n, device=vectors.device) + self.accelerator.process_index * (
+            len(vectors) - n
+        )
         excluded = (texts == texts[own][:, None]) | (owners == batch.query_texts[:, None])
-        return contrastive(vectors[:n], passages, own, temperature=self.stage.temperature, excluded=excluded)
+        return contrastive(
+            vectors[:n], passages, own, temperature=self.stage.temperature, excluded=excluded
+        )
 
     def _tokens(self, batch: Batch) -> Tensor:
         """How many a process has to predict, on average over the processes: every token counts the same."""
@@ -435,7 +499,9 @@ class SantaTask:
         mean: Tensor = self.accelerator.reduce(count, "mean")
         return mean.clamp(min=1)
 
-    def _prediction(self, batch: Batch, part: slice, tokens: Tensor, passages: Tensor | None = None) -> Tensor:
+    def _prediction(
+        self, batch: Batch, part: slice, tokens: Tensor, passages: Tensor | None = None
+    ) -> Tensor:
         """stage.mep * eq. 7 for some of the pairs, as their share of the mean over `tokens`.
 
         `passages` are the pairs' vectors, positives first, where they are known.
@@ -492,7 +558,9 @@ class Schedule:
     would not be full is left out.
     """
 
-    def __init__(self, sizes: Sequence[int], weights: Sequence[float], stage: Stage, seed: int) -> None:
+    def __init__(
+        self, sizes: Sequence[int], weights: Sequence[float], stage: Stage, seed: int
+    ) -> None:
         self.sizes, self.weights, self.seed = sizes, weights, seed
         self.batch_size, self.mixed = stage.loop.batch_size, stage.batches == "mixed"
         self.starts = np.cumsum([0, *sizes[:-1]])
@@ -537,7 +605,9 @@ class Schedule:
 
 def _digests(texts: Sequence[str]) -> Tensor:
     """(n,) non-negative int64, equal for equal texts."""
-    digests = [int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1 for text in texts]
+    digests = [
+        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1 for text in texts
+    ]
     return torch.tensor(digests, dtype=torch.int64)
 
 

@@ -29,7 +29,12 @@ def demos() -> tuple[Demo, ...]:
     """The standard library's source, Python's reference, and a small catalogue."""
     library = Path(sysconfig.get_path("stdlib"))
     return (
-        Demo("products", "product", "a small catalogue", lambda: open_source("product", [_HERE / "products.jsonl"])),
+        Demo(
+            "products",
+            "product",
+            "a small catalogue",
+            lambda: open_source("product", [_HERE / "products.jsonl"]),
+        ),
         _reference(),
         Demo(
             "code",
@@ -47,13 +52,21 @@ def _reference() -> Demo:
         version = re.search(r"3\.\d+", str(found))
         url = f"https://docs.python.org/{version.group() if version else 3}"
         about = f"the Python reference in {found}"
-        return Demo("python", "reference", about, lambda: open_source("reference", [found], base_url=url))
+        return Demo(
+            "python", "reference", about, lambda: open_source("reference", [found], base_url=url)
+        )
     from index.sources import reference
 
-    return Demo("python", "reference", "what help() of the running Python tells", reference.python_help)
+    return Demo(
+        "python", "reference", "what help() of the running Python tells", reference.python_help
+    )
 
 
 def python_reference(root: Path = _DOC) -> Path | None:
     """Directory of the newest installed HTML reference, such as Debian's python3.11-doc, or None."""
-    found = {page.resolve().parent.parent for page in root.glob("python3*/html/library/stdtypes.html")}
-    return max(found, key=lambda path: [int(n) for n in re.findall(r"\d+", str(path))], default=None)
+    found = {
+        page.resolve().parent.parent for page in root.glob("python3*/html/library/stdtypes.html")
+    }
+    return max(
+        found, key=lambda path: [int(n) for n in re.findall(r"\d+", str(path))], default=None
+    )

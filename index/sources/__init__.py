@@ -42,12 +42,18 @@ def _check(root: Path) -> None:
         if not root.exists():
             raise NotFound(f"there is no file or directory {str(root)!r}", field="path")
     except OSError as error:
-        raise InvalidInput(f"{str(root)!r} cannot be read: {error.strerror}", field="path") from error
+        raise InvalidInput(
+            f"{str(root)!r} cannot be read: {error.strerror}", field="path"
+        ) from error
     if not is_text(f"{root.absolute()} {root.resolve().name}"):
-        raise InvalidInput(f"the path {str(root.absolute())!r} is not UTF-8; rename it", field="path")
+        raise InvalidInput(
+            f"the path {str(root.absolute())!r} is not UTF-8; rename it", field="path"
+        )
 
 
-def _open_all(kind: Kind, roots: Sequence[Path], secondary: Secondary, base_url: str) -> Iterator[SourceFile | Skipped]:
+def _open_all(
+    kind: Kind, roots: Sequence[Path], secondary: Secondary, base_url: str
+) -> Iterator[SourceFile | Skipped]:
     for root, prefix in zip(roots, prefixes(roots), strict=True):
         for found in _open(kind, root, secondary, base_url):
             yield _prefixed(found, prefix)
@@ -87,7 +93,9 @@ def _names(kind: Kind, root: Path) -> Iterator[str]:
     return reference.names(root)
 
 
-def _open(kind: Kind, root: Path, secondary: Secondary, base_url: str) -> Iterator[SourceFile | Skipped]:
+def _open(
+    kind: Kind, root: Path, secondary: Secondary, base_url: str
+) -> Iterator[SourceFile | Skipped]:
     from index.sources import beir
 
     if beir.recognises(root):

@@ -54,7 +54,9 @@ def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
     except OSError as error:
         yield Skipped(path.name, f"cannot be read: {error.strerror}")
         return
-    digest = hashlib.sha256(f"beir {VERSION} {product.VERSION} {kind} {path.name} {content}".encode()).hexdigest()
+    digest = hashlib.sha256(
+        f"beir {VERSION} {product.VERSION} {kind} {path.name} {content}".encode()
+    ).hexdigest()
     yield SourceFile(path.name, digest, lambda: _read(path, kind))
 
 

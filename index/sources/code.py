@@ -24,7 +24,9 @@ from index.sources.files import read_bounded, role, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES, Language, grammar, keywords
 
 VERSION = 1
-PARSE_SECONDS = 5.0  # looked at between the parser's steps; one step of error recovery may take longer
+PARSE_SECONDS = (
+    5.0  # looked at between the parser's steps; one step of error recovery may take longer
+)
 MAX_TREE_DEPTH = 200
 MAX_NESTING = 16
 MAX_NAME = 200  # characters
@@ -52,7 +54,9 @@ _PRAGMA = re.compile(
 _BODY_STARTS = frozenset({"{", ";", "end", "field_declaration_list"})
 
 
-def files(root: Path, *, secondary: Secondary = "demote", entities: bool = False) -> Iterator[SourceFile | Skipped]:
+def files(
+    root: Path, *, secondary: Secondary = "demote", entities: bool = False
+) -> Iterator[SourceFile | Skipped]:
     """The source files below a directory (or `root` itself, if it is a file), sorted, and what cannot be read.
 
     `secondary="leave-out"` skips test, vendored, generated and minified files; otherwise they are there, told by
@@ -92,7 +96,9 @@ def _source_file(
         if isinstance(content, Skipped):
             yield replace(content, passing=True)
         elif _digest(content, name, entities) != digest:
-            yield Skipped(name, "changed while it was being read; build again to include it", passing=True)
+            yield Skipped(
+                name, "changed while it was being read; build again to include it", passing=True
+            )
         else:
             yield from _documents(content, name, language, part, entities)
 
@@ -116,7 +122,9 @@ def _digest(content: bytes, name: str, entities: bool) -> str:
     return hashlib.sha256(f"code {VERSION} {entities} {name}\0".encode() + content).hexdigest()
 
 
-def _documents(source: bytes, path: str, language: Language, part: str, entities: bool) -> Iterator[Document | Skipped]:
+def _documents(
+    source: bytes, path: str, language: Language, part: str, entities: bool
+) -> Iterator[Document | Skipped]:
     tree = _parse(source, language)
     if tree is None:
         yield Skipped(path, f"takes more than {PARSE_SECONDS:g} s to parse", passing=True)
@@ -125,21 +133,37 @@ def _documents(source: bytes, path: str, language: Language, part: str, entities
     lines = source.split(b"\n")
     seen: Counter[str] = Counter()
     for definition in definitions:
-        body = _outline(definition, lines) if definition.kind not in _FUNCTIONS else definition.text(source)
+        body = (
+            _outline(definition, lines)
+            if definition.kind not in _FUNCTIONS
+            else definition.text(source)
+        )
         document = _document(definition, source, path, body.decode(), part)
         seen[document.title] += 1
         if seen[document.title] > 1:
             document = replace(document, id=f"{document.id}~{seen[document.title]}")
-        yield replace(document, entities=identifiers(document.body, language.name)) if entities else document
+        yield (
+            replace(document, entities=identifiers(document.body, language.name))
+            if entities
+            else document
+        )
     if tree.root_node.has_error:
-        read = f"the {len(definitions)} sound definitions of the file were read" if definitions else "nothing was read"
-        yield Skipped(path, f"does not parse here; {read}", _first_error(tree.root_node).start_point.row + 1)
+        read = (
+            f"the {len(definitions)} sound definitions of the file were read"
+            if definitions
+            else "nothing was read"
+        )
+        yield Skipped(
+            path, f"does not parse here; {read}", _first_error(tree.root_node).start_point.row + 1
+        )
 
 
 def _document(definition: _Definition, source: bytes, path: str, body: str, part: str) -> Document:
     title = ".".join(definition.names)
     first_line = definition.outer.start_point.row + 1
-    head, signature = (source[slice(*span)].decode() for span in (definition.head, definition.signature))
+    head, signature = (
+        source[slice(*span)].decode() for span in (definition.head, definition.signature)
+    )
     atom = Span(len(head), len(head) + len(signature))
     return Document(
         id=f"{path}::{title}",
@@ -256,7 +280,9 @@ class _Walk:
         self._found: list[_Definition] = []
         self._open: list[_Definition] = []  # the definitions around the cursor, outermost first
         self._comments: list[ts.Node] = []  # the last run of comments on adjacent lines
-        self._wrapper: tuple[ts.Node, int] | None = None  # outermost of a chain, and the depth of the innermost
+        self._wrapper: tuple[ts.Node, int] | None = (
+            None  # outermost of a chain, and the depth of the innermost
+        )
 
     def run(self, root: ts.Node) -> list[_Definition]:
         """The definitions that parsed cleanly, in source order."""
@@ -318,7 +344,11 @@ class _Walk:
 
     def _names(self, node: ts.Node, name_field: str, kind: str) -> tuple[str, ...] | None:
         """The names that a node gives, after the type's that a method belongs to; None if it cannot be named."""
-        text = self._short_text(node.child_by_field_name(name_field)).strip("\"'") if name_field else "default"
+        text = (
+            self._short_text(node.child_by_field_name(name_field)).strip("\"'")
+            if name_field
+            else "default"
+        )
         parts = _SEPARATOR.split(text) if _DOTTED.fullmatch(text) else text.split()
         spoken = tuple(part for part in parts if part not in self._language.silent)
         if kind in _NAMES_ONLY:
@@ -328,7 +358,11 @@ class _Walk:
 
     def _owner(self, node: ts.Node) -> tuple[str, ...]:
         owner_field = self._language.owners.get(node.type)
-        match = _OWNER.search(self._short_text(node.child_by_field_name(owner_field))) if owner_field else None
+        match = (
+            _OWNER.search(self._short_text(node.child_by_field_name(owner_field)))
+            if owner_field
+            else None
+        )
         known = (*self._language.silent, *self._context()[-1:])
         return (match[1],) if match and match[1] not in known else ()
 
@@ -341,7 +375,9 @@ class _Walk:
     def _context(self) -> tuple[str, ...]:
         return self._open[-1].names if self._open else ()
 
-    def _add(self, node: ts.Node, depth: int, kind: str, names: tuple[str, ...], inner: ts.Node) -> bool:
+    def _add(
+        self, node: ts.Node, depth: int, kind: str, names: tuple[str, ...], inner: ts.Node
+    ) -> bool:
         """Keep a definition; true if others may be inside it."""
         parent = self._open[-1] if self._open else None
         function = kind in _FUNCTIONS
@@ -358,7 +394,9 @@ class _Walk:
             self._open.append(definition)
         return not function
 
-    def _define(self, node: ts.Node, depth: int, kind: str, names: tuple[str, ...], inner: ts.Node) -> _Definition:
+    def _define(
+        self, node: ts.Node, depth: int, kind: str, names: tuple[str, ...], inner: ts.Node
+    ) -> _Definition:
         outer = self._outer(node, depth)
         start = _after_annotations(outer, self._language)
         end, row = _head_end(inner, self._language)
@@ -368,7 +406,9 @@ class _Walk:
             summary, doc_row = self._doc_comment(outer)
         names = self._context() + names
         signature = (start, max(start, end))
-        return _Definition(kind, names, self._language, outer, depth, signature, row, summary, doc_row)
+        return _Definition(
+            kind, names, self._language, outer, depth, signature, row, summary, doc_row
+        )
 
     def _add_wrapper(self, node: ts.Node, depth: int) -> None:
         """Remember a node that belongs to the one definition it holds; `const a = …, b = …` holds two."""
@@ -378,13 +418,20 @@ class _Walk:
 
     def _outer(self, node: ts.Node, depth: int) -> ts.Node:
         """The outermost of the wrappers directly around a node, or the node itself."""
-        if self._wrapper and self._wrapper[1] == depth - 1 and node.end_byte <= self._wrapper[0].end_byte:
+        if (
+            self._wrapper
+            and self._wrapper[1] == depth - 1
+            and node.end_byte <= self._wrapper[0].end_byte
+        ):
             return self._wrapper[0]
         return node
 
     def _add_comment(self, node: ts.Node) -> None:
         column = node.start_point.column
-        own_line = column <= MAX_GAP and not self._source[node.start_byte - column : node.start_byte].strip()
+        own_line = (
+            column <= MAX_GAP
+            and not self._source[node.start_byte - column : node.start_byte].strip()
+        )
         if not own_line or not self._comments or not self._touches(self._comments[-1], node):
             self._comments.clear()
         if own_line:
@@ -456,7 +503,9 @@ def _docstring(inner: ts.Node) -> str:
 def _prose(comment: str) -> str:
     """What a comment says: without its markers, pragmas and rulers."""
     lines = (_unmarked(line) for line in comment.removesuffix("*/").splitlines())
-    said = [line for line in lines if not _PRAGMA.match(line) and (not line or _LETTERS.search(line))]
+    said = [
+        line for line in lines if not _PRAGMA.match(line) and (not line or _LETTERS.search(line))
+    ]
     return inspect.cleandoc("\n".join(said).rstrip())
 
 
@@ -474,7 +523,9 @@ def identifiers(body: str, language: str) -> tuple[Span, ...]:
     `language` is the name of one of `LANGUAGES`; raises InvalidInput for others. The code may be a bare method or
     the outline of a class: it is completed to a program where it does not parse by itself.
     """
-    shells = [(known, shell) for known in LANGUAGES if known.name == language for shell in known.shells]
+    shells = [
+        (known, shell) for known in LANGUAGES if known.name == language for shell in known.shells
+    ]
     if not shells:
         names = ", ".join(sorted({known.name for known in LANGUAGES}))
         raise InvalidInput(f"unknown language {language!r}; known are {names}", field="language")
@@ -494,7 +545,9 @@ def identifiers(body: str, language: str) -> tuple[Span, ...]:
 
 def _indentation(body: str) -> str:
     """The least white space that the lines after the first begin with."""
-    indented = (line[: len(line) - len(line.lstrip())] for line in body.split("\n")[1:] if line.strip())
+    indented = (
+        line[: len(line) - len(line.lstrip())] for line in body.split("\n")[1:] if line.strip()
+    )
     return min(indented, key=len, default="")
 
 

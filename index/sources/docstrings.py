@@ -77,7 +77,9 @@ def _read(name: str) -> Iterator[Document | Skipped]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importlib.import_module(name)
-            yield from [document for document in _documents(module, name) if document.title not in titles()]
+            yield from [
+                document for document in _documents(module, name) if document.title not in titles()
+            ]
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
         yield Skipped(name, f"It cannot be imported here: {error}.", passing=True)
 
@@ -92,7 +94,9 @@ def _documents(module: ModuleType, name: str) -> Iterator[Document]:
         if inspect.isclass(value):
             directive = "exception" if issubclass(value, BaseException) else "class"
             if text:
-                yield _document(shown, title, directive, f"{directive} {title}{_arguments(value)}", text, ())
+                yield _document(
+                    shown, title, directive, f"{directive} {title}{_arguments(value)}", text, ()
+                )
             yield from _methods(value, shown, title)
         elif text:
             yield _document(shown, title, "function", f"{title}{_arguments(value)}", text, ())
@@ -125,7 +129,9 @@ def _methods(cls: type, module: str, title: str) -> Iterator[Document]:
             signature = f"{title}.{member}{_SELF.sub('(', _arguments(method))}"
             yield _document(module, f"{title}.{member}", "method", signature, text, (title,))
         elif inspect.isdatadescriptor(method):
-            yield _document(module, f"{title}.{member}", "attribute", f"{title}.{member}", text, (title,))
+            yield _document(
+                module, f"{title}.{member}", "attribute", f"{title}.{member}", text, (title,)
+            )
 
 
 def _own_members(cls: type) -> dict[str, object]:
@@ -137,10 +143,17 @@ def _own_members(cls: type) -> dict[str, object]:
     return members
 
 
-def _document(module: str, title: str, directive: str, signature: str, text: str, context: tuple[str, ...]) -> Document:
+def _document(
+    module: str, title: str, directive: str, signature: str, text: str, context: tuple[str, ...]
+) -> Document:
     head = [Block(signature, atom=True)] if signature else []
     body, atoms = compose([*head, *_blocks(text)])
-    fields: dict[str, Value] = {"directive": directive, "module": module, "page": module, "page_title": module}
+    fields: dict[str, Value] = {
+        "directive": directive,
+        "module": module,
+        "page": module,
+        "page_title": module,
+    }
     if signature:
         fields["signature"] = signature
     return Document(

@@ -16,10 +16,14 @@ from index.records import Skipped, is_text
 MAX_BYTES = 2 * 1024 * 1024
 MAX_IGNORE_BYTES = 1024 * 1024
 MAX_IGNORE_LINE = 500
-MAX_IGNORE_STARS = 4  # each further one multiplies the matching time of a long file name by its length
+MAX_IGNORE_STARS = (
+    4  # each further one multiplies the matching time of a long file name by its length
+)
 
 _NOT_UTF8 = "the file name is not UTF-8"
-_NEVER = frozenset({"node_modules", "__pycache__", "site-packages", "dist-packages", "venv", "virtualenv"})
+_NEVER = frozenset(
+    {"node_modules", "__pycache__", "site-packages", "dist-packages", "venv", "virtualenv"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,9 @@ def walk(root: Path) -> Iterator[str | Skipped]:
         except OSError as error:
             yield Skipped(path or ".", f"the directory cannot be read: {error.strerror}")
             continue
-        has_ignore = any(entry.name == ".gitignore" and entry.is_file(follow_symlinks=False) for entry in entries)
+        has_ignore = any(
+            entry.name == ".gitignore" and entry.is_file(follow_symlinks=False) for entry in entries
+        )
         found = list(_read_ignore(root, path)) if has_ignore else []
         yield from (problem for problem in found if isinstance(problem, Skipped))
         ignores += tuple(ignore for ignore in found if isinstance(ignore, _Ignore))
@@ -74,7 +80,10 @@ def below(
         yield from (found for found in looked_at if found is not None)
         folders[:] = filter(is_text, folders)
     for problem in problems:
-        yield Skipped(_relative(Path(problem.filename), root), f"the directory cannot be read: {problem.strerror}")
+        yield Skipped(
+            _relative(Path(problem.filename), root),
+            f"the directory cannot be read: {problem.strerror}",
+        )
 
 
 def _file(path: Path, root: Path) -> Path | Skipped | None:
@@ -99,7 +108,11 @@ def _child(entry: os.DirEntry[str], parent: str) -> str | None:
     """The entry's relative path, with a slash at the end of a directory's; None for what is never read."""
     if entry.is_file(follow_symlinks=False):
         return parent + entry.name
-    if not entry.is_dir(follow_symlinks=False) or entry.name.startswith(".") or entry.name in _NEVER:
+    if (
+        not entry.is_dir(follow_symlinks=False)
+        or entry.name.startswith(".")
+        or entry.name in _NEVER
+    ):
         return None
     if os.path.lexists(os.path.join(entry.path, "pyvenv.cfg")):  # noqa: PTH118 (a Path per directory is slow)
         return None
@@ -154,7 +167,9 @@ def read_bounded(path: Path, name: str, limit: int = MAX_BYTES) -> bytes | Skipp
 
 def passes(error: Exception) -> bool:
     """Whether reading the same file again may go better: the system failed, not what the file holds."""
-    return isinstance(error, OSError) and error.errno is not None  # a broken gzip or table comes without a number
+    return (
+        isinstance(error, OSError) and error.errno is not None
+    )  # a broken gzip or table comes without a number
 
 
 _VENDORED = re.compile(
@@ -194,7 +209,10 @@ def role(path: str, content: bytes) -> str:
 
 
 def _role_by_content(content: bytes) -> str | None:
-    if len(content) >= _MINIFIED_BYTES and len(content) / (content.count(b"\n") + 1) > _MINIFIED_LINE:
+    if (
+        len(content) >= _MINIFIED_BYTES
+        and len(content) / (content.count(b"\n") + 1) > _MINIFIED_LINE
+    ):
         return "minified"
     header = b"\n".join(content[:_HEADER_BYTES].split(b"\n")[:_HEADER_LINES])
     return "generated" if _GENERATED_HEADER.search(header) else None

@@ -39,7 +39,9 @@ FURNITURE_CLASSES = frozenset(
     "breadcrumbs copybtn footer headerlink indexterm lineno linenos nav navbar navfooter navheader related skip-link "
     "sphinxsidebar toc toctree-wrapper viewcode-back viewcode-link".split()
 )
-FURNITURE_IDS = frozenset("footer ft hd menu nav navigation searchbox sidebar table-of-contents toc".split())
+FURNITURE_IDS = frozenset(
+    "footer ft hd menu nav navigation searchbox sidebar table-of-contents toc".split()
+)
 FURNITURE_ROLES = frozenset("banner contentinfo navigation search".split())
 PERMALINKS = frozenset("# ¶ § 🔗 \uf0c1".split())
 BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
@@ -312,7 +314,9 @@ class _Reader:
         name = collapse("".join(self._text[text_start:])).replace("\n", " ")
         if name and len(self._names) == names_before:
             option = name.startswith("-")
-            self._names.append((_OPTION_END.split(name, maxsplit=1)[0] if option else name)[:MAX_TITLE])
+            self._names.append(
+                (_OPTION_END.split(name, maxsplit=1)[0] if option else name)[:MAX_TITLE]
+            )
 
     def _open_inline(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._see(tag, attributes)
@@ -370,9 +374,13 @@ class _Reader:
         headings = tuple(above for _, above in self._path)
         self._path.append((level, title))
         anchor, anchors = self._take_ids(anchor or (self._ids[-1] if self._ids else ""))
-        if f"module-{self._module}" == _slug(title) in (anchor, *anchors):  # of a heading such as "Module Contents"
+        if (
+            f"module-{self._module}" == _slug(title) in (anchor, *anchors)
+        ):  # of a heading such as "Module Contents"
             self._module = self._module_before
-        self._section = Entry(title, anchor=anchor, anchors=anchors, headings=headings, module=self._module)
+        self._section = Entry(
+            title, anchor=anchor, anchors=anchors, headings=headings, module=self._module
+        )
         self._entries.append(self._section)
         self._absorbing = None
 
@@ -382,7 +390,11 @@ class _Reader:
         self._flush()
         self._drop_lead()
         self._see(tag, attributes)
-        plain = bool(classes & PLAIN_LISTS) or len(self._lists) >= MAX_NESTED or len(self._entries) >= MAX_ENTRIES
+        plain = (
+            bool(classes & PLAIN_LISTS)
+            or len(self._lists) >= MAX_NESTED
+            or len(self._entries) >= MAX_ENTRIES
+        )
         if not plain:
             self._absorbing = None
         self._lists.append(_DefinitionList(_directive(attributes.get("class", "")), plain))

@@ -61,7 +61,9 @@ def keywords(language: Language) -> frozenset[str]:
     """The words of the grammar itself, also those that are names elsewhere (`get`, `print`)."""
     loaded = grammar(language)
     kinds = (
-        loaded.node_kind_for_id(kind) for kind in range(loaded.node_kind_count) if not loaded.node_kind_is_named(kind)
+        loaded.node_kind_for_id(kind)
+        for kind in range(loaded.node_kind_count)
+        if not loaded.node_kind_is_named(kind)
     )
     return frozenset(kind for kind in kinds if kind and kind.isalpha())
 
@@ -122,7 +124,9 @@ JAVASCRIPT = Language(
     identifiers=_types(_SCRIPT_NAMES),
     assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
     values=_kinds(function=_SCRIPT_FUNCTIONS, class_="class", scope="object"),
-    wrappers=_types("export_statement lexical_declaration variable_declaration expression_statement"),
+    wrappers=_types(
+        "export_statement lexical_declaration variable_declaration expression_statement"
+    ),
     annotations=_types("decorator"),
     silent=_types("exports module this prototype window self globalThis default"),
     shells=(("", ""), ("(", ")"), ("class _ {", "}"), ("_ = {", "}")),
@@ -143,7 +147,8 @@ def _typescript(suffixes: tuple[str, ...], load: Callable[[], object]) -> Langua
             method="abstract_method_signature",
         ),
         inside=_types(
-            _SCRIPT_INSIDE + " public_field_definition ambient_declaration as_expression satisfies_expression"
+            _SCRIPT_INSIDE
+            + " public_field_definition ambient_declaration as_expression satisfies_expression"
         ),
         identifiers=_types(_SCRIPT_NAMES + " type_identifier"),
         assignments=_SCRIPT_ASSIGNMENTS | {"public_field_definition": ("name", "value")},
@@ -182,7 +187,9 @@ JAVA = Language(
         enum="enum_declaration",
         record="record_declaration",
     ),
-    inside=_types("class_body interface_body enum_body enum_body_declarations annotation_type_body"),
+    inside=_types(
+        "class_body interface_body enum_body enum_body_declarations annotation_type_body"
+    ),
     identifiers=_types("identifier type_identifier"),
     comments=_types("line_comment block_comment"),
     annotations=_types("annotation marker_annotation"),
@@ -215,7 +222,9 @@ RUBY = Language(
     name="ruby",
     suffixes=(".rb", ".rake"),
     load=tree_sitter_ruby.language,
-    definitions=_kinds(function="method", method="singleton_method", class_="class", module="module"),
+    definitions=_kinds(
+        function="method", method="singleton_method", class_="class", module="module"
+    ),
     inside=_types(
         "body_statement singleton_class if unless elsif else then begin call do_block block block_body argument_list"
     ),

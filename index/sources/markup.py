@@ -23,7 +23,9 @@ _FRONT_MATTER = re.compile(r"\A---\r?\n.{0,20000}?\n---\r?\n", re.DOTALL)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _LABEL = re.compile(r"(?s)(.+?)\s*<[^<>]+>\Z")
 _OPTION_END = re.compile(r"[\s=\[]")
-_PREFIX = re.compile(r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+")
+_PREFIX = re.compile(
+    r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+"
+)
 
 _PAGE_ROLES: dict[str, Any] = roles._roles  # type: ignore[attr-defined]  # docutils' table, of which a process has one
 _SETTINGS = {
@@ -53,7 +55,9 @@ _DEFINITIONS = (
     "setting staticmethod struct templatefilter templatetag type var"
 ).split()
 _OPTIONS = frozenset(["cmdoption", "django-admin-option", "option"])
-_NAMELESS = _OPTIONS | frozenset("confval describe django-admin envvar object opcode pdbcommand setting".split())
+_NAMELESS = _OPTIONS | frozenset(
+    "confval describe django-admin envvar object opcode pdbcommand setting".split()
+)
 _DOMAINS = ("py", "c", "cpp", "js", "std")
 _VERSIONS = {
     "versionadded": "New in version",
@@ -100,7 +104,9 @@ def rst(text: str) -> str:
     """
     for number, line in enumerate(string2lines(text, convert_whitespace=True), 1):
         if len(line) > MAX_LINE:
-            raise InvalidInput(f"Its line {number} is longer than {MAX_LINE:,} characters; break it.")
+            raise InvalidInput(
+                f"Its line {number} is longer than {MAX_LINE:,} characters; break it."
+            )
     _know_sphinx()
     known = dict(_PAGE_ROLES)
     try:
@@ -109,8 +115,17 @@ def rst(text: str) -> str:
         _name_terms(tree)
         return str(publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS))
     except RecursionError as error:
-        raise InvalidInput("Its blocks are nested too deeply for reStructuredText; flatten it.") from error
-    except (ApplicationError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            "Its blocks are nested too deeply for reStructuredText; flatten it."
+        ) from error
+    except (
+        ApplicationError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise InvalidInput(f"docutils cannot read it: {type(error).__name__}: {error}.") from error
     finally:  # a page's own roles are nobody else's
         _PAGE_ROLES.clear()
@@ -164,7 +179,11 @@ class _Definition(_Lenient):
         for line in filter(None, map(str.strip, self.argument().replace("\\\n", " ").splitlines())):
             item += _term(line.replace("\\", ""), kind)
         item += self.parsed(nodes.definition())
-        return [nodes.definition_list("", item, classes=[domain or ("std" if kind in _NAMELESS else "py"), kind])]
+        return [
+            nodes.definition_list(
+                "", item, classes=[domain or ("std" if kind in _NAMELESS else "py"), kind]
+            )
+        ]
 
 
 def name_start(line: str) -> int:
@@ -183,7 +202,11 @@ def _term(line: str, kind: str) -> nodes.term:
             name = _OPTION_END.split(option, maxsplit=1)[0]
             rest = option[len(name) :]
             term["ids"].append(f"cmdoption-{name.lstrip('-')}")
-            term += nodes.Text(", " if number else ""), nodes.inline("", name, classes=["descname"]), nodes.Text(rest)
+            term += (
+                nodes.Text(", " if number else ""),
+                nodes.inline("", name, classes=["descname"]),
+                nodes.Text(rest),
+            )
         return term
     start = name_start(line)
     name = re.split(r"[\s(\[:=]", line[start:], maxsplit=1)[0] or line[start:]
@@ -203,7 +226,8 @@ class _Version(_Lenient):
             version = f"{version}, will be removed in version {removed}"
         children, messages = self.state.inline_text(rest, self.lineno)
         note = nodes.paragraph(
-            "", f"{_VERSIONS[self.name]} {version}: " if rest else f"{_VERSIONS[self.name]} {version}"
+            "",
+            f"{_VERSIONS[self.name]} {version}: " if rest else f"{_VERSIONS[self.name]} {version}",
         )
         note += children
         content = self.parsed(nodes.container()).children
@@ -236,7 +260,11 @@ class _Module(_Lenient):
 
     def run(self) -> Sequence[nodes.Node]:
         name = self.argument().strip()
-        return [nodes.paragraph("", "", ids=[] if "current" in self.name else [f"module-{name}"], module=name)]
+        return [
+            nodes.paragraph(
+                "", "", ids=[] if "current" in self.name else [f"module-{name}"], module=name
+            )
+        ]
 
 
 class _Aside(_Lenient):
@@ -264,7 +292,13 @@ _OTHERS: tuple[tuple[Iterable[str], type[Directive]], ...] = (
 
 
 def _role(
-    name: str, rawtext: str, text: str, lineno: int, inliner: Inliner, options: Any = None, content: Any = None
+    name: str,
+    rawtext: str,
+    text: str,
+    lineno: int,
+    inliner: Inliner,
+    options: Any = None,
+    content: Any = None,
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
     """The text of a cross-reference: its label if it has one; `~a.b.c` shows as `c`, `!` is no part of it."""
     text = nodes.unescape(text)
@@ -292,9 +326,13 @@ def _name_terms(tree: nodes.document) -> None:
         if isinstance(node, nodes.paragraph) and "module" in node:
             module = node["module"]
         elif isinstance(node, nodes.term) and node.parent.parent["classes"][:1] == ["py"]:
-            name = next(child.astext() for child in node.children if isinstance(child, nodes.inline))
+            name = next(
+                child.astext() for child in node.children if isinstance(child, nodes.inline)
+            )
             outer = _enclosing(node) or module
-            node["ids"] = [name if not outer or name.startswith(f"{outer}.") else _join(outer, name)]
+            node["ids"] = [
+                name if not outer or name.startswith(f"{outer}.") else _join(outer, name)
+            ]
 
 
 def _join(outer: str, name: str) -> str:

@@ -25,9 +25,22 @@ _HAS_DIGIT = re.compile(r"\d")
 _QUANTITY = re.compile(
     r"\d+(?:[./x-]\d+)*(?:st|nd|rd|th|mm|cm|m|in|ft|kg|g|oz|lbs?|ml|l|w|v|a|mah|[mg]?hz|[kmgt]b|rpm|dpi|ppm|mp|p|k|x)?"
 )
-_OTHER_ENDING = re.compile(r".{3,}(?:ly|able|ible|less|ful|ous|ish|ive|ical|est|ized|ised|proof|resistant)")
+_OTHER_ENDING = re.compile(
+    r".{3,}(?:ly|able|ible|less|ful|ous|ish|ive|ical|est|ized|ised|proof|resistant)"
+)
 _NOUN_ANYWAY = {
-    *("drive", "cable", "table", "dish", "brush", "polish", "varnish", "supply", "assembly", "family"),
+    *(
+        "drive",
+        "cable",
+        "table",
+        "dish",
+        "brush",
+        "polish",
+        "varnish",
+        "supply",
+        "assembly",
+        "family",
+    ),
     *("archive", "adhesive", "olive", "sleeve", "chest", "vest", "wrist", "mist"),
 }
 _OTHER_WORDS = """
@@ -53,7 +66,9 @@ _NO_NOUNS = frozenset(_OTHER_WORDS.split())
 def shared_nouns(title: str, body: str) -> tuple[Span, ...]:
     """Where in the body the nouns of its title stand, in order; a plural in -s counts as its singular."""
     titled = {singular(word) for word in _nouns(title)}
-    return tuple(Span(*match.span()) for match in _WORD.finditer(body) if singular(match[0]) in titled)
+    return tuple(
+        Span(*match.span()) for match in _WORD.finditer(body) if singular(match[0]) in titled
+    )
 
 
 def tagger() -> Tagger:
@@ -64,7 +79,11 @@ def tagger() -> Tagger:
 def _nouns(title: str) -> list[str]:
     words = [word for word in _WORD.findall(title) if len(word) > 1]
     tag = _nltk()
-    chosen = [word for word, part in tag(words) if part.startswith("NN")] if tag else filter(_is_noun, words)
+    chosen = (
+        [word for word, part in tag(words) if part.startswith("NN")]
+        if tag
+        else filter(_is_noun, words)
+    )
     return [word for word in chosen if _HAS_LETTER.search(word)]
 
 
@@ -88,4 +107,8 @@ def _is_noun(word: str) -> bool:
 def singular(word: str) -> str:
     """Lower case, without a plural's -s: by this two nouns count as one."""
     lower = word.lower()
-    return lower[:-1] if len(lower) > 3 and lower.endswith("s") and not lower.endswith(("ss", "us", "is")) else lower
+    return (
+        lower[:-1]
+        if len(lower) > 3 and lower.endswith("s") and not lower.endswith(("ss", "us", "is"))
+        else lower
+    )

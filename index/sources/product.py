@@ -31,9 +31,9 @@ import lxml.html
 
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Span, Value
+from index.search.store import MAX_FILTERABLE_CHARS
 from index.sources import nouns
 from index.sources.files import below, passes
-from index.store import MAX_FILTERABLE_CHARS
 
 VERSION = 2
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -41,37 +41,99 @@ MAX_ROW = 1 << 20  # characters
 MAX_FIELDS = 1_000
 MAX_DEPTH = 5
 MAX_ID = 512
-MAX_TAGS = 2_000  # beyond, tags are cut out unread: libxml2 drops what is nested deeper than 2,047 levels
+MAX_TAGS = (
+    2_000  # beyond, tags are cut out unread: libxml2 drops what is nested deeper than 2,047 levels
+)
 MAX_OPENING = 80  # characters of the body that stand for a missing title
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "id": ("id", "_id", "product_id", "sku", "item_id", "asin", "parent_asin", "handle", "variant_sku", "gtin", "ean"),
+    "id": (
+        "id",
+        "_id",
+        "product_id",
+        "sku",
+        "item_id",
+        "asin",
+        "parent_asin",
+        "handle",
+        "variant_sku",
+        "gtin",
+        "ean",
+    ),
     "title": ("title", "name", "product_title", "product_name", "item_name", "display_name"),
     "description": (
         *("description", "product_description", "body_html", "long_description", "text", "body"),
         *("short_description", "summary"),
     ),
-    "bullets": ("bullets", "bullet_points", "product_bullet_point", "features", "product_features", "highlights"),
+    "bullets": (
+        "bullets",
+        "bullet_points",
+        "product_bullet_point",
+        "features",
+        "product_features",
+        "highlights",
+    ),
     "brand": ("brand", "product_brand", "brand_name", "vendor", "manufacturer", "supplier"),
     "colour": ("colour", "color", "product_colour", "product_color", "color_name"),
     "category": (
-        *("category", "categories", "product_category", "category_name", "google_product_category", "product_type"),
+        *(
+            "category",
+            "categories",
+            "product_category",
+            "category_name",
+            "google_product_category",
+            "product_type",
+        ),
         *("product_class", "main_category"),
     ),
     "price": ("price", "product_price", "sale_price", "regular_price", "variant_price"),
     "url": ("url", "link", "product_url", "permalink"),
     "locale": ("locale", "product_locale", "lang"),
-    "attributes": ("attributes", "attrs", "product_attributes", "specifications", "specs", "details", "properties"),
+    "attributes": (
+        "attributes",
+        "attrs",
+        "product_attributes",
+        "specifications",
+        "specs",
+        "details",
+        "properties",
+    ),
 }
 """Our columns and the names they go by, the preferred first; case, spaces and punctuation do not matter."""
 
-_ALIASES = {alias: (order, ours) for ours, known in COLUMNS.items() for order, alias in enumerate(known)}
+_ALIASES = {
+    alias: (order, ours) for ours, known in COLUMNS.items() for order, alias in enumerate(known)
+}
 _TEXT = {"title", "description", "bullets", "attributes"}
 _JUDGEMENT = {
-    *("example_id", "query", "query_id", "esci_label", "small_version", "large_version", "split", "product_text"),
+    *(
+        "example_id",
+        "query",
+        "query_id",
+        "esci_label",
+        "small_version",
+        "large_version",
+        "split",
+        "product_text",
+    ),
 }
 _BREAKS = {
-    *("br", "hr", "p", "div", "section", "article", "header", "footer", "h1", "h2", "h3", "h4", "h5", "h6"),
+    *(
+        "br",
+        "hr",
+        "p",
+        "div",
+        "section",
+        "article",
+        "header",
+        "footer",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+    ),
     *("li", "ul", "ol", "dl", "dt", "dd", "table", "tr"),
 }
 _HTML = lxml.html.HTMLParser(encoding="utf-8", remove_pis=True, huge_tree=True)
@@ -107,16 +169,23 @@ def files(
     """
     chosen = dict(columns or {})
     if unknown := sorted(chosen.keys() - COLUMNS.keys()):
-        raise InvalidInput(f"Unknown column {unknown[0]!r}; known are {', '.join(COLUMNS)}.", field="columns")
+        raise InvalidInput(
+            f"Unknown column {unknown[0]!r}; known are {', '.join(COLUMNS)}.", field="columns"
+        )
     if not path.exists():
         raise NotFound(f"{path} does not exist.", field="path")
     if path.is_file() and not format_of(path):
-        raise InvalidInput(f"{path.name} is no product table: give one of {', '.join(SUFFIXES)}.", field="path")
+        raise InvalidInput(
+            f"{path.name} is no product table: give one of {', '.join(SUFFIXES)}.", field="path"
+        )
     return _files(path, chosen, entities)
 
 
 def from_record(
-    record: Mapping[str, object], *, columns: Mapping[str, str] | None = None, entities: bool = False
+    record: Mapping[str, object],
+    *,
+    columns: Mapping[str, str] | None = None,
+    entities: bool = False,
 ) -> Document:
     """One product record as a document of kind "product"; `columns` and `entities` as for `files`.
 
@@ -125,7 +194,9 @@ def from_record(
     summary is the body without the `Name: value` lines. Raises InvalidInput for a record without any text, with
     characters that no text has, or beyond the limits on length, depth and number of fields.
     """
-    names = _mapping([name for name, value in record.items() if value not in (None, "", [], {})], columns or {})
+    names = _mapping(
+        [name for name, value in record.items() if value not in (None, "", [], {})], columns or {}
+    )
     ours = {key: record.get(name) for key, name in names.items()}
     attributes, prose = _attributes(record, ours.get("attributes"))
     named = {key: _worded(ours.get(key)) for key in ("brand", "category", "colour")}
@@ -141,7 +212,8 @@ def from_record(
         raise InvalidInput(_TOO_LONG, field="description")
     alone = {"locale": _worded(ours.get("locale")), "price": _price(ours.get("price"))}
     return Document(
-        id=_identifier(ours.get("id")) or hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16],
+        id=_identifier(ours.get("id"))
+        or hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16],
         kind="product",
         title=title,
         body=body,
@@ -194,14 +266,21 @@ def format_of(path: Path) -> str:
 
 
 def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
-    options = [VERSION, format_of(path), sorted(columns.items()), nouns.tagger() if entities else None]
+    options = [
+        VERSION,
+        format_of(path),
+        sorted(columns.items()),
+        nouns.tagger() if entities else None,
+    ]
     with path.open("rb") as handle:
         content = hashlib.file_digest(handle, "sha256")
     content.update(json.dumps(options).encode())
     return content.hexdigest()
 
 
-def _read(path: Path, name: str, columns: Mapping[str, str], entities: bool) -> Iterator[Document | Skipped]:
+def _read(
+    path: Path, name: str, columns: Mapping[str, str], entities: bool
+) -> Iterator[Document | Skipped]:
     rows = read_rows(path, name)
     first = list(islice(rows, _SAMPLE))
     if reason := _unfit([row.record for row in first if isinstance(row, Row)], columns, name):
@@ -219,11 +298,18 @@ def _read(path: Path, name: str, columns: Mapping[str, str], entities: bool) -> 
         except InvalidInput as error:
             yield Skipped(name, error.message, row.number)
             continue
-        yield from _unless_seen(document, seen, Skipped(name, "repeats an id with other content", row.number))
+        yield from _unless_seen(
+            document, seen, Skipped(name, "repeats an id with other content", row.number)
+        )
 
 
-def _unless_seen(document: Document, seen: dict[str, bytes], repeated: Skipped) -> Iterator[Document | Skipped]:
-    shown = json.dumps([document.title, document.body, document.location.url, dict(document.fields)], sort_keys=True)
+def _unless_seen(
+    document: Document, seen: dict[str, bytes], repeated: Skipped
+) -> Iterator[Document | Skipped]:
+    shown = json.dumps(
+        [document.title, document.body, document.location.url, dict(document.fields)],
+        sort_keys=True,
+    )
     content = hashlib.blake2b(shown.encode(), digest_size=16).digest()
     if document.id not in seen:
         seen[document.id] = content
@@ -232,7 +318,9 @@ def _unless_seen(document: Document, seen: dict[str, bytes], repeated: Skipped) 
         yield repeated
 
 
-def _unfit(sample: Sequence[Mapping[str, object]], columns: Mapping[str, str], name: str) -> str | None:
+def _unfit(
+    sample: Sequence[Mapping[str, object]], columns: Mapping[str, str], name: str
+) -> str | None:
     """Why a table is left out, judged by its first rows; a column that was asked for and is missing raises."""
     if not sample:
         return None
@@ -250,14 +338,24 @@ def _unfit(sample: Sequence[Mapping[str, object]], columns: Mapping[str, str], n
 
 def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
     """The records of one table of any known format; what is broken is a `Skipped` that says where (`name` and row)."""
-    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}.get(format_of(path), _json_lines)
+    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}.get(
+        format_of(path), _json_lines
+    )
     row: Row | Skipped | None = None
     try:
         for row in read(path, name):
             yield row
         if row is None:
             yield Skipped(name, "holds no rows")
-    except (OSError, EOFError, ValueError, ArithmeticError, NotImplementedError, zlib.error, InvalidInput) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        ArithmeticError,
+        NotImplementedError,
+        zlib.error,
+        InvalidInput,
+    ) as error:
         number = row.number if isinstance(row, Row) else (row and row.line) or 0
         yield Skipped(name, f"cannot be read from here on: {error}", number + 1, passes(error))
 
@@ -268,7 +366,9 @@ def open_text(path: Path) -> Iterator[IO[str]]:
     with path.open("rb") as packed:
         plain = gzip.GzipFile(fileobj=packed) if path.suffix.lower() == ".gz" else packed
         wide = plain.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        with io.TextIOWrapper(plain, "utf-16" if wide else "utf-8-sig", "surrogateescape", newline="") as text:
+        with io.TextIOWrapper(
+            plain, "utf-16" if wide else "utf-8-sig", "surrogateescape", newline=""
+        ) as text:
             yield text
 
 
@@ -295,7 +395,11 @@ def _json_row(line: str, name: str, number: int) -> Row | Skipped:
         record = json.loads(line, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
         return Skipped(name, f"is not valid JSON: {error}", number)
-    return Row(number, record) if isinstance(record, dict) else Skipped(name, "is not a JSON object", number)
+    return (
+        Row(number, record)
+        if isinstance(record, dict)
+        else Skipped(name, "is not a JSON object", number)
+    )
 
 
 def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
@@ -304,21 +408,31 @@ def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
     with open_text(path) as handle:
         buffer = handle.read(_BLOCK).lstrip()
         if buffer[:1] != "[":
-            yield Skipped(name, "is not an array of records; a file with one record a line is called .jsonl")
+            yield Skipped(
+                name, "is not an array of records; a file with one record a line is called .jsonl"
+            )
             return
         number, buffer = 1, buffer[1:]
         while (buffer := buffer.lstrip(" \t\r\n,"))[:1] != "]":
             try:
                 record, end = decode(buffer)
             except (ValueError, RecursionError) as error:
-                more = handle.read(_BLOCK) if len(buffer) <= MAX_ROW and isinstance(error, ValueError) else ""
+                more = (
+                    handle.read(_BLOCK)
+                    if len(buffer) <= MAX_ROW and isinstance(error, ValueError)
+                    else ""
+                )
                 if not more:
                     reason = _TOO_LONG if len(buffer) > MAX_ROW else f"is not valid JSON: {error}"
                     yield Skipped(name, f"{reason}; the rows after it are left out, too", number)
                     return
                 buffer += more
                 continue
-            yield Row(number, record) if isinstance(record, dict) else Skipped(name, "is not a JSON object", number)
+            yield (
+                Row(number, record)
+                if isinstance(record, dict)
+                else Skipped(name, "is not a JSON object", number)
+            )
             number, buffer = number + 1, buffer[end:]
 
 
@@ -418,7 +532,12 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
                         number += 1
                         yield Row(number, record)
             except (OSError, ValueError, ArithmeticError, pyarrow.ArrowException) as error:
-                yield Skipped(name, f"is damaged, as are the rows up to {end}: {error}", number + 1, passes(error))
+                yield Skipped(
+                    name,
+                    f"is damaged, as are the rows up to {end}: {error}",
+                    number + 1,
+                    passes(error),
+                )
             number = end
 
 
@@ -430,7 +549,11 @@ def _records(batch: Any) -> list[dict[str, object]]:
         from pyarrow import compute, types
 
         for number, column in enumerate(batch.schema):
-            if types.is_date(column.type) or types.is_time(column.type) or types.is_timestamp(column.type):
+            if (
+                types.is_date(column.type)
+                or types.is_time(column.type)
+                or types.is_timestamp(column.type)
+            ):
                 text = compute.replace_substring(batch.column(number).cast("string"), " ", "T")
                 batch = batch.set_column(number, column.name, text)
         return list(batch.to_pylist(maps_as_pydicts="lossy"))
@@ -442,7 +565,11 @@ def _records(batch: Any) -> list[dict[str, object]]:
 def _mapping(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
     """Our columns -> theirs: what was asked for, then the preferred of the known names."""
     taken = set(columns.values())
-    known = sorted((*_ALIASES[key], name) for name in names if name not in taken and (key := _key(name)) in _ALIASES)
+    known = sorted(
+        (*_ALIASES[key], name)
+        for name in names
+        if name not in taken and (key := _key(name)) in _ALIASES
+    )
     return {ours: name for _, ours, name in reversed(known)} | dict(columns)
 
 
@@ -454,7 +581,11 @@ def _key(name: str) -> str:
 def _others(record: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
     """The columns that are none of ours. ESCI's rows judge a product for a query: what is not the product's is out."""
     left_out = {"", *names.values(), *(_JUDGEMENT if "query_id" in record else ())}
-    return {name: value for name, value in record.items() if name not in left_out and not _ICECAT.match(name)}
+    return {
+        name: value
+        for name, value in record.items()
+        if name not in left_out and not _ICECAT.match(name)
+    }
 
 
 def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
@@ -475,7 +606,9 @@ def _fields(
     fields = {**others, **{f"attrs.{name}": value for name, value in attributes.items()}}
     fields |= {name: value for name, value in named.items() if value is not None}
     if len(fields) > MAX_FIELDS:
-        raise InvalidInput(f"has {len(fields):,} fields; the limit is {MAX_FIELDS:,}", field="attributes")
+        raise InvalidInput(
+            f"has {len(fields):,} fields; the limit is {MAX_FIELDS:,}", field="attributes"
+        )
     if sum(map(len, _texts(fields))) > MAX_ROW:
         raise InvalidInput(_TOO_LONG, field="attributes")
     return fields
@@ -484,7 +617,11 @@ def _fields(
 def _long_texts(others: Mapping[str, Value], description: str) -> Iterator[str]:
     """Lines of the texts that no filter takes, so that they can be found; one without a blank is an address or data."""
     for text in _texts(others):
-        if len(text) > MAX_FILTERABLE_CHARS and not _NO_PROSE.fullmatch(text) and text not in description:
+        if (
+            len(text) > MAX_FILTERABLE_CHARS
+            and not _NO_PROSE.fullmatch(text)
+            and text not in description
+        ):
             yield from text.split("\n")
 
 
@@ -509,10 +646,14 @@ def _json_cell(cell: str) -> object:
     try:
         return json.loads(cell, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"has attributes that are not valid JSON: {error}", field="attributes") from error
+        raise InvalidInput(
+            f"has attributes that are not valid JSON: {error}", field="attributes"
+        ) from error
 
 
-def _flat(values: Mapping[str, object], prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Value]]:
+def _flat(
+    values: Mapping[str, object], prefix: str = "", depth: int = 1
+) -> Iterator[tuple[str, Value]]:
     if depth > MAX_DEPTH:
         raise InvalidInput(f"nests attributes deeper than {MAX_DEPTH} levels", field="attributes")
     for key, value in values.items():
@@ -535,7 +676,13 @@ def _typed(name: str, value: Value | None) -> Value | None:
 
 def _bullets(raw: object) -> list[str]:
     """A line for each item of a list, or of text that has them on lines or between bars or dots."""
-    items = raw if isinstance(raw, list | tuple) else _text_items(raw) if isinstance(raw, str) else [raw]
+    items = (
+        raw
+        if isinstance(raw, list | tuple)
+        else _text_items(raw)
+        if isinstance(raw, str)
+        else [raw]
+    )
     lines = (line for item in items for line in _text(item).split("\n"))
     return [line for line in (re.sub(r"^[•*–-]\s+", "", line) for line in lines) if line]
 
@@ -592,7 +739,12 @@ def _value(raw: object) -> Value | None:
     if isinstance(raw, date | time):
         return raw.isoformat()
     if isinstance(raw, list | tuple):
-        return tuple(text for item in raw if not isinstance(item, list | tuple) and (text := _text(item))) or None
+        return (
+            tuple(
+                text for item in raw if not isinstance(item, list | tuple) and (text := _text(item))
+            )
+            or None
+        )
     return None
 
 
@@ -624,7 +776,9 @@ def _identifier(raw: object) -> str:
     """An id is kept as it is: it is what judgements and other systems name the product by."""
     text = _checked(raw.strip()) if isinstance(raw, str) else _line(raw)
     if len(text) > MAX_ID:
-        raise InvalidInput(f"has an id of {len(text):,} characters; the limit is {MAX_ID}", field="id")
+        raise InvalidInput(
+            f"has an id of {len(text):,} characters; the limit is {MAX_ID}", field="id"
+        )
     return text
 
 

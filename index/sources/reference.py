@@ -28,12 +28,28 @@ Unit = Literal["definition", "page"]
 VERSION = 3
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
-SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".rst": "rst", ".txt": "rst"}
+SUFFIXES = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".rst": "rst",
+    ".txt": "rst",
+}
 
-_INDEX_PAGE = re.compile(r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents)\.html?")
-_BUILD_FOLDERS = frozenset(["_modules", "_sources", "_static", "_images", "_downloads", "node_modules", "__pycache__"])
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE)
-_AS_BROWSERS = {"ascii": "cp1252", "iso8859-1": "cp1252"}  # whose few bytes without a character refuse no page
+_INDEX_PAGE = re.compile(
+    r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents)\.html?"
+)
+_BUILD_FOLDERS = frozenset(
+    ["_modules", "_sources", "_static", "_images", "_downloads", "node_modules", "__pycache__"]
+)
+_CHARSET = re.compile(
+    rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE
+)
+_AS_BROWSERS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+}  # whose few bytes without a character refuse no page
 _TEXT_CODEC = re.compile(
     r"utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
     r"euc[_-](jp|kr)|iso2022_jp|gb2312|gbk|gb18030|big5"
@@ -57,12 +73,18 @@ def files(
             yield page
             continue
         path, name = page
-        limit = max_bytes if SUFFIXES[path.suffix.lower()] == "html" else min(max_bytes, MAX_MARKUP_BYTES)
+        limit = (
+            max_bytes
+            if SUFFIXES[path.suffix.lower()] == "html"
+            else min(max_bytes, MAX_MARKUP_BYTES)
+        )
         content = _content(path, name, limit)
         if isinstance(content, Skipped):
             yield content
             continue
-        digest = blake2b(f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16).hexdigest()
+        digest = blake2b(
+            f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16
+        ).hexdigest()
         address = f"{base_url.rstrip('/')}/{quote(name)}" if base_url else name
         yield SourceFile(name, digest, partial(_read, path, name, address, unit, limit))
 
@@ -72,13 +94,17 @@ def python_help() -> Iterator[SourceFile]:
     for page in topics.TITLES:
         content = topics.text_of(page)
         if content:
-            digest = blake2b(f"{VERSION}:{sys.version}:{page}\0{content}".encode(), digest_size=16).hexdigest()
+            digest = blake2b(
+                f"{VERSION}:{sys.version}:{page}\0{content}".encode(), digest_size=16
+            ).hexdigest()
             yield SourceFile(f"{page}.html", digest, partial(_read_topics, page))
     yield from docstrings.files()
 
 
 def _read_topics(page: str) -> Iterator[Document]:
-    return documents(read_page(topics.html(page)), f"{page}.html", f"{docstrings.MANUAL}/{page}.html")
+    return documents(
+        read_page(topics.html(page)), f"{page}.html", f"{docstrings.MANUAL}/{page}.html"
+    )
 
 
 def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
@@ -87,13 +113,21 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
         raise NotFound(f"There is no file or directory {root}; check the path.", field="path")
     if root.is_file():
         if root.suffix.lower() not in SUFFIXES:
-            raise InvalidInput(f"{root.name} is no reference page: it must end in {', '.join(SUFFIXES)}.", field="path")
+            raise InvalidInput(
+                f"{root.name} is no reference page: it must end in {', '.join(SUFFIXES)}.",
+                field="path",
+            )
         yield root, root.name
         return
     found = list(_walk(root))
     yield from (one for one in found if isinstance(one, Skipped))
-    paths = sorted((one for one in found if isinstance(one, Path)), key=lambda path: path.relative_to(root).as_posix())
-    suffixes = set(SUFFIXES) if any(path.suffix == ".rst" for path in paths) else set(SUFFIXES) - {".txt"}
+    paths = sorted(
+        (one for one in found if isinstance(one, Path)),
+        key=lambda path: path.relative_to(root).as_posix(),
+    )
+    suffixes = (
+        set(SUFFIXES) if any(path.suffix == ".rst" for path in paths) else set(SUFFIXES) - {".txt"}
+    )
     for path in paths:
         if path.suffix.lower() in suffixes:
             yield path, path.relative_to(root).as_posix()
@@ -116,7 +150,11 @@ def names(root: Path) -> Iterator[str]:
 def _walk(root: Path) -> Iterator[Path | Skipped]:
     inside = root.resolve()
     for found in below(root, _is_page, _is_entered):
-        if isinstance(found, Skipped) or not found.is_symlink() or found.resolve().is_relative_to(inside):
+        if (
+            isinstance(found, Skipped)
+            or not found.is_symlink()
+            or found.resolve().is_relative_to(inside)
+        ):
             yield found
 
 
@@ -135,13 +173,19 @@ def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
     except OSError as error:
         return Skipped(name, f"It cannot be read: {error.strerror}.")
     if len(content) > limit:
-        return Skipped(name, f"It is larger than {limit:,} bytes, the most that is read of one page; split it.")
+        return Skipped(
+            name, f"It is larger than {limit:,} bytes, the most that is read of one page; split it."
+        )
     return content
 
 
-def _read(path: Path, name: str, address: str, unit: Unit, limit: int) -> Iterator[Document | Skipped]:
+def _read(
+    path: Path, name: str, address: str, unit: Unit, limit: int
+) -> Iterator[Document | Skipped]:
     content = _content(path, name, limit)
-    text = replace(content, passing=True) if isinstance(content, Skipped) else _decode(content, name)
+    text = (
+        replace(content, passing=True) if isinstance(content, Skipped) else _decode(content, name)
+    )
     if isinstance(text, Skipped):
         yield text
         return
@@ -157,7 +201,11 @@ def _as_it_is(text: str) -> str:
     return text
 
 
-_MARKUP: dict[str, Callable[[str], str]] = {"html": _as_it_is, "markdown": markup.markdown, "rst": markup.rst}
+_MARKUP: dict[str, Callable[[str], str]] = {
+    "html": _as_it_is,
+    "markdown": markup.markdown,
+    "rst": markup.rst,
+}
 
 
 def _decode(content: bytes, name: str) -> str | Skipped:
@@ -167,13 +215,18 @@ def _decode(content: bytes, name: str) -> str | Skipped:
     else:
         if b"\0" in content[:8192]:
             return Skipped(name, "It is binary, not text.")
-        tells = SUFFIXES[Path(name).suffix.lower()] == "html" and not content.startswith(codecs.BOM_UTF8)
+        tells = SUFFIXES[Path(name).suffix.lower()] == "html" and not content.startswith(
+            codecs.BOM_UTF8
+        )
         declared = _CHARSET.search(content, 0, 4096) if tells else None
         encoding = _codec(declared[1].decode("ascii", "replace")) if declared else "utf-8-sig"
     try:
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
-        return Skipped(name, f"It is not {encoding.removesuffix('-sig')} text (byte {error.start:,}); re-encode it.")
+        return Skipped(
+            name,
+            f"It is not {encoding.removesuffix('-sig')} text (byte {error.start:,}); re-encode it.",
+        )
 
 
 def _codec(declared: str) -> str:
@@ -201,7 +254,9 @@ def documents(page: Page, name: str, address: str = "") -> Iterator[Document]:
             title=entry.title or name,
             body=body,
             context=entry.context,
-            location=Location(path=name, url=f"{page.url or address or name}#{entry.anchor}".removesuffix("#")),
+            location=Location(
+                path=name, url=f"{page.url or address or name}#{entry.anchor}".removesuffix("#")
+            ),
             fields=_fields(entry, page, name),
             atoms=atoms,
         )

@@ -69,7 +69,9 @@ def text_of(page: str) -> str:
     except ImportError:
         return ""
     kept: dict[str, str] = {}
-    for text in sorted((known[name] for name in _TOPICS[page].split() if name in known), key=len, reverse=True):
+    for text in sorted(
+        (known[name] for name in _TOPICS[page].split() if name in known), key=len, reverse=True
+    ):
         plain = _plain(text)
         if not any(plain in other for other in kept.values()):
             kept[text] = plain
@@ -91,14 +93,23 @@ def html(page: str) -> str:
 @cache
 def titles() -> frozenset[str]:
     """What is defined in topics: `dict.get`."""
-    return frozenset(entry.title for page in TITLES for entry in read_page(html(page)).entries if entry.signatures)
+    return frozenset(
+        entry.title
+        for page in TITLES
+        for entry in read_page(html(page)).entries
+        if entry.signatures
+    )
 
 
 # ---- text -> HTML
 
 
 def _paragraphs(text: str) -> list[Lines]:
-    return [part.split("\n") for part in re.split(r"\n(?: *\n)+", text.expandtabs().strip("\n")) if part.strip()]
+    return [
+        part.split("\n")
+        for part in re.split(r"\n(?: *\n)+", text.expandtabs().strip("\n"))
+        if part.strip()
+    ]
 
 
 def _indent(lines: Lines) -> int:
@@ -121,7 +132,9 @@ def _blocks(paragraphs: Sequence[Lines], outer: str) -> Iterator[str]:
         margin = _indent(lines)
         below = list(takewhile(partial(_right_of, margin), paragraphs[at + 1 :]))
         at += 1 + len(below)
-        yield from _block(_dedented(lines, margin), [_dedented(part, margin) for part in below], outer)
+        yield from _block(
+            _dedented(lines, margin), [_dedented(part, margin) for part in below], outer
+        )
 
 
 def _block(lines: Lines, below: Sequence[Lines], outer: str) -> Iterator[str]:
@@ -136,7 +149,11 @@ def _block(lines: Lines, below: Sequence[Lines], outer: str) -> Iterator[str]:
         kind = "ol" if item[1] else "ul"
         told = _told([lines[0][item.end() :], *lines[1:]], item.end(), below, outer)
         yield f"<{kind}><li>{told}</li></{kind}>"
-    elif len(lines) > 1 and all(line.startswith(" ") for line in lines[1:]) and not lines[0].startswith("["):
+    elif (
+        len(lines) > 1
+        and all(line.startswith(" ") for line in lines[1:])
+        and not lines[0].startswith("[")
+    ):
         told = _told(lines[1:], _indent(lines[1:]), below, outer)
         yield f"<dl><dt>{_inline(lines[0])}</dt><dd>{told}</dd></dl>"
     elif below and _is_definition(lines, below):
@@ -164,7 +181,9 @@ def _code(paragraphs: Sequence[Lines]) -> str:
 
 def _is_definition(lines: Lines, below: Sequence[Lines]) -> bool:
     """Prose below it, rather than code, and no sentence itself."""
-    return not any(line.endswith((".", ":", ",")) for line in lines) and bool(_PROSE.match(below[0][0].lstrip()))
+    return not any(line.endswith((".", ":", ",")) for line in lines) and bool(
+        _PROSE.match(below[0][0].lstrip())
+    )
 
 
 def _definition(lines: Lines, below: Sequence[Lines], outer: str) -> str:
@@ -172,9 +191,19 @@ def _definition(lines: Lines, below: Sequence[Lines], outer: str) -> str:
     whole = name if not outer or name.startswith(f"{outer}.") else f"{outer}.{name}"
     is_class = lines[0].startswith("class ")
     named = bool(name) and (is_class or ("." in whole and _is_there(whole)))
-    kind = "class" if is_class else "describe" if not named else "method" if "(" in lines[0] else "attribute"
+    kind = (
+        "class"
+        if is_class
+        else "describe"
+        if not named
+        else "method"
+        if "(" in lines[0]
+        else "attribute"
+    )
     anchor = f' id="{whole}"' if named else ""
-    terms = "".join(_term(line, named, "" if number else anchor) for number, line in enumerate(lines))
+    terms = "".join(
+        _term(line, named, "" if number else anchor) for number, line in enumerate(lines)
+    )
     told = "".join(_blocks(below, whole if named else outer))
     return f'<dl class="py {kind}">{terms}<dd>{told}</dd></dl>'
 
@@ -204,7 +233,8 @@ def _is_table(lines: Lines) -> bool:
     """Whether every line has a border wherever the first one has, as none has whose cells span columns."""
     first = lines[0]
     return _BORDER.fullmatch(first) is not None and all(
-        len(line) == len(first) and all(line[at] in "+|" for at in _crosses(first)) for line in lines
+        len(line) == len(first) and all(line[at] in "+|" for at in _crosses(first))
+        for line in lines
     )
 
 
@@ -221,7 +251,9 @@ def _table(lines: Lines) -> str:
             rows.append([])
         else:
             rows[-1].append([line[start + 1 : end].strip() for start, end in pairwise(cuts)])
-    cells = ([" ".join(filter(None, cell)) for cell in zip(*row, strict=True)] for row in rows if row)
+    cells = (
+        [" ".join(filter(None, cell)) for cell in zip(*row, strict=True)] for row in rows if row
+    )
     return f"<table>{''.join(f'<tr>{_cells(row)}</tr>' for row in cells)}</table>"
 
 

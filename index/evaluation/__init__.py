@@ -1,0 +1,1 @@
+"""Measures against judged queries, questions and labelled texts."""

@@ -1,0 +1,1 @@
+"""Sources to a finished build."""

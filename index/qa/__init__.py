@@ -1,0 +1,1 @@
+"""Question answering over a reference."""

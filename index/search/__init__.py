@@ -1,0 +1,1 @@
+"""Search: one build, open for queries."""

@@ -1,0 +1,41 @@
+"""Dense and lexical scores to one score in 0-1 that can be compared between queries.
+
+Both legs are absolute: the cosine, and BM25 as a share of the most the query could get. Their weighted mean needs no
+statistics of the other hits, unlike ranks or min-max, so that 0.8 means the same in every query and on every page. The
+share is raised to a power: a hit with every word of the query, such as a function's exact name, gains much, one with a
+third of the words next to nothing; the higher the power, the more of the query must be there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from index.encoder import Vectors
+from index.records import Kind
+from index.search.lexical import Scores
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """score = dense_weight * max(0, cosine) + (1 - dense_weight) * share ** lexical_power."""
+
+    dense_weight: float
+    lexical_power: float
+
+    def fuse(self, cosines: Vectors, shares: Scores) -> Vectors:
+        """(n,) scores in 0-1 of n rows."""
+        lexical = np.power(shares, np.float32(self.lexical_power))
+        fused = self.dense_weight * np.maximum(cosines, 0.0) + (1.0 - self.dense_weight) * lexical
+        return np.asarray(np.clip(fused, 0.0, 1.0), dtype=np.float32)
+
+
+DENSE = Fusion(1.0, 1.0)
+LEXICAL = Fusion(0.0, 1.0)
+# Tuned on the dev sets so that hybrid is on none of them, in the mean, worse than the better leg: docs/results.md.
+HYBRID: dict[Kind, Fusion] = {
+    "code": Fusion(0.5, 4.0),
+    "product": Fusion(0.65, 1.0),
+    "reference": Fusion(0.5, 1.0),
+}

@@ -1,0 +1,1 @@
+"""What is trained on: pairs, questions and masked entities."""

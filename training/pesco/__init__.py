@@ -1,0 +1,1 @@
+"""PESCO: self-training of a classifier from unlabelled texts."""
