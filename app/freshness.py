@@ -6,12 +6,19 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from app.corpora import OpenCorpora
+from app.open_builds import OpenCorpora
 from index.errors import PurlinError
+from index.indexing import staleness
 from index.indexing.staleness import Staleness
+from index.search.corpus import Corpus
 
 AGAIN_S = 30.0  # a look is good for so long
 WAIT_S = 0.5  # that requests wait for a look
+
+
+def measured(corpus: Corpus) -> Staleness | None:
+    """How far the sources of a corpus have moved on since it was built; None if it does not know them."""
+    return staleness.look(corpus.manifest, *corpus.file_names(staleness.MAX_FILES))
 
 
 @dataclass(slots=True)
@@ -49,7 +56,7 @@ class Freshness:
     def _look(self, name: str, look: _Look) -> None:
         try:
             with self._corpora.lease(name) as corpus:
-                look.found = corpus.staleness() if corpus.build == look.build else None
+                look.found = measured(corpus) if corpus.build == look.build else None
         except (PurlinError, RuntimeError):
             look.found = None  # it was deleted or replaced in the meantime, or the server is ending
         finally:

@@ -24,7 +24,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.builds import Status
+from app.open_builds import Status
 from index import builds
 from index.encoder import TextEncoder
 from index.errors import PurlinError

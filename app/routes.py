@@ -11,7 +11,7 @@ from pathlib import Path
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import BaseModel
 
-from app.builds import Status, T
+from app.open_builds import Status, T
 from app.problems import Opening, responses
 from app.schemas import (
     ActivateRequest,

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, Classification, LabelSet
+from index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
 from index.errors import InvalidInput
 from index.qa.reader import MAX_ANSWERS
-from index.records import Answer, Hit, Kind, Location, Mode, Value
+from index.records import Answer, Classification, Hit, Kind, Location, Mode, Value
 from index.search.corpus import MAX_DEPTH, MAX_K, MAX_QUERY_CHARS
 from index.search.store import MAX_CONDITIONS, MAX_VALUES
 

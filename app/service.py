@@ -8,10 +8,9 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from app.classifiers import OpenClassifiers
-from app.corpora import OpenCorpora
 from app.freshness import Freshness
 from app.metrics import Metrics
+from app.open_builds import OpenClassifiers, OpenCorpora
 from app.settings import Settings
 from index.classify.zero_shot import Classifier
 from index.encoder import TextEncoder

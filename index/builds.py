@@ -12,34 +12,27 @@ the next one starts. The lock is on the directory NAME itself and goes when its 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import io
 import json
-import math
 import os
 import re
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed, Worse
+from index.errors import Damaged, InvalidInput, NotFound, Worse
 from index.records import Kind
+from index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
 FORMAT = 1
 KEPT_BUILDS = 3
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
-_MAKING = ".making-"
 _MAX_MANIFEST_BYTES = 16 * 2**20
 
 
@@ -279,18 +272,6 @@ def verify(directory: Path, manifest: Listing) -> None:
     Files(directory, manifest).check_others()
 
 
-def array(content: bytes) -> NDArray[Any]:
-    """The array that an `.npy` file holds, on its content: nothing is copied, nothing can be written. ValueError."""
-    file = io.BytesIO(content)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("it is no array of version 1.0")
-    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
-    if min(shape, default=0) < 0:
-        raise ValueError(f"its shape is {shape}")
-    numbers = np.frombuffer(content, dtype, math.prod(shape), file.tell())
-    return numbers.reshape(shape, order="F" if by_columns else "C")
-
-
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -312,42 +293,13 @@ def checksums(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def storage_errors() -> Iterator[None]:
-    """Turn what a full, read-only or failing disk raises into one sentence."""
-    try:
-        yield
-    except PurlinError:
-        raise
-    except (OSError, sqlite3.OperationalError, RuntimeError) as error:
-        raise StorageFailed(_storage_message(error)) from error
-
-
-def _storage_message(error: Exception) -> str:
-    number = error.errno if isinstance(error, OSError) else None
-    said = (
-        str(error) if number is None else ""
-    )  # by SQLite and FAISS; an OSError's words have the path among them
-    if (
-        number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        or "disk is full" in said
-        or "No space" in said
-    ):
-        return f"The disk is full or a size limit was reached ({error}). Free some space or set PURLIN_HOME elsewhere."
-    if number in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly" in said:
-        return (
-            f"PURLIN_HOME cannot be written to ({error}). Set PURLIN_HOME to a directory that can."
-        )
-    return f"Writing failed: {error}"
-
-
-@contextlib.contextmanager
 def locked(home: Path, name: str, shelf: Shelf = CORPORA) -> Iterator[Path]:
     """Hold the one write lock of a thing; yields its directory, made if need be. Busy if another process has it."""
     directory = thing_directory(home, name, shelf)
     with storage_errors():
         directory.mkdir(parents=True, exist_ok=True)
     thing = shelf.thing.capitalize()
-    with alone(
+    with exclusive(
         directory,
         f"{thing} {name!r} is being built or changed by another process; try again later.",
     ):
@@ -360,24 +312,9 @@ def locked(home: Path, name: str, shelf: Shelf = CORPORA) -> Iterator[Path]:
                 directory.rmdir()  # succeeds only where nothing was ever finished
 
 
-@contextlib.contextmanager
-def alone(directory: Path, busy: str) -> Iterator[None]:
-    """Hold a directory while the block lasts. Raises Busy, which says `busy`, where another process has it."""
-    with storage_errors():
-        handle = os.open(directory, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(busy) from None
-        yield
-    finally:
-        os.close(handle)
-
-
 def _sweep(directory: Path) -> None:
     """Remove what a killed process left."""
-    for left in directory.glob(f"{_MAKING}*"):
+    for left in directory.glob(f"{TEMPORARY}*"):
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 
@@ -385,7 +322,7 @@ def _sweep(directory: Path) -> None:
 def staging(directory: Path) -> Iterator[Path]:
     """A fresh directory to make a build in; removed on the way out unless `publish` has renamed it."""
     with storage_errors():
-        made = Path(tempfile.mkdtemp(prefix=_MAKING, dir=directory))
+        made = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
     try:
         yield made
     finally:
@@ -397,11 +334,11 @@ def publish(made: Path, manifest: Listing) -> str:
     content = manifest.to_json().encode()
     (made / "manifest.json").write_bytes(content)
     for path in [*made.rglob("*"), made]:
-        _fsync(path)
+        fsync(path)
     build = f"{_stamp(made.parent)}-{hashlib.sha256(content).hexdigest()[:12]}"
     made.chmod(0o755)
     made.rename(made.parent / build)
-    _fsync(made.parent)
+    fsync(made.parent)
     return build
 
 
@@ -417,34 +354,11 @@ def _stamp(directory: Path) -> str:
     return f"{day}T{int(time) + 1:012}"
 
 
-def _fsync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` once it is written and flushed to disk; raises OSError."""
-    handle, temporary = tempfile.mkstemp(prefix=_MAKING, dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
 def switch(directory: Path, build: str) -> None:
     """Make `build` the active one, in one rename, and forget the oldest builds beyond those kept."""
-    with replacing(directory / "CURRENT") as file:
+    with atomic_write(directory / "CURRENT") as file:
         file.write(f"{build}\n".encode())
-    _fsync(directory)
+    fsync(directory)
     forget_oldest(directory, build)
 
 

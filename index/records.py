@@ -14,6 +14,9 @@ Value = str | int | float | bool | tuple[str, ...]
 KINDS: tuple[Kind, ...] = ("code", "product", "reference")
 
 
+MAX_FILTERABLE_CHARS = 256  # of a text; longer ones cannot be filtered on
+
+
 def is_text(text: str) -> bool:
     """Whether it can be stored and sent: no half of a surrogate pair, such as a byte that is not UTF-8, is in it."""
     try:
@@ -155,3 +158,25 @@ class Answer:
     terms: tuple[str, ...]
     url: str | None
     passage: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelScore:
+    """One label and how well it fits, 0-1."""
+
+    label: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """What was found for one text.
+
+    `label` is the best label, or None where its `score` is below the `min_score` asked for. `margin` is how far the
+    best score lies above the second (above 0 where there is one label). `ranking` has the best labels, best first.
+    """
+
+    label: str | None
+    score: float
+    margin: float
+    ranking: tuple[LabelScore, ...]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from index.builds import array
 from index.encoder import TextEncoder, Vectors
+from index.storage import read_array
 
 FILE = "self_check.npy"
 TOLERANCE = 0.002  # of 1 - cosine; four times what processors were measured to differ by
@@ -43,7 +43,7 @@ def drift(
 
     `read` gives the content of a file. Infinite where the stored vectors are of another shape.
     """
-    stored: Vectors = array(read(directory / FILE))
+    stored: Vectors = read_array(read(directory / FILE))
     vectors = encoder.encode(TEXTS, role="passage")
     if stored.shape != vectors.shape:
         return float("inf")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from app import builds as module
-from app.corpora import OpenCorpora
+from app.open_builds import OpenCorpora
 from app.problems import Opening
 from index import builds
 from index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index import builds
+from index import builds, storage
 from index.builds import Manifest
 from index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
 
@@ -204,7 +204,7 @@ def test_builds_of_before_these_were_noted_are_read(tmp_path: Path, old: str) ->
 def test_an_array_is_read_as_numpy_reads_it(numbers: np.ndarray) -> None:
     file = io.BytesIO()
     np.save(file, numbers)
-    found = builds.array(file.getvalue())
+    found = storage.read_array(file.getvalue())
     np.testing.assert_array_equal(found, numbers)
     assert (found.dtype, found.flags.writeable) == (numbers.dtype, False)
 
@@ -228,7 +228,7 @@ def _saved(numbers: np.ndarray) -> bytes:
 )
 def test_what_is_no_array_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        builds.array(content)
+        storage.read_array(content)
 
 
 def test_a_file_is_compared_by_the_pass_that_reads_it(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 import purlin
 from index.classify.trained import publish
-from index.classify.zero_shot import Classification, LabelScore
 from index.errors import InvalidInput, NotFound, PurlinError
 from index.evaluation.labels import check_truth, evaluate, read_labelled
 from index.evaluation.ranking import read_list
+from index.records import Classification, LabelScore
 from tests.tiny import staged
 
 ROWS = [

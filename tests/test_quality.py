@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.corpora import OpenCorpora
+from app.open_builds import OpenCorpora
 from index import builds
 from index.builds import Manifest
 from index.errors import EncoderMismatch, InvalidInput, NotFound, Worse

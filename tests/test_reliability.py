@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from app.access import new_key
-from app.corpora import OpenCorpora
+from app.open_builds import OpenCorpora
 from index import builds
 from index.classify.trained import publish
 from index.encoder import Encoder

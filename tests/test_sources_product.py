@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Skipped, SourceFile
-from index.sources import nouns, product
+from index.sources import nouns, product, tables
 
 DATA = Path(__file__).parent / "data" / "products"
 
@@ -357,7 +357,7 @@ def test_a_json_array_is_read_up_to_its_first_broken_record(tmp_path: Path) -> N
     assert skipped[0].reason.endswith("; the rows after it are left out, too")
     documents, skipped = read(written(tmp_path / "a.json", f"[{rows}"))
     assert (len(documents), [row.line for row in skipped]) == (200, [201])
-    long = json.dumps({"title": "x" * (2 * product.MAX_ROW)})
+    long = json.dumps({"title": "x" * (2 * tables.MAX_ROW)})
     documents, skipped = read(
         written(tmp_path / "a.json", f'[{rows}, {long}, {{"title": "Lost"}}]')
     )
@@ -445,7 +445,7 @@ def test_bytes_that_are_not_utf_8_cost_only_their_row(tmp_path: Path, name: str)
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.json"])
 def test_a_row_over_the_limit_is_left_out(tmp_path: Path, name: str) -> None:
-    titles = ["Lamp", "x" * (product.MAX_ROW + 1), "Candle"]
+    titles = ["Lamp", "x" * (tables.MAX_ROW + 1), "Candle"]
     text = {
         "a.jsonl": "\n".join(json.dumps({"title": title}) for title in titles),
         "a.csv": "title\n" + "\n".join(titles),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app import freshness
+from app.freshness import measured
 from app.routes import _without_place
 from index.builds import current
 from index.indexing import staleness
@@ -40,7 +41,7 @@ def built(home: Path, kind: Kind, *roots: Path, secondary: Secondary = "demote")
 def moved(home: Path) -> Staleness | None:
     corpus = Corpus.load(current(home, "c"), HashEncoder())
     try:
-        return corpus.staleness()
+        return measured(corpus)
     finally:
         corpus.close()
 
@@ -241,7 +242,7 @@ def test_no_request_waits_for_a_look_that_does_not_end(
         dead.wait(60)
         return Staleness(reachable=True)
 
-    monkeypatch.setattr("index.search.corpus.look", hang)
+    monkeypatch.setattr("index.indexing.staleness.look", hang)
     monkeypatch.setattr(freshness, "WAIT_S", 0.05)
     built(tmp_path, "code", code)
     with serving(tmp_path) as client:

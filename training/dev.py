@@ -39,7 +39,8 @@ class DevSet:
 
     For pairs, each query's own passage is relevant, and those of the same query; `limit` takes the first so many.
     `measure` is one of index.evaluation.ranking's names, or "-loss", eq. 3 over batches of LOSS_BATCH
-    with its sign turned, so that here too more is better: by the loss on such data the paper on reference QA chooses its epoch.
+    with its sign turned, so that here too more is better: by the loss on such data the paper on
+    reference QA chooses its epoch.
     """
 
     name: str

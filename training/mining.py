@@ -28,8 +28,8 @@ def mine(
     """Write to `path` rows (len(pairs), depth) int32: for each pair, others whose passages its query finds best.
 
     Searched through `index.search.dense`, as the server does. A pair's own passage, a copy of it,
-    and passages of an equal query are no negatives. Where fewer than `depth` remain they are repeated; where none does, the pair stands for
-    itself, which the loss leaves out. Raises StorageFailed.
+    and passages of an equal query are no negatives. Where fewer than `depth` remain they are
+    repeated; where none does, the pair stands for itself, which the loss leaves out. Raises StorageFailed.
     """
     settings = text_model.settings
     first: dict[str, int] = {}

@@ -184,10 +184,10 @@ def run(
         [_mined(source, pools, recipe.reading, encoder) for source in sources]
         for sources in (recipe.asked, recipe.dev)
     )
-    for source, questions in zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True):
+    for source, mined in zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True):
         if accelerator.is_main_process:
             say(
-                f"{source.path.name} ({source.format}, {source.split}): {len(questions.asked):,} questions"
+                f"{source.path.name} ({source.format}, {source.split}): {len(mined.asked):,} questions"
             )
     torch.manual_seed(recipe.seed)
     reader = load(recipe.model).to(accelerator.device)

@@ -67,9 +67,8 @@ def restore(exported: Path, out: Path) -> None:
         )
         _compare(model, bert.eval())  # type: ignore[no-untyped-call]
         tokenizer = _tokenizer(exported / TOKENIZER)
-    except (
-        Exception
-    ) as error:  # of whatever a file holds: onnx, torch and tokenizers raise all kinds  # noqa: BLE001
+    # onnx, torch and tokenizers raise exceptions of all kinds for what a file holds.
+    except Exception as error:  # noqa: BLE001
         why = " ".join(str(error).split())[:200]
         message = f"{exported} is no exported BERT encoder or reader ({why}). Name the checkpoint it is made from."
         raise InvalidInput(message, field="base") from None

@@ -20,11 +20,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from index import builds
+from index import builds, storage
 from index.builds import CLASSIFIERS
 from index.classify.zero_shot import (
     RANKED,
-    Classification,
     LabelSet,
     Scores,
     check_labels,
@@ -35,6 +34,7 @@ from index.classify.zero_shot import (
 from index.encoder import Encoder, TextEncoder, Vectors
 from index.errors import InvalidInput, PurlinError
 from index.exported import refusing
+from index.records import Classification
 
 FORMAT = 1
 ABOUT, VECTORS, ENCODER = "classifier.json", "labels.npy", "encoder"
@@ -99,13 +99,13 @@ def write_classifier(directory: Path, trained: Trained) -> None:
         raise InvalidInput(f"Such a classifier cannot be written: {error}") from error
     values = {"format": FORMAT} | {name: getattr(trained, name) for name in _KEYS}
     text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    with builds.storage_errors():
+    with storage.storage_errors():
         directory.mkdir(parents=True, exist_ok=True)
         (directory / VECTORS).unlink(missing_ok=True)
         if trained.vectors is not None:
-            with builds.replacing(directory / VECTORS) as file:
+            with storage.atomic_write(directory / VECTORS) as file:
                 np.save(file, trained.vectors, allow_pickle=False)
-        with builds.replacing(directory / ABOUT) as file:
+        with storage.atomic_write(directory / ABOUT) as file:
             file.write(text.encode())
 
 
@@ -135,7 +135,7 @@ def publish(home: Path, name: str, staged: Path) -> str:
         )
     _label_set(trained, _encoder(staged, trained), staged)
     with builds.locked(home, name, CLASSIFIERS) as directory, builds.staging(directory) as made:
-        with builds.storage_errors():
+        with storage.storage_errors():
             shutil.copytree(staged, made, dirs_exist_ok=True)
             (made / "manifest.json").unlink(missing_ok=True)
             build = builds.publish(made, Manifest(name, trained.created, builds.checksums(made)))
@@ -305,7 +305,7 @@ def _read_vectors(path: Path, count: int, read: Callable[[Path], bytes]) -> Vect
         return None
     with refusing("classifier", path):
         _check_size(path, count * _MAX_DIM * 4 + _HEADER_BYTES)
-        vectors: Vectors = builds.array(read(path))
+        vectors: Vectors = storage.read_array(read(path))
         _check_vectors(vectors, count)
         return vectors
 

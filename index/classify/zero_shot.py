@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from index.encoder import TextEncoder, Vectors
 from index.errors import InvalidInput
 from index.lookups import Lookups
+from index.records import Classification, LabelScore
 
 # Chosen on the dev sets of AG News, DBpedia, Amazon polarity and Yahoo Answers with all-MiniLM-L6-v2: the templates by
 # mean accuracy, the rest by mean log loss (for single labels right and wrong ones weigh the same).
@@ -36,28 +37,6 @@ _LEVEL = re.compile(r"\s+>\s+")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 
 Scores = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class LabelScore:
-    """One label and how well it fits, 0-1."""
-
-    label: str
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Classification:
-    """What was found for one text.
-
-    `label` is the best label, or None where its `score` is below the `min_score` asked for. `margin` is how far the
-    best score lies above the second (above 0 where there is one label). `ranking` has the best labels, best first.
-    """
-
-    label: str | None
-    score: float
-    margin: float
-    ranking: tuple[LabelScore, ...]
 
 
 @dataclass(frozen=True, slots=True)

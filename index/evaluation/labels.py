@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from index.classify.zero_shot import Classification
 from index.errors import InvalidInput
 from index.evaluation.ranking import MAX_LINE, Measure, measure, parsed, read_lines
+from index.records import Classification
 
 MAX_TEXTS = 1_000_000
 LONGEST = 16 * MAX_LINE  # characters of a line; of a longer one no more is read

@@ -21,8 +21,8 @@ from urllib.parse import quote, unquote_to_bytes
 import numpy as np
 from numpy.typing import NDArray
 
-from index.builds import replacing
 from index.errors import InvalidInput, NotFound, StorageFailed
+from index.storage import atomic_write
 
 Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Sequence[str]]
@@ -288,7 +288,7 @@ def write_run(path: Path, run: Run, *, name: str = "purlin") -> int:
             "An id is empty: a TREC run has no way to write it. Give each query and document an id."
         )
     try:
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             file.writelines(line.encode() for line in _run_lines(run, escaped(name)))
     except OSError as error:
         raise StorageFailed(f"{path} cannot be written: {error.strerror}.") from error

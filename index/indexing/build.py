@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from index import builds, self_check
+from index import builds, self_check, storage
 from index.builds import Manifest
 from index.encoder import TextEncoder, Vectors
 from index.errors import InvalidInput, PurlinError, Worse
@@ -70,7 +70,7 @@ def build(
     """
     tell = progress or _silent
     with builds.locked(home, name) as directory, builds.staging(directory) as made:
-        with builds.storage_errors():
+        with storage.storage_errors():
             making = _Making(made, name, kind, encoder, options or Options(), origin, tell, judged)
             with _previous(home, name, kind) as previous:
                 manifest = making.run(sources, previous)

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from index import builds, self_check
 from index.encoder import TextEncoder, Vectors
 from index.errors import EncoderMismatch, InvalidInput
-from index.indexing.staleness import MAX_FILES, Staleness, look
 from index.lookups import Lookups
 from index.records import Document, Hit, Mode, Passage, is_text
 from index.search import query_log
 from index.search.dense import Dense, Rows
 from index.search.fusion import DENSE, LEXICAL, Fusion
-from index.search.lexical import Lexical, Scores, matches, top
+from index.search.lexical import Lexical, LexicalScores, matches, top
 from index.search.query_log import QueryLog, blend
 from index.search.store import Filter, Store, Stored, state
 
@@ -64,7 +63,7 @@ class _Ranking:
     rows: Rows
     fused: Vectors
     cosines: Vectors
-    lexical: Scores
+    lexical: LexicalScores
 
 
 @dataclass(slots=True)
@@ -77,7 +76,7 @@ class _Query:
     vector: Vectors | None
     near: Vectors | None  # documents, to earlier queries
     weights: Mapping[str, float]
-    lexical: Scores | None
+    lexical: LexicalScores | None
     named: Rows  # of what is called exactly as the query, by id or title: scores 1
 
 
@@ -180,9 +179,9 @@ class Corpus:
         """How many of these documents there are."""
         return len(self._store.known(document_ids))
 
-    def staleness(self) -> Staleness | None:
-        """How far its sources have moved on since it was built; None where it does not know them."""
-        return look(self.manifest, *self._store.file_names(MAX_FILES))
+    def file_names(self, limit: int) -> tuple[list[str], list[str]]:
+        """Names of the source files that were read, and of those left out; at most `limit` of each."""
+        return self._store.file_names(limit)
 
     @property
     def field_names(self) -> list[str]:

@@ -16,8 +16,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from index.builds import array
 from index.encoder import Vectors
+from index.storage import read_array
 
 Rows = NDArray[np.int64]
 EXACT_ROWS = 4096  # as few are all scored
@@ -103,7 +103,7 @@ class Dense:
     @classmethod
     def load(cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Dense:
         """Read what `save` wrote into memory; `read` gives the content of a file."""
-        vectors = array(read(directory / "vectors.npy"))
+        vectors = read_array(read(directory / "vectors.npy"))
         settings = json.loads(read(directory / "dense.json"))
         index = _index(read(directory / "dense.faiss")) if len(vectors) > EXACT_ROWS else None
         return cls(vectors, index, settings["overfetch"])

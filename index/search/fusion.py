@@ -14,7 +14,7 @@ import numpy as np
 
 from index.encoder import Vectors
 from index.records import Kind
-from index.search.lexical import Scores
+from index.search.lexical import LexicalScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Fusion:
     dense_weight: float
     lexical_power: float
 
-    def fuse(self, cosines: Vectors, shares: Scores) -> Vectors:
+    def fuse(self, cosines: Vectors, shares: LexicalScores) -> Vectors:
         """(n,) scores in 0-1 of n rows."""
         lexical = np.power(shares, np.float32(self.lexical_power))
         fused = self.dense_weight * np.maximum(cosines, 0.0) + (1.0 - self.dense_weight) * lexical

@@ -18,9 +18,9 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from index import builds
+from index import storage
 
-Scores = NDArray[np.float32]
+LexicalScores = NDArray[np.float32]
 K1, B = 1.2, 0.75
 _MAX_TOKEN_CHARS = 64
 _MAX_CACHED_WORDS = 1_000_000
@@ -151,7 +151,7 @@ class Lexical:
         self,
         rows: int,
         vocabulary: Mapping[str, int],
-        scores: Scores,
+        scores: LexicalScores,
         at: NDArray[np.int32],
         bounds: NDArray[np.int64],
     ) -> None:
@@ -165,7 +165,7 @@ class Lexical:
         rows = json.loads(read(directory / "params.index.json"))["num_docs"]
         vocabulary = json.loads(read(directory / "vocab.index.json"))
         parts = (
-            builds.array(read(directory / f"{part}.csc.index.npy"))
+            storage.read_array(read(directory / f"{part}.csc.index.npy"))
             for part in ("data", "indices", "indptr")
         )
         return cls(rows, vocabulary, *parts)
@@ -179,7 +179,7 @@ class Lexical:
         df = column.stop - column.start
         return float(np.log1p((self.rows - df + 0.5) / (df + 0.5)))
 
-    def scores(self, weights: Mapping[str, float]) -> Scores:
+    def scores(self, weights: Mapping[str, float]) -> LexicalScores:
         """(rows,) BM25 of every row as a share of the sum of `weights`: 0 without a match, below 1 always."""
         scores = np.zeros(self.rows, dtype=np.float32)
         for token in weights:
@@ -207,7 +207,7 @@ class Lexical:
         return parts
 
 
-def top(scores: Scores, depth: int) -> NDArray[np.int64]:
+def top(scores: LexicalScores, depth: int) -> NDArray[np.int64]:
     """Rows of the `depth` best scores above 0, best first; ties in row order."""
     candidates = np.flatnonzero(scores > 0)
     if candidates.size > depth:

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.builds import array
 from index.encoder import TextEncoder, Vectors
 from index.errors import InvalidInput
 from index.evaluation.ranking import MAX_LINE, parsed, read_lines
 from index.records import is_text
+from index.storage import read_array
 
 FLOOR = 0.2  # cosine of queries that have nothing to do with each other
 BLEND = 0.4  # what the same query counts; tuned with FLOOR, see docs/results.md
@@ -127,7 +127,9 @@ class QueryLog:
     def load(cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> QueryLog:
         """Read what `save` wrote into memory; `read` gives the content of a file."""
         texts = json.loads(read(directory / TEXTS))
-        return cls(array(read(directory / VECTORS)), array(read(directory / DOCUMENTS)), texts)
+        return cls(
+            read_array(read(directory / VECTORS)), read_array(read(directory / DOCUMENTS)), texts
+        )
 
     def nearness(self, query: Vectors, count: int) -> Vectors:
         """(count,) nearness in 0-1 of each of `count` documents to `query` (dim,); 0 where no earlier one led to it."""

@@ -17,13 +17,22 @@ from numpy.typing import NDArray
 
 from index import builds
 from index.errors import Altered, InvalidInput, NotFound
-from index.records import Document, Kind, Location, Passage, Skipped, Span, Value, is_text
+from index.records import (
+    MAX_FILTERABLE_CHARS,
+    Document,
+    Kind,
+    Location,
+    Passage,
+    Skipped,
+    Span,
+    Value,
+    is_text,
+)
 
 Scalar = str | int | float | bool
 Condition = Scalar | Sequence[Scalar] | Mapping[str, int | float | str]
 Filter = Mapping[str, Condition]
 
-MAX_FILTERABLE_CHARS = 256
 MAX_CONDITIONS = 32
 MAX_VALUES = 1000
 MAX_NAMED = 1000

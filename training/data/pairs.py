@@ -23,7 +23,7 @@ from index.errors import InvalidInput, NotFound
 from index.evaluation.ranking import read_qrels, read_queries
 from index.passages import render, split
 from index.records import KINDS, Document, Kind, Passage, Skipped, SourceFile
-from index.sources import beir, open_source, product
+from index.sources import beir, open_source, product, tables
 from training.config import in_range
 from training.data import templates
 from training.data.backtranslation import rephraser
@@ -130,8 +130,8 @@ class PairSource:
     `kind` counts for formats that do not tell; `split` for those that have several (BEIR: the file of judgements);
     `locale` and `size` for ESCI. `reference` is where the entries are that questions of the formats questions (a set,
     as `index.evaluation.answers` reads it) and linked (rows {title, question, entry}) lead to.
-    For the format templates, whose path is a reference, `rules` is a file of templates of one's own, and `translators` are two models, there and back,
-    whose words are asked as well.
+    For the format templates, whose path is a reference, `rules` is a file of templates of one's own, and
+    `translators` are two models, there and back, whose words are asked as well.
     Of templates and linked, nothing is asked about the entries that the question sets `leave_out` ask about.
     By its `name` a stage of training chooses it. Raises InvalidInput naming the field.
     """
@@ -299,7 +299,7 @@ def _rows(path: Path) -> Iterator[_Row | Skipped]:
     """The rows of a table, or of all tables below a directory: JSON lines or array, CSV, Parquet, maybe gzipped."""
     for file in _tables(path):
         name = file.name if file == path else file.relative_to(path).as_posix()
-        for row in product.read_rows(file, name):
+        for row in tables.read_rows(file, name):
             if isinstance(row, Skipped):
                 yield row
             elif any(
@@ -313,7 +313,7 @@ def _rows(path: Path) -> Iterator[_Row | Skipped]:
 def _tables(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.is_file() and product.format_of(file))
+    return sorted(file for file in path.rglob("*") if file.is_file() and tables.format_of(file))
 
 
 def _in_rows(
@@ -809,9 +809,9 @@ def _package(
 def _stanzas(path: Path) -> Iterator[_Stanza | Skipped]:
     number = 0
     try:
-        with product.open_text(path) as handle:
+        with tables.open_text(path) as handle:
             stanza: list[tuple[int, str]] = []
-            for number, line in enumerate(chain(product.text_lines(handle), ["\n"]), 1):
+            for number, line in enumerate(chain(tables.text_lines(handle), ["\n"]), 1):
                 if line.strip():
                     stanza.append((number, line.rstrip()))
                     del stanza[MAX_STANZA:]

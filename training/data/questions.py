@@ -22,7 +22,7 @@ from index.passages import split
 from index.qa.reader import Readable, readable, shown
 from index.records import Document, Passage, Skipped
 from index.search.lexical import Lexical, LexicalBuilder, top
-from index.sources import open_source, product
+from index.sources import open_source, tables
 from training.config import in_range
 from training.data import templates
 from training.data.backtranslation import rephraser
@@ -239,7 +239,7 @@ def _linked(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterato
     titles = {templates.entry_of(document): document.title for document in pool.documents}
 
     def asked() -> Iterator[Asked]:
-        for row in product.read_rows(source.path, source.path.name):
+        for row in tables.read_rows(source.path, source.path.name):
             record = {} if isinstance(row, Skipped) else row.record
             title, entry = str(record.get("title", "")).strip(), str(record.get("entry", ""))
             if title and entry in first:
@@ -291,7 +291,7 @@ def _held(question: Question, pool: Pool, rows: Sequence[int]) -> Asked | None:
 def _squad(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
     pool, rows = Pool([], []), dict[str, int]()
     found: list[Asked] = []
-    for row in product.read_rows(source.path, source.path.name):
+    for row in tables.read_rows(source.path, source.path.name):
         record = {} if isinstance(row, Skipped) else row.record
         match record:
             case {"question": str(question), "context": str(context), "answers": list(answers)}:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from training.pesco.self_training import Outcome
+from training.pesco.outcome import Outcome
 
 UNSURE = 20
 MOST_LABELS = 50

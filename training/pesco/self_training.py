@@ -24,11 +24,12 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from index.builds import CLASSIFIERS, alone, locked, replacing
+from index.builds import CLASSIFIERS, locked
 from index.classify.trained import ENCODER, Trained, check_prompts, publish, write_classifier
 from index.classify.zero_shot import DEFAULT_TEMPLATES, LabelSet, check_templates, prompt
 from index.encoder import Encoder, Vectors
 from index.errors import Damaged, InvalidInput
+from index.storage import atomic_write, exclusive
 from training import export, model
 from training.config import MAX_SEED, in_range, read
 from training.dev import encode
@@ -43,6 +44,7 @@ from training.loop import (
 )
 from training.model import ModelSettings, TextModel, pad_texts
 from training.pesco.losses import Loss, matching
+from training.pesco.outcome import Outcome, Round, Served
 from training.pesco.report import page
 from training.pesco.teacher import (
     Check,
@@ -178,39 +180,6 @@ class Recipe:
         return {key: value for key, value in asdict(self).items() if key not in ("check", "export")}
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What a round began with: `texts` trained on (0 in the last), the labels' `shares` of the pool, the share of
-    pseudo-labels that are as in the round before (1 in the first), and the accuracy on dev rows if there are any."""
-
-    texts: int
-    shares: tuple[float, ...]
-    agreement: float
-    dev: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run came to: the classifier `before` training and `after` it, the `check` of both where there was
-    training, and in `kept` why the untrained one is published, empty where the trained one is; each label's `typical`
-    words."""
-
-    name: str
-    labels: tuple[str, ...]
-    pool: Pool
-    rounds: tuple[Round, ...]
-    before: Served
-    after: Served
-    check: Check | None
-    kept: str
-    typical: list[list[str]]
-
-    @property
-    def served(self) -> Served:
-        """The classifier that is published."""
-        return self.before if self.kept else self.after
-
-
 def read_recipe(config: Path | None, templates: Path | None = None) -> Recipe:
     """The recipe at `config`, or Recipe() without one, with the templates of that file if one is given.
 
@@ -253,7 +222,9 @@ def run(
         )
     with storing(out):
         out.mkdir(parents=True, exist_ok=True)
-    with alone(out, f"Another process is training in {out}: wait for it, or give another --out."):
+    with exclusive(
+        out, f"Another process is training in {out}: wait for it, or give another --out."
+    ):
         _same_run(out, _described(recipe, pool, labels))
         say(str(pool))
         course = Course(recipe, pool, tuple(labels), out, accelerator, dev)
@@ -705,18 +676,6 @@ class PescoTask:
 # ---- the end
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A model's classifier: label `vectors` (L, D), `offsets` (L,) and `temperature`; what it `found` in the pool, and
-    its accuracy on the dev rows, if there are any."""
-
-    vectors: Vectors
-    offsets: Scores
-    temperature: float
-    found: Labelling
-    dev: float | None
-
-
 def serve(course: Course, number: int, text_model: TextModel) -> Served:
     """What the model that a round began with classifies with: its calibrated prompts, or what their teacher's labels
     make of them.
@@ -958,7 +917,7 @@ def _aside(path: Path) -> Iterator[IO[bytes]]:
     """A new file that takes the place of `path`, whose directory is made if need be, when the block ends well."""
     with storing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as stream:
+        with atomic_write(path) as stream:
             yield stream
 
 

@@ -14,8 +14,12 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from app.problems import Opening
 from index import builds
-from index.builds import Shelf
+from index.builds import CLASSIFIERS, CORPORA, Shelf
+from index.classify.trained import TrainedClassifier
+from index.encoder import TextEncoder
 from index.errors import Altered, Damaged, NotFound, PurlinError
+from index.lookups import Lookups
+from index.search.corpus import Corpus
 
 RETRY_S = 60.0  # until a build that was refused is looked at again
 
@@ -278,3 +282,34 @@ class OpenBuilds(Generic[T]):
             before.retired = True
             if before.users == 0:
                 before.build.close()
+
+
+class OpenCorpora(OpenBuilds[Corpus]):
+    """All corpora below `home`, opened with one encoder; those made with another are refused.
+
+    `filters` counts how often the row mask of a filter was there, over all of them.
+    """
+
+    def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
+        self.filters = Lookups()
+        self._encoder = encoder
+        super().__init__(home, CORPORA, self._opened, timeout_s=timeout_s)
+
+    def _opened(self, build: Path) -> Corpus:
+        corpus = Corpus.load(build, self._encoder)
+        corpus.filter_lookups = self.filters
+        if corpus.warning is not None:
+            self._log.warning("%s", corpus.warning)
+        return corpus
+
+
+class OpenClassifiers(OpenBuilds[TrainedClassifier]):
+    """All classifiers below `home`, each with its own encoder; `encoder` is used by those that were left untrained."""
+
+    def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
+        super().__init__(
+            home,
+            CLASSIFIERS,
+            lambda build: TrainedClassifier.load(build, encoder),
+            timeout_s=timeout_s,
+        )

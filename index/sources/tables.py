@@ -1,0 +1,267 @@
+"""Rows of CSV, TSV, JSON, JSON Lines and Parquet files, as mappings of column to value."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import re
+import zlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from index.errors import InvalidInput
+from index.records import Skipped
+from index.sources.files import passes
+
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+MAX_ROW = 1 << 20  # characters
+_BLOCK = 1 << 16
+TOO_LONG = f"is longer than {MAX_ROW:,} characters"
+
+
+class Row(NamedTuple):
+    """One record of a table. Rows count from 1 as the file has them, so that a CSV's header is row 1."""
+
+    number: int
+    record: Mapping[str, object]
+
+
+def format_of(path: Path) -> str:
+    """The suffix that tells how to read a file, without `.gz`; empty where there is no way."""
+    name = path.name.lower()
+    suffix = Path(name.removesuffix(".gz")).suffix
+    packed_parquet = suffix == ".parquet" and name.endswith(".gz")
+    return suffix if suffix in SUFFIXES and not packed_parquet else ""
+
+
+def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
+    """The records of one table of any known format; what is broken is a `Skipped` that says where (`name` and row)."""
+    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}.get(
+        format_of(path), _json_lines
+    )
+    row: Row | Skipped | None = None
+    try:
+        for row in read(path, name):
+            yield row
+        if row is None:
+            yield Skipped(name, "holds no rows")
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        ArithmeticError,
+        NotImplementedError,
+        zlib.error,
+        InvalidInput,
+    ) as error:
+        number = row.number if isinstance(row, Row) else (row and row.line) or 0
+        yield Skipped(name, f"cannot be read from here on: {error}", number + 1, passes(error))
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[IO[str]]:
+    """Text with its line ends. Bytes that are not UTF-8 come as lone surrogates, so that only their row is refused."""
+    with path.open("rb") as packed:
+        plain = gzip.GzipFile(fileobj=packed) if path.suffix.lower() == ".gz" else packed
+        wide = plain.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        with io.TextIOWrapper(
+            plain, "utf-16" if wide else "utf-8-sig", "surrogateescape", newline=""
+        ) as text:
+            yield text
+
+
+def text_lines(handle: IO[str]) -> Iterator[str]:
+    """Lines with their ends; one that is too long comes cut, one character over the limit."""
+    while line := handle.readline(MAX_ROW + 1):
+        rest = line
+        while len(rest) > MAX_ROW and not rest.endswith(("\n", "\r")):
+            rest = handle.readline(MAX_ROW + 1)
+        yield line
+
+
+def _json_lines(path: Path, name: str) -> Iterator[Row | Skipped]:
+    with open_text(path) as handle:
+        for number, line in enumerate(text_lines(handle), 1):
+            if len(line) > MAX_ROW:
+                yield Skipped(name, TOO_LONG, number)
+            elif line.strip():
+                yield _json_row(line, name, number)
+
+
+def _json_row(line: str, name: str, number: int) -> Row | Skipped:
+    try:
+        record = json.loads(line, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        return Skipped(name, f"is not valid JSON: {error}", number)
+    return (
+        Row(number, record)
+        if isinstance(record, dict)
+        else Skipped(name, "is not a JSON object", number)
+    )
+
+
+def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
+    """A broken record ends the array, since nothing tells where the next one starts."""
+    decode = json.JSONDecoder(parse_constant=lambda _: None).raw_decode
+    with open_text(path) as handle:
+        buffer = handle.read(_BLOCK).lstrip()
+        if buffer[:1] != "[":
+            yield Skipped(
+                name, "is not an array of records; a file with one record a line is called .jsonl"
+            )
+            return
+        number, buffer = 1, buffer[1:]
+        while (buffer := buffer.lstrip(" \t\r\n,"))[:1] != "]":
+            try:
+                record, end = decode(buffer)
+            except (ValueError, RecursionError) as error:
+                more = (
+                    handle.read(_BLOCK)
+                    if len(buffer) <= MAX_ROW and isinstance(error, ValueError)
+                    else ""
+                )
+                if not more:
+                    reason = TOO_LONG if len(buffer) > MAX_ROW else f"is not valid JSON: {error}"
+                    yield Skipped(name, f"{reason}; the rows after it are left out, too", number)
+                    return
+                buffer += more
+                continue
+            yield (
+                Row(number, record)
+                if isinstance(record, dict)
+                else Skipped(name, "is not a JSON object", number)
+            )
+            number, buffer = number + 1, buffer[end:]
+
+
+class _CsvLines:
+    """The lines of a CSV file, which can be read again from the second line of a broken row on.
+
+    An open quote swallows all lines up to the next quote or the limit; reading them again loses only its own row.
+    What is read again is bounded by twice the file (and 16 MiB), so that a crafted one does not take forever.
+    """
+
+    def __init__(self, handle: IO[str]) -> None:
+        self._source = text_lines(handle)
+        self._again: deque[str] = deque()
+        self._taken: list[str] = []
+        self._left = MAX_ROW
+        self._budget = 16 * MAX_ROW
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.popleft() if self._again else self._fresh()
+        self._taken.append(line)
+        self._left -= len(line)
+        if self._left < 0:
+            raise InvalidInput(TOO_LONG)
+        return line
+
+    def _fresh(self) -> str:
+        line = next(self._source)
+        self._budget += 2 * len(line)
+        return line
+
+    def start_row(self) -> None:
+        self._taken.clear()
+        self._left = MAX_ROW
+
+    def give_back(self, start: int) -> str:
+        """Have the row's lines from `start` on read again; where they were read too often, say that they are lost."""
+        lines = self._taken[start:]
+        size = sum(map(len, lines))
+        if size > self._budget:
+            return f"; lines left out with it: {len(lines):,}"
+        self._budget -= size
+        self._again.extendleft(reversed(lines))
+        return ""
+
+
+def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
+    csv.field_size_limit(max(MAX_ROW, csv.field_size_limit()))
+    with open_text(path) as handle:
+        lines = _CsvLines(handle)
+        reader = csv.reader(lines, delimiter=_delimiter(lines, format_of(path)), strict=True)
+        places: dict[str, int] = {}
+        width = 0
+        for number in count(1):
+            lines.start_row()
+            try:
+                cells = [cell.strip() for cell in next(reader)]
+            except StopIteration:
+                return
+            except (csv.Error, InvalidInput) as error:
+                yield Skipped(name, f"is not valid CSV: {error}{lines.give_back(1)}", number)
+                continue
+            if not any(cells):
+                continue
+            if not places:
+                places, width = {column: cells.index(column) for column in cells}, len(cells)
+            elif len(cells) == width:
+                yield Row(number, {column: cells[place] for column, place in places.items()})
+            else:
+                wrong = f"has {len(cells)} cells where the header has {width}"
+                yield Skipped(name, wrong + lines.give_back(1), number)
+
+
+def _delimiter(lines: _CsvLines, suffix: str) -> str:
+    """The separator that splits the first line into most cells, or the one that Excel's `sep=;` line names."""
+    first = next(lines, "")
+    if first[:4].lower() == "sep=" and len(first.rstrip("\r\n")) > 4 and not first[5:].strip():
+        return first[4]
+    lines.give_back(0)
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    best = max(",;\t|", key=unquoted.count)
+    return "\t" if suffix == ".tsv" and "\t" in first else best
+
+
+def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(path) as table:
+        number = 0
+        for group in range(table.num_row_groups):
+            end = number + table.metadata.row_group(group).num_rows
+            try:
+                for batch in table.iter_batches(batch_size=256, row_groups=[group]):
+                    for record in _records(batch):
+                        number += 1
+                        yield Row(number, record)
+            except (OSError, ValueError, ArithmeticError, pyarrow.ArrowException) as error:
+                yield Skipped(
+                    name,
+                    f"is damaged, as are the rows up to {end}: {error}",
+                    number + 1,
+                    passes(error),
+                )
+            number = end
+
+
+def _records(batch: Any) -> list[dict[str, object]]:
+    """Rows of a batch; if one has a time that Python's cannot hold, to the nanosecond or of a far year, all as text."""
+    try:
+        return list(batch.to_pylist(maps_as_pydicts="lossy"))
+    except (OverflowError, ValueError):
+        from pyarrow import compute, types
+
+        for number, column in enumerate(batch.schema):
+            if (
+                types.is_date(column.type)
+                or types.is_time(column.type)
+                or types.is_timestamp(column.type)
+            ):
+                text = compute.replace_substring(batch.column(number).cast("string"), " ", "T")
+                batch = batch.set_column(number, column.name, text)
+        return list(batch.to_pylist(maps_as_pydicts="lossy"))
+
+
+# Records
