@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app import problems
 from index.errors import PurlinError
-from tests.conftest import HashEncoder
+from tests.conftest import FailingEncoder, HashEncoder
 from tests.serving import FUNCTIONS, make, problem, serving
 
 JSON = {"content-type": "application/json"}
@@ -243,18 +243,11 @@ def test_unknown_routes_and_wrong_methods(client: TestClient) -> None:
     assert problem(client.post("/corpora"), 405)
 
 
-class Failing(HashEncoder):
-    """Fails in a way that nobody foresaw."""
-
-    def encode(self, *_: object, **__: object) -> Any:
-        raise ZeroDivisionError("the secret is 42")
-
-
 def test_the_unexpected_is_a_problem_without_internals(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make(tmp_path, "code", FUNCTIONS, HashEncoder())
-    with serving(tmp_path, Failing()) as client:
+    with serving(tmp_path, FailingEncoder()) as client:
         response = client.post("/search", json=SEARCH)
         assert "log" in problem(response, 500)["detail"]
         assert "42" not in response.text

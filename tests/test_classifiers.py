@@ -87,16 +87,16 @@ def test_an_encoder_that_is_loaded_already_is_shared(tmp_path: Path) -> None:
 
 
 def test_publishing_moves_switches_and_keeps_three(tmp_path: Path) -> None:
-    builds = [
+    published = [
         publish(tmp_path, "tickets", staged(tmp_path / "staged", measures={"n": n}))
         for n in range(4)
     ]
     assert not (tmp_path / "staged").exists()
-    assert builds.builds(tmp_path, "tickets", CLASSIFIERS) == builds[1:]
+    assert builds.builds(tmp_path, "tickets", CLASSIFIERS) == published[1:]
     assert builds.names(tmp_path, CLASSIFIERS) == ["tickets"]
     assert builds.names(tmp_path) == []
     opened = _opened(tmp_path)
-    assert (opened.name, opened.build) == ("tickets", builds[-1])
+    assert (opened.name, opened.build) == ("tickets", published[-1])
     assert opened.trained.measures == {"n": 3}
     assert opened.bytes > 1000
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app import builds as module
+from app import open_builds as module
 from app.open_builds import OpenCorpora
 from app.problems import Opening
 from index import builds

@@ -134,7 +134,7 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
 def test_the_lock_of_a_killed_process_is_gone_and_its_litter_is_swept(tmp_path: Path) -> None:
     _publish(tmp_path, "c", "x")
     script = (
-        "import os, signal, sys; from pathlib import Path; from index import generations as g\n"
+        "import os, signal, sys; from pathlib import Path; from index import builds as g\n"
         f"with g.locked(Path({str(tmp_path)!r}), 'c') as d, g.staging(d) as m:\n"
         "    (m / 'half').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)"
     )

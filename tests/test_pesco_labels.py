@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from index.encoder import Vectors
 from index.errors import InvalidInput
-from training.pesco.self_training import teacher
+from training.pesco import teacher
 from training.pesco.teacher import (
     Check,
     Labelling,

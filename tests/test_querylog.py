@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import builds
+from index import builds, self_check
 from index.errors import Damaged, InvalidInput, NotFound
 from index.indexing.build import Options, build
 from index.search import query_log
@@ -173,7 +173,7 @@ def test_a_build_notes_what_it_took_and_encodes_no_query_twice(
 
     again = made(tmp_path, [*LOG, Logged("new words", "m.py::f9")], Watched())
     assert again.manifest.logged == 5
-    assert texts == ["new words"]
+    assert [text for text in texts if text not in self_check.TEXTS] == ["new words"]
     assert again.search("lock up", k=1).hits[0].document_id == "m.py::f40"
     assert made(tmp_path, [], encoder).manifest.logged == 0
 

@@ -21,7 +21,7 @@ from app.logs import Trace, current_trace
 from app.main import create_app, serve
 from app.settings import Settings, spans_wanted
 from index.errors import InvalidInput, NotFound
-from tests.conftest import HashEncoder
+from tests.conftest import FailingEncoder, HashEncoder
 from tests.serving import make, numbered, problem, serving
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -144,11 +144,7 @@ def test_a_request_without_a_trace_begins_one_that_its_log_line_names(
 def test_every_request_is_told_by_route_and_status_and_who_is_to_blame(
     home: Path, collector: Collector
 ) -> None:
-    class Failing(HashEncoder):
-        def encode(self, *_: object, **__: object) -> Any:
-            raise ZeroDivisionError("unforeseen")
-
-    with serving(home, Failing()) as client:
+    with serving(home, FailingEncoder()) as client:
         problem(client.post("/search", json=SEARCH), 500)
         client.get("/corpora/none")
         client.request("ODD", "/nothing/here")
