@@ -14,7 +14,7 @@ serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
 
 test: $(VENV)/.dev
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest -n auto --maxprocesses 4 --dist loadfile
 
 # Load and faults, about 25 minutes; `make test-long SHARE=0.1` is a tenth of it. See docs/reliability.md.
 test-long: export SHARE ?= 1
