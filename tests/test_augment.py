@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import InvalidInput
-from training.data.augment import Forms, draw, typed, with_comment
+from training.data.augment import Forms, draw, search_box_query, with_comment
 from training.data.pairs import Pair
 
 PYTHON = Pair(
@@ -66,7 +66,9 @@ def test_any_comment_leaves_python_that_parses(comment: str, whole: bool) -> Non
 
 def test_typed_queries_are_words_of_the_sentence_with_the_language() -> None:
     forms = {
-        typed("Returns the `list` of open, unread files.", "javascript", random.Random(seed))
+        search_box_query(
+            "Returns the `list` of open, unread files.", "javascript", random.Random(seed)
+        )
         for seed in range(300)
     }
     words = {"returns", "the", "list", "of", "open", "unread", "files"}
@@ -78,7 +80,7 @@ def test_typed_queries_are_words_of_the_sentence_with_the_language() -> None:
 
 @given(st.text(), st.sampled_from(["", "python", "go"]), st.integers(0, 50))
 def test_typed_keeps_something_to_search_for(query: str, language: str, seed: int) -> None:
-    assert typed(query, language, random.Random(seed)).strip() or not query.strip()
+    assert search_box_query(query, language, random.Random(seed)).strip() or not query.strip()
 
 
 def test_a_product_is_searched_for_by_words_of_its_title_in_all_its_prose() -> None:

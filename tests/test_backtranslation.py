@@ -13,8 +13,9 @@ from transformers import MarianConfig, MarianMTModel, T5Config, T5ForConditional
 from index.errors import InvalidInput, NotFound
 from tests.tiny import WORDS, save_tokenizer
 from training.data.backtranslation import back_translate, translate
-from training.data.pairs import Pair, PairSource, read
-from training.data.questions import AskedSource, read_asked
+from training.data.pair_formats import read_pairs
+from training.data.pairs import Pair, PairSource
+from training.data.questions import QuestionSource, load_questions
 
 REFERENCE = Path(__file__).parent / "data" / "reference"
 QUESTIONS = ["open the file", "read", "Which line is in the file?" * 40, ""]
@@ -118,7 +119,9 @@ noun = "option"
 
 
 def questions(source: PairSource) -> set[str]:
-    return {text for found in read(source) if isinstance(found, Pair) for text in found.queries}
+    return {
+        text for found in read_pairs(source) if isinstance(found, Pair) for text in found.queries
+    }
 
 
 def test_a_recipe_asks_by_rules_of_its_own_and_what_translators_make_of_it(tmp_path: Path) -> None:
@@ -129,8 +132,8 @@ def test_a_recipe_asks_by_rules_of_its_own_and_what_translators_make_of_it(tmp_p
     models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
     found = questions(PairSource("templates", REFERENCE, rules=rules, translators=models))
     assert found == {plain, " ".join(["open"] * 128)}
-    pool, asked = read_asked(
-        AskedSource(format="templates", path=REFERENCE, rules=rules, translators=models), {}
+    pool, asked = load_questions(
+        QuestionSource(format="templates", path=REFERENCE, rules=rules, translators=models), {}
     )
     assert {one.question for one in asked} == found
     assert len({one.answer(pool) for one in asked}) == 1
@@ -145,14 +148,14 @@ def test_translations_that_several_entries_share_are_not_asked(tmp_path: Path) -
     assert questions(replace(source, translators=models)) == plain
 
 
-@pytest.mark.parametrize("kind", [PairSource, AskedSource])
+@pytest.mark.parametrize("kind", [PairSource, QuestionSource])
 def test_one_translator_is_refused(kind: Any) -> None:
     with pytest.raises(InvalidInput, match="two models") as found:
         kind(format="templates", path=REFERENCE, translators=("one",))
     assert found.value.field == "translators"
 
 
-@pytest.mark.parametrize("kind", [PairSource, AskedSource])
+@pytest.mark.parametrize("kind", [PairSource, QuestionSource])
 @pytest.mark.parametrize(
     "given", [{"translators": ("there", "back")}, {"rules": REFERENCE / "mine.toml"}]
 )

@@ -20,7 +20,7 @@ from index.errors import InvalidInput
 from index.records import Span
 from index.sources.code import identifiers
 from training.data.masking import (
-    MAX_CHARS,
+    MAX_MASKED_CHARS,
     Masked,
     code_start,
     encode_pairs,
@@ -144,7 +144,7 @@ def test_python_2_and_other_characters_keep_their_places() -> None:
 
 def test_entities_are_looked_for_where_a_model_reads() -> None:
     found = entities(pair("def f(x):\n" + "    x += 1\n" * 200_000))
-    assert MAX_CHARS - 100 < found[-1].end <= MAX_CHARS
+    assert MAX_MASKED_CHARS - 100 < found[-1].end <= MAX_MASKED_CHARS
 
 
 def test_a_products_entities_are_nouns_that_title_and_text_share() -> None:
