@@ -1,4 +1,4 @@
-"""Recipes: what is right becomes a dataclass, what is wrong is named by its key before anything is loaded."""
+"""Recipes: valid ones become dataclasses, and errors name the key."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Recipe:
 HERE = Path(__file__).parent
 
 
-def made(text: str, directory: Path) -> Recipe:
+def read_text(text: str, directory: Path) -> Recipe:
     (directory / "recipe.toml").write_text(text, encoding="utf-8")
     return load_recipe(directory / "recipe.toml", Recipe)
 
 
-def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
+def test_recipe_is_read_with_defaults(tmp_path: Path) -> None:
     (tmp_path / "dev.jsonl").write_text("")
-    recipe = made(
+    recipe = read_text(
         """
         name = "code"
         rate = 2
@@ -85,7 +85,7 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
     assert type(recipe.stage[1].loop.epochs) is float
 
 
-def test_paths_are_relative_to_the_data_if_it_is_given(tmp_path: Path) -> None:
+def test_paths_are_relative_to_data(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "here").write_text("")
     (tmp_path / "recipe.toml").write_text('name = "x"\nextra = "here"')
@@ -158,40 +158,38 @@ def test_paths_are_relative_to_the_data_if_it_is_given(tmp_path: Path) -> None:
         ("name = 'y'", "config", "recipe.toml is not valid TOML: Cannot overwrite a value"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_key(
-    line: str, key: str, message: str, tmp_path: Path
-) -> None:
+def test_errors_name_the_key(line: str, key: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
-        made(f"name = 'x'\n{line}", tmp_path)
+        read_text(f"name = 'x'\n{line}", tmp_path)
     assert message in caught.value.message
     assert caught.value.field == key
 
 
-def test_a_key_that_is_missing_at_the_top(tmp_path: Path) -> None:
+def test_missing_key_at_the_top(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="The key 'name' is missing"):
-        made("", tmp_path)
+        read_text("", tmp_path)
 
 
 @pytest.mark.parametrize(
     "name", ["none.jsonl", "~nobody-of-this-name/x", "a\\u0000b", "x" * 5000, "x/" * 5000]
 )
-def test_a_file_that_is_missing_is_named_by_its_key(name: str, tmp_path: Path) -> None:
+def test_missing_file_is_named_by_its_key(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         NotFound, match=r"exclude\[1\]: .* does not exist\. Paths are relative to --data"
     ) as caught:
-        made(f'name = "x"\nexclude = [".", "{name}"]', tmp_path)
+        read_text(f'name = "x"\nexclude = [".", "{name}"]', tmp_path)
     assert caught.value.field == "exclude[1]"
     assert len(caught.value.message) < 500
 
 
-def test_a_message_does_not_repeat_a_value_or_key_of_any_length(tmp_path: Path) -> None:
+def test_messages_cut_long_values(tmp_path: Path) -> None:
     for line in (f"seed = '{'x' * 10_000}'", f"{'x' * 10_000} = 1", f"loop.{'x' * 10_000} = 1"):
         with pytest.raises(InvalidInput) as caught:
-            made(f"name = 'x'\n{line}", tmp_path)
+            read_text(f"name = 'x'\n{line}", tmp_path)
         assert len(caught.value.message) < 500
 
 
-def test_what_is_no_recipe(tmp_path: Path) -> None:
+def test_missing_invalid_or_large_recipe(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="does not exist") as caught:
         load_recipe(tmp_path / "none.toml", Recipe)
     assert caught.value.field == "config"
@@ -206,12 +204,12 @@ def test_what_is_no_recipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [1, 1.5, 3])
-def test_a_value_in_range_passes(value: float) -> None:
+def test_value_in_range_passes(value: float) -> None:
     in_range("x", value, 1, 3)
 
 
 @pytest.mark.parametrize("value", [0.999, 3.001, float("nan"), float("-inf")])
-def test_a_value_out_of_range_does_not(value: float) -> None:
+def test_value_out_of_range_is_refused(value: float) -> None:
     with pytest.raises(InvalidInput, match="x must be from 1 to 3"):
         in_range("x", value, 1, 3)
 
@@ -254,8 +252,8 @@ def test_any_values_build_or_are_refused(content: dict[str, Any]) -> None:
     rate=st.floats(allow_nan=False),
     shuffle=st.booleans(),
 )
-def test_right_values_are_kept(name: str, seed: int, rate: float, shuffle: bool) -> None:
-    found = build_recipe(
+def test_valid_values_are_kept(name: str, seed: int, rate: float, shuffle: bool) -> None:
+    recipe = build_recipe(
         Recipe, {"name": name, "seed": seed, "rate": rate, "shuffle": shuffle}, root=HERE
     )
-    assert found == Recipe(name=name, seed=seed, rate=rate, shuffle=shuffle)
+    assert recipe == Recipe(name=name, seed=seed, rate=rate, shuffle=shuffle)

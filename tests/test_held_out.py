@@ -66,7 +66,8 @@ def test_shingles_of_several_documents_do_not_add_up() -> None:
 def test_short_texts_match_only_as_a_whole() -> None:
     words = "a b c d e f g h i j k l".split()
     held_out = HeldOut([HeldOutDocument((" ".join(words),))])
-    assert held_out.matches(Pair(("q",), " ".join(words[:11]))) is None  # 4 shingles
+    # 11 words have 4 shingles.
+    assert held_out.matches(Pair(("q",), " ".join(words[:11]))) is None
     assert held_out.matches(Pair(("q",), " ".join([*words, "m"]))) == "near"
     assert held_out.matches(Pair(("q",), "".join(words).upper())) == "identical"
 

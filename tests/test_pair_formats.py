@@ -82,7 +82,8 @@ def test_arbitrary_rows_give_clean_pairs(rows: list[dict[str, Any]], format: Any
         )
         try:
             items = list(read_pairs(PairSource(format, path)))
-        except InvalidInput:  # the sound row that is added makes a pair in one of the formats only
+        except InvalidInput:
+            # The valid row that is added makes a pair in this format only.
             assert format != "pairs"
             return
     for pair in (item for item in items if isinstance(item, Pair)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,12 @@ from training.data.questions import QuestionSource, load_questions
 from training.dev import DevSet, read_dev_set
 
 
+def entries_of(source: QuestionSource) -> set[str]:
+    """Return the entries that the source's questions are about."""
+    pool, questions = load_questions(source, {})
+    return {pool.entries[question.passage] for question in questions}
+
+
 def test_template_questions_have_passages() -> None:
     pairs, _ = read_all(PairSource("templates", REFERENCE))
     assert pairs
@@ -23,55 +30,60 @@ def test_template_questions_have_passages() -> None:
         assert pair.kind == "reference"
         assert pair.queries
         assert pair.passage
-    with pytest.raises(InvalidInput, match="no usable pair"):  # all entries are in the train split
+
+    # All entries of this small reference are in the train split.
+    with pytest.raises(InvalidInput, match="no usable pair"):
         read_all(PairSource("templates", REFERENCE, split="dev"))
 
 
-def test_leave_out_excludes_entries(tmp_path: Path) -> None:
-    reference = REFERENCE
-    pool, asked = load_questions(QuestionSource(format="templates", path=reference), {})
-    entry = pool.entries[asked[0].passage]
-    rows = [
-        {
-            "id": "1",
-            "question": "which",
-            "answers": ["x"],
-            "entry": entry,
-            "form": "a",
-            "split": "test",
-        }
-    ]
-    sets = (write_jsonl(tmp_path / "set.jsonl", rows),)
-    links = [{"title": "how to do it", "entry": each} for each in dict.fromkeys(pool.entries)]
+@pytest.fixture
+def entry() -> str:
+    """An entry that questions are made about by template."""
+    pool, questions = load_questions(QuestionSource(format="templates", path=REFERENCE), {})
+    return pool.entries[questions[0].passage]
+
+
+def write_question_set(path: Path, entry: str) -> Path:
+    row = {"id": "1", "question": "which", "answers": ["x"], "entry": entry, "form": "a"}
+    return write_jsonl(path, [row | {"split": "test"}])
+
+
+@pytest.mark.parametrize("format", ["templates", "linked"])
+def test_leave_out_excludes_entries(tmp_path: Path, entry: str, format: Any) -> None:
+    pool, _ = load_questions(QuestionSource(format="templates", path=REFERENCE), {})
+    links = [{"title": "how to do it", "entry": link} for link in dict.fromkeys(pool.entries)]
     linked = write_jsonl(tmp_path / "linked.jsonl", links)
-    for keys in ({"format": "templates", "path": reference}, {"format": "linked", "path": linked}):
-        with_set = keys | {
-            "reference": reference if keys["format"] == "linked" else None,
-            "leave_out": sets,
-        }
-        pool, asked = load_questions(QuestionSource(**with_set), {})  # type: ignore[arg-type]
-        assert entry not in {pool.entries[one.passage] for one in asked}
-        pairs, _ = read_all(PairSource(**with_set))  # type: ignore[arg-type]
-        every, _ = read_all(PairSource(**with_set | {"leave_out": ()}))  # type: ignore[arg-type]
-        assert (
-            0 < sum(len(pair.queries) for pair in pairs) < sum(len(pair.queries) for pair in every)
-        )
-    elsewhere = write_jsonl(tmp_path / "other.jsonl", [rows[0] | {"entry": "no.html#where"}])
+    question_set = write_question_set(tmp_path / "set.jsonl", entry)
+
+    options: dict[str, Any] = {"format": format, "path": REFERENCE}
+    if format == "linked":
+        options |= {"path": linked, "reference": REFERENCE}
+    assert entry not in entries_of(QuestionSource(**options, leave_out=(question_set,)))
+
+    pairs, _ = read_all(PairSource(**options, leave_out=(question_set,)))
+    all_pairs, _ = read_all(PairSource(**options))
+    kept, total = (sum(len(pair.queries) for pair in group) for group in (pairs, all_pairs))
+    assert 0 < kept < total
+
+
+def test_useless_leave_out_is_refused(tmp_path: Path, entry: str) -> None:
+    elsewhere = write_question_set(tmp_path / "other.jsonl", "no.html#where")
     for path, error in (
         (elsewhere, "asks about no entry"),
         (tmp_path / "none.jsonl", "no file|does not exist"),
     ):
         with pytest.raises(PurlinError, match=error):
-            read_all(PairSource("templates", reference, leave_out=(path,)))
+            read_all(PairSource("templates", REFERENCE, leave_out=(path,)))
+
+    question_set = write_question_set(tmp_path / "set.jsonl", entry)
     with pytest.raises(InvalidInput, match="leave_out belongs"):
-        PairSource("pairs", linked, leave_out=sets)
+        PairSource("pairs", REFERENCE, leave_out=(question_set,))
 
 
 def test_linked_questions_get_the_first_passage(tmp_path: Path) -> None:
-    reference = REFERENCE
     documents = [
         document
-        for file in open_source("reference", [reference])
+        for file in open_source("reference", [REFERENCE])
         if isinstance(file, SourceFile)
         for document in file.read()
         if isinstance(document, Document)
@@ -84,7 +96,8 @@ def test_linked_questions_get_the_first_passage(tmp_path: Path) -> None:
         {"title": "elsewhere", "question": "", "entry": "no.html#where"},
     ]
     path = write_jsonl(tmp_path / "linked.jsonl", rows)
-    (long, short), (skipped,) = read_all(PairSource("linked", path, reference=reference))
+
+    (long, short), (skipped,) = read_all(PairSource("linked", path, reference=REFERENCE))
     assert long.queries == ("how to do it", "how to do it\nI have tried all.")
     assert short.queries == ("short",)
     assert long.passage == short.passage == render(document, split(document)[0])
@@ -92,21 +105,24 @@ def test_linked_questions_get_the_first_passage(tmp_path: Path) -> None:
 
 
 def test_question_set_gets_passages_with_answers(tmp_path: Path) -> None:
-    reference = REFERENCE
-    pool, _ = load_questions(QuestionSource(format="templates", path=reference), {})
+    pool, _ = load_questions(QuestionSource(format="templates", path=REFERENCE), {})
     entry = next(
-        entry for entry, one in zip(pool.entries, pool.passages, strict=True) if "weave" in one.text
+        entry
+        for entry, passage in zip(pool.entries, pool.passages, strict=True)
+        if "weave" in passage.text
     )
-    about = {"answers": ["weave"], "entry": entry, "form": "module", "split": "train"}
+    common = {"answers": ["weave"], "entry": entry, "form": "module", "split": "train"}
     rows = [
-        {"id": "1", "question": "which", **about},
-        {"id": "2", "question": "where is that", **about},
+        {"id": "1", "question": "which", **common},
+        {"id": "2", "question": "where is that", **common},
+        {"id": "3", "question": "and this", **common, "split": "dev"},
     ]
-    rows += [{"id": "3", "question": "and this one", **about, "split": "dev"}]
-    path = write_jsonl(tmp_path / "asked.jsonl", rows)
-    pairs, skipped = read_all(PairSource("questions", path, reference=reference))
+    path = write_jsonl(tmp_path / "questions.jsonl", rows)
+
+    pairs, skipped = read_all(PairSource("questions", path, reference=REFERENCE))
     assert [pair.queries for pair in pairs] == [("which",), ("where is that",)]
     assert all("weave" in pair.passage and pair.kind == "reference" for pair in pairs)
     assert skipped == []
-    known = DevSet(name="asked", path=path, format="questions", reference=reference)
-    assert list(read_dev_set(known).queries.values()) == ["and this one"]
+
+    dev_set = DevSet(name="dev", path=path, format="questions", reference=REFERENCE)
+    assert list(read_dev_set(dev_set).queries.values()) == ["and this"]

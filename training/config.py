@@ -1,4 +1,4 @@
-"""Reading a TOML recipe as a dataclass: unknown, missing and wrong keys fail before training starts."""
+"""Reading a TOML recipe as a dataclass, so that errors in it are reported before training starts."""
 
 from __future__ import annotations
 

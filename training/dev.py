@@ -1,4 +1,4 @@
-"""Dev sets: judged queries or pairs on which a model in training is measured by exhaustive search."""
+"""Dev sets: judged queries or pairs that measure a model in training, by exhaustive search."""
 
 from __future__ import annotations
 

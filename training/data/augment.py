@@ -21,7 +21,9 @@ MAX_HEAD = 4000
 _HEAD_END = re.compile(r":[^\S\n]*(?:#[^\n]*)?\n(?=([^\S\n]*)\S)")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _STOP_WORDS = frozenset(
-    "a an the of to in for is are this that and or be by with from on as it its if which given".split()
+    (
+        "a an the of to in for is are this that and or be by with from on as it its if which given"
+    ).split()
 )
 _OPENINGS = frozenset({"return", "returns", "get", "gets", "this"})
 _LANGUAGE_NAMES = {

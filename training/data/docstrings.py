@@ -13,8 +13,10 @@ MAX_LITERALS = 5
 # Characters that are compared to tell whether a literal is the docstring.
 COMPARED_CHARS = 40
 
+# A sentence ends at punctuation, at a blank line, or before a section such as "Args:" or "@param".
 _SENTENCE_END = re.compile(
-    r"(?<!e\.g\.)(?<!i\.e\.)(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])|\n[^\S\n]*(?=\n|[@:]\w|(?:[A-Z][a-z]+):[^\S\n]*\n)"
+    r"(?<!e\.g\.)(?<!i\.e\.)(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])"
+    r"|\n[^\S\n]*(?=\n|[@:]\w|(?:[A-Z][a-z]+):[^\S\n]*\n)"
 )
 _OPENING = re.compile(r'^[ \t]*[rRuU]?("""|\'\'\'|"|\')', re.MULTILINE)
 _CLOSING = {quote: re.compile(rf"(?<!\\){quote}") for quote in ('"""', "'''", '"', "'")}

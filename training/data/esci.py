@@ -13,7 +13,7 @@ from index.errors import InvalidInput, NotFound
 from index.passages import render
 from index.records import Skipped
 from index.sources import product
-from training.data.pair_rows import Record, Row, read_rows
+from training.data.pair_rows import Record, TableRow, read_table_rows
 from training.data.pairs import MAX_TEXTS_PER_PAIR, Draft, Drafts, Pair, PairSource, strip_text
 
 _PRODUCT_COLUMNS = tuple(
@@ -51,7 +51,7 @@ def _load(database: sqlite3.Connection, source: PairSource) -> Iterator[Skipped]
         examples = _parquet_file(source.path, "examples")
         products = _parquet_file(source.path, "products")
 
-    for row in read_rows(examples):
+    for row in read_table_rows(examples):
         if isinstance(row, Skipped):
             yield row
         elif _is_selected(row.record, source):
@@ -61,8 +61,8 @@ def _load(database: sqlite3.Connection, source: PairSource) -> Iterator[Skipped]
             database.execute("INSERT INTO judged VALUES (?, ?, ?, ?)", values)
     database.execute("CREATE INDEX judged_product ON judged (product)")
 
-    for row in read_rows(products):
-        if isinstance(row, Row) and _cell(row.record, "product_locale") == source.locale:
+    for row in read_table_rows(products):
+        if isinstance(row, TableRow) and _cell(row.record, "product_locale") == source.locale:
             yield from _add_product(database, row)
         elif isinstance(row, Skipped) and products != examples:
             # In a single table the first pass has reported the row.
@@ -98,7 +98,7 @@ def _cell(record: Record, name: str) -> str:
     return strip_text(str(record.get(name) or ""))
 
 
-def _add_product(database: sqlite3.Connection, row: Row) -> Iterator[Skipped]:
+def _add_product(database: sqlite3.Connection, row: TableRow) -> Iterator[Skipped]:
     id_ = _cell(row.record, "product_id")
     is_judged = database.execute("SELECT 1 FROM judged WHERE product = ?", (id_,)).fetchone()
     if not is_judged:

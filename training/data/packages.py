@@ -35,7 +35,7 @@ class Stanza(NamedTuple):
     description: list[str]
 
 
-class Block(NamedTuple):
+class _Block(NamedTuple):
     """A paragraph or a list item of a description, on one line."""
 
     is_bullet: bool
@@ -130,7 +130,7 @@ def _parse_stanza(lines: list[tuple[int, str]], path: str) -> Stanza | Skipped:
     return Stanza(first_line, package, synopsis, description)
 
 
-def _blocks(lines: Sequence[str]) -> list[Block]:
+def _blocks(lines: Sequence[str]) -> list[_Block]:
     """Join the lines of a description to paragraphs and list items, in order."""
     blocks: list[tuple[bool, list[str]]] = []
     is_open, depth = False, 0
@@ -151,4 +151,4 @@ def _blocks(lines: Sequence[str]) -> list[Block]:
             blocks.append((False, [text]))
         is_open = True
 
-    return [Block(is_bullet, " ".join(parts)) for is_bullet, parts in blocks]
+    return [_Block(is_bullet, " ".join(parts)) for is_bullet, parts in blocks]

@@ -131,6 +131,7 @@ def _judged_drafts(
     for id_, grade in grades.items():
         if grade <= 0:
             continue
+
         if not query:
             yield Skipped(path, "the judged query is missing")
         elif id_ not in documents:

@@ -57,7 +57,7 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 Record = Mapping[str, object]
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One record of a table, with its file and line."""
 
     path: str
@@ -65,7 +65,7 @@ class Row(NamedTuple):
     record: Record
 
 
-def read_rows(path: Path) -> Iterator[Row | Skipped]:
+def read_table_rows(path: Path) -> Iterator[TableRow | Skipped]:
     """Yield the rows of a table, or of all tables below a directory.
 
     A table is JSON lines, a JSON array, CSV or Parquet, optionally compressed with gzip.
@@ -78,7 +78,7 @@ def read_rows(path: Path) -> Iterator[Row | Skipped]:
             elif not is_decoded(*row.record.values()):
                 yield Skipped(name, "the line is not UTF-8", row.number)
             else:
-                yield Row(name, row.number, row.record)
+                yield TableRow(name, row.number, row.record)
 
 
 def is_decoded(*values: object) -> bool:
@@ -94,10 +94,11 @@ def _table_files(path: Path) -> list[Path]:
 
 def pairs_from_rows(source: PairSource, make_pair: Callable[[Record, PairSource], Pair]) -> Drafts:
     """Yield a draft for each row of the source; `make_pair` raises InvalidInput to skip a row."""
-    for row in read_rows(source.path):
+    for row in read_table_rows(source.path):
         if isinstance(row, Skipped):
             yield row
             continue
+
         try:
             yield Draft(make_pair(row.record, source), row.path, row.line)
         except InvalidInput as error:
@@ -151,14 +152,14 @@ def cosqa_pairs(source: PairSource) -> Drafts:
     in the retrieval splits, count as answers. Code with label 0 is a negative of its query.
     """
     negatives: defaultdict[str, list[str]] = defaultdict(list)
-    for row in read_rows(source.path):
-        if isinstance(row, Row) and not _is_answer(row.record):
+    for row in read_table_rows(source.path):
+        if isinstance(row, TableRow) and not _is_answer(row.record):
             rejected = negatives[fold(optional_text(row.record, _COSQA_QUERIES))]
             if len(rejected) < MAX_TEXTS_PER_PAIR:
                 rejected.append(optional_text(row.record, ("code",)))
 
     # The second pass comes after all negatives are known, since rows stand in any order.
-    for row in read_rows(source.path):
+    for row in read_table_rows(source.path):
         if isinstance(row, Skipped):
             yield row
         elif _is_answer(row.record):
@@ -169,7 +170,7 @@ def _is_answer(record: Record) -> bool:
     return str(record.get("label", 1)) not in ("0", "0.0", "False")
 
 
-def _cosqa_draft(row: Row, negatives: Mapping[str, list[str]]) -> Draft | Skipped:
+def _cosqa_draft(row: TableRow, negatives: Mapping[str, list[str]]) -> Draft | Skipped:
     try:
         query = required_text(row.record, _COSQA_QUERIES, "query")
         code = required_text(row.record, ("code",), "code")

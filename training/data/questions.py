@@ -51,11 +51,13 @@ def check_options(
             "reference belongs to the formats linked and questions, which need one.",
             field="reference",
         )
+
     for name, value in (("rules", rules), ("translators", translators)):
         if value and format != "templates":
             raise InvalidInput(
                 f"{name} belongs to the format templates, not to {format}; remove it.", field=name
             )
+
     if leave_out and format not in ("templates", "linked"):
         raise InvalidInput(
             "leave_out belongs to the formats templates and linked; remove it.", field="leave_out"
