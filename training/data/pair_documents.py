@@ -88,6 +88,7 @@ def reference_pair(document: Document, source: PairSource) -> Pair:
 
     The passage is the entry without that sentence. Raises InvalidInput if nothing remains.
     """
+    # The sentence after the signature is the query; the signature stays in the passage.
     signature = str(document.fields.get("signature", ""))
     head = signature if document.body.startswith(signature) else ""
 

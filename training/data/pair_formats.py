@@ -43,6 +43,7 @@ def read_pairs(source: PairSource) -> Iterator[Pair | Skipped]:
     Raises NotFound at once if the path does not exist and, at the end, InvalidInput if the source
     has no usable pair.
     """
+    # Not part of the generator, which would raise only when the first pair is read.
     if not source.path.exists():
         raise NotFound(f"There is no file or directory {source.path}.", field="path")
     return _read(source)
@@ -64,6 +65,7 @@ def _read(source: PairSource) -> Iterator[Pair | Skipped]:
         if kept == source.limit:
             return
 
+    # Reported by its first error, which is most likely that of every row.
     if not kept:
         reason = _why_empty(skipped, first_skipped)
         raise InvalidInput(

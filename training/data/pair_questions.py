@@ -37,6 +37,7 @@ def template_pairs(source: PairSource) -> Drafts:
         excluded_entries(source.leave_out, documents.values()),
     )
 
+    # All questions that a passage answers are queries of the same pair.
     queries: dict[tuple[str, Passage], list[str]] = defaultdict(list)
     for example in examples:
         for passage in passages[example.document_id]:
@@ -62,6 +63,7 @@ def question_set_pairs(source: PairSource) -> Drafts:
         for document in pool.documents
         for row, passage in pool.rows[document.id]
     }
+    # A question without an answer has no relevant passage.
     for question in questions:
         if question.answered:
             passage = render(*passages[question.passage])
@@ -91,6 +93,7 @@ def linked_pairs(source: PairSource) -> Drafts:
         if entry in excluded:
             raise InvalidInput("its entry is left out")
 
+        # People search with a title alone and with the whole text.
         full_question = f"{title}\n{optional_text(record, ('question',))}".strip()
         return Pair((title, full_question), passages[entry], "reference")
 

@@ -111,6 +111,7 @@ def plain_pair(record: Record, source: PairSource) -> Pair:
     A docstring is a query only in rows without another query.
     """
     passage = required_text(record, PASSAGE_COLUMNS, "passage")
+    # A row's own kind goes before that of its source.
     kind = next((kind for kind in KINDS if kind == record.get("kind")), source.kind)
     language = optional_text(record, ("language",))
 
