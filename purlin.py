@@ -605,7 +605,7 @@ def train_refqa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = F
     from training import config as recipes
     from training import reader
 
-    if "asked" in recipes.tables(config):
+    if "asked" in recipes.read_toml(config):
         directory = _trained(reader, config, data, to, cpu)
         out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
     else:
@@ -671,9 +671,9 @@ def train_pesco(
 
 def _trained(kind: Any, config: Path, data: Path | None, to: Path | None, cpu: bool) -> Path:
     """What `kind`, a module of training, makes of its recipe at `config`."""
-    from training.config import read
+    from training.config import load_recipe
 
-    recipe = read(config, kind.Recipe, data=data)
+    recipe = load_recipe(config, kind.Recipe, data=data)
     with (
         _undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"),
         _progress() as tell,

@@ -39,7 +39,7 @@ from index.sources import open_source
 from training import export, model, reader, santa
 from training.data import templates
 from training.data.pairs import PairSource
-from training.data.questions import AskedSource
+from training.data.questions import QuestionSource
 from training.loop import LoopSettings, Progress
 
 SPLITTERS: tuple[Splitter, ...] = ("simple", "structure", "extended")
@@ -137,9 +137,11 @@ class Ablation:
         """The reader of one kind."""
         place = self.out / "readers" / kind.replace(" ", "")
         if not (place / "reader-int8").is_dir():
-            asked = (AskedSource(format="templates", path=self.reference, rules=self.rules(kind)),)
+            asked = (
+                QuestionSource(format="templates", path=self.reference, rules=self.rules(kind)),
+            )
             if "real" in kind:
-                linked = AskedSource(
+                linked = QuestionSource(
                     format="linked", path=self.real, reference=self.reference, limit=4000
                 )
                 asked = (*asked, linked)

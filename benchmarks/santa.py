@@ -106,7 +106,7 @@ def main() -> None:
     options.add_argument("--base", type=Path, default=RELEASED, help="the encoder to compare with")
     given = options.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    recipe = config.read(given.recipe, santa.Recipe, data=given.data)
+    recipe = config.load_recipe(given.recipe, santa.Recipe, data=given.data)
     base = measured(Encoder.load(given.base), given)
     found: dict[str, list[Values]] = {cell: [] for cell in given.cells}
     for seed in given.seeds:

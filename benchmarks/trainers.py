@@ -31,7 +31,8 @@ from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import TrainerCallback
 
 from training import export, model
-from training.data.pairs import Pair, PairSource, read
+from training.data.pair_formats import read_pairs
+from training.data.pairs import Pair, PairSource
 from training.loop import LoopSettings, make_accelerator, train
 from training.model import ModelSettings
 from training.santa import SantaTask, Stage
@@ -131,7 +132,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     source = PairSource("pairs", given.pairs, limit=given.batch * given.steps * 2)
-    pairs = [pair for pair in read(source) if isinstance(pair, Pair)]
+    pairs = [pair for pair in read_pairs(source) if isinstance(pair, Pair)]
     accelerator = make_accelerator(LoopSettings(), cpu=True, say=print)
     turns = {
         f"{name}, dropout {dropout}": make(pairs, given.batch, given.steps, dropout, accelerator)

@@ -9,7 +9,7 @@ from tokenizers import pre_tokenizers
 
 from tests.tiny import SPECIAL, save_bert
 from training import reader
-from training.data.questions import AskedSource
+from training.data.questions import QuestionSource
 from training.model import ModelSettings
 
 QUESTIONS = ["What is the default step of range?", "Which function closes the file?"]
@@ -32,7 +32,7 @@ def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.Recipe:
         "model": ModelSettings(
             base=str(base), max_query_tokens=16, max_passage_tokens=64, max_target_tokens=16
         ),
-        "asked": (AskedSource(format="squad", path=source),),
+        "asked": (QuestionSource(format="squad", path=source),),
         "reading": reader.Reading(passages=2, depth=2, max_tokens=64),
     }
     return reader.Recipe(**{**defaults, **keys})  # type: ignore[arg-type]

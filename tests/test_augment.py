@@ -1,4 +1,4 @@
-"""The forms that pairs take when they are drawn."""
+"""The forms of a pair's texts that training draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import InvalidInput
-from training.data.augment import Forms, draw, typed, with_comment
+from training.data.augment import Forms, draw, search_box_query, with_comment
 from training.data.pairs import Pair
 
 PYTHON = Pair(
@@ -27,7 +27,7 @@ GO = Pair(
 )
 
 
-def test_a_python_docstring_stands_after_the_head() -> None:
+def test_python_docstring_follows_the_head() -> None:
     whole = with_comment(PYTHON, whole=True)
     assert (
         ast.get_docstring(ast.parse(whole).body[0]) == "Return the depth in metres.\n\nTides count."
@@ -40,33 +40,35 @@ def test_a_python_docstring_stands_after_the_head() -> None:
     assert "Return the depth" not in rest
 
 
-def test_other_comments_stand_before_the_code_as_an_index_has_them() -> None:
+def test_other_comments_precede_the_code() -> None:
     assert with_comment(GO, whole=True) == f"Depth is that of the sea.\n{GO.passage}"
     assert with_comment(GO, whole=False) == f"Or so.\n{GO.passage}"
 
 
-def test_without_more_to_say_the_passage_stays() -> None:
+def test_comment_without_rest_adds_nothing() -> None:
     pair = Pair(("Close it.",), "func Close() {\n}", language="go", comment="Close it.")
     assert with_comment(pair, whole=False) == pair.passage
 
 
 @pytest.mark.parametrize("code", ["def f(x): return x", "x = 1", "def f(x):\n"])
-def test_code_without_a_place_for_a_docstring_has_it_before(code: str) -> None:
+def test_code_without_a_body_has_the_comment_before(code: str) -> None:
     pair = Pair(("Say it",), code, language="python", comment="Say it")
     assert with_comment(pair, whole=True) == f"Say it\n{code}"
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), st.booleans())
-def test_any_comment_leaves_python_that_parses(comment: str, whole: bool) -> None:
+def test_python_with_any_comment_parses(comment: str, whole: bool) -> None:
     pair = Pair(
         ("Say it",), "def f(x):\n    return x", language="python", comment=f"Say it. {comment}"
     )
     assert ast.parse(with_comment(pair, whole=whole))
 
 
-def test_typed_queries_are_words_of_the_sentence_with_the_language() -> None:
+def test_search_box_query_adds_the_language() -> None:
     forms = {
-        typed("Returns the `list` of open, unread files.", "javascript", random.Random(seed))
+        search_box_query(
+            "Returns the `list` of open, unread files.", "javascript", random.Random(seed)
+        )
         for seed in range(300)
     }
     words = {"returns", "the", "list", "of", "open", "unread", "files"}
@@ -77,11 +79,11 @@ def test_typed_queries_are_words_of_the_sentence_with_the_language() -> None:
 
 
 @given(st.text(), st.sampled_from(["", "python", "go"]), st.integers(0, 50))
-def test_typed_keeps_something_to_search_for(query: str, language: str, seed: int) -> None:
-    assert typed(query, language, random.Random(seed)).strip() or not query.strip()
+def test_search_box_query_is_never_empty(query: str, language: str, seed: int) -> None:
+    assert search_box_query(query, language, random.Random(seed)).strip() or not query.strip()
 
 
-def test_a_product_is_searched_for_by_words_of_its_title_in_all_its_prose() -> None:
+def test_product_queries_are_words_of_the_title() -> None:
     mug = Pair(
         ("Holds 12 oz of tea",),
         "Harrow enamel mug\nFor camps.",
@@ -95,7 +97,7 @@ def test_a_product_is_searched_for_by_words_of_its_title_in_all_its_prose() -> N
     assert draw(mug, Forms(), random.Random(1)) == ("Holds 12 oz of tea", mug.passage)
 
 
-def test_shares_of_forms_are_kept() -> None:
+def test_draw_keeps_the_shares() -> None:
     rng, forms = random.Random(1), Forms(whole_comment=0.2, rest_of_comment=0.3, typed=0.5)
     drawn = [draw(PYTHON, forms, rng) for _ in range(2000)]
     shares = [
@@ -110,7 +112,7 @@ def test_shares_of_forms_are_kept() -> None:
 
 
 @pytest.mark.parametrize("name", ["whole_comment", "typed"])
-def test_shares_out_of_range_are_refused_by_name(name: str) -> None:
+def test_invalid_shares_are_named(name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         Forms(**{name: 1.5})
     with pytest.raises(InvalidInput, match="rest_of_comment"):

@@ -1,4 +1,4 @@
-"""Translation there and back, on tiny models whose output is known or random."""
+"""Translation there and back, with tiny models whose output is fixed or random."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from transformers import MarianConfig, MarianMTModel, T5Config, T5ForConditional
 from index.errors import InvalidInput, NotFound
 from tests.tiny import WORDS, save_tokenizer
 from training.data.backtranslation import back_translate, translate
-from training.data.pairs import Pair, PairSource, read
-from training.data.questions import AskedSource, read_asked
+from training.data.pair_formats import read_pairs
+from training.data.pairs import Pair, PairSource
+from training.data.questions import QuestionSource, load_questions
 
 REFERENCE = Path(__file__).parent / "data" / "reference"
 QUESTIONS = ["open the file", "read", "Which line is in the file?" * 40, ""]
 
 
 def marian(directory: Path, word: str = "") -> str:
-    """A random Marian model; with `word`, one that says nothing but that."""
+    """Save a random Marian model; with `word`, one that outputs only that word."""
     torch.manual_seed(1)
     config = MarianConfig(
         vocab_size=len(WORDS),
@@ -56,13 +57,13 @@ def t5(directory: Path) -> str:
     return str(directory)
 
 
-def test_models_of_two_classes_translate_there_and_back(tmp_path: Path) -> None:
+def test_models_of_two_classes_translate(tmp_path: Path) -> None:
     there, back = marian(tmp_path / "there"), t5(tmp_path / "back")
-    found = back_translate(QUESTIONS, there, back, batch_size=3, max_tokens=6)
-    assert len(found) == len(QUESTIONS)
-    assert found == back_translate(QUESTIONS, there, back, batch_size=3, max_tokens=6)
+    returned = back_translate(QUESTIONS, there, back, batch_size=3, max_tokens=6)
+    assert len(returned) == len(QUESTIONS)
+    assert returned == back_translate(QUESTIONS, there, back, batch_size=3, max_tokens=6)
     alone = translate(translate(QUESTIONS[:1], there, max_tokens=6), back, max_tokens=6)
-    assert found[0] in (alone[0], None)
+    assert returned[0] in (alone[0], None)
 
 
 def test_translations_keep_the_order_of_their_texts(tmp_path: Path) -> None:
@@ -71,17 +72,17 @@ def test_translations_keep_the_order_of_their_texts(tmp_path: Path) -> None:
     assert together == [translate([text], model, max_tokens=5)[0] for text in QUESTIONS]
 
 
-def test_what_came_back_unchanged_is_none(tmp_path: Path) -> None:
+def test_unchanged_question_is_none(tmp_path: Path) -> None:
     there, back = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
-    asked = ["Open, open: OPEN?", "open the file", "open open"]
-    assert back_translate(asked, there, back, max_tokens=3) == [
+    texts = ["Open, open: OPEN?", "open the file", "open open"]
+    assert back_translate(texts, there, back, max_tokens=3) == [
         None,
         "open open open",
         "open open open",
     ]
 
 
-def test_nothing_that_came_back_is_none(tmp_path: Path) -> None:
+def test_empty_translation_is_none(tmp_path: Path) -> None:
     there, back = marian(tmp_path / "there"), marian(tmp_path / "back", "[SEP]")
     assert back_translate(["open the file"], there, back, max_tokens=3) == [None]
 
@@ -90,7 +91,7 @@ def test_no_questions_need_no_model() -> None:
     assert back_translate([], "no/such", "no/such") == []
 
 
-def test_a_model_that_is_missing_or_pickled_is_refused(tmp_path: Path) -> None:
+def test_missing_or_pickled_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="cannot be loaded"):
         back_translate(["open"], str(tmp_path / "missing"), "unused")
     pickled = tmp_path / "pickled"
@@ -118,26 +119,28 @@ noun = "option"
 
 
 def questions(source: PairSource) -> set[str]:
-    return {text for found in read(source) if isinstance(found, Pair) for text in found.queries}
+    return {
+        query for pair in read_pairs(source) if isinstance(pair, Pair) for query in pair.queries
+    }
 
 
-def test_a_recipe_asks_by_rules_of_its_own_and_what_translators_make_of_it(tmp_path: Path) -> None:
+def test_rules_and_translators_of_a_recipe(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
     (plain,) = questions(PairSource("templates", REFERENCE, rules=rules))
     assert plain.startswith("What option reads ")
     models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
-    found = questions(PairSource("templates", REFERENCE, rules=rules, translators=models))
-    assert found == {plain, " ".join(["open"] * 128)}
-    pool, asked = read_asked(
-        AskedSource(format="templates", path=REFERENCE, rules=rules, translators=models), {}
+    rephrased = questions(PairSource("templates", REFERENCE, rules=rules, translators=models))
+    assert rephrased == {plain, " ".join(["open"] * 128)}
+    pool, loaded = load_questions(
+        QuestionSource(format="templates", path=REFERENCE, rules=rules, translators=models), {}
     )
-    assert {one.question for one in asked} == found
-    assert len({one.answer(pool) for one in asked}) == 1
+    assert {question.question for question in loaded} == rephrased
+    assert len({question.answer(pool) for question in loaded}) == 1
 
 
-def test_translations_that_several_entries_share_are_not_asked(tmp_path: Path) -> None:
-    """Of a translator that says the same of everything nothing is left but the questions themselves."""
+def test_translations_shared_by_entries_are_dropped(tmp_path: Path) -> None:
+    """A translator with the same output for everything leaves only the original questions."""
     models = marian(tmp_path / "there"), marian(tmp_path / "back", "open")
     source = PairSource("templates", REFERENCE)
     plain = questions(source)
@@ -145,21 +148,21 @@ def test_translations_that_several_entries_share_are_not_asked(tmp_path: Path) -
     assert questions(replace(source, translators=models)) == plain
 
 
-@pytest.mark.parametrize("kind", [PairSource, AskedSource])
+@pytest.mark.parametrize("kind", [PairSource, QuestionSource])
 def test_one_translator_is_refused(kind: Any) -> None:
-    with pytest.raises(InvalidInput, match="two models") as found:
+    with pytest.raises(InvalidInput, match="two models") as raised:
         kind(format="templates", path=REFERENCE, translators=("one",))
-    assert found.value.field == "translators"
+    assert raised.value.field == "translators"
 
 
-@pytest.mark.parametrize("kind", [PairSource, AskedSource])
+@pytest.mark.parametrize("kind", [PairSource, QuestionSource])
 @pytest.mark.parametrize(
-    "given", [{"translators": ("there", "back")}, {"rules": REFERENCE / "mine.toml"}]
+    "options", [{"translators": ("there", "back")}, {"rules": REFERENCE / "mine.toml"}]
 )
-def test_what_only_templates_use_is_refused_elsewhere(kind: Any, given: dict[str, Any]) -> None:
-    (field,) = given
+def test_template_options_are_refused_elsewhere(kind: Any, options: dict[str, Any]) -> None:
+    (field,) = options
     with pytest.raises(
         InvalidInput, match=f"{field} belongs to the format templates, not to linked"
-    ) as found:
-        kind(format="linked", path=REFERENCE, reference=REFERENCE, **given)
-    assert found.value.field == field
+    ) as raised:
+        kind(format="linked", path=REFERENCE, reference=REFERENCE, **options)
+    assert raised.value.field == field

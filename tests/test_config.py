@@ -1,4 +1,4 @@
-"""Recipes: what is right becomes a dataclass, what is wrong is named by its key before anything is loaded."""
+"""Recipes: valid ones become dataclasses, and errors name the key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
-from training.config import MAX_BYTES, build, in_range, read
+from training.config import MAX_RECIPE_BYTES, build_recipe, in_range, load_recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,14 @@ class Recipe:
 HERE = Path(__file__).parent
 
 
-def made(text: str, directory: Path) -> Recipe:
+def read_text(text: str, directory: Path) -> Recipe:
     (directory / "recipe.toml").write_text(text, encoding="utf-8")
-    return read(directory / "recipe.toml", Recipe)
+    return load_recipe(directory / "recipe.toml", Recipe)
 
 
-def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
+def test_recipe_is_read_with_defaults(tmp_path: Path) -> None:
     (tmp_path / "dev.jsonl").write_text("")
-    recipe = made(
+    recipe = read_text(
         """
         name = "code"
         rate = 2
@@ -85,23 +85,23 @@ def test_a_recipe_is_read_with_its_defaults(tmp_path: Path) -> None:
     assert type(recipe.stage[1].loop.epochs) is float
 
 
-def test_paths_are_relative_to_the_data_if_it_is_given(tmp_path: Path) -> None:
+def test_paths_are_relative_to_data(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "here").write_text("")
     (tmp_path / "recipe.toml").write_text('name = "x"\nextra = "here"')
     assert (
-        read(tmp_path / "recipe.toml", Recipe, data=tmp_path / "data").extra
+        load_recipe(tmp_path / "recipe.toml", Recipe, data=tmp_path / "data").extra
         == tmp_path / "data" / "here"
     )
     with pytest.raises(NotFound, match=r"extra: .*here does not exist"):
-        read(tmp_path / "recipe.toml", Recipe)
+        load_recipe(tmp_path / "recipe.toml", Recipe)
 
 
 @pytest.mark.parametrize(
     ("line", "key", "message"),
     [
         ("sede = 2", "sede", "Unknown key 'sede'; did you mean 'seed'?"),
-        ("zzz = 2", "zzz", "Unknown key 'zzz'; known are name, stage, loop"),
+        ("zzz = 2", "zzz", "Unknown key 'zzz'; use one of name, stage, loop"),
         ("loop.epoch = 2", "loop.epoch", "Unknown key 'loop.epoch'; did you mean 'epochs'?"),
         ("stage = [{name = 'a'}, {}]", "stage[1].name", "The key 'stage[1].name' is missing."),
         ("seed = 1.0", "seed", "seed must be a whole number, not 1.0."),
@@ -141,15 +141,15 @@ def test_paths_are_relative_to_the_data_if_it_is_given(tmp_path: Path) -> None:
         (
             "seed = 0x8000000000000000",
             "seed",
-            "seed must be a number of at most 64 bits, not so large a number.",
+            "seed must be a number of at most 64 bits, not such a large number.",
         ),
         (
             f"rate = 0x{'f' * 4000}",
             "rate",
-            "rate must be a number of at most 64 bits, not so large a number.",
+            "rate must be a number of at most 64 bits, not such a large number.",
         ),
         (f"shuffle = 0x{'f' * 4000}", "shuffle", "shuffle must be a number of at most 64 bits"),
-        (f"limits = 0x{'f' * 4000}", "limits", "limits must be a list, not so large a number."),
+        (f"limits = 0x{'f' * 4000}", "limits", "limits must be a list, not such a large number."),
         (f"limits = {'[' * 5000}", "config", "not valid TOML"),
         (f"seed = {'9' * 5000}", "config", "not valid TOML"),
         (f"loop.{'x.' * 5000}y = 1", "loop.x", "Unknown key 'loop.x'"),
@@ -158,60 +158,58 @@ def test_paths_are_relative_to_the_data_if_it_is_given(tmp_path: Path) -> None:
         ("name = 'y'", "config", "recipe.toml is not valid TOML: Cannot overwrite a value"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_key(
-    line: str, key: str, message: str, tmp_path: Path
-) -> None:
+def test_errors_name_the_key(line: str, key: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
-        made(f"name = 'x'\n{line}", tmp_path)
+        read_text(f"name = 'x'\n{line}", tmp_path)
     assert message in caught.value.message
     assert caught.value.field == key
 
 
-def test_a_key_that_is_missing_at_the_top(tmp_path: Path) -> None:
+def test_missing_key_at_the_top(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="The key 'name' is missing"):
-        made("", tmp_path)
+        read_text("", tmp_path)
 
 
 @pytest.mark.parametrize(
     "name", ["none.jsonl", "~nobody-of-this-name/x", "a\\u0000b", "x" * 5000, "x/" * 5000]
 )
-def test_a_file_that_is_missing_is_named_by_its_key(name: str, tmp_path: Path) -> None:
+def test_missing_file_is_named_by_its_key(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         NotFound, match=r"exclude\[1\]: .* does not exist\. Paths are relative to --data"
     ) as caught:
-        made(f'name = "x"\nexclude = [".", "{name}"]', tmp_path)
+        read_text(f'name = "x"\nexclude = [".", "{name}"]', tmp_path)
     assert caught.value.field == "exclude[1]"
     assert len(caught.value.message) < 500
 
 
-def test_a_message_does_not_repeat_a_value_or_key_of_any_length(tmp_path: Path) -> None:
+def test_messages_cut_long_values(tmp_path: Path) -> None:
     for line in (f"seed = '{'x' * 10_000}'", f"{'x' * 10_000} = 1", f"loop.{'x' * 10_000} = 1"):
         with pytest.raises(InvalidInput) as caught:
-            made(f"name = 'x'\n{line}", tmp_path)
+            read_text(f"name = 'x'\n{line}", tmp_path)
         assert len(caught.value.message) < 500
 
 
-def test_what_is_no_recipe(tmp_path: Path) -> None:
+def test_missing_invalid_or_large_recipe(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="does not exist") as caught:
-        read(tmp_path / "none.toml", Recipe)
+        load_recipe(tmp_path / "none.toml", Recipe)
     assert caught.value.field == "config"
     with pytest.raises(NotFound, match="does not exist"):
-        read(tmp_path, Recipe)
+        load_recipe(tmp_path, Recipe)
     (tmp_path / "latin.toml").write_bytes(b'name = "caf\xe9"')
     with pytest.raises(InvalidInput, match=r"latin\.toml is not valid TOML"):
-        read(tmp_path / "latin.toml", Recipe)
-    (tmp_path / "big.toml").write_bytes(b"#" * (MAX_BYTES + 1))
+        load_recipe(tmp_path / "latin.toml", Recipe)
+    (tmp_path / "big.toml").write_bytes(b"#" * (MAX_RECIPE_BYTES + 1))
     with pytest.raises(InvalidInput, match="larger than 1,048,576 bytes"):
-        read(tmp_path / "big.toml", Recipe)
+        load_recipe(tmp_path / "big.toml", Recipe)
 
 
 @pytest.mark.parametrize("value", [1, 1.5, 3])
-def test_a_value_in_range_passes(value: float) -> None:
+def test_value_in_range_passes(value: float) -> None:
     in_range("x", value, 1, 3)
 
 
 @pytest.mark.parametrize("value", [0.999, 3.001, float("nan"), float("-inf")])
-def test_a_value_out_of_range_does_not(value: float) -> None:
+def test_value_out_of_range_is_refused(value: float) -> None:
     with pytest.raises(InvalidInput, match="x must be from 1 to 3"):
         in_range("x", value, 1, 3)
 
@@ -232,7 +230,7 @@ KEYS = st.sampled_from(
 def test_any_values_build_or_are_refused(content: dict[str, Any]) -> None:
     refused: InvalidInput | NotFound
     try:
-        recipe = build(Recipe, content, root=HERE)
+        recipe = build_recipe(Recipe, content, root=HERE)
     except (InvalidInput, NotFound) as error:
         refused = error
     else:
@@ -254,6 +252,8 @@ def test_any_values_build_or_are_refused(content: dict[str, Any]) -> None:
     rate=st.floats(allow_nan=False),
     shuffle=st.booleans(),
 )
-def test_right_values_are_kept(name: str, seed: int, rate: float, shuffle: bool) -> None:
-    found = build(Recipe, {"name": name, "seed": seed, "rate": rate, "shuffle": shuffle}, root=HERE)
-    assert found == Recipe(name=name, seed=seed, rate=rate, shuffle=shuffle)
+def test_valid_values_are_kept(name: str, seed: int, rate: float, shuffle: bool) -> None:
+    recipe = build_recipe(
+        Recipe, {"name": name, "seed": seed, "rate": rate, "shuffle": shuffle}, root=HERE
+    )
+    assert recipe == Recipe(name=name, seed=seed, rate=rate, shuffle=shuffle)

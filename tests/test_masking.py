@@ -20,7 +20,7 @@ from index.errors import InvalidInput
 from index.records import Span
 from index.sources.code import identifiers
 from training.data.masking import (
-    MAX_CHARS,
+    MAX_MASKED_CHARS,
     Masked,
     code_start,
     encode_pairs,
@@ -46,11 +46,11 @@ WORDS = re.compile(r"\w+|[^\w\s]")
 
 
 def pair(passage: str, language: str = "python") -> Pair:
-    return Pair(("asked",), passage, "code", language)
+    return Pair(("query",), passage, "code", language)
 
 
 def at(text: str, *words: str) -> list[Span]:
-    """Wherever one of the words stands in the text."""
+    """Return all occurrences of the words in the text."""
     return [
         Span(*match.span())
         for match in re.finditer("|".join(rf"\b{word}\b" for word in words), text)
@@ -62,14 +62,14 @@ def texts(passage: str, spans: tuple[Span, ...]) -> list[str]:
 
 
 def product(title: str, text: str, brand: str = "") -> Pair:
-    return Pair(("asked",), "\n".join(filter(None, [brand, title, text])), "product", title=title)
+    return Pair(("query",), "\n".join(filter(None, [brand, title, text])), "product", title=title)
 
 
-# -- entities --------------------------------------------------------------------------------------------------------
+# -- entities --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("row", FUNCTIONS, ids=lambda row: f"{row['language']} {row['names'][0]}")
-def test_the_names_of_a_function_are_its_entities_with_or_without_prose_before_it(
+def test_entities_are_names_with_or_without_prose(
     row: dict[str, Any],
 ) -> None:
     alone = entities(pair(row["code"], row["language"]))
@@ -82,18 +82,17 @@ def test_the_names_of_a_function_are_its_entities_with_or_without_prose_before_i
 
 
 @pytest.mark.parametrize("row", FUNCTIONS, ids=lambda row: f"{row['language']} {row['names'][0]}")
-def test_code_begins_at_the_head_of_its_definition(row: dict[str, Any]) -> None:
+def test_code_starts_at_the_definition(row: dict[str, Any]) -> None:
     assert code_start(row["code"], row["language"]) == 0
     assert code_start(f"{row['prose']}\n{row['code']}", row["language"]) == len(row["prose"]) + 1
-    assert (
-        code_start(row["prose"], row["language"]) == 0
-    )  # nothing looks like code: all is taken for it
+    # If nothing looks like code, everything is treated as code.
+    assert code_start(row["prose"], row["language"]) == 0
 
 
 @pytest.mark.parametrize(
     "bad", ["public\n", " ", "<>", "(", "get ", "a.b", "\n", "class A ", "def a"]
 )
-def test_finding_the_code_takes_no_long_time(bad: str) -> None:
+def test_code_start_takes_linear_time(bad: str) -> None:
     began = time.process_time()
     for language in ("python", "go", "java", "php", "ruby", "javascript", "typescript"):
         code_start(bad * 20_000, language)
@@ -102,17 +101,15 @@ def test_finding_the_code_takes_no_long_time(bad: str) -> None:
 
 def library_functions() -> list[str]:
     modules = [json.decoder, json.encoder, inspect, textwrap, random, re]
-    found = [
+    functions = [
         function
         for module in modules
         for _, function in inspect.getmembers(module, inspect.isfunction)
     ]
-    return [textwrap.dedent(inspect.getsource(function)) for function in found]
+    return [textwrap.dedent(inspect.getsource(function)) for function in functions]
 
 
-def test_python_names_by_its_tokenizer_are_those_of_the_parser_but_for_documented_differences() -> (
-    None
-):
+def test_python_names_agree_with_the_parser() -> None:
     functions = [code for code in library_functions() if python_names(code) is not None]
     assert len(functions) > 100
     compared = 0
@@ -127,7 +124,7 @@ def test_python_names_by_its_tokenizer_are_those_of_the_parser_but_for_documente
     assert compared > 2000
 
 
-def test_python_that_does_not_tokenize_is_left_to_the_parser() -> None:
+def test_invalid_python_falls_back_to_the_parser() -> None:
     for code in (
         "def f(a):\n    return (a",
         "def f(a):\n  x = 1\n return a",
@@ -137,43 +134,43 @@ def test_python_that_does_not_tokenize_is_left_to_the_parser() -> None:
         assert texts(code, entities(pair(code)))[:2] == ["f", "a"]
 
 
-def test_python_2_and_other_characters_keep_their_places() -> None:
+def test_spans_with_python_2_and_unicode() -> None:
     code = 'def größe(x):\r\n    """数据"""\r\n    print x\f\n    données = x  # ok'
     assert texts(code, entities(pair(code))) == ["größe", "x", "print", "x", "données", "x"]
 
 
-def test_entities_are_looked_for_where_a_model_reads() -> None:
-    found = entities(pair("def f(x):\n" + "    x += 1\n" * 200_000))
-    assert MAX_CHARS - 100 < found[-1].end <= MAX_CHARS
+def test_entities_end_at_the_limit() -> None:
+    spans = entities(pair("def f(x):\n" + "    x += 1\n" * 200_000))
+    assert MAX_MASKED_CHARS - 100 < spans[-1].end <= MAX_MASKED_CHARS
 
 
-def test_a_products_entities_are_nouns_that_title_and_text_share() -> None:
-    given = product(
+def test_product_entities_are_shared_nouns() -> None:
+    hose = product(
         "Garden Hose Reel", "Winds up hoses. Any hose of the garden fits, without a cable.", "Acme"
     )
-    assert texts(given.passage, entities(given)) == ["Garden", "Hose", "hoses", "hose", "garden"]
+    assert texts(hose.passage, entities(hose)) == ["Garden", "Hose", "hoses", "hose", "garden"]
     twice_in_title = product("Hose to Hose Adapter", "Brass adapter.")
     assert texts(twice_in_title.passage, entities(twice_in_title)) == ["Adapter", "adapter"]
 
 
-def test_a_noun_of_a_title_that_the_passage_lacks_must_stand_twice() -> None:
-    given = Pair(
-        ("asked",), "The lamp is a desk lamp. Has a shade.", "product", title="Lamp with shade"
+def test_noun_of_a_missing_title_must_occur_twice() -> None:
+    lamp = Pair(
+        ("query",), "The lamp is a desk lamp. Has a shade.", "product", title="Lamp with shade"
     )
-    assert texts(given.passage, entities(given)) == ["lamp", "lamp"]
+    assert texts(lamp.passage, entities(lamp)) == ["lamp", "lamp"]
 
 
-def test_references_and_code_in_other_languages_have_no_entities() -> None:
-    assert entities(Pair(("asked",), "def f(x): ...", "reference", "python")) == ()
+def test_other_kinds_have_no_entities() -> None:
+    assert entities(Pair(("query",), "def f(x): ...", "reference", "python")) == ()
     assert entities(pair("PROGRAM-ID. HELLO.", "cobol")) == ()
     assert entities(pair("def f(x): ...", "")) == ()
     assert entities(pair("")) == ()
 
 
-# -- masking ---------------------------------------------------------------------------------------------------------
+# -- masking ---------------------------------------------------------------------------------------
 
 
-def test_the_same_entity_gets_the_same_sentinel_and_the_target_says_what_each_is() -> None:
+def test_same_entity_gets_the_same_sentinel() -> None:
     text = "def add(a, b):\n    return b + a"
     masked = mask_entities(text, at(text, "add", "a", "b"), T5, random.Random(0))
     assert masked == Masked(
@@ -183,7 +180,7 @@ def test_the_same_entity_gets_the_same_sentinel_and_the_target_says_what_each_is
     )
 
 
-def test_names_that_differ_in_case_are_two_entities_and_nouns_are_one() -> None:
+def test_case_matters_in_code_only() -> None:
     text = "Cable Cables cable"
     assert mask_entities(text, at(text, r"\w+"), T5, random.Random(0)).entities == 3
     masked = mask_entities(text, at(text, r"\w+"), T5, random.Random(0), kind="product")
@@ -191,7 +188,7 @@ def test_names_that_differ_in_case_are_two_entities_and_nouns_are_one() -> None:
     assert unmask(masked, T5) == "Cable Cable Cable"
 
 
-def test_entities_beyond_the_last_sentinel_stay_and_they_are_those_that_come_last() -> None:
+def test_entities_beyond_the_last_sentinel_stay() -> None:
     text = " ".join(f"v{number}" for number in range(120)) + " v0 v119"
     masked = mask_entities(text, at(text, r"v\d+"), T5, random.Random(0))
     assert masked.entities == 100
@@ -208,7 +205,7 @@ def test_entities_beyond_the_last_sentinel_stay_and_they_are_those_that_come_las
     assert mask_entities(text, at(text, r"v\d+"), (), random.Random(0)) == Masked(text, "", 0)
 
 
-def test_a_share_of_the_entities_is_drawn_at_random() -> None:
+def test_max_share_is_drawn_at_random() -> None:
     text = " ".join(f"v{number}" for number in range(20)) + " v3"
     draws = [
         mask_entities(text, at(text, r"v\d+"), T5, random.Random(seed), 0.3) for seed in range(50)
@@ -225,13 +222,13 @@ def test_a_share_of_the_entities_is_drawn_at_random() -> None:
             mask_entities(text, (), T5, random.Random(0), share)
 
 
-def test_spans_that_overlap_touch_or_lie_outside_do_no_harm() -> None:
+def test_invalid_spans_are_ignored() -> None:
     spans = [Span(2, 4), Span(0, 2), Span(1, 3), Span(4, 4), Span(5, 4), Span(-1, 1), Span(5, 99)]
     masked = mask_entities("abcdef", spans, T5, random.Random(0))
     assert masked == Masked("<extra_id_0><extra_id_1>ef", "<extra_id_0> ab <extra_id_1> cd", 2)
 
 
-def test_a_sentinel_in_the_text_is_not_used_and_stays() -> None:
+def test_sentinel_in_the_text_is_not_used() -> None:
     text = "use <extra_id_0> of T5, not <extra_id_2> of T5"
     masked = mask_entities(text, at(text, "T5", "use", "not <extra_id_2>"), T5, random.Random(0))
     assert (
@@ -250,7 +247,7 @@ SPANS = st.lists(st.builds(Span, st.integers(-3, 90), st.integers(-3, 90)), max_
 
 @settings(max_examples=300, deadline=None)
 @given(TEXTS, SPANS, SPARE, st.integers(0, 9), st.sampled_from([1.0, 0.5]))
-def test_unmasking_gives_the_text_back(
+def test_unmask_restores_entities(
     text: str, spans: list[Span], spare: tuple[str, ...], seed: int, share: float
 ) -> None:
     masked = mask_entities(text, spans, spare, random.Random(seed), share)
@@ -260,7 +257,7 @@ def test_unmasking_gives_the_text_back(
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, SPARE, st.integers(0, 9), st.floats(0.01, 1.0), st.floats(1.0, 5.0))
-def test_unmasking_random_spans_gives_the_text_back(
+def test_unmask_restores_random_spans(
     text: str, spare: tuple[str, ...], seed: int, share: float, mean_length: float
 ) -> None:
     assert unmask(mask_spans(text, spare, random.Random(seed), share, mean_length), spare) == text
@@ -273,7 +270,7 @@ def hidden_words(text: str, masked: Masked) -> int:
 
 
 @pytest.mark.parametrize("share", [0.15, 0.3, 0.5])
-def test_random_spans_hide_the_share_asked_for_each_under_its_own_sentinel(share: float) -> None:
+def test_random_spans_mask_the_share(share: float) -> None:
     text = "\n".join(row["code"] for row in FUNCTIONS[:4])
     words = len(WORDS.findall(text))
     for seed in range(20):
@@ -294,15 +291,16 @@ def test_random_spans_fall_anywhere() -> None:
     assert max(counts) < 150
 
 
-def test_random_spans_of_a_long_text_keep_to_what_the_sentinels_reach() -> None:
+def test_random_spans_stop_at_the_last_sentinel() -> None:
     text = "word " * 50_000
     masked = mask_spans(text, T5, random.Random(0))
     assert masked.entities == 100
     assert hidden_words(text, masked) == 300
-    assert masked.text.rfind(">") < len("word ") * 2_200  # 300 are 15 % of 2,000
+    # 300 words are 15 % of 2,000.
+    assert masked.text.rfind(">") < len("word ") * 2_200
 
 
-def test_a_text_too_short_for_random_spans_stays() -> None:
+def test_short_text_is_not_masked() -> None:
     for text in ("", " \n", "word"):
         assert mask_spans(text, T5, random.Random(0)) == Masked(text, "", 0)
     assert mask_spans("one two", T5, random.Random(0)).entities == 1
@@ -312,7 +310,7 @@ def test_a_text_too_short_for_random_spans_stays() -> None:
         mask_spans("one two", T5, random.Random(0), 1.5)
 
 
-def test_both_ways_of_masking_can_hide_the_same_amount() -> None:
+def test_entity_share_masks_the_same_amount() -> None:
     text = FUNCTIONS[0]["code"]
     spans = entities(pair(text))
     share = entity_share(text, spans)
@@ -324,7 +322,7 @@ def test_both_ways_of_masking_can_hide_the_same_amount() -> None:
     assert entity_share("", [Span(0, 3)]) == 0
 
 
-# -- tokens ----------------------------------------------------------------------------------------------------------
+# -- tokens ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -364,11 +362,11 @@ def masked_functions(spare: tuple[str, ...]) -> list[Masked]:
     return [mask_entities(code, spans, spare, random.Random(0)) for code, spans in rows]
 
 
-def test_berts_sentinels_are_unused_tokens_that_only_the_prepared_tokenizer_keeps(
+def test_prepare_keeps_berts_unused_tokens_whole(
     bert: Any,
 ) -> None:
-    prepared, found = prepare(bert)
-    assert found == sentinels(bert) == BERT
+    prepared, spare = prepare(bert)
+    assert spare == sentinels(bert) == BERT
     assert bert.tokenize("f([unused0])") == ["f", "(", "[", "unused", "##0", "]", ")"]
     assert prepared.tokenize("f([unused0], [unused99]x)") == [
         "f",
@@ -379,13 +377,13 @@ def test_berts_sentinels_are_unused_tokens_that_only_the_prepared_tokenizer_keep
         "x",
         ")",
     ]
-    assert prepared.convert_tokens_to_ids(list(found)) == bert.convert_tokens_to_ids(list(found))
+    assert prepared.convert_tokens_to_ids(list(spare)) == bert.convert_tokens_to_ids(list(spare))
     assert len(prepared) == len(bert) == 30522
     plain = "def unused0(x): return [unused] + x"
     assert prepared(plain)["input_ids"] == bert(plain)["input_ids"]
 
 
-def test_a_tokenizer_without_spare_tokens_is_refused() -> None:
+def test_tokenizer_without_sentinels_is_refused() -> None:
     bare = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "<unk>": 1}, "<unk>"))
     )
@@ -394,31 +392,30 @@ def test_a_tokenizer_without_spare_tokens_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bert", "byte_level", "spaced"])
-def test_ids_hold_every_sentinel_in_its_place(kind: str, request: pytest.FixtureRequest) -> None:
+def test_ids_keep_every_sentinel(kind: str, request: pytest.FixtureRequest) -> None:
     prepared, spare = prepare(request.getfixturevalue(kind))
     masked = masked_functions(spare)
-    found = re.compile("|".join(map(re.escape, spare)))
-    for each, (text, target) in zip(
+    any_sentinel = re.compile("|".join(map(re.escape, spare)))
+    for item, (text, target) in zip(
         masked, encode_pairs(prepared, masked, spare, 512, 512), strict=True
     ):
-        for ids, expected in ((text, each.text), (target, each.target)):
+        for ids, expected in ((text, item.text), (target, item.target)):
             tokens = prepared.convert_ids_to_tokens(ids)
-            assert [token for token in tokens if token in spare] == found.findall(expected)
+            assert [token for token in tokens if token in spare] == any_sentinel.findall(expected)
 
 
-def test_byte_level_ids_decode_to_the_masked_text_and_the_targets_entities(byte_level: Any) -> None:
+def test_byte_level_ids_decode_to_text_and_target(byte_level: Any) -> None:
     prepared, spare = prepare(byte_level)
     masked = masked_functions(spare)
-    for each, (text, target) in zip(
+    for item, (text, target) in zip(
         masked, encode_pairs(prepared, masked, spare, 512, 512), strict=True
     ):
-        assert prepared.decode(text) == each.text
-        assert prepared.decode(target) == each.target.replace(
-            " <extra", "<extra"
-        )  # no token for a space alone
+        assert prepared.decode(text) == item.text
+        # There is no token for a space alone.
+        assert prepared.decode(target) == item.target.replace(" <extra", "<extra")
 
 
-def test_limits_cut_the_text_anywhere_and_the_target_between_entities(bert: Any) -> None:
+def test_limits_cut_targets_between_entities(bert: Any) -> None:
     prepared, spare = prepare(bert)
     masked = mask_entities(
         "alpha = beta(gamma, alpha)",
@@ -451,17 +448,17 @@ def test_nothing_masked_gives_an_empty_target(bert: Any) -> None:
     assert (len(text), target, empty) == (2, [], ([], []))
 
 
-def test_a_tokenizer_that_takes_sentinels_apart_is_refused(bert: Any) -> None:
+def test_unprepared_tokenizer_is_refused(bert: Any) -> None:
     with pytest.raises(InvalidInput, match=r"masking\.prepare"):
         encode_pairs(bert, masked_functions(BERT), BERT, 64, 64)
 
 
-def test_a_cut_leaves_only_entities_that_can_be_seen(bert: Any) -> None:
+def test_target_has_only_visible_entities(bert: Any) -> None:
     prepared, spare = prepare(bert)
     ids: Callable[[list[str]], list[int]] = prepared.convert_tokens_to_ids
-    known = set(ids(list(spare)))
+    sentinel_ids = set(ids(list(spare)))
     for limit in range(1, 60, 7):
         for text, target in encode_pairs(prepared, masked_functions(spare), spare, limit, 512):
-            assert {token for token in target if token in known} == {
-                token for token in text if token in known
+            assert {token for token in target if token in sentinel_ids} == {
+                token for token in text if token in sentinel_ids
             }

@@ -36,7 +36,15 @@ from tests.tiny import SPECIAL, save_bert, save_tokenizer
 from training import config, mining, model, santa
 from training.data.augment import Forms
 from training.data.pairs import Pair, PairSource
-from training.dev import LOSS_BATCH, Dev, DevSet, Judged, encode, ranking, read_judged
+from training.dev import (
+    LOSS_BATCH,
+    DevData,
+    DevEvaluator,
+    DevSet,
+    encode,
+    rank_passages,
+    read_dev_set,
+)
 from training.loop import OPTIMIZER, LoopSettings, make_accelerator, train
 from training.model import ModelSettings, TextModel
 from training.santa import Recipe, SantaTask, Schedule, Stage, averaged
@@ -591,14 +599,14 @@ def test_measures_of_a_judged_directory(
     counting: Counting, tmp_path: Path, accelerator: Accelerator
 ) -> None:
     known = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
-    judged = read_judged(known)
+    judged = read_dev_set(known)
     assert judged.queries == {"q1": "read file", "q2": "copy the line a", "q3": "move"}
     assert judged.passages.keys() == {"d1", "d2", "d3", "d4"}
-    run = ranking(counting, judged, accelerator)
+    run = rank_passages(counting, judged, accelerator)
     assert [run[query][0] for query in ("q1", "q2", "q3")] == ["d1", "d3", "d4"]
     assert run["q2"][1] == "d2"
     second = replace(known, name="two", measure="Recall@100")
-    found = Dev([known, second], counting.train(), accelerator).measure()
+    found = DevEvaluator([known, second], counting.train(), accelerator).measure()
     assert counting.training
     assert found == {
         "dev mean": pytest.approx(11 / 12),
@@ -607,7 +615,7 @@ def test_measures_of_a_judged_directory(
     }
     expected = {measure.name: measure.mean for measure in evaluate(run, judged.qrels)}
     assert expected["MRR@100"] == found["dev small MRR@100"]
-    assert read_judged(replace(known, limit=2)).queries.keys() == {"q1", "q2"}
+    assert read_dev_set(replace(known, limit=2)).queries.keys() == {"q1", "q2"}
 
 
 def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Accelerator) -> None:
@@ -619,12 +627,12 @@ def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Acce
     ]
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     known = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
-    assert read_judged(known) == Judged(
+    assert read_dev_set(known) == DevData(
         {str(number): line["query"] for number, line in enumerate(lines)},
         {"0": "read the file", "1": "copy a line", "2": "copy the map"},
         {"0": {"0": 1.0}, "1": {"1": 1.0, "2": 1.0}, "2": {"1": 1.0, "2": 1.0}, "3": {"0": 1.0}},
     )
-    assert Dev([known], counting.eval(), accelerator).measure() == {
+    assert DevEvaluator([known], counting.eval(), accelerator).measure() == {
         "dev mean": 1.0,
         "dev held MRR@100": 1.0,
     }
@@ -641,7 +649,7 @@ def test_the_loss_on_pairs_is_equation_3(
     ]
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     known = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs", measure="-loss")
-    text_model, judged = tiny(bert).eval(), read_judged(known)
+    text_model, judged = tiny(bert).eval(), read_dev_set(known)
     queries = encode(text_model, [*judged.queries.values()], 32, accelerator)
     passages = encode(text_model, [*judged.passages.values()], 32, accelerator)
     scores = dict(zip(judged.queries, np.exp(queries @ passages.T / 0.5).tolist(), strict=True))
@@ -657,7 +665,7 @@ def test_the_loss_on_pairs_is_equation_3(
             losses.append(
                 -np.log(right / (right + sum(scores[number][place[name]] for name in wrong)))
             )
-    found = Dev([known], text_model, accelerator, temperature=0.5).measure()
+    found = DevEvaluator([known], text_model, accelerator, temperature=0.5).measure()
     assert found == {
         "dev mean": pytest.approx(-np.mean(losses), rel=1e-4),
         "dev held -loss": found["dev mean"],
@@ -683,10 +691,10 @@ def test_a_dev_set_with_nothing_to_measure_is_refused_before_training(tmp_path: 
     known = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
     (tmp_path / "queries.jsonl").write_text('{"_id": "other", "text": "read"}\n')
     with pytest.raises(InvalidInput, match="small has no judged query"):
-        read_judged(known)
+        read_dev_set(known)
     (tmp_path / "corpus.jsonl").unlink()
     with pytest.raises(NotFound, match=r"no corpus\.jsonl"):
-        read_judged(known)
+        read_dev_set(known)
 
 
 # -- whole runs ------------------------------------------------------------------------------------------------------
@@ -803,9 +811,9 @@ def test_what_is_exported_has_its_share_of_the_base(trained: Path, bert: Path) -
 
 
 def test_the_cards_measures_are_those_of_what_is_exported(trained: Path) -> None:
-    recipe = config.read(trained / "recipe.toml", Recipe)
+    recipe = config.load_recipe(trained / "recipe.toml", Recipe)
     mixed = model.load(recipe.model, trained / "out/averaged")
-    expected = Dev(
+    expected = DevEvaluator(
         recipe.dev, mixed, make_accelerator(LoopSettings(precision="fp32"), cpu=True)
     ).measure()
     assert json.loads((trained / "out/tiny/encoder.json").read_text())["measures"] == pytest.approx(
@@ -841,7 +849,7 @@ def of_stage(name):
             os.kill(os.getpid(), signal.SIGKILL)
     return tell
 
-recipe = config.read(Path(sys.argv[1]), santa.Recipe)
+recipe = config.load_recipe(Path(sys.argv[1]), santa.Recipe)
 santa.run(recipe, Path(sys.argv[2]), progress=of_stage, say=lambda line: None, cpu=True)
 """
 QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -875,7 +883,7 @@ def test_a_run_killed_in_any_stage_goes_on_along_the_same_curve(
 
         return tell
 
-    recipe = config.read(trained / "recipe.toml", Recipe)
+    recipe = config.load_recipe(trained / "recipe.toml", Recipe)
     with pytest.raises(KeyboardInterrupt):
         santa.run(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
     assert steps == [
@@ -893,7 +901,7 @@ def test_a_run_does_not_go_on_with_other_texts(bert: Path, tmp_path: Path) -> No
 
         return tell
 
-    recipe = config.read(write_recipe(tmp_path, bert), Recipe)
+    recipe = config.load_recipe(write_recipe(tmp_path, bert), Recipe)
     with pytest.raises(KeyboardInterrupt):
         santa.run(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
     kept = (tmp_path / "pairs.jsonl").read_text()
@@ -920,7 +928,7 @@ def test_a_run_that_recorded_the_old_default_goes_on_with_the_same_recipe(
         return tell
 
     unnamed = write_recipe(tmp_path, bert, lambda text: text.replace(', precision = "fp32"', ""))
-    recipe, steps, lines = config.read(unnamed, Recipe), list[tuple[str, int]](), list[str]()
+    recipe, steps, lines = config.load_recipe(unnamed, Recipe), list[tuple[str, int]](), list[str]()
     AcceleratorState._reset_state(reset_partial_state=True)
     with pytest.raises(KeyboardInterrupt):
         santa.run(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
@@ -1131,7 +1139,7 @@ def test_recipes_that_come_along_are_valid(path: Path, tmp_path: Path) -> None:
     for name in [*paths, *content.get("exclude", [])]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    recipe = config.read(path, santa.Recipe, data=tmp_path)
+    recipe = config.load_recipe(path, santa.Recipe, data=tmp_path)
     assert recipe.stage
 
 

@@ -16,8 +16,15 @@ from index.errors import Damaged, InvalidInput, NotFound
 from index.qa.reader import Packer, Readable, Reader
 from tests.readers import WORDS, tiny_base, tiny_recipe
 from training import reader
-from training.config import read
-from training.data.questions import Asked, AskedSource, Miner, Pool, balanced, read_asked
+from training.config import load_recipe
+from training.data.questions import (
+    Miner,
+    PassagePool,
+    QuestionSource,
+    TrainingQuestion,
+    balanced,
+    load_questions,
+)
 from training.export import ExportRefused
 from training.loop import LoopSettings, make_accelerator
 from training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
@@ -59,7 +66,7 @@ def squad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def questions_of(squad: Path) -> Questions:
-    pool, asked = read_asked(AskedSource(format="squad", path=squad), {})
+    pool, asked = load_questions(QuestionSource(format="squad", path=squad), {})
     wrong = np.array(
         [[row for row in range(4) if row != one.passage][:2] for one in asked], dtype=np.int32
     )
@@ -79,27 +86,30 @@ def task_of(base: Path, squad: Path, **keys: object) -> ReaderTask:
 
 
 def test_squad_gives_spans_and_questions_that_are_not_answered(squad: Path) -> None:
-    pool, asked = read_asked(AskedSource(format="squad", path=squad), {})
+    pool, asked = load_questions(QuestionSource(format="squad", path=squad), {})
     assert [one.answer(pool) for one in asked] == ["1", "0", "close", ""]
     assert [one.answered for one in asked] == [True, True, True, False]
     assert len(pool.passages) == 5  # also that of the row whose answer is not in it
 
 
 def test_templates_give_spans_in_the_passages_that_are_served() -> None:
-    pools: dict[Path, Pool] = {}
-    source = AskedSource(format="templates", path=HTML)
-    pool, asked = read_asked(source, pools)
+    pools: dict[Path, PassagePool] = {}
+    source = QuestionSource(format="templates", path=HTML)
+    pool, asked = load_questions(source, pools)
     assert pools[HTML] is pool
     assert len(asked) >= 3
     for one in asked:
         assert one.answer(pool)
         assert one.question.strip()
-    assert read_asked(source, pools)[0] is pool
+    assert load_questions(source, pools)[0] is pool
 
 
 def test_no_form_of_question_drowns_the_others() -> None:
     forms = ["term"] * 50 + ["version"] * 5 + ["default"] * 2
-    found = [Asked(f"{form} {number}?", number, form=form) for number, form in enumerate(forms)]
+    found = [
+        TrainingQuestion(f"{form} {number}?", number, form=form)
+        for number, form in enumerate(forms)
+    ]
     kept = list(balanced(found))
     assert [one.form for one in kept] == ["term"] * 3 + ["version"] * 5 + ["default"] * 2
     assert kept[:3] == found[:3]
@@ -108,7 +118,7 @@ def test_no_form_of_question_drowns_the_others() -> None:
 
 
 def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path) -> None:
-    pool, _ = read_asked(AskedSource(format="templates", path=HTML), {})
+    pool, _ = load_questions(QuestionSource(format="templates", path=HTML), {})
     entry = next(
         entry
         for entry, one in zip(pool.entries, pool.passages, strict=True)
@@ -120,7 +130,7 @@ def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path)
         + "\n"
         + json.dumps({"title": "elsewhere", "question": "", "entry": "no.html#where"})
     )
-    pool, (one,) = read_asked(AskedSource(format="linked", path=rows, reference=HTML), {})
+    pool, (one,) = load_questions(QuestionSource(format="linked", path=rows, reference=HTML), {})
     assert pool.entries[one.passage] == entry
     assert one.answer(pool)
     assert one.answer(pool).replace("_", "-").lower() in entry.lower()
@@ -128,7 +138,7 @@ def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path)
 
 def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
     """The first answer that stands there as a word of its own; what has neither answer nor entry is left out."""
-    pool, _ = read_asked(AskedSource(format="templates", path=HTML), {})
+    pool, _ = load_questions(QuestionSource(format="templates", path=HTML), {})
     row = next(
         row
         for row, one in enumerate(pool.passages)
@@ -149,7 +159,9 @@ def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
         for n, row in enumerate(rows)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in texts))
-    pool, (one, none) = read_asked(AskedSource(format="questions", path=path, reference=HTML), {})
+    pool, (one, none) = load_questions(
+        QuestionSource(format="questions", path=path, reference=HTML), {}
+    )
     assert (none.question, none.answered, none.answer(pool)) == ("question 5", False, "")
     assert pool.entries[none.passage] == rows[0]["entry"]
     assert (one.question, one.answer(pool), one.form) == ("question 0", "weave", "module")
@@ -175,23 +187,23 @@ def test_an_answer_is_looked_for_in_all_documents_of_its_entry(tmp_path: Path) -
     ]
     path = tmp_path / "asked.jsonl"
     path.write_text("".join(json.dumps({**row, "split": "train"}) + "\n" for row in rows))
-    pool, found = read_asked(AskedSource(format="questions", path=path, reference=HTML), {})
+    pool, found = load_questions(QuestionSource(format="questions", path=path, reference=HTML), {})
     assert {one.question: one.answer(pool) for one in found} == asked
     assert len({one.passage for one in found}) == 4
 
 
 def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="reference"):
-        AskedSource(format="linked", path=tmp_path)
+        QuestionSource(format="linked", path=tmp_path)
     with pytest.raises(InvalidInput, match="reference"):
-        AskedSource(format="squad", path=tmp_path, reference=tmp_path)
+        QuestionSource(format="squad", path=tmp_path, reference=tmp_path)
     with pytest.raises(InvalidInput, match="format must be one of"):
-        AskedSource(format="quiz", path=tmp_path)  # type: ignore[arg-type]
+        QuestionSource(format="quiz", path=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(NotFound, match="none"):
-        read_asked(AskedSource(format="squad", path=tmp_path / "none"), {})
+        load_questions(QuestionSource(format="squad", path=tmp_path / "none"), {})
     (tmp_path / "empty.jsonl").write_text("{}\n")
     with pytest.raises(InvalidInput, match="no usable question"):
-        read_asked(AskedSource(format="squad", path=tmp_path / "empty.jsonl"), {})
+        load_questions(QuestionSource(format="squad", path=tmp_path / "empty.jsonl"), {})
 
 
 def test_mined_passages_share_words_with_the_question_and_are_of_other_entries() -> None:
@@ -204,8 +216,14 @@ def test_mined_passages_share_words_with_the_question_and_are_of_other_entries()
         "numbers",
     ]
     texts += texts[:1]
-    pool = Pool([Readable(text) for text in texts], ["one", "two", "three", "one", "four", "all"])
-    asked = [Asked("how to open a file", 0), Asked("close the socket", 2), Asked("open", 4)]
+    pool = PassagePool(
+        [Readable(text) for text in texts], ["one", "two", "three", "one", "four", "all"]
+    )
+    asked = [
+        TrainingQuestion("how to open a file", 0),
+        TrainingQuestion("close the socket", 2),
+        TrainingQuestion("open", 4),
+    ]
     mined = Miner(pool).wrong(asked, 3)
     assert mined[0].tolist() == [1, 1, 1]
     assert mined[1].tolist() == [3, 4, 5]
@@ -222,8 +240,8 @@ def test_an_encoder_mines_as_many_again_that_are_nearest_to_the_question(
         "the file was shut",
         "numbers of a socket",
     ]
-    pool = Pool([Readable(text) for text in texts], ["one", "two", "three", "four", "five"])
-    asked = [Asked("how to open a file", 0), Asked("close the socket", 2)]
+    pool = PassagePool([Readable(text) for text in texts], ["one", "two", "three", "four", "five"])
+    asked = [TrainingQuestion("how to open a file", 0), TrainingQuestion("close the socket", 2)]
     mined = Miner(pool, encoder).wrong(asked, 2)
     assert mined[:, ::2].tolist() == Miner(pool).wrong(asked, 2).tolist()
     for row, one in enumerate(asked):
@@ -264,14 +282,14 @@ def test_tokens_of_an_answer_and_those_that_cannot_be_one(base: Path, squad: Pat
     task = task_of(base, squad)
     passage = Readable("If step is omitted, it defaults to 1.", "range")
     (packed,) = task.packer.pack("What is it?", [passage])
-    first, last = token_span(packed, passage, Asked("", 0, 23, 36))
+    first, last = token_span(packed, passage, TrainingQuestion("", 0, 23, 36))
     text = "range\n" + passage.text
     read = [text[slice(*packed.offsets[place - packed.first])] for place in (first, last)]
     assert read == ["defaults", "1"]
-    assert token_span(packed, passage, Asked("", 0)) == (-1, -1)
+    assert token_span(packed, passage, TrainingQuestion("", 0)) == (-1, -1)
     far = Readable("the " * 90 + "step")
     (cut,) = task.packer.pack("What is it?", [far])
-    assert token_span(cut, far, Asked("", 0, 360, 364)) == (-1, -1)
+    assert token_span(cut, far, TrainingQuestion("", 0, 360, 364)) == (-1, -1)
     places = hidden([packed], 40)[0]
     assert places.logical_not().nonzero().flatten().tolist() == list(
         range(packed.first, packed.first + len(packed.offsets))
@@ -318,7 +336,7 @@ def test_a_trained_reader_answers_what_it_was_trained_on(
     recipe = tiny_recipe(
         base,
         squad,
-        dev=(AskedSource(format="squad", path=squad, limit=3),),
+        dev=(QuestionSource(format="squad", path=squad, limit=3),),
         loop=LoopSettings(batch_size=4, steps=80, learning_rate=3e-3, every=40, precision="fp32"),
         export=reader.Export(quantization="none", trained_on=("four questions",)),
     )
@@ -509,6 +527,6 @@ def test_the_recipe_for_a_manual_of_ones_own_is_one(tmp_path: Path) -> None:
     (tmp_path / "manual" / "html").mkdir(parents=True)
     (tmp_path / "questions.jsonl").touch()
     (tmp_path / "own.toml").write_text(content)
-    recipe = read(tmp_path / "own.toml", reader.Recipe)
+    recipe = load_recipe(tmp_path / "own.toml", reader.Recipe)
     assert [source.format for source in recipe.asked] == ["templates", "questions"]
     assert (Path(__file__).parent.parent / recipe.model.base / "reader.json").is_file()

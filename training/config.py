@@ -1,4 +1,4 @@
-"""A TOML recipe -> a dataclass. What is unknown, of a wrong type or missing fails here, before anything is loaded."""
+"""Reading a TOML recipe as a dataclass, so that errors in it are reported before training starts."""
 
 from __future__ import annotations
 
@@ -12,128 +12,152 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from index.errors import InvalidInput, NotFound
 
-T = TypeVar("T")
-MAX_BYTES = 1 << 20
+_T = TypeVar("_T")
+
+MAX_RECIPE_BYTES = 1 << 20
 MAX_SEED = (1 << 32) - 1
-INTEGERS = range(-(1 << 63), 1 << 63)  # those of TOML
+
+# The integers of TOML.
+INTEGERS = range(-(1 << 63), 1 << 63)
 
 
-def read(path: Path, kind: type[T], *, data: Path | None = None) -> T:
-    """The recipe at `path` as a `kind`, a dataclass whose fields are the keys and whose defaults are the recipe's.
+def load_recipe(path: Path, kind: type[_T], *, data: Path | None = None) -> _T:
+    """Read the recipe at `path` as a `kind`, a dataclass whose fields are the recipe's keys.
 
-    Paths in it are relative to `data`, by default to the recipe's own directory. Raises NotFound for a recipe, or a
-    file it names, that does not exist, and InvalidInput for TOML that is broken, a key that is unknown or missing, or
-    a value of a wrong type or outside its range; each names the key.
+    Paths in the recipe are relative to `data`, by default to its own directory. Raises NotFound if
+    the recipe or a file that it names does not exist, and InvalidInput for invalid TOML, an
+    unknown or missing key, or a value of the wrong type or out of range. Errors name the key.
     """
-    return build(kind, tables(path), root=data or path.parent)
+    return build_recipe(kind, read_toml(path), root=data or path.parent)
 
 
-def tables(path: Path) -> dict[str, Any]:
-    """What a recipe says, unchecked. Raises NotFound without one, and InvalidInput for what is no TOML."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a recipe, unchecked.
+
+    Raises NotFound if there is no such file and InvalidInput if it is not TOML.
+    """
     if not path.is_file():
         raise NotFound(f"The recipe {path} does not exist.", field="config")
-    if path.stat().st_size > MAX_BYTES:
+    if path.stat().st_size > MAX_RECIPE_BYTES:
         raise InvalidInput(
-            f"{path.name} is larger than {MAX_BYTES:,} bytes: that is no recipe.", field="config"
+            f"{path.name} is larger than {MAX_RECIPE_BYTES:,} bytes, so it is not a recipe.",
+            field="config",
         )
+
+    # The parser also fails on the encoding, on numbers of thousands of digits and on deep nesting.
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # of its syntax, its encoding, numbers of thousands of digits, nesting
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path.name} is not valid TOML: {error}", field="config") from None
 
 
-def build(kind: type[T], content: Mapping[str, Any], *, root: Path, key: str = "") -> T:
-    """`content` as a `kind`; errors name keys by their way from the top, such as `stages[0].epochs`."""
+def build_recipe(kind: type[_T], content: Mapping[str, Any], *, root: Path, key: str = "") -> _T:
+    """Build a dataclass of the content of a TOML table.
+
+    `key` is the path of that table in the recipe, such as `stages[0]`, for the errors.
+    """
     assert is_dataclass(kind)
-    known: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}
-    for name in content:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
-            raise InvalidInput(
-                f"Unknown key {_join(key, name)!r:.200}; {hint}", field=_join(key, name)
-            )
+    recipe_fields: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}
+    _refuse_unknown(content, list(recipe_fields), key)
+
     types = get_type_hints(kind)
     values = {
-        name: _value(types[name], value, root, _join(key, name)) for name, value in content.items()
+        name: _convert(types[name], value, root, _join(key, name))
+        for name, value in content.items()
     }
-    for name, field in known.items():
-        if name not in values and field.default is MISSING and field.default_factory is MISSING:
+
+    for name, field in recipe_fields.items():
+        is_required = field.default is MISSING and field.default_factory is MISSING
+        if name not in values and is_required:
             raise InvalidInput(f"The key {_join(key, name)!r} is missing.", field=_join(key, name))
+
     try:
         return kind(**values)
     except InvalidInput as error:
-        where = f"{key}: " if key else ""
-        raise InvalidInput(where + error.message, field=_join(key, error.field or "")) from None
+        prefix = f"{key}: " if key else ""
+        raise InvalidInput(prefix + error.message, field=_join(key, error.field or "")) from None
 
 
-def _value(kind: Any, value: Any, root: Path, key: str) -> Any:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (
-        Union,
-        UnionType,
-    ):  # only `X | None`: TOML has no null, so a value that is there is an X
-        return _value(next(part for part in inner if part is not NoneType), value, root, key)
+def _refuse_unknown(content: Mapping[str, Any], names: list[str], key: str) -> None:
+    for name in content:
+        if name not in names:
+            similar = get_close_matches(name, names, 1)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"use one of {', '.join(names)}."
+            raise InvalidInput(
+                f"Unknown key {_join(key, name)!r:.200}; {hint}", field=_join(key, name)
+            )
+
+
+def _convert(kind: Any, value: Any, root: Path, key: str) -> Any:
+    """Return a TOML value as the type `kind`."""
+    origin, arguments = get_origin(kind), get_args(kind)
+
+    # The only unions are `X | None`: TOML has no null, so any value must be an X.
+    if origin in (Union, UnionType):
+        inner = next(argument for argument in arguments if argument is not NoneType)
+        return _convert(inner, value, root, key)
+
     if origin is Literal:
-        return _checked(value, value in inner, f"one of {', '.join(map(repr, inner))}", key)
+        choices = ", ".join(map(repr, arguments))
+        return _require(value, value in arguments, f"one of {choices}", key)
+
     if origin is tuple:
-        _checked(value, isinstance(value, list), "a list", key)
+        _require(value, isinstance(value, list), "a list", key)
         return tuple(
-            _value(inner[0], item, root, f"{key}[{number}]") for number, item in enumerate(value)
+            _convert(arguments[0], item, root, f"{key}[{number}]")
+            for number, item in enumerate(value)
         )
+
     if is_dataclass(kind) and isinstance(kind, type):
-        return build(
-            kind, _checked(value, isinstance(value, dict), "a table", key), root=root, key=key
-        )
-    return _plain(kind, value, root, key)
+        table = _require(value, isinstance(value, dict), "a table", key)
+        return build_recipe(kind, table, root=root, key=key)
+
+    return _convert_scalar(kind, value, root, key)
 
 
-def _plain(kind: type, value: Any, root: Path, key: str) -> Any:
+def _convert_scalar(kind: type, value: Any, root: Path, key: str) -> Any:
     if kind is Path:
-        return _existing(
-            root,
-            _checked(value, isinstance(value, str) and value != "", "a path in quotes", key),
-            key,
-        )
+        name = _require(value, isinstance(value, str) and value != "", "a path in quotes", key)
+        return _existing_path(root, name, key)
+
+    # Checked by `type`, since True is an instance of int.
     if type(value) is int:
-        _checked(value, value in INTEGERS, "a number of at most 64 bits", key)
+        _require(value, value in INTEGERS, "a number of at most 64 bits", key)
     if kind is float:
-        return float(_checked(value, type(value) in (int, float), "a number", key))
-    what = {int: "a whole number", str: "a text in quotes", bool: "true or false"}[kind]
-    return _checked(value, type(value) is kind, what, key)
+        return float(_require(value, type(value) in (int, float), "a number", key))
+
+    expected = {int: "a whole number", str: "a text in quotes", bool: "true or false"}[kind]
+    return _require(value, type(value) is kind, expected, key)
 
 
-def _existing(root: Path, name: str, key: str) -> Path:
+def _existing_path(root: Path, name: str, key: str) -> Path:
+    # Too long a name, a directory without permission or an unknown ~user raise.
     try:
         path = root / Path(name).expanduser()
-        found = path.exists()
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ):  # too long a name, a closed directory, an unknown ~user
-        path, found = Path(name), False
-    if not found:
+        exists = path.exists()
+    except (OSError, RuntimeError, ValueError):
+        path, exists = Path(name), False
+
+    if not exists:
         raise NotFound(
             f"{key}: {str(path)[:300]} does not exist. Paths are relative to --data.", field=key
         )
     return path
 
 
-def _checked(value: T, right: bool, expected: str, key: str) -> T:
-    if not right:
-        raise InvalidInput(f"{key} must be {expected}, not {_shown(value)}.", field=key)
+def _require(value: _T, is_valid: bool, expected: str, key: str) -> _T:
+    if not is_valid:
+        raise InvalidInput(f"{key} must be {expected}, not {_describe(value)}.", field=key)
     return value
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "a table"
+def _describe(value: object) -> str:
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "a table"
     if type(value) is int and value not in INTEGERS:
-        return "so large a number"
+        return "such a large number"
     return f"{value!r:.80}"
 
 
@@ -142,6 +166,6 @@ def _join(key: str, name: str) -> str:
 
 
 def in_range(name: str, value: float, low: float, high: float) -> None:
-    """For `__post_init__`: raise InvalidInput unless low <= value <= high."""
+    """Raise InvalidInput unless low <= value <= high; for the `__post_init__` of recipes."""
     if not low <= value <= high:
         raise InvalidInput(f"{name} must be from {low:g} to {high:g}, not {value:g}.", field=name)

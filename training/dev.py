@@ -1,8 +1,8 @@
-"""Dev sets: judged queries, or pairs, that a model in training is measured on by exhaustive search."""
+"""Dev sets: judged queries or pairs that measure a model in training, by exhaustive search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,28 +19,35 @@ from index.passages import render
 from index.records import Document, Kind, SourceFile
 from index.sources import beir
 from training.config import in_range
-from training.data.pairs import Pair, PairSource, read
+from training.data.pair_formats import read_pairs
+from training.data.pairs import Pair, PairSource
 from training.losses import contrastive
 from training.model import TextModel, pad_texts
 
-DEPTH = 100
+# Passages of each query's ranking that are judged.
+RANKING_DEPTH = 100
+
+# Queries whose passages are each other's negatives in the loss.
 LOSS_BATCH = 32
-_BATCH_TOKENS, _CPU_BATCH_TOKENS = (
-    32_768,
-    2048,
-)  # on a CPU, what fits its caches is a quarter faster than 8,192
+
+_BATCH_TOKENS = 32_768
+# On a CPU, batches that fit its caches are a quarter faster than those of 8,192 tokens.
+_CPU_BATCH_TOKENS = 2048
 _TOKENIZED_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevSet:
-    """A directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), a file of pairs, questions by template
-    over the entries of `split` of a reference, or the questions of `split` of a set over `reference`.
+    """Data that a model is measured on, as a recipe names it. Raises InvalidInput naming the field.
 
-    For pairs, each query's own passage is relevant, and those of the same query; `limit` takes the first so many.
-    `measure` is one of index.evaluation.ranking's names, or "-loss", eq. 3 over batches of LOSS_BATCH
-    with its sign turned, so that here too more is better: by the loss on such data the paper on
-    reference QA chooses its epoch.
+    By format, `path` is a directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), a
+    file of pairs, a reference whose entries of `split` are asked about by template, or a question
+    set over `reference`, of which the questions of `split` are used. Relevant to the query of a
+    pair are its own passage and those of equal queries. `limit` is the maximum number of queries.
+
+    `measure` is one of `index.evaluation.ranking`'s names or "-loss", eq. 3 over batches of
+    `LOSS_BATCH` queries with its sign inverted, so that higher is better here too. The paper on
+    reference QA selects its epoch by the loss on such data.
     """
 
     name: str
@@ -61,16 +68,16 @@ class DevSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """Texts and judgements of one dev set, ready to be encoded."""
+class DevData:
+    """The texts and judgements of one dev set: `qrels` holds a grade by query id and passage id."""
 
     queries: dict[str, str]
     passages: dict[str, str]
     qrels: dict[str, dict[str, float]]
 
 
-class Dev:
-    """Measures a model on dev sets; the mean over the sets comes first."""
+class DevEvaluator:
+    """Measures a model on dev sets."""
 
     def __init__(
         self,
@@ -80,124 +87,153 @@ class Dev:
         *,
         temperature: float = 1.0,
     ) -> None:
-        self.sets = [(known, read_judged(known)) for known in sets]
-        self.model, self.accelerator, self.temperature = text_model, accelerator, temperature
+        """Read the dev sets. `temperature` is that of the measure "-loss"."""
+        self.sets = [(dev_set, read_dev_set(dev_set)) for dev_set in sets]
+        self.model = text_model
+        self.accelerator = accelerator
+        self.temperature = temperature
 
     def measure(self) -> dict[str, float]:
-        """`dev mean` and `dev NAME MEASURE` for each set; empty without sets."""
-        found = {
-            f"dev {known.name} {known.measure}": self._value(known, judged)
-            for known, judged in self.sets
+        """Return "dev mean" and "dev NAME MEASURE" of each set; empty if there are no sets."""
+        if not self.sets:
+            return {}
+
+        values = {
+            f"dev {dev_set.name} {dev_set.measure}": self._value(dev_set, data)
+            for dev_set, data in self.sets
         }
-        return {"dev mean": float(np.mean(list(found.values()))), **found} if found else {}
+        return {"dev mean": float(np.mean(list(values.values()))), **values}
 
-    def _value(self, known: DevSet, judged: Judged) -> float:
-        if known.measure == "-loss":
-            return -loss(self.model, judged, self.accelerator, self.temperature)
-        run = ranking(self.model, judged, self.accelerator)
-        return next(
-            measure.mean for measure in evaluate(run, judged.qrels) if measure.name == known.measure
-        )
+    def _value(self, dev_set: DevSet, data: DevData) -> float:
+        if dev_set.measure == "-loss":
+            return -dev_loss(self.model, data, self.accelerator, self.temperature)
+
+        run = rank_passages(self.model, data, self.accelerator)
+        means = {measure.name: measure.mean for measure in evaluate(run, data.qrels)}
+        return means[dev_set.measure]
 
 
-def read_judged(known: DevSet) -> Judged:
-    """Read a dev set. Raises NotFound and InvalidInput as the readers of `index` do, or if nothing is judged."""
-    judged = _read(known)
-    if not judged.queries or not judged.passages:
+def read_dev_set(dev_set: DevSet) -> DevData:
+    """Read a dev set.
+
+    Raises NotFound and InvalidInput as the readers of its format do, and InvalidInput if nothing
+    in it is judged.
+    """
+    data = _read_beir(dev_set) if dev_set.format == "beir" else _read_pairs(dev_set)
+    if not data.queries or not data.passages:
         raise InvalidInput(
-            f"The dev set {known.name} has no judged query or no passage.", field="dev"
+            f"The dev set {dev_set.name} has no judged query or no passage.", field="dev"
         )
-    return judged
+    return data
 
 
-def _read(known: DevSet) -> Judged:
-    if known.format != "beir":
-        given = {
-            name: getattr(known, name)
-            for name in ("format", "path", "kind", "limit", "split", "reference")
-        }
-        return _judged_pairs([pair for pair in read(PairSource(**given)) if isinstance(pair, Pair)])
-    qrels = read_qrels(known.path / "qrels" / f"{known.split}.tsv")
-    queries = read_queries(known.path / "queries.jsonl")
-    asked = {number: queries[number] for number in islice(qrels, known.limit) if number in queries}
-    corpora = [
-        path
-        for name in ("corpus.jsonl", "corpus.jsonl.gz")
-        if (path := known.path / name).is_file()
-    ]
-    if not corpora:
-        raise NotFound(f"{known.path} has no corpus.jsonl or corpus.jsonl.gz.", field="dev")
-    documents = (
-        each
-        for file in beir.files(corpora[0], known.kind)
-        if isinstance(file, SourceFile)
-        for each in file.read()
+def _read_beir(dev_set: DevSet) -> DevData:
+    qrels = read_qrels(dev_set.path / "qrels" / f"{dev_set.split}.tsv")
+    texts = read_queries(dev_set.path / "queries.jsonl")
+    queries = {id_: texts[id_] for id_ in islice(qrels, dev_set.limit) if id_ in texts}
+
+    documents = _read_documents(_find_corpus(dev_set.path), dev_set.kind)
+    passages = {document.id: render(document) for document in documents}
+    return DevData(queries, passages, {id_: qrels[id_] for id_ in queries})
+
+
+def _find_corpus(directory: Path) -> Path:
+    for name in ("corpus.jsonl", "corpus.jsonl.gz"):
+        if (directory / name).is_file():
+            return directory / name
+    raise NotFound(f"{directory} has no corpus.jsonl or corpus.jsonl.gz.", field="dev")
+
+
+def _read_documents(corpus: Path, kind: Kind) -> Iterator[Document]:
+    for file in beir.files(corpus, kind):
+        if isinstance(file, SourceFile):
+            yield from (item for item in file.read() if isinstance(item, Document))
+
+
+def _read_pairs(dev_set: DevSet) -> DevData:
+    source = PairSource(
+        format=dev_set.format,
+        path=dev_set.path,
+        kind=dev_set.kind,
+        limit=dev_set.limit,
+        split=dev_set.split,
+        reference=dev_set.reference,
     )
-    passages = {each.id: render(each) for each in documents if isinstance(each, Document)}
-    return Judged(asked, passages, {number: qrels[number] for number in asked})
+    pairs = [pair for pair in read_pairs(source) if isinstance(pair, Pair)]
 
+    # Pairs may share a passage, which must have a single id.
+    passages = dict.fromkeys(pair.passage for pair in pairs)
+    ids = {passage: str(number) for number, passage in enumerate(passages)}
 
-def _judged_pairs(pairs: Sequence[Pair]) -> Judged:
-    ids = {
-        passage: str(number)
-        for number, passage in enumerate(dict.fromkeys(pair.passage for pair in pairs))
-    }
     relevant: dict[str, dict[str, float]] = {}
     for pair in pairs:
         relevant.setdefault(pair.queries[0], {})[ids[pair.passage]] = 1.0
-    return Judged(
+
+    return DevData(
         {str(number): pair.queries[0] for number, pair in enumerate(pairs)},
-        {number: passage for passage, number in ids.items()},
+        {id_: passage for passage, id_ in ids.items()},
         {str(number): relevant[pair.queries[0]] for number, pair in enumerate(pairs)},
     )
 
 
-def ranking(
-    text_model: TextModel, judged: Judged, accelerator: Accelerator
+def rank_passages(
+    text_model: TextModel, data: DevData, accelerator: Accelerator
 ) -> dict[str, list[str]]:
-    """The best `DEPTH` passages of every query by exhaustive search."""
+    """Return the ids of the best `RANKING_DEPTH` passages of each query, by exhaustive search."""
     settings = text_model.settings
     queries = encode(
-        text_model, list(judged.queries.values()), settings.max_query_tokens, accelerator, "query"
+        text_model, list(data.queries.values()), settings.max_query_tokens, accelerator, "query"
     )
     passages = encode(
-        text_model, list(judged.passages.values()), settings.max_passage_tokens, accelerator
+        text_model, list(data.passages.values()), settings.max_passage_tokens, accelerator
     )
-    ids = list(judged.passages)
-    best = np.argsort(-(queries @ passages.T), axis=1, kind="stable")[:, :DEPTH]
+
+    # A stable sort, so that ties do not depend on the machine.
+    best = np.argsort(-(queries @ passages.T), axis=1, kind="stable")[:, :RANKING_DEPTH]
+    ids = list(data.passages)
     return {
-        number: [ids[row] for row in rows]
-        for number, rows in zip(judged.queries, best, strict=True)
+        query_id: [ids[row] for row in rows]
+        for query_id, rows in zip(data.queries, best, strict=True)
     }
 
 
-def loss(
-    text_model: TextModel, judged: Judged, accelerator: Accelerator, temperature: float
+def dev_loss(
+    text_model: TextModel, data: DevData, accelerator: Accelerator, temperature: float
 ) -> float:
-    """Mean over the queries of eq. 3, each with its first relevant passage, those of LOSS_BATCH queries being each
-    other's negatives."""
+    """Return the mean of eq. 3 over the queries, each with its first relevant passage.
+
+    The passages of `LOSS_BATCH` queries are each other's negatives.
+    """
     settings = text_model.settings
-    relevant = [judged.qrels[number] for number in judged.queries]
-    ids = [next(iter(each)) for each in relevant]
-    passages = encode(
-        text_model,
-        [judged.passages[each] for each in ids],
-        settings.max_passage_tokens,
-        accelerator,
-    )
+    relevant = [data.qrels[query_id] for query_id in data.queries]
+    passage_ids = [next(iter(grades)) for grades in relevant]
+
+    texts = [data.passages[passage_id] for passage_id in passage_ids]
+    passages = encode(text_model, texts, settings.max_passage_tokens, accelerator)
     queries = encode(
-        text_model, list(judged.queries.values()), settings.max_query_tokens, accelerator, "query"
+        text_model, list(data.queries.values()), settings.max_query_tokens, accelerator, "query"
     )
+
     total = 0.0
-    for start in range(0, len(ids), LOSS_BATCH):
+    for start in range(0, len(passage_ids), LOSS_BATCH):
         part = slice(start, start + LOSS_BATCH)
-        asked, given = torch.from_numpy(queries[part]), torch.from_numpy(passages[part])
-        right = torch.tensor([[other in each for other in ids[part]] for each in relevant[part]])
-        own = torch.arange(len(given))
-        total += float(
-            contrastive(asked, given, own, temperature=temperature, excluded=right)
-        ) * len(given)
-    return total / len(ids)
+        batch_queries = torch.from_numpy(queries[part])
+        batch_passages = torch.from_numpy(passages[part])
+
+        # Passages that are relevant to the query too are not its negatives.
+        is_relevant = torch.tensor(
+            [
+                [passage_id in grades for passage_id in passage_ids[part]]
+                for grades in relevant[part]
+            ]
+        )
+        own = torch.arange(len(batch_passages))
+        mean = contrastive(
+            batch_queries, batch_passages, own, temperature=temperature, excluded=is_relevant
+        )
+        total += float(mean) * len(batch_passages)
+
+    return total / len(passage_ids)
 
 
 def encode(
@@ -207,34 +243,38 @@ def encode(
     accelerator: Accelerator,
     role: Role = "passage",
 ) -> Vectors:
-    """Vectors (len(texts), D) in the order given, in batches of similar length; the model is left in its mode."""
+    """Return vectors (len(texts), D) in the order of `texts`, without gradients.
+
+    Texts of similar length share a batch. The model keeps its mode, training or evaluation.
+    """
     training, tokenizer = text_model.training, text_model.tokenizer
     text_model.eval()
-    parts = (
-        list(texts[start : start + _TOKENIZED_AT_ONCE])
-        for start in range(0, len(texts), _TOKENIZED_AT_ONCE)
-    )
+
     rows = [
         ids
-        for part in parts
-        for ids in tokenizer(part, truncation=True, max_length=max_tokens)["input_ids"]
+        for start in range(0, len(texts), _TOKENIZED_AT_ONCE)
+        for ids in tokenizer(
+            list(texts[start : start + _TOKENIZED_AT_ONCE]), truncation=True, max_length=max_tokens
+        )["input_ids"]
     ]
-    order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
-    most = _CPU_BATCH_TOKENS if accelerator.device.type == "cpu" else _BATCH_TOKENS
-    found = np.empty((len(rows), 0), dtype=np.float32)
+    order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
+    batch_tokens = _CPU_BATCH_TOKENS if accelerator.device.type == "cpu" else _BATCH_TOKENS
+
+    vectors = np.empty((len(rows), 0), dtype=np.float32)
     with torch.no_grad(), accelerator.autocast():
         while order:
+            # The longest texts come first, so the first text of a batch sets its width.
             batch = [order.pop()]
-            while order and (len(batch) + 1) * len(rows[batch[0]]) <= most:
+            while order and (len(batch) + 1) * len(rows[batch[0]]) <= batch_tokens:
                 batch.append(order.pop())
-            ids, mask = pad_texts([rows[number] for number in batch], tokenizer.pad_token_id)
-            vectors = (
-                text_model.vectors(ids.to(accelerator.device), mask.to(accelerator.device), role)
-                .cpu()
-                .numpy()
+
+            ids, mask = pad_texts([rows[row] for row in batch], tokenizer.pad_token_id)
+            batch_vectors = text_model.vectors(
+                ids.to(accelerator.device), mask.to(accelerator.device), role
             )
-            if not found.shape[1]:
-                found = np.empty((len(rows), vectors.shape[1]), dtype=np.float32)
-            found[batch] = vectors
+            if not vectors.shape[1]:
+                vectors = np.empty((len(rows), batch_vectors.shape[1]), dtype=np.float32)
+            vectors[batch] = batch_vectors.cpu().numpy()
+
     text_model.train(training)
-    return found
+    return vectors

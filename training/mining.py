@@ -1,4 +1,4 @@
-"""Hard negatives: the passages that the model at hand takes for the best answers, other than the right one."""
+"""Hard negatives: passages that the current model ranks highest, other than the right one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from training.dev import encode
 from training.loop import storing
 from training.model import TextModel
 
+# Results beyond the depth, since some of the best are no negatives.
+_SPARE_RESULTS = 10
+
 
 def mine(
     text_model: TextModel,
@@ -25,35 +28,45 @@ def mine(
     depth: int,
     accelerator: Accelerator,
 ) -> None:
-    """Write to `path` rows (len(pairs), depth) int32: for each pair, others whose passages its query finds best.
+    """Write to `path` the rows (len(pairs), depth), int32, of each pair's hard negatives.
 
-    Searched through `index.search.dense`, as the server does. A pair's own passage, a copy of it,
-    and passages of an equal query are no negatives. Where fewer than `depth` remain they are
-    repeated; where none does, the pair stands for itself, which the loss leaves out. Raises StorageFailed.
+    They are the pairs whose passages rank highest for its query in `index.search.dense`, the
+    search of the server. The pair's own passage, copies of it and passages of an equal query are
+    not negatives. If fewer than `depth` remain, they are repeated; if none does, the pair stands
+    for itself, which the loss leaves out. Raises StorageFailed.
     """
-    settings = text_model.settings
-    first: dict[str, int] = {}
+    # Copies of a passage are encoded once, as the row where it comes first.
+    first_rows: dict[str, int] = {}
     for row, pair in enumerate(pairs):
-        first.setdefault(pair.passage, row)
-    rows = np.array(list(first.values()), dtype=np.int32)
+        first_rows.setdefault(pair.passage, row)
+    rows = np.array(list(first_rows.values()), dtype=np.int32)
+
+    settings = text_model.settings
     passages = encode(
         text_model, [pairs[row].passage for row in rows], settings.max_passage_tokens, accelerator
     )
-    asked = [pair.queries[0] for pair in pairs]
-    queries = encode(text_model, asked, settings.max_query_tokens, accelerator, "query")
-    with tempfile.TemporaryDirectory() as work:
-        np.save(Path(work) / "vectors.npy", passages.astype(np.float16))
-        dense.save(Path(work))
-        nearest = dense.Dense.load(Path(work))
-        found = [rows[nearest.search(query, depth + 10)[0]].tolist() for query in queries]
-    mined = [_others(pairs, row, candidates, depth) for row, candidates in enumerate(found)]
+    query_texts = [pair.queries[0] for pair in pairs]
+    queries = encode(text_model, query_texts, settings.max_query_tokens, accelerator, "query")
+
+    with tempfile.TemporaryDirectory() as directory:
+        np.save(Path(directory) / "vectors.npy", passages.astype(np.float16))
+        dense.save(Path(directory))
+        index = dense.Dense.load(Path(directory))
+        hits = [index.search(query, depth + _SPARE_RESULTS)[0] for query in queries]
+
+    mined = [
+        _negatives(pairs, own, rows[passage_hits].tolist(), depth)
+        for own, passage_hits in enumerate(hits)
+    ]
+
+    # Renamed at the end, so that a run that was killed leaves no partial file.
     new = path.with_name(f".{path.name}")
     with storing(path.parent):
         np.save(new, np.array(mined, dtype=np.int32))
         new.rename(path)
 
 
-def _others(pairs: Sequence[Pair], own: int, candidates: Sequence[int], depth: int) -> list[int]:
+def _negatives(pairs: Sequence[Pair], own: int, candidates: Sequence[int], depth: int) -> list[int]:
     passage, queries = pairs[own].passage, {*pairs[own].queries}
     kept = [
         row

@@ -27,7 +27,7 @@ from index.qa import reader as serving
 from training import export, model
 from training.config import MAX_SEED, in_range
 from training.data import questions
-from training.data.questions import Asked, AskedSource, Miner, Pool
+from training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
 from training.loop import LoopSettings, Progress, best_measures, digest, make_accelerator, train
 from training.model import ModelSettings, in_groups, pad_texts
 from training.quantize import quantize
@@ -96,8 +96,8 @@ class Recipe:
     """All that a reader is made from."""
 
     name: str
-    asked: tuple[AskedSource, ...]
-    dev: tuple[AskedSource, ...] = ()
+    asked: tuple[QuestionSource, ...]
+    dev: tuple[QuestionSource, ...] = ()
     model: ModelSettings = field(default_factory=ModelSettings)
     reading: Reading = field(default_factory=Reading)
     loop: LoopSettings = field(default_factory=LoopSettings)
@@ -178,7 +178,7 @@ def run(
 ) -> Path:
     """Train and export; returns the reader directory `out`/NAME. A run that was killed goes on."""
     accelerator = make_accelerator(recipe.loop, cpu=cpu, out=out, say=say)
-    pools: dict[Path, Pool] = {}
+    pools: dict[Path, PassagePool] = {}
     encoder = Encoder.load(Path(recipe.reading.encoder)) if recipe.reading.encoder else None
     training, dev = (
         [_mined(source, pools, recipe.reading, encoder) for source in sources]
@@ -215,8 +215,8 @@ def run(
 class Questions:
     """One source's questions, their passages, and the rows (n, depth) of wrong ones for each."""
 
-    pool: Pool
-    asked: Sequence[Asked]
+    pool: PassagePool
+    asked: Sequence[TrainingQuestion]
     wrong: NDArray[np.int32]
 
     def digest(self) -> str:
@@ -226,9 +226,12 @@ class Questions:
 
 
 def _mined(
-    source: AskedSource, pools: dict[Path, Pool], reading: Reading, encoder: Encoder | None
+    source: QuestionSource,
+    pools: dict[Path, PassagePool],
+    reading: Reading,
+    encoder: Encoder | None,
 ) -> Questions:
-    pool, found = questions.read_asked(source, pools)
+    pool, found = questions.load_questions(source, pools)
     pool.miner = pool.miner or Miner(pool, encoder)
     return Questions(pool, found, pool.miner.wrong(found, reading.depth))
 
@@ -408,7 +411,9 @@ class ReaderTask:
         self.model.load_state_dict(load(self.recipe.model, directory).state_dict())
 
 
-def token_span(packed: serving.Packed, passage: serving.Readable, one: Asked) -> tuple[int, int]:
+def token_span(
+    packed: serving.Packed, passage: serving.Readable, one: TrainingQuestion
+) -> tuple[int, int]:
     """First and last token of the answer in the sequence, or -1, -1 where it is unknown or cut off."""
     if one.start is None or one.end is None:
         return -1, -1

@@ -24,9 +24,9 @@ from index.errors import InvalidInput
 from training import export, mining, model
 from training.config import MAX_SEED, in_range
 from training.data import augment, masking
-from training.data.pairs import Pair, PairSource, Report
-from training.data.pairs import load as load_pairs
-from training.dev import Dev, DevSet
+from training.data.pair_loading import Report, load_pairs
+from training.data.pairs import Pair, PairSource
+from training.dev import DevEvaluator, DevSet
 from training.loop import (
     LoopSettings,
     Progress,
@@ -217,7 +217,7 @@ def run(
             seed=recipe.seed,
             directory=out / stage.name,
             weights=list(taken.values()),
-            dev=Dev(recipe.dev, text_model, accelerator, temperature=stage.temperature),
+            dev=DevEvaluator(recipe.dev, text_model, accelerator, temperature=stage.temperature),
         )
         so_far = asdict(replace(recipe, stage=recipe.stage[: number + 1], export=Export())) | {
             "texts": [
@@ -255,7 +255,7 @@ def _export(
                 model.load(recipe.model), model.load(recipe.model, place), recipe.export.base_share
             )
             mixed.save(checkpoint)
-        dev = Dev(
+        dev = DevEvaluator(
             recipe.dev,
             mixed.to(accelerator.device),
             accelerator,
@@ -331,7 +331,7 @@ class SantaTask:
         *,
         seed: int,
         directory: Path,
-        dev: Dev | None = None,
+        dev: DevEvaluator | None = None,
         weights: Sequence[float] | None = None,
     ) -> None:
         self.model, self.stage, self.accelerator, self.dev = text_model, stage, accelerator, dev

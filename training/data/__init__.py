@@ -1,1 +1,1 @@
-"""What is trained on: pairs, questions and masked entities."""
+"""Training data: pairs, questions and masked entities."""

@@ -1,4 +1,4 @@
-"""Forms that the texts of a pair take in the world: code with its comment, and queries as people type them."""
+"""Variants of a pair's texts as they occur in use: code with comments, and queries as typed."""
 
 from __future__ import annotations
 
@@ -9,28 +9,40 @@ from dataclasses import dataclass
 from index.passages import render
 from index.records import Document
 from training.config import in_range
-from training.data.pairs import Pair, first_sentence
+from training.data.docstrings import first_sentence
+from training.data.pairs import Pair
 
-ROUNDING = 1e-9  # 1.0 - 0.9 is below 0.1
-MAX_HEAD = 4000  # characters in which a Python function's signature must end
+# Tolerance for sums of shares: in floats, 1.0 - 0.9 is below 0.1.
+ROUNDING = 1e-9
+
+# Characters within which the signature of a Python function must end.
+MAX_HEAD = 4000
+
 _HEAD_END = re.compile(r":[^\S\n]*(?:#[^\n]*)?\n(?=([^\S\n]*)\S)")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_SMALL = frozenset(
-    "a an the of to in for is are this that and or be by with from on as it its if which given".split()
+_STOP_WORDS = frozenset(
+    (
+        "a an the of to in for is are this that and or be by with from on as it its if which given"
+    ).split()
 )
 _OPENINGS = frozenset({"return", "returns", "get", "gets", "this"})
-_NAMES = {"javascript": ("javascript", "js"), "go": ("golang", "go"), "typescript": ("typescript",)}
+_LANGUAGE_NAMES = {
+    "javascript": ("javascript", "js"),
+    "go": ("golang", "go"),
+    "typescript": ("typescript",),
+}
 _MIN_WORDS, _MAX_WORDS = 5, 12
-_MOST_TITLE_WORDS = 5
+_MAX_TITLE_WORDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """How often a draw takes which form; shares of all draws.
+    """Shares of all draws that take each form. Raises InvalidInput naming the field.
 
-    `whole_comment`: the passage has the prose about it where an index has it. `rest_of_comment`: of code, only what
-    follows the sentence that is then the query. `typed`: the query is cut down to what people type into a search box,
-    and of products it is words of the title, searched for in the product with all its prose.
+    `whole_comment`: the passage includes its comment, where an index has it. `rest_of_comment`
+    (code only): the passage includes what follows the sentence that is the query. `typed`: the
+    query is shortened to what people type into a search box; for a product it is words of the
+    title, and the passage includes the product's bullets.
     """
 
     whole_comment: float = 0.0
@@ -44,70 +56,90 @@ class Forms:
 
 
 def draw(pair: Pair, forms: Forms, rng: random.Random) -> tuple[str, str]:
-    """A query of the pair, and its passage."""
-    query, form, is_typed = rng.choice(pair.queries), rng.random(), rng.random() < forms.typed
+    """Draw a query of the pair and a form of its passage."""
+    # The order of these draws is part of a run: a change gives other batches for the same seed.
+    query = rng.choice(pair.queries)
+    form = rng.random()
+    is_typed = rng.random() < forms.typed
+
     if pair.kind == "product" and is_typed:
         return title_words(pair.title, rng) or query, with_comment(pair, whole=True)
     if pair.kind != "code":
         return query, pair.passage
+
     passage = pair.passage
-    if pair.comment and form < forms.whole_comment + forms.rest_of_comment:
-        whole = form < forms.whole_comment
-        passage, query = with_comment(pair, whole=whole), query if whole else pair.queries[0]
-    return typed(pair.queries[0], pair.language, rng) if is_typed else query, passage
+    if pair.comment and form < forms.whole_comment:
+        passage = with_comment(pair, whole=True)
+    elif pair.comment and form < forms.whole_comment + forms.rest_of_comment:
+        passage = with_comment(pair, whole=False)
+        query = pair.queries[0]
+
+    if is_typed:
+        query = search_box_query(pair.queries[0], pair.language, rng)
+    return query, passage
 
 
 def with_comment(pair: Pair, *, whole: bool) -> str:
-    """The passage with its comment where an index has it: all of it, or what follows the sentence that is the query."""
+    """Return the passage with its comment in the position where an index has it.
+
+    Unless `whole`, only what follows the sentence that is the query is added.
+    """
     text = pair.comment if whole else first_sentence(pair.comment, pair.queries[0])[1]
     if not text or pair.kind != "code":
         return f"{pair.passage}\n{text}".strip()
-    if pair.language == "python" and (place := _after_head(pair.passage)):
-        end, indent = place
-        quoted = text.replace("\\", "\\\\").replace('"""', "'''") + " " * text.endswith('"')
-        return f'{pair.passage[:end]}{indent}"""{quoted}"""\n{pair.passage[end:]}'
+
+    body = _function_body(pair.passage) if pair.language == "python" else None
+    if body:
+        start, indent = body
+        # A quotation mark at the end would run into those that close the docstring.
+        docstring = text.replace("\\", "\\\\").replace('"""', "'''") + " " * text.endswith('"')
+        return f'{pair.passage[:start]}{indent}"""{docstring}"""\n{pair.passage[start:]}'
+
     return render(Document(id="", kind="code", title="", body=pair.passage, summary=text))
 
 
 def title_words(title: str, rng: random.Random) -> str:
-    """One to five words of a product's title, in their order."""
+    """Return one to five words of a product's title, in their order."""
     words = title.replace(": ", " ").split()
-    chosen = sorted(
-        rng.sample(range(len(words)), min(len(words), rng.randint(1, _MOST_TITLE_WORDS)))
-    )
-    return " ".join(words[place] for place in chosen)
+    count = min(len(words), rng.randint(1, _MAX_TITLE_WORDS))
+    positions = sorted(rng.sample(range(len(words)), count))
+    return " ".join(words[position] for position in positions)
 
 
-def _after_head(code: str) -> tuple[int, str] | None:
-    """Where a Python function's body begins, and its indentation; None for a function of one line."""
-    for found in _HEAD_END.finditer(code, 0, MAX_HEAD):
-        head = code[: found.start()]
+def _function_body(code: str) -> tuple[int, str] | None:
+    """Return where a Python function's body begins, and its indentation.
+
+    None for a function on a single line.
+    """
+    for colon in _HEAD_END.finditer(code, 0, MAX_HEAD):
+        # A colon inside brackets belongs to an annotation, a slice or a dict.
+        head = code[: colon.start()]
         if all(
             head.count(opening) == head.count(closing) for opening, closing in ("()", "[]", "{}")
         ):
-            return found.end(), found[1]
+            return colon.end(), colon[1]
     return None
 
 
-def typed(query: str, language: str, rng: random.Random) -> str:
-    """A sentence as it would be typed into a search box: some words of it, mostly with the language's name.
+def search_box_query(sentence: str, language: str, rng: random.Random) -> str:
+    """Return words of a sentence as they would be typed into a search box.
 
-    Lower case and without punctuation; now and then without articles, prepositions or an opening "Return".
+    They are in lower case, without punctuation, and mostly with the name of the language. Stop
+    words and an opening such as "Return" are dropped in some of the draws.
     """
-    words = _WORD.findall(query.lower())
+    words = _WORD.findall(sentence.lower())
     if words and words[0] in _OPENINGS and rng.random() < 0.5:
         del words[0]
     if rng.random() < 0.4:
-        words = [word for word in words if word not in _SMALL]
+        words = [word for word in words if word not in _STOP_WORDS]
     words = words[: rng.randint(_MIN_WORDS, _MAX_WORDS)]
-    name = rng.choice(_NAMES.get(language, (language,)))
-    form, how = rng.random(), ("how", "to")
+
+    name = rng.choice(_LANGUAGE_NAMES.get(language, (language,)))
+    form = rng.random()
     if not name or form < 0.15:
-        return " ".join(words) or query
-    return " ".join(
-        [name, *words]
-        if form < 0.75
-        else [*words, "in", name]
-        if form < 0.9
-        else [*how, *words, "in", name]
-    )
+        return " ".join(words) or sentence
+    if form < 0.75:
+        return " ".join([name, *words])
+    if form < 0.9:
+        return " ".join([*words, "in", name])
+    return " ".join(["how", "to", *words, "in", name])

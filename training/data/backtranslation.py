@@ -1,6 +1,7 @@
-"""Questions -> the same questions in other words, by way of another language (reference QA, section 3.5.1).
+"""Rephrasing questions by translating them to another language and back (reference QA, 3.5.1).
 
-Any two sequence-to-sequence models that transformers knows will do: the paper takes FSMT, English to German and back.
+Any two sequence-to-sequence models that transformers can load will do; the paper uses FSMT, English
+to German and back.
 """
 
 from __future__ import annotations
@@ -21,33 +22,44 @@ from training.data.templates import Rephrase
 
 __all__ = ["back_translate", "rephraser", "translate"]
 
-MAX_CHARS = 10_000  # of a text that is translated
-_MARKS = re.compile(r"[\W_]+")
+# Longer texts are cut before they are tokenized.
+MAX_TRANSLATED_CHARS = 10_000
+
+_PUNCTUATION = re.compile(r"[\W_]+")
 
 
 def back_translate(
     questions: Sequence[str], there: str, back: str, *, batch_size: int = 32, max_tokens: int = 128
 ) -> list[str | None]:
-    """Each question translated by `there` and then by `back`; None where nothing, or the question itself, came back.
+    """Translate each question with `there` and the result with `back`.
 
-    Case, punctuation and spaces make no difference. Both are directories, or names on the hub, of models with their
-    weights in safetensors and their tokenizer; one is in memory at a time. `max_tokens` bounds what is read and what
-    is written. Raises NotFound for a model that cannot be loaded.
+    A result is None if it is empty or equals the question but for case, punctuation and spaces.
+    Both models are directories, or names on the hub, with weights in safetensors and a tokenizer;
+    one at a time is in memory. `max_tokens` limits both the input and the output. Raises NotFound
+    for a model that cannot be loaded.
     """
     foreign = translate(questions, there, batch_size=batch_size, max_tokens=max_tokens)
     returned = translate(foreign, back, batch_size=batch_size, max_tokens=max_tokens)
-    return [_changed(question, text) for question, text in zip(questions, returned, strict=True)]
+    return [
+        text if _differs(question, text) else None
+        for question, text in zip(questions, returned, strict=True)
+    ]
 
 
 def rephraser(translators: Sequence[str]) -> Rephrase | None:
-    """`back_translate` by two models, there and back; None without any. Raises InvalidInput for another number."""
+    """Return `back_translate` with two models, there and back, or None if there are none.
+
+    Raises InvalidInput for any other number of models.
+    """
     if not translators:
         return None
     if len(translators) != 2:
         raise InvalidInput(
-            f"translators are two models, there and back, not {len(translators)}: give both, or none.",
+            f"translators must be two models, there and back, not {len(translators)}: "
+            "give both, or none.",
             field="translators",
         )
+
     there, back = translators
     return partial(back_translate, there=there, back=back)
 
@@ -55,28 +67,35 @@ def rephraser(translators: Sequence[str]) -> Rephrase | None:
 def translate(
     texts: Sequence[str], model: str, *, batch_size: int = 32, max_tokens: int = 128
 ) -> list[str]:
-    """What a sequence-to-sequence model makes of each text, without sampling; texts of like length share a batch."""
+    """Translate each text with a sequence-to-sequence model, without sampling.
+
+    Texts of similar length share a batch.
+    """
     in_range("batch_size", batch_size, 1, 4096)
     in_range("max_tokens", max_tokens, 1, 4096)
     if not texts:
         return []
+
     tokenizer, translator = _load(model)
-    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     translated = [""] * len(texts)
+
     for start in range(0, len(order), batch_size):
-        places = order[start : start + batch_size]
-        batch = [texts[place][:MAX_CHARS] for place in places]
-        for place, text in zip(
-            places, _translated(batch, tokenizer, translator, max_tokens), strict=True
-        ):
-            translated[place] = text
+        rows = order[start : start + batch_size]
+        batch = [texts[row][:MAX_TRANSLATED_CHARS] for row in rows]
+        outputs = _translate_batch(batch, tokenizer, translator, max_tokens)
+        for row, text in zip(rows, outputs, strict=True):
+            translated[row] = text
+
     return translated
 
 
-def _translated(batch: list[str], tokenizer: Any, model: Any, max_tokens: int) -> list[str]:
+def _translate_batch(batch: list[str], tokenizer: Any, model: Any, max_tokens: int) -> list[str]:
     inputs = tokenizer(
         batch, padding=True, truncation=True, max_length=max_tokens, return_tensors="pt"
     )
+
+    # max_length=None overrides the model's own, which would compete with max_new_tokens.
     with torch.inference_mode():
         ids = model.generate(
             input_ids=inputs["input_ids"].to(model.device),
@@ -89,6 +108,7 @@ def _translated(batch: list[str], tokenizer: Any, model: Any, max_tokens: int) -
 
 
 def _load(name: str) -> tuple[Any, Any]:
+    # No code of the model's own and no pickles: both could run anything.
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         model = AutoModelForSeq2SeqLM.from_pretrained(
@@ -96,16 +116,20 @@ def _load(name: str) -> tuple[Any, Any]:
         )
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
-        remedy = "Give a model's directory with safetensors and a tokenizer, or its name where the hub can be reached."
         raise NotFound(
-            f"The translator {name} cannot be loaded: {reason} {remedy}", field="model"
+            f"The translator {name} cannot be loaded: {reason} Give the directory of a model with "
+            "safetensors and a tokenizer, or its name if the hub can be reached.",
+            field="model",
         ) from None
-    return tokenizer, model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return tokenizer, model.to(device).eval()
 
 
-def _changed(question: str, text: str) -> str | None:
-    return text if _words(text) not in ("", _words(question)) else None
+def _differs(question: str, text: str) -> bool:
+    return _words(text) not in ("", _words(question))
 
 
 def _words(text: str) -> str:
-    return _MARKS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return _PUNCTUATION.sub(" ", folded).strip()

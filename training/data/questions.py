@@ -1,4 +1,4 @@
-"""What a reader is trained on: questions, the passages of their references, and where the answers stand in them."""
+"""Training questions for a reader: the passages of references and where in them the answers are."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from training.config import in_range
 from training.data import templates
 from training.data.backtranslation import rephraser
 
-Format = Literal["templates", "linked", "questions", "squad"]
-MAX_SAME_ANSWER = (
-    0.1  # of a form's questions may have the same answer, or a reader learns to guess it
-)
+QuestionFormat = Literal["templates", "linked", "questions", "squad"]
+
+# Share of a form's questions that may have the same answer, or a reader learns to guess it.
+MAX_SAME_ANSWER = 0.1
 MIN_SAME_ANSWER = 20
-MAX_FORM = (
-    0.3  # of a reference's questions may be of one form, or a reader answers all as if they were
-)
+
+# Share of a reference's questions that may have the same form, or a reader answers all questions
+# as if they had it.
+MAX_SAME_FORM = 0.3
 
 
 def check_options(
@@ -44,17 +45,19 @@ def check_options(
     translators: Sequence[str],
     leave_out: Sequence[Path],
 ) -> None:
-    """Raise InvalidInput, naming the field, for what a source's format needs and lacks, or does not use."""
+    """Raise InvalidInput, naming the field, for an option that the format needs or does not use."""
     if (format in ("linked", "questions")) != bool(reference):
         raise InvalidInput(
             "reference belongs to the formats linked and questions, which need one.",
             field="reference",
         )
+
     for name, value in (("rules", rules), ("translators", translators)):
         if value and format != "templates":
             raise InvalidInput(
                 f"{name} belongs to the format templates, not to {format}; remove it.", field=name
             )
+
     if leave_out and format not in ("templates", "linked"):
         raise InvalidInput(
             "leave_out belongs to the formats templates and linked; remove it.", field="leave_out"
@@ -62,40 +65,50 @@ def check_options(
     rephraser(translators)
 
 
-def left_out(paths: Sequence[Path], documents: Iterable[Document]) -> frozenset[str]:
-    """The entries that question sets ask about, to keep them out of training.
+def excluded_entries(paths: Sequence[Path], documents: Iterable[Document]) -> frozenset[str]:
+    """Return the entries that question sets ask about, to keep them out of training.
 
-    Raises NotFound without a file and InvalidInput for a set that asks about none of the reference's documents.
+    Raises NotFound for a missing file and InvalidInput for a set that asks about none of the
+    documents.
     """
-    known = {templates.entry_of(document) for document in documents} if paths else set[str]()
-    found = frozenset[str]()
+    if not paths:
+        return frozenset()
+
+    entries = {templates.entry_of(document) for document in documents}
+    excluded: set[str] = set()
     for path in paths:
-        asked = known & {
-            question.entry or question.about or "" for question in read_questions(path)
-        }
-        if not asked:
+        questions = read_questions(path)
+        covered = entries & {question.entry or question.about or "" for question in questions}
+        if not covered:
             raise InvalidInput(
                 f"{path} asks about no entry of the reference: nothing is left out.",
                 field="leave_out",
             )
-        found |= asked
-    return found
+        excluded |= covered
+    return frozenset(excluded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedSource:
-    """Where questions come from, as a recipe names it.
+class QuestionSource:
+    """Where questions come from, as a recipe names it. Raises InvalidInput naming the field.
 
-    templates: a reference's HTML, whose definitions become questions; those of `split`, which is by entry. `rules` is
-    a file of templates of one's own; `translators` are two models, there and back, whose words are asked as well.
-    linked: rows {title, question, entry} of questions that led to an entry of `reference`; its term is the answer.
-    Of both, nothing is asked about the entries that the question sets `leave_out` ask about.
-    questions: a question set over `reference`, as `index.evaluation.answers` reads them; those of
-    `split` whose answer stands in their entry, and those without one that say which entry they are `about`.
-    squad: rows {question, context, answers}, those without answers asking for what the context does not say.
+    templates: questions made from the definitions in a reference's HTML, for the entries of
+    `split`. `rules` is a file of custom templates; `translators` are two models, there and back,
+    whose rephrasings are added.
+
+    linked: rows {title, question, entry} of questions that led to an entry of `reference`, whose
+    term is the answer. For both formats, no questions are produced about the entries that the
+    question sets in `leave_out` ask about.
+
+    questions: a question set over `reference`, as `index.evaluation.answers` reads it. Used are
+    the questions of `split` whose answer is in their entry, and those without an answer that name
+    the entry they are `about`.
+
+    squad: rows {question, context, answers}; questions without answers ask for something that the
+    context does not say.
     """
 
-    format: Format
+    format: QuestionFormat
     path: Path
     reference: Path | None = None
     weight: float = 1.0
@@ -106,44 +119,48 @@ class AskedSource:
     leave_out: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.format not in get_args(Format):
-            raise InvalidInput(
-                f"format must be one of {', '.join(get_args(Format))}.", field="format"
-            )
+        formats = get_args(QuestionFormat)
+        if self.format not in formats:
+            raise InvalidInput(f"format must be one of {', '.join(formats)}.", field="format")
+
         check_options(self.format, self.reference, self.rules, self.translators, self.leave_out)
         in_range("weight", self.weight, 1e-6, 100.0)
         in_range("limit", self.limit or 1, 1, 1 << 30)
 
 
 @dataclass(slots=True)
-class Pool:
-    """Passages that are each other's negatives: those of one reference. `entries` says what each belongs to.
+class PassagePool:
+    """The passages of one reference, which serve as each other's negatives.
 
-    Of a reference `documents` are kept, and in `places` by their ids the rows of their passages. `miner` is made once
-    for all sources over it.
+    `entries` has the entry of each passage. `documents` are those of a reference, and `rows` has,
+    by document id, its passages and their rows. `miner` is created once for all sources over it.
     """
 
     passages: list[Readable]
     entries: list[str]
     documents: list[Document] = field(default_factory=list)
-    places: dict[str, list[tuple[int, Passage]]] = field(default_factory=dict)
+    rows: dict[str, list[tuple[int, Passage]]] = field(default_factory=dict)
     miner: Miner | None = None
 
     def add(self, document: Document) -> None:
         """Append a document's passages."""
         self.documents.append(document)
-        self.places[document.id] = list(enumerate(split(document), len(self.passages)))
-        for _, passage in self.places[document.id]:
+        self.rows[document.id] = list(enumerate(split(document), len(self.passages)))
+        for _, passage in self.rows[document.id]:
             self.passages.append(readable(document, passage))
             self.entries.append(templates.entry_of(document))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A question, the row of the passage in its pool that answers it, and the answer's characters in its text.
+# The pools of the references that were read, by path.
+Pools = dict[Path, PassagePool]
 
-    `start` and `end` are None where the passage is known to be right, but not which words of it. Where it is not
-    `answered`, the passage only looks as if it did.
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainingQuestion:
+    """A question, the pool row of the passage that answers it, and the span of the answer there.
+
+    `start` and `end` (characters) are None if it is known that the passage answers the question,
+    but not which words of it do. If it is not `answered`, the passage only looks like an answer.
     """
 
     question: str
@@ -153,221 +170,306 @@ class Asked:
     form: str = ""
     answered: bool = True
 
-    def answer(self, pool: Pool) -> str:
-        """The answer's words, empty if unknown."""
-        return "" if self.start is None else pool.passages[self.passage].text[self.start : self.end]
+    def __repr__(self) -> str:
+        # Checkpoints store a digest of this text: another one would refuse to resume them.
+        return (
+            f"Asked(question={self.question!r}, passage={self.passage!r}, start={self.start!r}, "
+            f"end={self.end!r}, form={self.form!r}, answered={self.answered!r})"
+        )
+
+    def answer(self, pool: PassagePool) -> str:
+        """Return the answer's words, or "" if they are unknown."""
+        if self.start is None:
+            return ""
+        return pool.passages[self.passage].text[self.start : self.end]
 
 
-def read_asked(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, list[Asked]]:
-    """A source's questions and their pool; pools of references are read once and kept in `pools`.
+def load_questions(
+    source: QuestionSource, pools: Pools
+) -> tuple[PassagePool, list[TrainingQuestion]]:
+    """Return a source's questions and their pool; a reference is read once and kept in `pools`.
 
-    Raises NotFound without a file and InvalidInput where nothing in it is of use.
+    Raises NotFound for a missing file and InvalidInput for a source without usable questions.
     """
     if not source.path.exists():
         raise NotFound(f"There is no file or directory {source.path}.", field="path")
-    pool, found = _READERS[source.format](source, pools)
-    asked = list(itertools.islice(found, source.limit))
-    if not asked:
+
+    pool, items = _READERS[source.format](source, pools)
+    questions = list(itertools.islice(items, source.limit))
+    if not questions:
         raise InvalidInput(
             f"{source.path} has no usable question of format {source.format}.", field="path"
         )
-    return pool, asked
+    return pool, questions
 
 
-def _reference(path: Path, pools: dict[Path, Pool]) -> Pool:
+def _reference_pool(path: Path, pools: Pools) -> PassagePool:
     if path not in pools:
-        pools[path] = Pool([], [])
+        pool = PassagePool([], [])
         for file in open_source("reference", [path]):
-            for found in () if isinstance(file, Skipped) else file.read():
-                if isinstance(found, Document):
-                    pools[path].add(found)
+            for document in () if isinstance(file, Skipped) else file.read():
+                if isinstance(document, Document):
+                    pool.add(document)
+        pools[path] = pool
     return pools[path]
 
 
-def _templates(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
-    pool = _reference(source.path, pools)
-    without = left_out(source.leave_out, pool.documents)
-    chosen = templates.questions(
-        pool.documents, source.split, source.rules, rephraser(source.translators), without
+# ---- templates
+
+
+def _template_questions(
+    source: QuestionSource, pools: Pools
+) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
+    pool = _reference_pool(source.path, pools)
+    excluded = excluded_entries(source.leave_out, pool.documents)
+    examples = templates.questions(
+        pool.documents, source.split, source.rules, rephraser(source.translators), excluded
     )
-    Random(0).shuffle(chosen)
-    return pool, balanced(list(_varied(_placed(chosen, pool.places))))
+
+    # Shuffled by a fixed seed, so that a limit takes questions from all over the reference.
+    Random(0).shuffle(examples)
+    return pool, balanced(list(_limit_answers(_in_passages(examples, pool.rows))))
 
 
-def _placed(
+def _in_passages(
     examples: Sequence[templates.Example], rows: Mapping[str, Sequence[tuple[int, Passage]]]
-) -> Iterator[tuple[templates.Example, Asked]]:
-    for one in examples:
-        for row, passage in rows[one.document_id]:
-            if passage.start <= one.start and one.end <= passage.end:
-                start = one.start - passage.start
-                yield one, Asked(one.question, row, start, start + one.end - one.start, one.form)
+) -> Iterator[tuple[templates.Example, TrainingQuestion]]:
+    """Yield a question for every passage that contains the whole answer of an example."""
+    for example in examples:
+        for row, passage in rows[example.document_id]:
+            if passage.start <= example.start and example.end <= passage.end:
+                start = example.start - passage.start
+                end = example.end - passage.start
+                yield example, TrainingQuestion(example.question, row, start, end, example.form)
 
 
-def _varied(found: Iterator[tuple[templates.Example, Asked]]) -> Iterator[Asked]:
-    """Without the many questions of a form that have one answer, such as None: `MAX_SAME_ANSWER` of them may."""
-    every = list(found)
-    forms = Counter(asked.form for _, asked in every)
-    seen: Counter[tuple[str, str]] = Counter()
-    for example, asked in every:
-        seen[asked.form, example.answer] += 1
-        if seen[asked.form, example.answer] <= max(
-            MIN_SAME_ANSWER, MAX_SAME_ANSWER * forms[asked.form]
-        ):
-            yield asked
+def _limit_answers(
+    items: Iterable[tuple[templates.Example, TrainingQuestion]],
+) -> Iterator[TrainingQuestion]:
+    """Drop questions once `MAX_SAME_ANSWER` of a form's questions have their answer, such as None.
+
+    The first `MIN_SAME_ANSWER` are always kept.
+    """
+    items = list(items)
+    forms = Counter(question.form for _, question in items)
+
+    answers: Counter[tuple[str, str]] = Counter()
+    for example, question in items:
+        answers[question.form, example.answer] += 1
+        limit = max(MIN_SAME_ANSWER, MAX_SAME_ANSWER * forms[question.form])
+        if answers[question.form, example.answer] <= limit:
+            yield question
 
 
-def balanced(found: Sequence[Asked]) -> Iterator[Asked]:
-    """Without the last questions of the most frequent form, so that it has no more than its `MAX_FORM`."""
-    forms = Counter(asked.form for asked in found)
+def balanced(questions: Sequence[TrainingQuestion]) -> Iterator[TrainingQuestion]:
+    """Drop the last questions of the most frequent form, so that `MAX_SAME_FORM` have it."""
+    forms = Counter(question.form for question in questions)
     frequent, count = forms.most_common(1)[0] if forms else ("", 0)
-    others = len(found) - count
-    left = round(others * MAX_FORM / (1 - MAX_FORM)) if others else count
-    for asked in found:
-        left -= asked.form == frequent
-        if asked.form != frequent or left >= 0:
-            yield asked
+
+    # Questions of a single form cannot be balanced, so all are kept.
+    rest = len(questions) - count
+    remaining = round(rest * MAX_SAME_FORM / (1 - MAX_SAME_FORM)) if rest else count
+
+    for question in questions:
+        if question.form == frequent:
+            remaining -= 1
+            if remaining < 0:
+                continue
+        yield question
 
 
-def _linked(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
+# ---- linked questions
+
+
+def _linked_questions(
+    source: QuestionSource, pools: Pools
+) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
     assert source.reference is not None
-    pool = _reference(source.reference, pools)
-    without, first = left_out(source.leave_out, pool.documents), dict[str, int]()
-    for row, entry in enumerate(pool.entries):
-        if entry not in without:
-            first.setdefault(entry, row)
+    pool = _reference_pool(source.reference, pools)
+    excluded = excluded_entries(source.leave_out, pool.documents)
     titles = {templates.entry_of(document): document.title for document in pool.documents}
 
-    def asked() -> Iterator[Asked]:
-        for row in tables.read_rows(source.path, source.path.name):
-            record = {} if isinstance(row, Skipped) else row.record
-            title, entry = str(record.get("title", "")).strip(), str(record.get("entry", ""))
-            if title and entry in first:
-                place = first[entry]
-                yield Asked(
-                    title, place, *_named(pool.passages[place].text, titles[entry]), "linked"
-                )
+    # An entry's first passage has its term.
+    rows: dict[str, int] = {}
+    for row, entry in enumerate(pool.entries):
+        if entry not in excluded:
+            rows.setdefault(entry, row)
 
-    return pool, asked()
+    def questions() -> Iterator[TrainingQuestion]:
+        for record in _records(source.path):
+            question = str(record.get("title", "")).strip()
+            entry = str(record.get("entry", ""))
+            if question and entry in rows:
+                row = rows[entry]
+                start, end = _find_term(pool.passages[row].text, titles[entry])
+                yield TrainingQuestion(question, row, start, end, "linked")
+
+    return pool, questions()
 
 
-def _named(text: str, title: str) -> tuple[int | None, int | None]:
-    """Where the term stands in its own definition's first line: whole, or its last part."""
+def _records(path: Path) -> Iterator[Mapping[str, object]]:
+    for row in tables.read_rows(path, path.name):
+        if not isinstance(row, Skipped):
+            yield row.record
+
+
+def _find_term(text: str, title: str) -> tuple[int | None, int | None]:
+    """Return the span of the term in its definition's first line: all of it, or its last part."""
     line = text.partition("\n")[0]
     for name in (title, title.rpartition(".")[2]):
-        if name and (start := line.find(name)) >= 0:
+        start = line.find(name)
+        if name and start >= 0:
             return start, start + len(name)
     return None, None
 
 
-def _questions(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
+# ---- question sets
+
+
+def _question_set(
+    source: QuestionSource, pools: Pools
+) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
     assert source.reference is not None
-    pool = _reference(source.reference, pools)
-    places: dict[str | None, list[int]] = defaultdict(list)
+    pool = _reference_pool(source.reference, pools)
+
+    # Several documents may belong to the same entry.
+    rows: dict[str | None, list[int]] = defaultdict(list)
     for document in pool.documents:
-        places[templates.entry_of(document)] += [row for row, _ in pool.places[document.id]]
-    asked = (
-        _held(question, pool, places[entry])
+        rows[templates.entry_of(document)] += [row for row, _ in pool.rows[document.id]]
+
+    located = (
+        _locate(question, pool, rows[entry])
         for question in read_questions(source.path, source.split)
-        if (entry := question.entry or question.about) in places
+        if (entry := question.entry or question.about) in rows
     )
-    return pool, (one for one in asked if one is not None)
+    return pool, (question for question in located if question is not None)
 
 
-def _held(question: Question, pool: Pool, rows: Sequence[int]) -> Asked | None:
-    """With the first of the entry's passages that holds the first answer that one holds, as whole words.
+def _locate(question: Question, pool: PassagePool, rows: Sequence[int]) -> TrainingQuestion | None:
+    """Find the first answer that is in one of these rows, as whole words; None if none is.
 
-    A question that has none looks in vain at the first passage.
+    An unanswerable question gets the first row as the passage that only looks like an answer.
     """
     if not question.answerable:
-        return Asked(question.question, rows[0], form=question.form, answered=False)
+        return TrainingQuestion(question.question, rows[0], form=question.form, answered=False)
+
     for answer in question.answers:
+        pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
         for row in rows:
-            if found := re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", pool.passages[row].text):
-                return Asked(question.question, row, *found.span(), question.form)
+            if match := pattern.search(pool.passages[row].text):
+                return TrainingQuestion(question.question, row, *match.span(), question.form)
     return None
 
 
-def _squad(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator[Asked]]:
-    pool, rows = Pool([], []), dict[str, int]()
-    found: list[Asked] = []
-    for row in tables.read_rows(source.path, source.path.name):
-        record = {} if isinstance(row, Skipped) else row.record
+# ---- SQuAD
+
+
+def _squad_questions(
+    source: QuestionSource, pools: Pools
+) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
+    pool = PassagePool([], [])
+    rows: dict[str, int] = {}
+    questions: list[TrainingQuestion] = []
+
+    for record in _records(source.path):
         match record:
             case {"question": str(question), "context": str(context), "answers": list(answers)}:
-                place = rows.setdefault(context, len(rows))
-                if place == len(pool.passages):
+                # Questions about the same context share one passage.
+                row = rows.setdefault(context, len(rows))
+                if row == len(pool.passages):
                     pool.passages.append(Readable(context))
-                    pool.entries.append(str(place))
-                found += _of_squad(question, place, context, answers)
-    return pool, iter(found)
+                    pool.entries.append(str(row))
+                questions += _squad_question(question, row, context, answers)
+    return pool, iter(questions)
 
 
-def _of_squad(question: str, place: int, context: str, answers: Sequence[Any]) -> Iterator[Asked]:
-    """By the first answer; SQuAD 2.0's questions without one ask for what the passage does not say."""
+def _squad_question(
+    question: str, row: int, context: str, answers: Sequence[Any]
+) -> Iterator[TrainingQuestion]:
+    """Yield a question with its first answer, or none if that is not in the context.
+
+    In SQuAD 2.0 a question without answers asks for something that the passage does not say.
+    """
     match answers[:1]:
         case []:
-            yield Asked(question, place, form="squad", answered=False)
+            yield TrainingQuestion(question, row, form="squad", answered=False)
         case [{"text": str(text), "answer_start": int(start)}] if text and context.startswith(
             text, max(start, 0)
         ):
-            yield Asked(question, place, start, start + len(text), "squad")
+            yield TrainingQuestion(question, row, start, start + len(text), "squad")
 
 
-_READERS: dict[Format, Callable[[AskedSource, dict[Path, Pool]], tuple[Pool, Iterator[Asked]]]] = {
-    "templates": _templates,
-    "linked": _linked,
-    "questions": _questions,
-    "squad": _squad,
+_Reader = Callable[[QuestionSource, Pools], tuple[PassagePool, Iterator[TrainingQuestion]]]
+_READERS: dict[QuestionFormat, _Reader] = {
+    "templates": _template_questions,
+    "linked": _linked_questions,
+    "questions": _question_set,
+    "squad": _squad_questions,
 }
 
 
 class Miner:
-    """Finds the passages of a pool that look like answers but are not: what a reader has to tell from the right one."""
+    """Finds passages of a pool that look like answers but are not, as negatives for a reader."""
 
-    def __init__(self, pool: Pool, encoder: TextEncoder | None = None) -> None:
-        self.encoder, self.entries = encoder, _numbered(pool.entries)
-        self.texts = _numbered(
-            [passage.text for passage in pool.passages]
-        )  # manuals repeat themselves on other pages
-        seen = [shown(passage) for passage in pool.passages]
-        with tempfile.TemporaryDirectory() as work:
+    def __init__(self, pool: PassagePool, encoder: TextEncoder | None = None) -> None:
+        self.encoder = encoder
+        self.entries = _number(pool.entries)
+        # Manuals repeat themselves: the same text on another page is not a negative.
+        self.texts = _number([passage.text for passage in pool.passages])
+
+        texts = [shown(passage) for passage in pool.passages]
+        with tempfile.TemporaryDirectory() as directory:
             builder = LexicalBuilder()
-            for text in seen:
+            for text in texts:
                 builder.add(text)
-            builder.save(Path(work))
-            self.lexical = Lexical.load(Path(work))
-        self.vectors = None if encoder is None else encoder.encode(seen, role="passage")
+            builder.save(Path(directory))
+            self.lexical = Lexical.load(Path(directory))
 
-    def wrong(self, asked: Sequence[Asked], depth: int) -> NDArray[np.int32]:
-        """Rows (len(asked), depth), best first: for each question the passages that BM25 finds best, but for those of
-        its entry. With an encoder (len(asked), 2 * depth): by turns one of BM25's and one of the nearest by cosine.
+        self.vectors = None if encoder is None else encoder.encode(texts, role="passage")
 
-        Where fewer than `depth` share a word with the question they are repeated; where none does, the passages that
-        follow its own stand in.
+    def wrong(self, questions: Sequence[TrainingQuestion], depth: int) -> NDArray[np.int32]:
+        """Return rows (len(questions), depth) of the best wrong passages, best first.
+
+        They are those that BM25 ranks highest, without those of the question's own entry. With an
+        encoder the shape is (len(questions), 2 * depth): passages ranked by BM25 and by cosine, in
+        turns. If fewer than `depth` passages share a word with the question, they are repeated; if
+        none does, the passages after its own are used.
         """
-        found = [
-            [
-                self._best(self.lexical.scores(self.lexical.weights(one.question)), one, depth)
-                for one in asked
-            ]
-        ]
+        lexical = (
+            self.lexical.scores(self.lexical.weights(question.question)) for question in questions
+        )
+        rankings = [self._rank(questions, lexical, depth)]
+
         if self.encoder is not None and self.vectors is not None:
-            vectors = self.encoder.encode([one.question for one in asked], role="query")
-            near = (self.vectors @ vector for vector in vectors)
-            found.append(
-                [self._best(scores, one, depth) for scores, one in zip(near, asked, strict=True)]
-            )
-        return np.stack(found, axis=2).reshape(len(asked), -1)
+            texts = [question.question for question in questions]
+            vectors = self.encoder.encode(texts, role="query")
+            cosines = (self.vectors @ vector for vector in vectors)
+            rankings.append(self._rank(questions, cosines, depth))
 
-    def _best(self, scores: NDArray[np.float32], one: Asked, depth: int) -> NDArray[np.int32]:
-        own = (self.entries == self.entries[one.passage]) | (self.texts == self.texts[one.passage])
+        return np.stack(rankings, axis=2).reshape(len(questions), -1)
+
+    def _rank(
+        self,
+        questions: Sequence[TrainingQuestion],
+        scores: Iterable[NDArray[np.float32]],
+        depth: int,
+    ) -> list[NDArray[np.int32]]:
+        return [
+            self._best(passage_scores, question, depth)
+            for passage_scores, question in zip(scores, questions, strict=True)
+        ]
+
+    def _best(
+        self, scores: NDArray[np.float32], question: TrainingQuestion, depth: int
+    ) -> NDArray[np.int32]:
+        row = question.passage
+        own = (self.entries == self.entries[row]) | (self.texts == self.texts[row])
         best = top(np.where(own, np.float32(0.0), scores), depth)
-        follow = (one.passage + 1 + np.arange(depth)) % len(scores)
-        return np.resize(best if len(best) else follow, depth).astype(np.int32)
+        following = (row + 1 + np.arange(depth)) % len(scores)
+        return np.resize(best if len(best) else following, depth).astype(np.int32)
 
 
-def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:
-    """The same number for the same text."""
-    numbers = dict[str, int]()
+def _number(texts: Sequence[str]) -> NDArray[np.int64]:
+    """Number the texts so that equal texts have the same number."""
+    numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(text, len(numbers)) for text in texts])

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 from index.errors import InvalidInput
 from index.records import Document, Span
-from training.config import in_range, read
+from training.config import in_range, load_recipe
 
 __all__ = [
     "RULES",
@@ -342,7 +342,7 @@ class _Entry:
 
 def read_rules(path: Path = RULES) -> Rules:
     """The rules of a TOML file. Raises NotFound or InvalidInput, which name the key."""
-    return read(path, Rules)
+    return load_recipe(path, Rules)
 
 
 def examples(document: Document, rules: Rules, rng: Random) -> Iterator[Example]:

@@ -31,7 +31,7 @@ from index.encoder import Encoder, Vectors
 from index.errors import Damaged, InvalidInput
 from index.storage import atomic_write, exclusive
 from training import export, model
-from training.config import MAX_SEED, in_range, read
+from training.config import MAX_SEED, in_range, load_recipe
 from training.dev import encode
 from training.loop import (
     LoopSettings,
@@ -183,9 +183,9 @@ class Recipe:
 def read_recipe(config: Path | None, templates: Path | None = None) -> Recipe:
     """The recipe at `config`, or Recipe() without one, with the templates of that file if one is given.
 
-    Raises NotFound and InvalidInput as `config.read` and `read_templates` do.
+    Raises NotFound and InvalidInput as `config.load_recipe` and `read_templates` do.
     """
-    recipe = read(config, Recipe) if config else Recipe()
+    recipe = load_recipe(config, Recipe) if config else Recipe()
     return replace(recipe, templates=read_templates(templates)) if templates else recipe
 
 

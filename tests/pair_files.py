@@ -1,0 +1,40 @@
+"""Paths and helpers that the tests of training pairs share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from index.records import Skipped
+from training.data.pair_formats import read_pairs
+from training.data.pairs import Pair, PairSource
+
+DATA = Path(__file__).parent / "data" / "pairs"
+REFERENCE = Path(__file__).parent / "data" / "reference"
+
+FLOOD = json.loads((DATA / "beir" / "corpus.jsonl").read_text().splitlines()[0])["text"]
+
+
+def read_all(source: PairSource) -> tuple[list[Pair], list[Skipped]]:
+    items = list(read_pairs(source))
+    pairs = [item for item in items if isinstance(item, Pair)]
+    return pairs, [item for item in items if isinstance(item, Skipped)]
+
+
+def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def assert_clean(pair: Pair) -> None:
+    passage = " ".join(pair.passage.split()).casefold()
+    assert passage
+    assert pair.queries
+    for query in pair.queries:
+        assert query == query.strip() != ""
+        assert " ".join(query.split()).casefold() != passage
+    for text in (*pair.queries, pair.passage, *pair.negatives):
+        assert "\0" not in text
+        text.encode()

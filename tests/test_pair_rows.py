@@ -1,0 +1,122 @@
+"""Tables with one pair per row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from index.records import Skipped
+from tests.pair_files import DATA, read_all
+from training.data.pair_rows import PASSAGE_COLUMNS
+from training.data.pairs import MAX_PAIR_CHARS, Pair, PairSource
+
+
+def test_plain_rows() -> None:
+    (mean, close, reverse, mug), skipped = read_all(PairSource("pairs", DATA / "plain.jsonl"))
+    assert skipped == []
+    assert mean == Pair(
+        (
+            "Return the arithmetic mean of some numbers",
+            "Return the arithmetic mean of\nsome numbers.  Empty input raises.\n\nNo weights are taken.",
+        ),
+        "def mean(numbers):\n    return sum(numbers) / len(numbers)",
+        language="python",
+        comment=mean.queries[1],
+    )
+    assert close.queries == ("Close stops the ring and wakes its readers.",)
+    assert (reverse.language, reverse.negatives) == (
+        "python",
+        ("def first(items):\n    return items[0]",),
+    )
+    assert mug == Pair(
+        ("enamel mug for camping",),
+        "Harrow enamel mug, 12 oz",
+        "product",
+        title="Harrow enamel mug",
+    )
+
+
+def test_bad_rows_are_skipped_with_line_and_reason() -> None:
+    pairs, skipped = read_all(PairSource("pairs", DATA / "bad.jsonl"))
+    assert [pair.language for pair in pairs] == ["cobol"]
+    assert [(row.path, row.line) for row in skipped] == [
+        ("bad.jsonl", line) for line in range(1, 8)
+    ]
+    reasons = [row.reason for row in skipped]
+    assert reasons[:4] == [
+        "the passage is empty",
+        "the query is empty",
+        "query and passage are the same",
+        "the query has fewer than 3 words and 12 characters",
+    ]
+    assert (
+        reasons[4]
+        == "has no passage: looked for a column " + " or ".join(PASSAGE_COLUMNS) + ", it has text"
+    )
+    assert reasons[5].startswith("is not valid JSON")
+    assert reasons[6] == "is not a JSON object"
+
+
+def test_invalid_and_long_lines_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    huge = json.dumps(
+        {"query": "a function of a megabyte", "passage": "x = 1\n" * 200_000}
+    ).encode()
+    long = json.dumps(
+        {"query": "a function that is too long", "passage": "x" * (MAX_PAIR_CHARS + 1)}
+    ).encode()
+    good = b'{"query": "one with\\u0000 a surrogate \\ud83d half", "passage": "it = 1\\u0000"}'
+    bad = b'{"query": "caf\xe9 au lait to go", "passage": "coffee()"}'
+    path.write_bytes(b"\n".join([bad, huge, good, long]))
+    (pair,), skipped = read_all(PairSource("pairs", path))
+    assert (pair.queries, pair.passage) == (("one with a surrogate  half",), "it = 1")
+    assert {row.line: row.reason for row in skipped} == {
+        1: "the line is not UTF-8",
+        2: "is longer than 1,048,576 characters",
+        4: "the passage is longer than 100,000 characters",
+    }
+
+
+def test_codesearchnet_directory() -> None:
+    pairs, skipped = read_all(PairSource("codesearchnet", DATA / "codesearchnet"))
+    tide, wind, stop = pairs
+    assert (tide.queries, tide.language) == (
+        ("Height of the water above datum, in metres.",),
+        "java",
+    )
+    assert wind.queries == (
+        "Wind the clock by some turns.",
+        "Wind the clock by some turns. Never overwinds.\n\n:param turns: how many",
+    )
+    assert (
+        wind.passage
+        == "def wind(self, turns=3):\n    self.spring = min(self.limit, self.spring + turns)"
+    )
+    docstring = "Stop the clock at once"
+    assert stop == Pair(
+        (docstring,), "def stop(self):\n    self.spring = 0", language="python", comment=docstring
+    )
+    assert skipped == [Skipped("python_train_0.jsonl", "is not of the split train", 3)]
+    (tick,), _ = read_all(PairSource("codesearchnet", DATA / "codesearchnet", split="test"))
+    assert tick.queries == ("Move the hands by a second.",)
+
+
+def test_advtest_rows() -> None:
+    (count, moor), _ = read_all(PairSource("advtest", DATA / "advtest.jsonl"))
+    docstring = "Count the boats in harbour"
+    assert count == Pair(
+        (docstring,),
+        "def Func(arg_0):\n    print(len(arg_0))",
+        language="python",
+        comment=docstring,
+    )
+    assert moor.passage == "def moor ( boat ) : pier . append ( boat )"
+
+
+def test_cosqa_rejects_become_negatives() -> None:
+    (ordered, rows), (empty,) = read_all(PairSource("cosqa", DATA / "cosqa.json"))
+    assert ordered.queries == ("python sort dict",)
+    assert '"""Order by key."""' in ordered.passage
+    assert ordered.negatives == ("def keys(d):\n    return list(d)",)
+    assert rows.negatives == ()
+    assert empty == Skipped("cosqa.json", "the code is empty", 4)

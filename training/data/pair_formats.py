@@ -1,0 +1,87 @@
+"""Reading pairs of any format that a recipe may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from index.errors import InvalidInput, NotFound
+from index.records import Skipped
+from training.data.esci import esci_pairs
+from training.data.packages import package_pairs
+from training.data.pair_documents import (
+    beir_pairs,
+    code_pair,
+    pairs_from_documents,
+    product_pair,
+    reference_pair,
+)
+from training.data.pair_questions import linked_pairs, question_set_pairs, template_pairs
+from training.data.pair_rows import corpus_pair, cosqa_pairs, pairs_from_rows, plain_pair
+from training.data.pairs import SEARCH_FORMATS, Draft, Drafts, Pair, PairFormat, PairSource, clean
+
+_READERS: dict[PairFormat, Callable[[PairSource], Drafts]] = {
+    "pairs": partial(pairs_from_rows, make_pair=plain_pair),
+    "codesearchnet": partial(pairs_from_rows, make_pair=corpus_pair),
+    "advtest": partial(pairs_from_rows, make_pair=corpus_pair),
+    "cosqa": cosqa_pairs,
+    "esci": esci_pairs,
+    "beir": beir_pairs,
+    "packages": package_pairs,
+    "code": partial(pairs_from_documents, make_pair=code_pair),
+    "product": partial(pairs_from_documents, make_pair=product_pair),
+    "reference": partial(pairs_from_documents, make_pair=reference_pair),
+    "templates": template_pairs,
+    "questions": question_set_pairs,
+    "linked": linked_pairs,
+}
+
+
+def read_pairs(source: PairSource) -> Iterator[Pair | Skipped]:
+    """Yield the source's pairs, cleaned, and a `Skipped` for everything that is not used.
+
+    Raises NotFound at once if the path does not exist and, at the end, InvalidInput if the source
+    has no usable pair.
+    """
+    # Not part of the generator, which would raise only when the first pair is read.
+    if not source.path.exists():
+        raise NotFound(f"There is no file or directory {source.path}.", field="path")
+    return _read(source)
+
+
+def _read(source: PairSource) -> Iterator[Pair | Skipped]:
+    kept = skipped = 0
+    first_skipped: Skipped | None = None
+
+    for draft in _READERS[source.format](source):
+        item = draft if isinstance(draft, Skipped) else _clean_draft(draft, source)
+        yield item
+        if isinstance(item, Skipped):
+            first_skipped = first_skipped or item
+            skipped += 1
+            continue
+
+        kept += 1
+        if kept == source.limit:
+            return
+
+    # Reported by its first error, which is most likely that of every row.
+    if not kept:
+        reason = _why_empty(skipped, first_skipped)
+        raise InvalidInput(
+            f"{source.path} has no usable pair of format {source.format}: {reason}.", field="path"
+        )
+
+
+def _clean_draft(draft: Draft, source: PairSource) -> Pair | Skipped:
+    try:
+        return clean(draft.pair, allow_short=source.format in SEARCH_FORMATS)
+    except InvalidInput as error:
+        return Skipped(draft.path, error.message, draft.line)
+
+
+def _why_empty(skipped: int, first: Skipped | None) -> str:
+    if first is None:
+        return "it is empty"
+    line = f" (line {first.line})" if first.line else ""
+    return f"{skipped:,} were skipped, the first{line}: {first.reason}"

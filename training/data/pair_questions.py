@@ -1,0 +1,100 @@
+"""Pairs from questions over references: by template, from question sets, and from links."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from index.errors import InvalidInput
+from index.passages import render, split
+from index.records import Document, Passage, Skipped
+from training.data import templates
+from training.data.backtranslation import rephraser
+from training.data.pair_documents import read_documents
+from training.data.pair_rows import Record, optional_text, pairs_from_rows, required_text
+from training.data.pairs import Draft, Drafts, Pair, PairSource
+from training.data.questions import QuestionSource, excluded_entries, load_questions
+
+
+def template_pairs(source: PairSource) -> Drafts:
+    """Make questions by template about the entries of the source's split.
+
+    Each passage is paired with all the questions that it answers.
+    """
+    documents: dict[str, Document] = {}
+    passages: dict[str, tuple[Passage, ...]] = {}
+    for document in read_documents("reference", source.path):
+        if isinstance(document, Skipped):
+            yield document
+        else:
+            documents[document.id] = document
+            passages[document.id] = split(document)
+
+    examples = templates.questions(
+        list(documents.values()),
+        source.split,
+        source.rules,
+        rephraser(source.translators),
+        excluded_entries(source.leave_out, documents.values()),
+    )
+
+    # All questions that a passage answers are queries of the same pair.
+    queries: dict[tuple[str, Passage], list[str]] = defaultdict(list)
+    for example in examples:
+        for passage in passages[example.document_id]:
+            if passage.start <= example.start < passage.end:
+                queries[example.document_id, passage].append(example.question)
+                break
+
+    for (document_id, passage), questions in queries.items():
+        document = documents[document_id]
+        pair = Pair(tuple(questions), render(document, passage), "reference")
+        yield Draft(pair, document.location.path or document_id)
+
+
+def question_set_pairs(source: PairSource) -> Drafts:
+    """Pair the answerable questions of the source's split with the passages that answer them."""
+    question_source = QuestionSource(
+        format="questions", path=source.path, reference=source.reference, split=source.split
+    )
+    pool, questions = load_questions(question_source, {})
+
+    passages = {
+        row: (document, passage)
+        for document in pool.documents
+        for row, passage in pool.rows[document.id]
+    }
+    # A question without an answer has no relevant passage.
+    for question in questions:
+        if question.answered:
+            passage = render(*passages[question.passage])
+            yield Draft(Pair((question.question,), passage, "reference"), source.path.name)
+
+
+def linked_pairs(source: PairSource) -> Drafts:
+    """Pair people's questions with the first passage of the entry that an answer links to."""
+    assert source.reference is not None
+    documents = [
+        document
+        for document in read_documents("reference", source.reference)
+        if isinstance(document, Document)
+    ]
+
+    passages: dict[str, str] = {}
+    for document in documents:
+        first = split(document)[0]
+        passages.setdefault(templates.entry_of(document), render(document, first))
+    excluded = excluded_entries(source.leave_out, documents)
+
+    def linked_pair(record: Record, source: PairSource) -> Pair:
+        title = required_text(record, ("title",), "question")
+        entry = required_text(record, ("entry",), "entry")
+        if entry not in passages:
+            raise InvalidInput("its entry is not in the reference")
+        if entry in excluded:
+            raise InvalidInput("its entry is left out")
+
+        # People search with a title alone and with the whole text.
+        full_question = f"{title}\n{optional_text(record, ('question',))}".strip()
+        return Pair((title, full_question), passages[entry], "reference")
+
+    yield from pairs_from_rows(source, linked_pair)
