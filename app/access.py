@@ -25,7 +25,7 @@ from index.errors import InvalidInput
 
 SCOPES = ("search", "classify", "qa", "admin")
 MIN_KEY_CHARS = 20
-MAX_KEYS = 1_000
+MAX_API_KEYS = 1_000
 MAX_KEYS_BYTES = 2**20
 REFUSALS = (
     HTTPStatus.UNAUTHORIZED,
@@ -77,8 +77,8 @@ def parse_keys(text: str, source: str) -> tuple[Key, ...]:
     for number, line in enumerate(re.split(r"[\n;]", text), 1):
         if words := line.partition("#")[0].split():
             keys.append(_key(words, f"{source}, line {number}"))
-    if len(keys) > MAX_KEYS:
-        raise InvalidInput(f"{source} has {len(keys)} keys; at most {MAX_KEYS} are allowed.")
+    if len(keys) > MAX_API_KEYS:
+        raise InvalidInput(f"{source} has {len(keys)} keys; at most {MAX_API_KEYS} are allowed.")
     for what, values in (
         ("name", [key.name for key in keys]),
         ("key", [key.digest for key in keys]),

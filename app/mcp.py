@@ -92,10 +92,10 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-router = APIRouter(dependencies=[Depends(_from_here), Depends(json_only)])
+mcp_router = APIRouter(dependencies=[Depends(_from_here), Depends(json_only)])
 
 
-@router.post("/mcp", include_in_schema=False)
+@mcp_router.post("/mcp", include_in_schema=False)
 def talk(request: Request, body: Annotated[bytes, Depends(_body)], service: ServiceOf) -> Response:
     """One message of JSON-RPC; `tools/list` describes what can be called."""
     number: str | int | None = None

@@ -40,7 +40,7 @@ from index.search.corpus import MAX_QUERY_CHARS
 BYTES_PER_TOKEN = 3
 MIN_TOKENS, MAX_TOKENS = 200, 20_000
 MAX_HITS = 20
-MAX_TEXTS = 100
+MAX_TEXTS_PER_CALL = 100
 _MARK = 40  # bytes for what is written where something was cut
 _QUOTES = 2  # bytes around a text as JSON
 _LEAST = 40  # characters of a line that are worth showing
@@ -213,11 +213,13 @@ def _answer(answer: Answer, number: int, first: int) -> _Part:
 # ---- classify
 
 
-class Classify(Strict):
+class ClassifyTexts(Strict):
     """Arguments of `classify`."""
 
     texts: list[Annotated[str, Field(max_length=MAX_TEXT_CHARS)]] = Field(
-        min_length=1, max_length=MAX_TEXTS, description="The texts, each at most a few paragraphs."
+        min_length=1,
+        max_length=MAX_TEXTS_PER_CALL,
+        description="The texts, each at most a few paragraphs.",
     )
     labels: Labels | _Null = Field(
         default=None,
@@ -230,7 +232,7 @@ class Classify(Strict):
     max_tokens: int = Budget
 
 
-def classify(asked: Classify, service: Service) -> Result:
+def classify(asked: ClassifyTexts, service: Service) -> Result:
     """The best label of each text."""
     found = classified(ClassifyRequest(**asked.model_dump(exclude={"max_tokens"})), service)
     parts = []
@@ -429,11 +431,12 @@ TOOLS = (
         "classify",
         "Classify texts",
         "classify",
-        f"Choose a label for each of up to {MAX_TEXTS} texts at once: by the names of the labels, or by a trained "
+        f"Choose a label for each of up to {MAX_TEXTS_PER_CALL} texts at once: by the names of the "
+        "labels, or by a trained "
         "classifier. Use it to sort, route or filter many texts (tickets, reviews, log lines) without reading each. "
         "Labels work best as plain words that say what they mean. Not for a text that you have read anyway, or for "
         "extracting facts; only the beginning of long texts counts, a few hundred tokens.",
-        Classify,
+        ClassifyTexts,
         classify,
     ),
 )

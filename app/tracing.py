@@ -30,7 +30,7 @@ from opentelemetry.trace import (
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.logs import MAX_PATH_CHARS, Trace, current_trace
-from app.metrics import METHODS, Stages, noted
+from app.metrics import METHODS, Stages, recorded_stages
 
 CLOSING_S = 3.0  # for what was not sent yet, when the server ends
 
@@ -145,11 +145,11 @@ class Tracing:
             await send(message)
 
         stages: list[Stages] = []
-        token = noted.set(stages)
+        token = recorded_stages.set(stages)
         try:
             await self._app(scope, receive, watch)
         finally:
-            noted.reset(token)
+            recorded_stages.reset(token)
             self._record(scope, trace, status, started, stages)
 
     def _record(
