@@ -1,4 +1,4 @@
-"""Who may do what: API keys with scopes and rates, what each path needs, and the headers that browsers act upon."""
+"""Access control: API keys with scopes and rates, the scopes of each path, and security headers."""
 
 from __future__ import annotations
 
@@ -25,20 +25,23 @@ from index.errors import InvalidInput
 
 SCOPES = ("search", "classify", "qa", "admin")
 MIN_KEY_CHARS = 20
-MAX_KEYS = 1_000
+MAX_API_KEYS = 1_000
 MAX_KEYS_BYTES = 2**20
 REFUSALS = (
     HTTPStatus.UNAUTHORIZED,
     HTTPStatus.FORBIDDEN,
     HTTPStatus.TOO_MANY_REQUESTS,
-    HTTPStatus.SERVICE_UNAVAILABLE,  # from the queue that every request with a key goes through
+    # From the queue, which every request that needs a key goes through.
+    HTTPStatus.SERVICE_UNAVAILABLE,
 )
-BURST_S = 10.0  # of its rate, a key may use as much at once
+BURST_S = 10.0  # a key may use this many seconds' worth of its rate at once
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HASHED = "sha256:"
-_OPEN = frozenset(["/", "/livez", "/readyz", "/metrics", "/openapi.json"])
-_NEEDS = {
+_OPEN_PATHS = frozenset(["/", "/livez", "/readyz", "/metrics", "/openapi.json"])
+
+# Scopes by the first part of the path; any one of them is enough.
+_SCOPES_OF = {
     "search": ("search",),
     "classify": ("classify",),
     "qa": ("qa",),
@@ -47,17 +50,22 @@ _NEEDS = {
     "v1": ("search",),
     "embed": ("search",),
     "rerank": ("search",),
-    "mcp": ("search", "qa", "classify"),  # each tool needs its own
+    "mcp": ("search", "qa", "classify"),  # each tool checks its own scope
 }
-_PRIVATE = (".localhost", ".local", ".internal")  # names that nobody can register
-_ADMINISTERED = frozenset(
-    ["corpora", "classifiers"]
-)  # changing what is below them takes an admin key
+# Changing anything below these paths takes an admin key.
+_ADMIN_PATHS = frozenset(["corpora", "classifiers"])
+
+# Domains that nobody can register.
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as the server knows it: `digest` is the SHA-256 of what its holder sends; no rate means no limit."""
+    """An API key as the server knows it.
+
+    `digest` is the SHA-256 of the secret that clients send. `per_minute` limits requests; None
+    means no limit.
+    """
 
     name: str
     scopes: frozenset[str]
@@ -65,37 +73,38 @@ class Key:
     per_minute: int | None = None
 
 
-# ---- reading and making keys
+# ---- keys
 
 
 def parse_keys(text: str, source: str) -> tuple[Key, ...]:
-    """Keys, one a line (or between semicolons): `NAME SCOPE[,SCOPE] KEY [REQUESTS_PER_MINUTE]`; `#` begins a comment.
+    """Parse keys, one a line or separated by semicolons; `#` begins a comment.
 
-    KEY is the key itself or `sha256:` and the hex of its hash. Raises InvalidInput, which never cites a line.
+    A line is `NAME SCOPE[,SCOPE] KEY [REQUESTS_PER_MINUTE]`, where KEY is the secret itself or
+    `sha256:` and the hex digits of its hash. Raises InvalidInput, which never quotes a line.
     """
     keys: list[Key] = []
     for number, line in enumerate(re.split(r"[\n;]", text), 1):
         if words := line.partition("#")[0].split():
-            keys.append(_key(words, f"{source}, line {number}"))
-    if len(keys) > MAX_KEYS:
-        raise InvalidInput(f"{source} has {len(keys)} keys; at most {MAX_KEYS} are allowed.")
-    for what, values in (
-        ("name", [key.name for key in keys]),
-        ("key", [key.digest for key in keys]),
-    ):
-        if len(set(values)) < len(values):
-            raise InvalidInput(f"{source} has the same {what} twice: give each its own.")
+            keys.append(_parse_key(words, f"{source}, line {number}"))
+
+    if len(keys) > MAX_API_KEYS:
+        raise InvalidInput(f"{source} has {len(keys)} keys; at most {MAX_API_KEYS} are allowed.")
+    if len({key.name for key in keys}) < len(keys):
+        raise InvalidInput(f"{source} has the same name twice: give each key its own.")
+    if len({key.digest for key in keys}) < len(keys):
+        raise InvalidInput(f"{source} has the same key twice: give each name its own.")
     return tuple(keys)
 
 
 def read_keys_file(path: Path) -> tuple[Key, ...]:
-    """The keys in a file. Raises InvalidInput."""
+    """Read keys from a file, see `parse_keys`. Raises InvalidInput."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_KEYS_BYTES + 1)
         text = content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"The keys in {path} cannot be read ({type(error).__name__}).") from None
+
     if len(content) > MAX_KEYS_BYTES:
         raise InvalidInput(
             f"{path} has more than {MAX_KEYS_BYTES:,} bytes: it cannot be a file of keys."
@@ -104,82 +113,102 @@ def read_keys_file(path: Path) -> tuple[Key, ...]:
 
 
 def new_key(name: str, scopes: Sequence[str], per_minute: int | None = None) -> tuple[str, str]:
-    """A fresh key (256 random bits), and the line that makes a server know it, which does not tell the key."""
+    """Make a key of 256 random bits: its secret, and the line for the server, which has its hash."""
     secret = f"purlin-{secrets.token_urlsafe(32)}"
+    digest = hashlib.sha256(secret.encode()).hexdigest()
     rate = "" if per_minute is None else f" {per_minute}"
-    line = f"{name} {','.join(scopes)} {_HASHED}{hashlib.sha256(secret.encode()).hexdigest()}{rate}"
+    line = f"{name} {','.join(scopes)} {_HASHED}{digest}{rate}"
+
+    # Raises InvalidInput for a name, scope or rate that the server would refuse.
     parse_keys(line, "The new key")
     return secret, line
 
 
-def _key(words: Sequence[str], where: str) -> Key:
+def _parse_key(words: Sequence[str], where: str) -> Key:
+    """Parse the words of one line; `where` begins error messages."""
     if not 3 <= len(words) <= 4:
         raise InvalidInput(
-            f"{where} has {len(words)} words: NAME SCOPE[,SCOPE] KEY [REQUESTS_PER_MINUTE] is wanted."
+            f"{where} has {len(words)} words; expected NAME SCOPE[,SCOPE] KEY [REQUESTS_PER_MINUTE]."
         )
-    name, listed, secret, *rate = words
-    scopes = frozenset(listed.split(","))
+
+    name, scope_list, secret, *rate = words
+    scopes = frozenset(scope_list.split(","))
     if not _NAME.fullmatch(name):
         raise InvalidInput(
-            f"{where}: the first word is no name: 1 to 64 letters, digits, '_', '.' and '-'."
+            f"{where}: the first word is not a valid name; "
+            "use 1 to 64 letters, digits, '_', '.' and '-'."
         )
     if not scopes <= set(SCOPES):
         raise InvalidInput(
-            f"{where}: the second word is no list of scopes; they are {', '.join(SCOPES)}."
+            f"{where}: the second word is not a list of scopes; they are {', '.join(SCOPES)}."
         )
     if rate and not re.fullmatch(r"[1-9]\d{0,6}", rate[0]):
-        raise InvalidInput(f"{where}: the last word is no rate: 1 to 9999999 requests per minute.")
+        raise InvalidInput(
+            f"{where}: the last word is not a valid rate; use 1 to 9999999 requests per minute."
+        )
     return Key(name, scopes, _digest(secret, where), int(rate[0]) if rate else None)
 
 
 def _digest(secret: str, where: str) -> bytes:
+    """SHA-256 of a secret, given in clear or as `sha256:` and hex digits."""
     if secret.startswith(_HASHED):
-        if not re.fullmatch(r"[0-9a-fA-F]{64}", secret.removeprefix(_HASHED)):
+        digest = secret.removeprefix(_HASHED)
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", digest):
             raise InvalidInput(
                 f"{where}: a hash is `{_HASHED}` and 64 hex digits; `purlin key` makes such a line."
             )
-        return bytes.fromhex(secret.removeprefix(_HASHED))
+        return bytes.fromhex(digest)
+
     if len(secret) < MIN_KEY_CHARS:
         raise InvalidInput(
-            f"{where}: a key has at least {MIN_KEY_CHARS} characters; `purlin key` makes a good one."
+            f"{where}: a key needs at least {MIN_KEY_CHARS} characters; "
+            "`purlin key` makes a secure one."
         )
     return hashlib.sha256(secret.encode()).digest()
 
 
-# ---- what a request needs
+# ---- scopes of requests
 
 
 def needs(method: str, path: str) -> tuple[str, ...] | None:
-    """Scopes any one of which lets a request in; None where no key is needed. An unknown path takes any key."""
-    if path in _OPEN or path.startswith("/web/"):
+    """The scopes of which a key needs any one; None where no key is needed.
+
+    A path that no route takes accepts any key.
+    """
+    if path in _OPEN_PATHS or path.startswith("/web/"):
         return None
+
     first, _, below = path.removeprefix("/").partition("/")
-    if first in _ADMINISTERED and below and method not in ("GET", "HEAD"):
+    if first in _ADMIN_PATHS and below and method not in ("GET", "HEAD"):
         return ("admin",)
-    return _NEEDS.get(first, SCOPES)
+    return _SCOPES_OF.get(first, SCOPES)
 
 
 def describe(openapi: dict[str, Any]) -> None:
-    """Write into an OpenAPI document which operations take a key, and what is answered without a good one."""
+    """Add to an OpenAPI document which operations take a key, and the replies without one."""
     openapi["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
     for path, operations in openapi["paths"].items():
         for method, operation in operations.items():
-            if (scopes := needs(method.upper(), path)) is not None:
-                optional: list[dict[str, list[str]]] = [] if scopes == ("admin",) else [{}]
-                operation["security"] = [*optional, {"key": []}]
-                for status in REFUSALS:
-                    operation["responses"][str(status.value)] = {
-                        "description": status.phrase,
-                        "content": content,
-                    }
+            scopes = needs(method.upper(), path)
+            if scopes is None:
+                continue
+
+            # A server without keys lets all in but admins: elsewhere, the key is optional.
+            optional: list[dict[str, list[str]]] = [] if scopes == ("admin",) else [{}]
+            operation["security"] = [*optional, {"key": []}]
+            for status in REFUSALS:
+                response = {"description": status.phrase, "content": content}
+                operation["responses"][str(status.value)] = response
 
 
 class Access:
-    """Lets a request in if its key may do what it asks for, or if there are no keys and it changes nothing.
+    """ASGI middleware that admits a request if its key has a scope that the path needs.
 
-    Without keys it must also have come here by an address, a private name or one of `hosts`: a page elsewhere may give
-    its own name this server's address, and would then be of the same origin to a browser (DNS rebinding).
+    Without any keys configured it admits all requests that change nothing, if they came by an
+    address, a private name or one of `hosts`. Otherwise a page of another site could point its own
+    name at this server's address and count as same-origin to a browser (DNS rebinding).
     """
 
     def __init__(
@@ -198,69 +227,79 @@ class Access:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI entry point. The key's name and scopes are then in the request's state, as `key` and `scopes`."""
+        """ASGI entry point. Puts the name and scopes of the key in the request's state."""
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
-        if "\n" in scope["path"]:  # which a route ignores at the end
+        """The reply to a request that is not admitted, None for others."""
+        # Routes ignore a line break at the end of a path, which `needs` does not.
+        if "\n" in scope["path"]:
             return reply(HTTPStatus.NOT_FOUND, "There is nothing at a path with a line break.")
+
         scopes = needs(scope["method"], scope["path"])
         if scopes is None:
             return None
         if not self._keys:
-            return self._without_keys(scope, scopes)
+            return self._refusal_without_keys(scope, scopes)
+
         key = self._find(_bearer(scope))
         if key is None:
-            return _unknown()
+            return _unknown_key()
         scope.setdefault("state", {}).update(key=key.name, scopes=key.scopes)
         if key.scopes.isdisjoint(scopes):
             return _forbidden(
-                f"This key lacks the scope {' or '.join(scopes)}: ask whoever runs the server for one."
+                f"This key lacks the scope {' or '.join(scopes)}: "
+                "ask whoever runs the server for one."
             )
-        wait_s = self._rates[key.name].take() if key.name in self._rates else 0.0
-        return _too_many(key, wait_s) if wait_s else None
 
-    def _without_keys(self, scope: Scope, scopes: tuple[str, ...]) -> JSONResponse | None:
+        wait_s = self._rates[key.name].take() if key.name in self._rates else 0.0
+        return _too_many_requests(key, wait_s) if wait_s else None
+
+    def _refusal_without_keys(self, scope: Scope, scopes: tuple[str, ...]) -> JSONResponse | None:
         if scopes == ("admin",):
             return _forbidden(
-                "This takes an admin key, and the server has no keys: set PURLIN_KEYS, see `purlin key`."
+                "This takes an admin key, and the server has no keys: set PURLIN_KEYS, "
+                "see `purlin key`."
             )
+
         name = _host(scope)
         if "*" in self._hosts or name in self._hosts or _is_private(name):
             return None
         return _forbidden(
-            f"This server has no keys and is not known as {name[:60]!r}: set PURLIN_HOSTS to the names that lead here, "
-            "so that no other site's pages can pass for its own, or PURLIN_KEYS."
+            f"This server has no keys and is not known as {name[:60]!r}: set PURLIN_HOSTS to the "
+            "names that lead here, which protects it from pages of other sites, or PURLIN_KEYS."
         )
 
     def _find(self, secret: bytes) -> Key | None:
-        """The key that was sent. Compares with all of them, so that the time taken tells nothing."""
+        """The key with this secret. Compares all keys, so that timing reveals nothing."""
         digest = hashlib.sha256(secret).digest()
-        found = None
+        match = None
         for key in self._keys:
             if hmac.compare_digest(key.digest, digest):
-                found = key
-        return found
+                match = key
+        return match
 
 
 class _Rate:
-    """A bucket of tokens that fills at the key's rate and holds BURST_S of it, at least one."""
+    """A token bucket that fills at the rate of a key and holds BURST_S of it, at least one token."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float]) -> None:
         self._per_s = per_minute / 60
-        self._most = max(1.0, self._per_s * BURST_S)
+        self._capacity = max(1.0, self._per_s * BURST_S)
         self._clock = clock
-        self._tokens = self._most
-        self._seen = clock()
+        self._tokens = self._capacity
+        self._updated = clock()
 
     def take(self) -> float:
-        """Take a token: 0.0, or the seconds until there is one."""
+        """Take a token and return 0.0, or return the seconds until there is one."""
         now = self._clock()
-        self._tokens = min(self._most, self._tokens + (now - self._seen) * self._per_s)
-        self._seen = now
+        filled = self._tokens + (now - self._updated) * self._per_s
+        self._tokens = min(self._capacity, filled)
+        self._updated = now
+
         if self._tokens < 1.0:
             return (1.0 - self._tokens) / self._per_s
         self._tokens -= 1.0
@@ -268,30 +307,32 @@ class _Rate:
 
 
 def _bearer(scope: Scope) -> bytes:
+    """The secret in the Authorization header, empty without one."""
     scheme, _, secret = Headers(scope=scope).get("authorization", "").partition(" ")
     return secret.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
 
 
 def _host(scope: Scope) -> str:
-    """The name that the client came by, or its address; empty where it does not say, as browsers always do."""
+    """The name or address in the Host header; empty without one, which browsers always send."""
     try:
         name = urlsplit("//" + Headers(scope=scope).get("host", "")).hostname or ""
     except ValueError:
         return "invalid.name"
-    return name.removesuffix(".")  # which says that it is whole
+    # A dot at the end marks a fully qualified name.
+    return name.removesuffix(".")
 
 
 def _is_private(name: str) -> bool:
-    """Whether no name server of others can have answered for it: an address, a name without a dot or a private one."""
-    return "." not in name or name.endswith(_PRIVATE) or _address(name) is not None
+    """Whether no public DNS server can answer for it: an address, or a single or private name."""
+    return "." not in name or name.endswith(_PRIVATE_SUFFIXES) or _address(name) is not None
 
 
-def _unknown() -> JSONResponse:
-    detail = (
-        "This server takes requests with a known key only: send it as `Authorization: Bearer KEY`."
-    )
+def _unknown_key() -> JSONResponse:
     return reply(
-        HTTPStatus.UNAUTHORIZED, detail, slug="no-key", headers={"WWW-Authenticate": "Bearer"}
+        HTTPStatus.UNAUTHORIZED,
+        "This server needs a known key: send it as `Authorization: Bearer KEY`.",
+        slug="no-key",
+        headers={"WWW-Authenticate": "Bearer"},
     )
 
 
@@ -299,17 +340,21 @@ def _forbidden(detail: str) -> JSONResponse:
     return reply(HTTPStatus.FORBIDDEN, detail, slug="not-allowed")
 
 
-def _too_many(key: Key, wait_s: float) -> JSONResponse:
-    detail = f"This key may send {key.per_minute} requests per minute: try again in {math.ceil(wait_s)} s."
-    headers = {"Retry-After": str(math.ceil(wait_s))}
-    return reply(HTTPStatus.TOO_MANY_REQUESTS, detail, slug="rate", headers=headers)
+def _too_many_requests(key: Key, wait_s: float) -> JSONResponse:
+    retry_after_s = math.ceil(wait_s)
+    return reply(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        f"This key may send {key.per_minute} requests per minute: try again in {retry_after_s} s.",
+        slug="rate",
+        headers={"Retry-After": str(retry_after_s)},
+    )
 
 
-# ---- browsers, and who can reach the server at all
+# ---- browsers and exposure
 
 
 class SecurityHeaders:
-    """What keeps browsers from doing more with a response than it is for; a route may set its own policy."""
+    """ASGI middleware that sets security headers for browsers; a route may set its own."""
 
     DEFAULTS = (
         ("X-Content-Type-Options", "nosniff"),
@@ -335,16 +380,17 @@ class SecurityHeaders:
 
 
 def exposures(host: str, keys: Sequence[Key]) -> Iterator[str]:
-    """Warnings about who can reach the server, in sentences."""
+    """Warnings about who can reach the server, as sentences."""
     if not keys and not is_loopback(host):
         yield (
-            f"NO API KEYS, AND LISTENING ON {host}: whoever reaches this address can search and read whole documents. "
-            "Set PURLIN_KEYS or PURLIN_KEYS_FILE (`purlin key` makes keys), or let only trusted machines reach it."
+            f"NO API KEYS, AND LISTENING ON {host}: whoever reaches this address can search and "
+            "read whole documents. Set PURLIN_KEYS or PURLIN_KEYS_FILE (`purlin key` makes keys), "
+            "or let only trusted machines reach it."
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address is this machine's own."""
+    """Whether a name or address is a loopback one."""
     address = _address(host)
     return host == "localhost" if address is None else address.is_loopback
 

@@ -1,4 +1,8 @@
-"""Bounds on connections: how many there are, and how long one may hold its place without getting on."""
+"""Bounds on connections: how many may be open, and how long one may stay open without progress.
+
+Uvicorn can limit requests (`limit_concurrency`) and idle time between them (`timeout_keep_alive`),
+but neither the number of connections, nor a request that never comes, nor a reply nobody reads.
+"""
 
 from __future__ import annotations
 
@@ -8,65 +12,85 @@ import socket
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-BACKLOG = 128  # connections that the system holds until they are taken, and that are taken at once
+BACKLOG = 128  # connections that wait in the kernel, and that are accepted at once
 MAX_CONNECTIONS = 1_000
-PATIENCE_S = 30.0
-LOOK_S = 5.0
-LEAST_RATE = 8 * 1024  # bytes/s of a reply
-MAX_UNREAD = 256 << 20  # bytes of all replies that are not taken yet
-SENT_AHEAD = (
-    2**17
-)  # bytes that the system takes of a reply before the client does: of them one sees no progress
+STALL_TIMEOUT_S = 30.0
+CHECK_INTERVAL_S = 5.0
+MIN_BYTES_PER_S = 8 * 1024  # of a reply
+MAX_UNREAD_BYTES = 256 << 20  # of all replies together
+
+# The kernel takes this much of a reply before the client reads any: progress within it is unseen.
+SEND_BUFFER_BYTES = 2**17
 
 
-def most() -> int:
-    """How many connections there may be: at most half of the files that the process may have open."""
-    return min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+def max_connections() -> int:
+    """The limit on connections: at most half of the files that the process may have open."""
+    max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return min(MAX_CONNECTIONS, max_files // 2)
 
 
 class Connection(H11Protocol):
-    """Uvicorn's, which ends when for PATIENCE_S no request's head gets complete, or its replies are not taken at
-    LEAST_RATE. How long a body may take is the business of `app.limits`. What is beyond `most()` is closed at once; of
-    more than MAX_UNREAD bytes of replies the longest goes.
+    """Uvicorn's HTTP connection, closed when it makes no progress or when there are too many.
+
+    - It stalls when for STALL_TIMEOUT_S no request's head is completed, or its reply is read at
+      less than MIN_BYTES_PER_S. (The time for a request's body is limited in `app.limits`.)
+    - A connection beyond `max_connections()` is closed as soon as it is accepted.
+    - When unread replies exceed MAX_UNREAD_BYTES, the connection with the longest one is closed.
     """
 
-    _looking: asyncio.TimerHandle | None = None
-    _last: RequestResponseCycle | None = None  # as they were at the last look
-    _unread = 0
-    _stuck_s = 0.0
+    _next_check: asyncio.TimerHandle | None = None
+    _stalled_s = 0.0
+
+    # As they were at the last check.
+    _last_cycle: RequestResponseCycle | None = None
+    _last_unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Called by the loop."""
+        """Accept a connection; called by the event loop."""
         super().connection_made(transport)
-        if len(self.connections) > most():
+        if len(self.connections) > max_connections():
             transport.abort()
-        else:
-            transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD
-            )
-            self._looking = self.loop.call_later(LOOK_S, self._look)
+            return
+
+        connected = transport.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        self._schedule_check()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop."""
-        if self._looking is not None:
-            self._looking.cancel()
+        """Forget a connection; called by the event loop."""
+        if self._next_check is not None:
+            self._next_check.cancel()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
+    def _schedule_check(self) -> None:
+        self._next_check = self.loop.call_later(CHECK_INTERVAL_S, self._check)
+
+    def _check(self) -> None:
+        """Close the connection if it has stalled for too long or holds too much memory."""
         unread = self.transport.get_write_buffer_size()
-        untaken = unread > max(0.0, self._unread - LEAST_RATE * LOOK_S)
-        unasked = not unread and (self.cycle is None or self.cycle.response_complete)
-        stuck = self.cycle is self._last and (untaken or unasked)
-        self._stuck_s = self._stuck_s + LOOK_S if stuck else 0.0
-        self._unread, self._last = unread, self.cycle
-        if self._stuck_s >= PATIENCE_S or self._takes_too_much(unread):
+        self._stalled_s = self._stalled_s + CHECK_INTERVAL_S if self._is_stalled(unread) else 0.0
+        self._last_unread = unread
+        self._last_cycle = self.cycle
+
+        if self._stalled_s >= STALL_TIMEOUT_S or self._holds_too_much(unread):
             self.transport.abort()
         else:
-            self._looking = self.loop.call_later(LOOK_S, self._look)
+            self._schedule_check()
 
-    def _takes_too_much(self, unread: int) -> bool:
-        """Whether this is the longest reply of too many bytes: only one above the mean can be."""
-        if unread <= MAX_UNREAD // len(self.connections):
+    def _is_stalled(self, unread: int) -> bool:
+        # A new cycle is a new request: the client makes progress.
+        if self.cycle is not self._last_cycle:
             return False
-        waiting = [one.transport.get_write_buffer_size() for one in self.connections]
-        return sum(waiting) > MAX_UNREAD and unread >= max(waiting)
+
+        reply_stalls = unread > max(0.0, self._last_unread - MIN_BYTES_PER_S * CHECK_INTERVAL_S)
+        between_requests = self.cycle is None or self.cycle.response_complete
+        return reply_stalls or (not unread and between_requests)
+
+    def _holds_too_much(self, unread: int) -> bool:
+        """Whether unread replies are too large together and this is the longest of them."""
+        # Cheap first: the longest is never below the mean.
+        if unread <= MAX_UNREAD_BYTES // len(self.connections):
+            return False
+
+        sizes = [connection.transport.get_write_buffer_size() for connection in self.connections]
+        return sum(sizes) > MAX_UNREAD_BYTES and unread >= max(sizes)

@@ -1,4 +1,4 @@
-"""Bounds on what a request may send, and for how long."""
+"""Limits on the body of a request: its size, its time to arrive, and the memory of all together."""
 
 from __future__ import annotations
 
@@ -8,67 +8,78 @@ import anyio
 from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-BODIES = 8  # of the greatest length, that are held at once
-SMALL = 2**16  # bytes of a body that are held in any case
+MAX_BODIES = 8  # bodies of the greatest size that may be held at once
+SMALL_BODY_BYTES = 2**16  # bodies up to this size are always accepted
 
 
 class BodyLimit:
-    """Ends the reading of a body that is too long (413) or too slow (408), whatever its headers promised.
+    """ASGI middleware that refuses a body that is too long (413) or arrives too slowly (408).
 
-    All bodies together that are not answered yet may have BODIES times `max_bytes`; those that then arrive are refused
-    (503) unless they are small.
+    What has arrived counts, not what the headers promise. All bodies of unanswered requests
+    together may have MAX_BODIES times `max_bytes`; beyond that, bodies are refused (503) unless
+    they are small.
     """
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
-        self._held = 0
+        self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point."""
         if scope["type"] != "http":
-            return await self._app(scope, receive, send)
-        body = _Body(receive, _promised(scope), self._max_bytes, self._timeout_s, self._hold)
+            await self._app(scope, receive, send)
+            return
+
+        body = _Body(receive, _content_length(scope), self._max_bytes, self._timeout_s, self._hold)
         try:
             await self._app(scope, body.receive, send)
         finally:
-            self._held -= body.arrived
+            self._held_bytes -= body.size
 
     def _hold(self, body: _Body, size: int) -> None:
-        self._held += size
-        body.arrived += size
-        if self._held > BODIES * self._max_bytes and body.arrived > SMALL:
-            detail = "The server holds as many long requests as it can: try again in 1 s, or send less at a time."
-            raise HTTPException(503, detail, {"Connection": "close", "Retry-After": "1"})
+        """Count `size` more bytes of a body."""
+        self._held_bytes += size
+        body.size += size
+
+        if self._held_bytes > MAX_BODIES * self._max_bytes and body.size > SMALL_BODY_BYTES:
+            raise HTTPException(
+                503,
+                "The server holds as many long request bodies as it can: "
+                "try again in 1 s, or send less at a time.",
+                {"Connection": "close", "Retry-After": "1"},
+            )
 
 
 class _Body:
-    """The body of one request, counted as it arrives."""
+    """The body of one request; `size` is the number of bytes that have arrived."""
 
     def __init__(
         self,
         receive: Receive,
-        promised: int,
+        content_length: int,
         max_bytes: int,
         timeout_s: float,
         hold: Callable[[_Body, int], None],
     ) -> None:
-        self.arrived = 0
+        self.size = 0
         self._receive = receive
         self._hold = hold
-        self._promised = promised
+        self._content_length = content_length
         self._max_bytes = max_bytes
         self._deadline = anyio.current_time() + timeout_s
         self._complete = False
 
     async def receive(self) -> Message:
+        """Return the next message of the request, as ASGI's `receive`."""
         if self._complete:
             return await self._receive()
-        self._check(self._promised)
+
+        self._check(self._content_length)
         message = await self._next()
         self._hold(self, len(message.get("body", b"")))
-        self._check(self.arrived)
+        self._check(self.size)
         self._complete = not message.get("more_body", False)
         return message
 
@@ -83,8 +94,10 @@ class _Body:
             raise HTTPException(413, detail, {"Connection": "close"})
 
 
-def _promised(scope: Scope) -> int:
-    lengths = [
-        value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()
-    ]
-    return int(lengths[0][:20]) if lengths else 0
+def _content_length(scope: Scope) -> int:
+    """The length that the headers promise, 0 without one."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            # Twenty digits exceed any limit, and int() refuses thousands of them.
+            return int(value[:20])
+    return 0

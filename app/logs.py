@@ -1,4 +1,4 @@
-"""What the server writes about its work: one JSON object a line, with the ids by which a request is followed."""
+"""Log lines as JSON, one object a line, with the ids by which a request can be followed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_PATH_CHARS = 200
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+# https://www.w3.org/TR/trace-context/: version, trace id, parent id, flags
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
 )
@@ -26,9 +28,9 @@ _log = logging.getLogger("purlin.requests")
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Ids of a request. `trace_id` (32 hex digits) and `parent_id` (16) are the W3C's; the span is this server's.
+    """Ids of a request. `trace_id` and `parent_id` (32 and 16 hex digits) are those of the W3C.
 
-    `sampled` is what the client says of its own span: whether it is recorded.
+    `span_id` is this server's span. `sampled` says whether the client records its own span.
     """
 
     request_id: str
@@ -42,25 +44,30 @@ _trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 
 def trace_of(headers: Headers) -> Trace:
-    """The ids that a client sent in `X-Request-ID` and `traceparent`, where they are well-formed; else fresh ones."""
-    given = headers.get("x-request-id", "")
-    request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
-    parent = headers.get("traceparent", "")
-    found = _TRACEPARENT.fullmatch(parent)
-    if found is None or (parent.startswith("00") and found[4]):
+    """The ids in `X-Request-ID` and `traceparent`; fresh ones where they are not well-formed."""
+    request_id = headers.get("x-request-id", "")
+    if not _REQUEST_ID.fullmatch(request_id):
+        request_id = secrets.token_hex(16)
+
+    traceparent = headers.get("traceparent", "")
+    match = _TRACEPARENT.fullmatch(traceparent)
+    # Only versions after 00 may have more fields.
+    if match is None or (traceparent.startswith("00") and match[4]):
         return Trace(request_id, secrets.token_hex(16), secrets.token_hex(8))
-    return Trace(request_id, found[1], secrets.token_hex(8), found[2], bool(int(found[3], 16) & 1))
+
+    sampled = bool(int(match[3], 16) & 1)
+    return Trace(request_id, match[1], secrets.token_hex(8), match[2], sampled)
 
 
 def current_trace() -> Trace | None:
-    """The ids of the request that is being answered."""
+    """The ids of the request that is being answered, None outside of requests."""
     return _trace.get()
 
 
 class RequestLog:
-    """Gives every request its ids, sends `X-Request-ID` back, and logs one line when it is answered.
+    """ASGI middleware that gives a request its ids, returns `X-Request-ID` and logs one line.
 
-    Of what the client sent, the line has method and path alone: no query, no text and no key, only the key's name.
+    The line has method, path and the name of the key: no query, no text and no secret.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -71,7 +78,10 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        trace, started, status = trace_of(Headers(scope=scope)), time.perf_counter(), 0
+
+        trace = trace_of(Headers(scope=scope))
+        started = time.perf_counter()
+        status = 0
 
         async def watch(message: Message) -> None:
             nonlocal status
@@ -84,40 +94,43 @@ class RequestLog:
         try:
             await self._app(scope, receive, watch)
         finally:
-            _log.info("%s", "request", extra={"request": _line(scope, status, started)})
+            # Before the reset, so that the line has the ids.
+            _log.info("%s", "request", extra={"request": _request_fields(scope, status, started)})
             _trace.reset(token)
 
 
-def _line(scope: Scope, status: int, started: float) -> dict[str, Any]:
-    """What is logged of a request; status 0 is one whose client left before it was answered."""
-    found = {
+def _request_fields(scope: Scope, status: int, started: float) -> dict[str, Any]:
+    """Fields of a request's line; status 0 means that the client left before it was answered."""
+    fields = {
         "method": scope["method"][:20],
         "path": scope["path"][:MAX_PATH_CHARS],
         "status": status,
         "took_ms": round((time.perf_counter() - started) * 1000, 3),
     }
-    key = scope.get("state", {}).get("key")
-    return found | {"key": key} if key else found
+    if key := scope.get("state", {}).get("key"):
+        fields["key"] = key
+    return fields
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON, with the ids of the request it belongs to."""
+    """Formats a record as one line of JSON, with the ids of the request it belongs to."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One JSON object without line breaks."""
+        """Return one JSON object without line breaks."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+
         if (trace := _trace.get()) is not None:
-            line |= {
-                "request_id": trace.request_id,
-                "trace_id": trace.trace_id,
-                "span_id": trace.span_id,
-            }
-            line |= {"parent_id": trace.parent_id} if trace.parent_id else {}
+            line["request_id"] = trace.request_id
+            line["trace_id"] = trace.trace_id
+            line["span_id"] = trace.span_id
+            if trace.parent_id:
+                line["parent_id"] = trace.parent_id
+
         line |= getattr(record, "request", {})
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
@@ -125,18 +138,22 @@ class JsonFormatter(logging.Formatter):
 
 
 def config(form: str) -> dict[str, Any]:
-    """What `logging.config.dictConfig` takes: `json` lines about everything, or `plain` ones without each request."""
-    plain = {"format": "%(levelname)s:     %(message)s"}
-    formatter = {"()": JsonFormatter} if form == "json" else plain
-    quiet = {"purlin.requests": {"level": "INFO" if form == "json" else "WARNING"}}
+    """Configuration for `logging.config.dictConfig`.
+
+    `json` writes a line for each request, too; any other form writes plain lines without them.
+    """
+    as_json = form == "json"
+    formatter = {"()": JsonFormatter} if as_json else {"format": "%(levelname)s:     %(message)s"}
+    loggers: dict[str, Any] = {
+        name: {"handlers": ["stderr"], "level": "INFO", "propagate": False}
+        for name in ("purlin", "uvicorn", "opentelemetry")
+    }
+    loggers["purlin.requests"] = {"level": "INFO" if as_json else "WARNING"}
+
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"line": formatter},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-        "loggers": {
-            name: {"handlers": ["stderr"], "level": "INFO", "propagate": False}
-            for name in ("purlin", "uvicorn", "opentelemetry")
-        }
-        | quiet,
+        "loggers": loggers,
     }

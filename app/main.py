@@ -16,10 +16,10 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app import access, logs, mcp, problems, protocols
 from app.connections import BACKLOG, Connection
+from app.encoding import BoundedEncoder
 from app.limits import BodyLimit
-from app.metrics import Meter, Metrics
-from app.metrics import router as metrics_router
-from app.overload import Queue, SharedEncoder
+from app.metrics import Meter, Metrics, metrics_router
+from app.overload import RequestQueue
 from app.page import router as page_router
 from app.routes import router
 from app.service import Service
@@ -49,7 +49,7 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
     app.state.metrics = metrics
     app.state.origins = settings.cors_origins
     app.add_middleware(
-        Queue,
+        RequestQueue,
         running=settings.threads,
         waiting=settings.queue,
         deadline_s=settings.queue_timeout_s,
@@ -79,7 +79,7 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
     app.include_router(router)
     app.include_router(metrics_router)
     app.include_router(page_router)
-    app.include_router(mcp.router)
+    app.include_router(mcp.mcp_router)
     app.include_router(protocols.router)
     problems.add_schemas(app.openapi())
     access.describe(app.openapi())
@@ -151,8 +151,8 @@ def _lifespan(
             if given is None
             else given
         )
-        shared = SharedEncoder(encoder, at_once=available_cpus(), metrics=metrics)
-        service = Service(settings, shared, metrics)
+        bounded = BoundedEncoder(encoder, max_calls=available_cpus(), metrics=metrics)
+        service = Service(settings, bounded, metrics)
         metrics.show(settings.home, encoder, service.corpora.statuses, service.caches)
         await anyio.to_thread.run_sync(service.open)
         try:

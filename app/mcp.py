@@ -1,8 +1,8 @@
-"""`POST /mcp`: the tools for agents, by the Model Context Protocol's streamable HTTP transport.
+"""`POST /mcp`: tools for agents over the streamable HTTP transport of the Model Context Protocol.
 
-One request, one reply in JSON: there are no sessions, no streams and no batches. Clients that begin with `initialize`
-are served (versions 2025-03-26 to 2025-11-25), and those that send version and capabilities with each request
-(2026-07-28). https://modelcontextprotocol.io/specification
+Each request gets one JSON reply: there are no sessions, streams or batches. Supported are clients
+that begin with `initialize` (versions 2025-03-26 to 2025-11-25) and clients that send version and
+capabilities with each request (2026-07-28). https://modelcontextprotocol.io/specification
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ from app.service import Service, ServiceOf
 from app.tools import TOOLS, Tool
 from index.errors import PurlinError
 
-HANDSHAKE = ("2025-03-26", "2025-06-18", "2025-11-25")  # versions that begin with `initialize`
+# Versions of the protocol that begin with `initialize`, and those that send all with each request.
+HANDSHAKE = ("2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = ("2026-07-28",)
+
+# Error codes of JSON-RPC and of the protocol.
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
+
 HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name")
 MAX_ID_CHARS = 256
 _META = "io.modelcontextprotocol/"
-_SHOWN = 60  # characters of what the client sent
+_SHOWN = 60  # characters of a client's value that a message quotes
 _CACHED_MS = 60_000
 _STATUSES = {METHOD_NOT_FOUND: 404}
 _INSTRUCTIONS = (
@@ -47,19 +51,19 @@ JsonObject = dict[str, Any]
 
 
 class _Refused(Exception):
-    """Answered with an error of JSON-RPC."""
+    """A request that is answered with an error of JSON-RPC."""
 
     def __init__(self, code: int, message: str, data: JsonObject | None = None) -> None:
         super().__init__(message)
-        self.error: JsonObject = {"code": code, "message": message} | (
-            {"data": data} if data else {}
-        )
         self.code = code
+        self.error: JsonObject = {"code": code, "message": message}
+        if data:
+            self.error["data"] = data
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request and who sent it; `scopes` is None where there are no keys."""
+class _Call:
+    """Parameters of a request and the scopes of its key; None if the server has no keys."""
 
     params: JsonObject
     scopes: frozenset[str] | None
@@ -69,18 +73,22 @@ class _Asked:
         return self.scopes is None or tool.scope in self.scopes
 
 
-async def _from_here(request: Request) -> None:
-    """Refuse pages of other origins: a name that leads here, but is not ours, must not open the server to them."""
+async def _check_origin(request: Request) -> None:
+    """Refuse pages of other origins, also if their name has this server's address."""
     origin = request.headers.get("origin")
     if origin is not None and not _is_allowed(origin, request.app.state.origins):
         raise HTTPException(
-            403, "Pages of this origin may not come here: PURLIN_CORS_ORIGINS lists those that may."
+            403,
+            "Pages of this origin may not call this server: "
+            "add the origin to PURLIN_CORS_ORIGINS to allow it.",
         )
 
 
-def _is_allowed(origin: str, listed: Iterable[str]) -> bool:
-    if origin in listed or "*" in listed:
+def _is_allowed(origin: str, allowed: Iterable[str]) -> bool:
+    """Whether an origin is in the list or a loopback one."""
+    if origin in allowed or "*" in allowed:
         return True
+
     try:
         parts = urlsplit(origin)
         return parts.scheme in ("http", "https") and is_loopback(parts.hostname or "")
@@ -92,36 +100,40 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-router = APIRouter(dependencies=[Depends(_from_here), Depends(json_only)])
+mcp_router = APIRouter(dependencies=[Depends(_check_origin), Depends(json_only)])
 
 
-@router.post("/mcp", include_in_schema=False)
+@mcp_router.post("/mcp", include_in_schema=False)
 def talk(request: Request, body: Annotated[bytes, Depends(_body)], service: ServiceOf) -> Response:
-    """One message of JSON-RPC; `tools/list` describes what can be called."""
-    number: str | int | None = None
+    """Answer one message of JSON-RPC; `tools/list` describes the tools."""
+    message_id: str | int | None = None
     stateless = request.headers.get("mcp-protocol-version") in STATELESS
     try:
         message = _message(body)
         _check_version(request.headers)
+
+        # A notification or a reply, neither of which is answered.
         if "method" not in message or "id" not in message:
-            return Response(
-                status_code=202
-            )  # a notification, or the reply to a question that was never asked
-        number = _id(message["id"])
-        asked = _Asked(_object(message, "params"), getattr(request.state, "scopes", None), service)
+            return Response(status_code=202)
+
+        message_id = _id(message["id"])
+        call = _Call(_object(message, "params"), getattr(request.state, "scopes", None), service)
         if stateless:
-            _check_envelope(request.headers, message["method"], asked.params)
-        result = _method(message["method"], stateless)(asked)
+            _check_envelope(request.headers, message["method"], call.params)
+        result = _method(message["method"], stateless)(call)
     except _Refused as refused:
-        known = number is not None and not stateless
-        return _json(
-            {"error": refused.error}, number, 200 if known else _STATUSES.get(refused.code, 400)
-        )
-    return _json({"result": {"resultType": "complete", **result} if stateless else result}, number)
+        # Versions with a handshake answer errors of identified requests with status 200.
+        by_handshake = message_id is not None and not stateless
+        status = 200 if by_handshake else _STATUSES.get(refused.code, 400)
+        return _json({"error": refused.error}, message_id, status)
+
+    if stateless:
+        result = {"resultType": "complete", **result}
+    return _json({"result": result}, message_id)
 
 
-def _json(reply: JsonObject, number: str | int | None, status: int = 200) -> Response:
-    content = json.dumps({"jsonrpc": "2.0", "id": number, **reply}, separators=(",", ":"))
+def _json(reply: JsonObject, message_id: str | int | None, status: int = 200) -> Response:
+    content = json.dumps({"jsonrpc": "2.0", "id": message_id, **reply}, separators=(",", ":"))
     return Response(content, status, media_type="application/json")
 
 
@@ -129,12 +141,14 @@ def _json(reply: JsonObject, number: str | int | None, status: int = 200) -> Res
 
 
 def _message(body: bytes) -> JsonObject:
+    """Parse and check one message of JSON-RPC."""
     try:
-        message = json.loads(body, parse_constant=_no_number)
+        message = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise _Refused(PARSE_ERROR, "The body is not JSON.") from None
+
     if isinstance(message, list):
-        raise _Refused(INVALID_REQUEST, "Batches are not taken: send one message at a time.")
+        raise _Refused(INVALID_REQUEST, "Batches are not supported: send one message at a time.")
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise _Refused(INVALID_REQUEST, 'The body must be one JSON object with "jsonrpc": "2.0".')
     if not isinstance(message.get("method", ""), str):
@@ -144,29 +158,31 @@ def _message(body: bytes) -> JsonObject:
     return message
 
 
-def _no_number(name: str) -> float:
+def _refuse_constant(name: str) -> float:
+    """Refuse NaN and Infinity, which are not JSON."""
     raise ValueError(name)
 
 
-def _id(given: Any) -> str | int:
-    if isinstance(given, str) and len(given) <= MAX_ID_CHARS:
-        return given
-    if isinstance(given, int) and not isinstance(given, bool):
-        return given
+def _id(value: Any) -> str | int:
+    if isinstance(value, str) and len(value) <= MAX_ID_CHARS:
+        return value
+    # In Python, bool is a kind of int.
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
     raise _Refused(
         INVALID_REQUEST, f"id must be an integer or a string of at most {MAX_ID_CHARS} characters."
     )
 
 
 def _object(holder: Mapping[str, Any], key: str) -> JsonObject:
-    found = holder.get(key, {})
-    if not isinstance(found, dict):
+    value = holder.get(key, {})
+    if not isinstance(value, dict):
         raise _Refused(INVALID_PARAMS, f"{key} must be an object.")
-    return found
+    return value
 
 
 def _check_version(headers: Headers) -> None:
-    """A client that names no version is taken for an old one, as the protocol says."""
+    """Refuse unknown versions. Without a header the client is an old one, says the protocol."""
     requested = headers.get("mcp-protocol-version")
     if requested is not None and requested not in (*HANDSHAKE, *STATELESS):
         data = {"supported": [*HANDSHAKE, *STATELESS], "requested": requested[:_SHOWN]}
@@ -174,7 +190,7 @@ def _check_version(headers: Headers) -> None:
 
 
 def _check_envelope(headers: Headers, method: str, params: JsonObject) -> None:
-    """What each request of a stateless version carries, and its repetition in headers (2026-07-28)."""
+    """Check the metadata of a stateless request, and that its headers repeat it (2026-07-28)."""
     meta = _object(params, "_meta")
     missing = [
         name for name in ("protocolVersion", "clientCapabilities") if _META + name not in meta
@@ -183,16 +199,17 @@ def _check_envelope(headers: Headers, method: str, params: JsonObject) -> None:
         raise _Refused(
             INVALID_PARAMS, f"params._meta lacks {', '.join(_META + name for name in missing)}."
         )
-    told = {"mcp-protocol-version": meta[_META + "protocolVersion"], "mcp-method": method}
+
+    expected = {"mcp-protocol-version": meta[_META + "protocolVersion"], "mcp-method": method}
     if method == "tools/call":
-        told["mcp-name"] = params.get("name")
-    for name, value in told.items():
+        expected["mcp-name"] = params.get("name")
+    for name, value in expected.items():
         if len(headers.getlist(name)) != 1 or _decoded(headers[name]) != value:
-            raise _Refused(HEADER_MISMATCH, f"The header {name} does not say what the body says.")
+            raise _Refused(HEADER_MISMATCH, f"The header {name} does not match the body.")
 
 
 def _decoded(value: str) -> str | None:
-    """A header's value; what is no plain ASCII comes as `=?base64?…?=`."""
+    """A header's value; anything but plain ASCII comes as `=?base64?…?=`. None if malformed."""
     coded = re.fullmatch(r"=\?base64\?(.*)\?=", value)
     try:
         return base64.b64decode(coded[1], validate=True).decode() if coded else value
@@ -203,15 +220,17 @@ def _decoded(value: str) -> str | None:
 # ---- methods
 
 
-def _initialize(asked: _Asked) -> JsonObject:
-    requested = asked.params.get("protocolVersion")
+def _initialize(call: _Call) -> JsonObject:
+    requested = call.params.get("protocolVersion")
     if not isinstance(requested, str):
         raise _Refused(INVALID_PARAMS, "protocolVersion must be a string.")
+
+    # The server offers its newest version where it does not know the client's.
     agreed = requested if requested in HANDSHAKE else HANDSHAKE[-1]
     return {"protocolVersion": agreed, "serverInfo": _server(), **_abilities()}
 
 
-def _discover(_: _Asked) -> JsonObject:
+def _discover(_: _Call) -> JsonObject:
     cached = {"ttlMs": _CACHED_MS, "cacheScope": "private"}
     return (
         {"supportedVersions": list(STATELESS), "_meta": {_META + "serverInfo": _server()}}
@@ -228,54 +247,54 @@ def _abilities() -> JsonObject:
     return {"capabilities": {"tools": {}}, "instructions": _INSTRUCTIONS}
 
 
-def _ping(_: _Asked) -> JsonObject:
+def _ping(_: _Call) -> JsonObject:
     return {}
 
 
-def _list(asked: _Asked) -> JsonObject:
-    """The tools that the sender may use."""
-    return {"tools": [_described(tool) for tool in TOOLS if asked.may_use(tool)]}
+def _list(call: _Call) -> JsonObject:
+    """The tools that the key may use."""
+    return {"tools": [_described(tool) for tool in TOOLS if call.may_use(tool)]}
 
 
-def _list_cached(asked: _Asked) -> JsonObject:
-    return _list(asked) | {"ttlMs": _CACHED_MS, "cacheScope": "private"}
+def _list_cached(call: _Call) -> JsonObject:
+    return _list(call) | {"ttlMs": _CACHED_MS, "cacheScope": "private"}
 
 
 def _described(tool: Tool) -> JsonObject:
     return {
         "name": tool.name,
         "title": tool.title,
-        "description": tool.about,
+        "description": tool.description,
         "inputSchema": tool.schema(),
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     }
 
 
-def _call(asked: _Asked) -> JsonObject:
-    """What a tool found; what is wrong with its arguments is a result too, so that the model reads it."""
-    name = asked.params.get("name")
+def _call_tool(call: _Call) -> JsonObject:
+    """Call a tool. Errors in its arguments are results, too, so that the model can read them."""
+    name = call.params.get("name")
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
-        raise _Refused(
-            INVALID_PARAMS, f"Unknown tool; there are {', '.join(tool.name for tool in TOOLS)}."
-        )
-    if not asked.may_use(tool):
+        names = ", ".join(tool.name for tool in TOOLS)
+        raise _Refused(INVALID_PARAMS, f"Unknown tool; available are {names}.")
+    if not call.may_use(tool):
         return _failed(
             f"This key lacks the scope {tool.scope}: ask whoever runs the server for one."
         )
+
     try:
-        found = tool.call(
-            tool.asked.model_validate(_object(asked.params, "arguments")), asked.service
-        )
+        arguments = tool.arguments.model_validate(_object(call.params, "arguments"))
+        result = tool.call(arguments, call.service)
     except ValidationError as error:
-        return _failed(
-            explained([{**one, "loc": ("body", *one["loc"])} for one in error.errors()])[0]
-        )
+        # Locations begin with the part of the request, as FastAPI has them.
+        errors = [{**details, "loc": ("body", *details["loc"])} for details in error.errors()]
+        return _failed(explained(errors)[0])
     except PurlinError as error:
         return _failed(error.message)
+
     return {
-        "content": [{"type": "text", "text": found.text}],
-        "structuredContent": found.structured,
+        "content": [{"type": "text", "text": result.text}],
+        "structuredContent": result.structured,
         "isError": False,
     }
 
@@ -284,17 +303,17 @@ def _failed(message: str) -> JsonObject:
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
-_Method = Callable[[_Asked], JsonObject]
+_Method = Callable[[_Call], JsonObject]
 _METHODS: Mapping[str, _Method] = {
     "initialize": _initialize,
     "ping": _ping,
     "tools/list": _list,
-    "tools/call": _call,
+    "tools/call": _call_tool,
 }
 _STATELESS_METHODS: Mapping[str, _Method] = {
     "server/discover": _discover,
     "tools/list": _list_cached,
-    "tools/call": _call,
+    "tools/call": _call_tool,
 }
 
 

@@ -1,4 +1,4 @@
-"""What the server counts and times, as Prometheus reads it. The text at `/metrics` needs no key and no free place."""
+"""Counters and timings of the server for Prometheus; `/metrics` takes no key and never waits."""
 
 from __future__ import annotations
 
@@ -32,47 +32,50 @@ from index.lookups import Lookups
 from index.search.corpus import Corpus
 
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BATCH_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 Caches = Mapping[str, Lookups]
-Stages = tuple[
-    int, Mapping[str, float]
-]  # when they were over, in nanoseconds since 1970, and the milliseconds of each
-noted: ContextVar[list[Stages] | None] = ContextVar(
-    "noted", default=None
-)  # where a request's stages are kept, too
+
+# When the stages ended, in nanoseconds since 1970, and the milliseconds of each.
+Stages = tuple[int, Mapping[str, float]]
+
+# Collects the stages of the current request while it is traced.
+recorded_stages: ContextVar[list[Stages] | None] = ContextVar("recorded_stages", default=None)
 
 
 class Metrics:
-    """The counters of one server. All labels come from the server itself, so their number is bounded."""
+    """The metrics of one server. No label comes from a client, so their number is bounded."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self._scraping = anyio.CapacityLimiter(1)
+
         self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
         self.request_seconds = self._histogram(
-            "request_seconds", "Time to answer a request.", SECONDS, "route"
+            "request_seconds", "Time to answer a request.", LATENCY_BUCKETS, "route"
         )
         self.stage_seconds = self._histogram(
-            "stage_seconds", "Time of a stage of answering.", SECONDS, "stage"
+            "stage_seconds", "Time of one stage of a request.", LATENCY_BUCKETS, "stage"
         )
         self.batch_texts = self._histogram(
-            "batch_texts", "Texts encoded in one call of the encoder.", TEXTS
+            "batch_texts", "Texts in one call of the encoder.", BATCH_SIZE_BUCKETS
         )
-        self.refused = self._counter("refused", "Requests refused, as too many were waiting.")
-        self.running = Gauge("purlin_running", "Requests being worked on.", registry=self.registry)
+
+        self.refused = self._counter("refused", "Requests refused because too many were waiting.")
+        self.running = Gauge("purlin_running", "Requests that are running.", registry=self.registry)
         self.waiting = Gauge(
-            "purlin_waiting", "Requests that wait for their turn.", registry=self.registry
+            "purlin_waiting", "Requests that wait for a slot.", registry=self.registry
         )
-        self._scraping = anyio.CapacityLimiter(1)
 
     def stages(self, timings_ms: Mapping[str, float]) -> None:
         """Observe how long each stage of one request took."""
         for stage, took_ms in timings_ms.items():
             self.stage_seconds.labels(stage).observe(took_ms / 1000)
-        if (kept := noted.get()) is not None:
-            kept.append((time.time_ns(), timings_ms))
+
+        if (stages := recorded_stages.get()) is not None:
+            stages.append((time.time_ns(), timings_ms))
 
     def show(
         self,
@@ -81,27 +84,29 @@ class Metrics:
         corpora: Callable[[], Iterable[Status[Corpus]]],
         caches: Caches,
     ) -> None:
-        """Tell with every answer which encoder and which builds serve, and how often caches had what was asked for."""
-        self.registry.register(_Served(home, encoder, corpora))
-        self.registry.register(_Cached(caches))
+        """Add metrics that are read at each scrape: encoder, builds and cache lookups."""
+        self.registry.register(_BuildCollector(home, encoder, corpora))
+        self.registry.register(_CacheCollector(caches))
 
     async def text(self) -> bytes:
-        """All of it, in Prometheus's format; made in a thread of its own, as it looks at the disk."""
+        """All metrics in Prometheus's format, made in a thread of their own: it reads the disk."""
         return await anyio.to_thread.run_sync(
             generate_latest, self.registry, limiter=self._scraping
         )
 
-    def _counter(self, name: str, about: str, *labels: str) -> Counter:
-        return Counter(f"purlin_{name}", about, labels, registry=self.registry)
+    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        return Counter(f"purlin_{name}", help_text, labels, registry=self.registry)
 
     def _histogram(
-        self, name: str, about: str, buckets: tuple[float, ...], *labels: str
+        self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str
     ) -> Histogram:
-        return Histogram(f"purlin_{name}", about, labels, buckets=buckets, registry=self.registry)
+        return Histogram(
+            f"purlin_{name}", help_text, labels, buckets=buckets, registry=self.registry
+        )
 
 
-class _Served:
-    """Looks, whenever it is asked, at what is being served."""
+class _BuildCollector:
+    """Metrics of the encoder and the builds in service, read at each scrape."""
 
     def __init__(
         self, home: Path, encoder: TextEncoder, corpora: Callable[[], Iterable[Status[Corpus]]]
@@ -112,75 +117,79 @@ class _Served:
 
     def collect(self) -> Iterable[Metric]:
         encoder = GaugeMetricFamily(
-            "purlin_encoder", "The encoder that serves.", labels=["name", "fingerprint"]
+            "purlin_encoder", "The encoder in service.", labels=["name", "fingerprint"]
         )
         encoder.add_metric([self._encoder.name, self._encoder.fingerprint], 1)
+
         statuses = list(self._corpora())
-        return [
-            encoder,
-            *self._states(statuses),
-            *_builds([one.opened for one in statuses if one.opened is not None]),
-        ]
+        opened = [status.opened for status in statuses if status.opened is not None]
+        return [encoder, *self._states(statuses), *_builds(opened)]
 
     def _states(self, statuses: Iterable[Status[Corpus]]) -> Iterable[Metric]:
-        states = GaugeMetricFamily(
-            "purlin_corpus", "Corpora, by how they are doing.", labels=["corpus", "state"]
+        states = GaugeMetricFamily("purlin_corpus", "Corpora by state.", labels=["corpus", "state"])
+        switches = _counter_family(
+            "purlin_corpus_switches", "Builds that replaced another in service.", "corpus"
         )
-        switches = _counted(
-            "purlin_corpus_switches", "Times that a build took the place of another.", "corpus"
+        refused = _counter_family(
+            "purlin_corpus_refused", "Builds that could not be opened.", "corpus"
         )
-        refused = _counted("purlin_corpus_refused", "Builds that could not be opened.", "corpus")
-        withheld = _gauge(
+        withheld = _corpus_gauge(
             "purlin_corpus_withheld", "Builds newer than the active one that measured worse."
         )
+
         for status in statuses:
             states.add_metric([status.name, status.state], 1)
             switches.add_metric([status.name], status.switches)
             refused.add_metric([status.name], status.refusals)
+            # The corpus may have been deleted or damaged since its status was read.
             with contextlib.suppress(PurlinError):
                 withheld.add_metric([status.name], len(builds.withheld(self._home, status.name)))
         return [states, switches, refused, withheld]
 
 
 def _builds(corpora: Iterable[Corpus]) -> Iterable[Metric]:
-    builds = GaugeMetricFamily(
-        "purlin_corpus_build", "The build that serves.", labels=["corpus", "build"]
+    build = GaugeMetricFamily(
+        "purlin_corpus_build", "The build in service.", labels=["corpus", "build"]
     )
-    documents = _gauge("purlin_corpus_documents", "Documents being served.")
-    built = _gauge("purlin_corpus_built_timestamp_seconds", "When the build that serves was made.")
-    took = _gauge("purlin_corpus_build_seconds", "Time to make the build that serves.")
-    for one in corpora:
-        builds.add_metric([one.name, one.build], 1)
-        documents.add_metric([one.name], one.manifest.documents)
-        built.add_metric([one.name], datetime.fromisoformat(one.manifest.created_at).timestamp())
-        took.add_metric([one.name], one.manifest.took_s)
-    return [builds, documents, built, took]
+    documents = _corpus_gauge("purlin_corpus_documents", "Documents in service.")
+    built = _corpus_gauge(
+        "purlin_corpus_built_timestamp_seconds", "When the build in service was made."
+    )
+    took = _corpus_gauge("purlin_corpus_build_seconds", "Time to make the build in service.")
+
+    for corpus in corpora:
+        created_at = datetime.fromisoformat(corpus.manifest.created_at)
+        build.add_metric([corpus.name, corpus.build], 1)
+        documents.add_metric([corpus.name], corpus.manifest.documents)
+        built.add_metric([corpus.name], created_at.timestamp())
+        took.add_metric([corpus.name], corpus.manifest.took_s)
+    return [build, documents, built, took]
 
 
-class _Cached:
-    """Looks, whenever it is asked, at how often caches had what was asked for."""
+class _CacheCollector:
+    """Hits and misses of caches, read at each scrape."""
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
 
     def collect(self) -> Iterable[Metric]:
-        found = _counted("purlin_cache", "Lookups in caches.", "cache", "result")
+        family = _counter_family("purlin_cache", "Lookups in caches.", "cache", "result")
         for name, lookups in self._caches.items():
-            found.add_metric([name, "hit"], lookups.hits)
-            found.add_metric([name, "miss"], lookups.misses)
-        return [found]
+            family.add_metric([name, "hit"], lookups.hits)
+            family.add_metric([name, "miss"], lookups.misses)
+        return [family]
 
 
-def _gauge(name: str, about: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, about, labels=["corpus"])
+def _corpus_gauge(name: str, help_text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help_text, labels=["corpus"])
 
 
-def _counted(name: str, about: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(name, about, labels=labels)
+def _counter_family(name: str, help_text: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(name, help_text, labels=labels)
 
 
 class Meter:
-    """Counts requests and times them, by route; what no route takes is counted as `other`."""
+    """ASGI middleware that counts and times requests by route; `other` is what no route takes."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -191,7 +200,9 @@ class Meter:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), "none"
+
+        started = time.perf_counter()
+        status = "none"
 
         async def watch(message: Message) -> None:
             nonlocal status
@@ -208,11 +219,11 @@ class Meter:
             self._metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
 
 
-router = APIRouter()
+metrics_router = APIRouter()
 
 
-@router.get("/metrics", include_in_schema=False)
+@metrics_router.get("/metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
-    """Everything that is counted."""
-    found: Metrics = request.app.state.metrics
-    return Response(await found.text(), media_type=CONTENT_TYPE_LATEST)
+    """Return all metrics."""
+    server_metrics: Metrics = request.app.state.metrics
+    return Response(await server_metrics.text(), media_type=CONTENT_TYPE_LATEST)

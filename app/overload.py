@@ -1,4 +1,4 @@
-"""How much is worked on at once: a bounded queue with a deadline, and queries that are encoded together."""
+"""Admission of requests: how many run, how many wait and for how long; the rest is refused."""
 
 from __future__ import annotations
 
@@ -6,43 +6,39 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from http import HTTPStatus
 
-import numpy as np
-from numpy.typing import NDArray
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access import needs
 from app.metrics import Metrics
 from app.problems import Left, reply
-from index.encoder import Role, TextEncoder, Vectors
 
 RETRY_AFTER_S = 1
-RUSH_S, CALM_S = (
-    0.1,
-    0.5,
-)  # refusals for so long are a rush, which ends when there was none for so long
-ALONE = 8  # texts in one call above which it is a batch of its own
-TOGETHER = 32  # texts of several calls in one batch, about
-BLOCK = 256  # texts after which a long call looks whether its client is still there
+RUSH_S = 0.1  # a rush begins when requests have been refused for this long
+CALM_S = 0.5  # and ends when none has been refused for this long
 
-_left: ContextVar[threading.Event | None] = ContextVar("left", default=None)
+# Set when the client of the current request has closed its connection; None outside of requests.
+client_gone: ContextVar[threading.Event | None] = ContextVar("client_gone", default=None)
 
 
-# ---- requests
+def raise_if_client_gone() -> None:
+    """Raise `Left` if the client of the current request has closed its connection."""
+    gone = client_gone.get()
+    if gone is not None and gone.is_set():
+        raise Left("The client closed the connection before it was answered.")
 
 
-class Queue:
-    """Lets `running` requests be worked on at once and `waiting` more wait for it, each for `deadline_s` at most.
+class RequestQueue:
+    """ASGI middleware that runs at most `running` requests while at most `waiting` more wait.
 
-    What is beyond that is refused at once with 503 and Retry-After. A request waits only when its body has arrived, so
-    that slow clients hold no place, and is dropped when its client leaves. Probes and the page pass without waiting.
+    A request waits for `deadline_s` at most. All others are refused at once with 503 and
+    Retry-After. A request takes a slot only when its body has arrived, so that slow clients hold
+    none, and gives it up when its client leaves. Probes and the page pass without waiting.
 
-    A burst finds its places. In a rush, when refusals go on, places would only let those wait longer who have one:
-    then half as many are worked on, rounded up, and none waits (cf. CoDel, RFC 8289).
+    Short bursts find slots. During a rush, when refusals go on, waiting would only make the
+    accepted requests late: half as many run, rounded up, and none waits (cf. CoDel, RFC 8289).
     """
 
     def __init__(
@@ -55,134 +51,150 @@ class Queue:
         metrics: Metrics | None = None,
     ) -> None:
         self._app = app
+        self._max_running = running
+        self._max_waiting = waiting
+        self._deadline_s = deadline_s
+        self._running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+        # Times by the monotonic clock; before the first refusal the server is calm.
+        self._rush_started = -CALM_S
+        self._last_refusal = -CALM_S
+
         self._metrics = metrics or Metrics()
         self._metrics.running.set_function(lambda: self._running)
         self._metrics.waiting.set_function(lambda: len(self._waiting))
-        self._most_running = running
-        self._most_waiting = waiting
-        self._deadline_s = deadline_s
-        self._running = 0
-        self._began = (
-            self._refused
-        ) = -CALM_S  # the first and the last refusal of a rush, by the monotonic clock
-        self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point."""
         if scope["type"] != "http" or needs(scope["method"], scope["path"]) is None:
             await self._app(scope, receive, send)
-        elif self._full():
+        elif self._is_full():
             await self._refuse(scope, receive, send)
         else:
-            await self._queue(scope, receive, send)
+            await self._admit(scope, receive, send)
 
-    def _places(self) -> tuple[int, int]:
-        """How many may be worked on now, and how many may wait."""
-        in_rush = self._refused - self._began > RUSH_S and time.monotonic() - self._refused < CALM_S
-        return (
-            ((self._most_running + 1) // 2, 0)
-            if in_rush
-            else (self._most_running, self._most_waiting)
-        )
+    def _limits(self) -> tuple[int, int]:
+        """How many requests may run now, and how many may wait."""
+        refusing_s = self._last_refusal - self._rush_started
+        calm_s = time.monotonic() - self._last_refusal
 
-    def _full(self) -> bool:
-        return not self._free() and len(self._waiting) >= self._places()[1]
+        if refusing_s > RUSH_S and calm_s < CALM_S:
+            return (self._max_running + 1) // 2, 0
+        return self._max_running, self._max_waiting
 
-    def _free(self) -> bool:
-        return self._running < self._places()[0]
+    def _has_slot(self) -> bool:
+        return self._running < self._limits()[0]
 
-    async def _queue(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _is_full(self) -> bool:
+        return not self._has_slot() and len(self._waiting) >= self._limits()[1]
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body, wait for a slot and run the request, unless its client leaves."""
         incoming = _Incoming(receive)
-        listening = asyncio.create_task(incoming.listen())
+        reading = asyncio.create_task(incoming.read())
         try:
             await incoming.arrived.wait()
-            if incoming.left.is_set():
+            if incoming.gone.is_set():
                 return
+
             started = time.perf_counter()
-            if await self._turn(incoming):
+            if await self._take_slot(incoming):
                 self._metrics.stages({"queue": (time.perf_counter() - started) * 1000})
-                await self._work(scope, incoming, send)
-            elif not incoming.left.is_set():
+                await self._run(scope, incoming, send)
+            elif not incoming.gone.is_set():
                 await self._refuse(scope, receive, send)
         finally:
-            listening.cancel()
+            reading.cancel()
 
-    async def _turn(self, incoming: _Incoming) -> bool:
-        """Wait for a place; False where there is none in time, or the client left."""
-        if self._free():
+    async def _take_slot(self, incoming: _Incoming) -> bool:
+        """Wait for a slot; False if none is free before the deadline or the client leaves."""
+        if self._has_slot():
             self._running += 1
             return True
-        if self._full():
+        # Others may have filled the queue while the body arrived.
+        if self._is_full():
             return False
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+
+        slot = asyncio.get_running_loop().create_future()
+        self._waiting.append(slot)
         try:
             await asyncio.wait(
-                {place, incoming.gone},
+                {slot, incoming.disconnected},
                 timeout=self._deadline_s,
                 return_when=asyncio.FIRST_COMPLETED,
             )
         except asyncio.CancelledError:
-            self._give_up(place)
+            self._give_up(slot)
             raise
-        if place.done() and not incoming.left.is_set():
+
+        if slot.done() and not incoming.gone.is_set():
             return True
-        self._give_up(place)
+        self._give_up(slot)
         return False
 
-    def _give_up(self, place: asyncio.Future[None]) -> None:
-        if place.done():
-            self._next()
+    def _give_up(self, slot: asyncio.Future[None]) -> None:
+        """Hand a granted slot on, or leave the queue."""
+        if slot.done():
+            self._release_slot()
         else:
-            self._waiting.remove(place)
+            self._waiting.remove(slot)
 
-    async def _work(self, scope: Scope, incoming: _Incoming, send: Send) -> None:
-        token = _left.set(incoming.left)
+    async def _run(self, scope: Scope, incoming: _Incoming, send: Send) -> None:
+        token = client_gone.set(incoming.gone)
         try:
             await self._app(scope, incoming.receive, send)
         finally:
-            _left.reset(token)
-            self._next()
+            client_gone.reset(token)
+            self._release_slot()
 
-    def _next(self) -> None:
-        """Free the place, and give who waits longest one if there is."""
+    def _release_slot(self) -> None:
+        """Free a slot, and grant one to the request that has waited longest."""
         self._running -= 1
-        if self._waiting and self._free():
+        if self._waiting and self._has_slot():
             self._running += 1
             self._waiting.popleft().set_result(None)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         now = time.monotonic()
-        if now - self._refused > CALM_S:
-            self._began = now
-        self._refused = now
+        if now - self._last_refusal > CALM_S:
+            self._rush_started = now
+        self._last_refusal = now
         self._metrics.refused.inc()
-        detail = f"The server has as much to do as it can: try again in {RETRY_AFTER_S} s."
-        headers = {"Retry-After": str(RETRY_AFTER_S)}
-        await reply(HTTPStatus.SERVICE_UNAVAILABLE, detail, slug="overloaded", headers=headers)(
-            scope, receive, send
+
+        response = reply(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            f"The server is at its limit of running and waiting requests: "
+            f"try again in {RETRY_AFTER_S} s.",
+            slug="overloaded",
+            headers={"Retry-After": str(RETRY_AFTER_S)},
         )
+        await response(scope, receive, send)
 
 
 class _Incoming:
-    """A request as it arrives, read ahead of the app so that its client's leaving is noticed at any time."""
+    """A request as it arrives, read ahead of the app so that a disconnect is noticed at once.
+
+    `arrived` is set when the body is complete, or will never be. `gone` and `disconnected` both
+    say that the client has left: one for the threads that work for it, one for the event loop.
+    """
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._messages: asyncio.Queue[Message | Exception] = asyncio.Queue()
-        self.arrived = asyncio.Event()  # the body is here, or there will be none
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.left = threading.Event()
+        self.arrived = asyncio.Event()
+        self.disconnected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.gone = threading.Event()
 
-    async def listen(self) -> None:
-        """Read until the client leaves or something is wrong, which the app is told in its turn."""
+    async def read(self) -> None:
+        """Read until the client leaves; an error is kept for the app to meet where it reads."""
         try:
-            await self._read()
-        except Exception as error:  # noqa: BLE001 - raised where the app asks for the body
+            await self._read_messages()
+        except Exception as error:  # noqa: BLE001 - raised again in `receive`
             self._messages.put_nowait(error)
             self.arrived.set()
 
-    async def _read(self) -> None:
+    async def _read_messages(self) -> None:
         while True:
             message = await self._receive()
             self._messages.put_nowait(message)
@@ -190,161 +202,14 @@ class _Incoming:
                 break
             if not message.get("more_body", False):
                 self.arrived.set()
-        self.left.set()
-        self.gone.set_result(None)
+
+        self.gone.set()
+        self.disconnected.set_result(None)
         self.arrived.set()
 
     async def receive(self) -> Message:
-        """What the app reads."""
+        """Return the next message of the request, as ASGI's `receive`."""
         message = await self._messages.get()
         if isinstance(message, Exception):
             raise message
         return message
-
-
-# ---- encoding
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A few texts that wait for their vectors, in a thread that waits for `ready`.
-
-    `batch` is set in the first call of a batch: its thread encodes for all of them.
-    """
-
-    texts: Sequence[str]
-    left: threading.Event | None
-    ready: threading.Event = field(default_factory=threading.Event)
-    batch: list[_Call] = field(default_factory=list)
-    vectors: Vectors | None = None
-    error: Exception | None = None
-
-
-class SharedEncoder:
-    """An encoder for many threads. Short calls that come while `at_once` others are encoding wait, and are then
-    encoded together; nothing ever waits for a batch to fill, so that a single client waits for nothing at all.
-
-    Long calls go to the encoder in blocks. A call whose client has left ends with `Left`.
-    """
-
-    def __init__(
-        self, encoder: TextEncoder, *, at_once: int, metrics: Metrics | None = None
-    ) -> None:
-        self._encoder = encoder
-        self._batch_texts = (metrics or Metrics()).batch_texts
-        self.name = encoder.name
-        self.dim = encoder.dim
-        roles: tuple[Role, ...] = ("query", "passage")
-        self._lanes = {role: _Lane(self._run, role, at_once) for role in roles}
-
-    @property
-    def fingerprint(self) -> str:
-        """The encoder's."""
-        return self._encoder.fingerprint
-
-    @property
-    def max_tokens(self) -> int:
-        """The encoder's."""
-        return self._encoder.max_tokens
-
-    def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
-        """Tokens of each text with its prefix (len(texts),), uncut."""
-        return self._encoder.count_tokens(texts, role=role)
-
-    def encode(
-        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
-    ) -> Vectors:
-        """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
-        left = _left.get()
-        if len(texts) <= ALONE and progress is None:
-            return self._lanes[role].encode(texts, left)
-        vectors: Vectors = np.empty((len(texts), self.dim), dtype=np.float32)
-        for start in range(0, len(texts), BLOCK):
-            _check(left)
-            block = texts[start : start + BLOCK]
-            vectors[start : start + len(block)] = self._run(block, role, progress)
-        return vectors
-
-    def _run(
-        self, texts: Sequence[str], role: Role, progress: Callable[[int], None] | None = None
-    ) -> Vectors:
-        self._batch_texts.observe(len(texts))
-        return self._encoder.encode(texts, role=role, progress=progress)
-
-
-class _Lane:
-    """Short calls of one role."""
-
-    def __init__(
-        self, run: Callable[[Sequence[str], Role], Vectors], role: Role, at_once: int
-    ) -> None:
-        self._run = run
-        self._role = role
-        self._free = at_once
-        self._waiting: deque[_Call] = deque()
-        self._lock = threading.Lock()
-
-    def encode(self, texts: Sequence[str], left: threading.Event | None) -> Vectors:
-        _check(left)
-        call = _Call(texts, left)
-        with self._lock:
-            if self._free:
-                self._free -= 1
-                call.batch.append(call)
-            else:
-                self._waiting.append(call)
-        if not call.batch:
-            call.ready.wait()
-        if call.batch:
-            self._encode(call.batch)
-        if call.error is not None:
-            raise call.error
-        assert call.vectors is not None
-        return call.vectors
-
-    def _encode(self, batch: list[_Call]) -> None:
-        try:
-            found = self._run([text for call in batch for text in call.texts], self._role)
-            start = 0
-            for call in batch:
-                call.vectors = found[start : start + len(call.texts)]
-                start += len(call.texts)
-        except Exception as error:  # noqa: BLE001 - raised in the thread of each call
-            for call in batch:
-                call.error = error
-        finally:
-            self._hand_over()
-            for call in batch[1:]:
-                call.ready.set()
-
-    def _hand_over(self) -> None:
-        """Let the first call that waits encode for those behind it, as many as go together."""
-        with self._lock:
-            batch = self._gather()
-            if not batch:
-                self._free += 1
-        if batch:
-            batch[0].batch = batch
-            batch[0].ready.set()
-
-    def _gather(self) -> list[_Call]:
-        batch: list[_Call] = []
-        texts = 0
-        while self._waiting and texts < TOGETHER:
-            call = self._waiting.popleft()
-            if call.left is not None and call.left.is_set():
-                call.error = _gone()
-                call.ready.set()
-            else:
-                batch.append(call)
-                texts += len(call.texts)
-        return batch
-
-
-def _check(left: threading.Event | None) -> None:
-    if left is not None and left.is_set():
-        raise _gone()
-
-
-def _gone() -> Left:
-    return Left("The client left before it was answered.")

@@ -1,7 +1,8 @@
-"""What agents can call: three tools whose results fit into a number of tokens.
+"""Tools for agents: three calls whose results fit into a budget of tokens.
 
-No tokenizer of a language model is at hand, so a token counts as three bytes of UTF-8: code and English have more, so
-that a result is rather shorter than it may be. What a tool returns is there twice, as text and as JSON; each fits.
+Without the tokenizer of the agent's language model, a token counts as three bytes of UTF-8. Code
+and English have more, so that results are rather too short than too long. A tool returns its
+result twice, as text and as JSON, and each fits the budget.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from index.search.corpus import MAX_QUERY_CHARS
 BYTES_PER_TOKEN = 3
 MIN_TOKENS, MAX_TOKENS = 200, 20_000
 MAX_HITS = 20
-MAX_TEXTS = 100
-_MARK = 40  # bytes for what is written where something was cut
+MAX_TEXTS_PER_CALL = 100
+_MARK = 40  # bytes reserved for the note on what was cut
 _QUOTES = 2  # bytes around a text as JSON
-_LEAST = 40  # characters of a line that are worth showing
-_WORDS = 5  # that are told as the reason of a hit
-_NAMES = 20  # of corpora in an error
-_SHOWN = 200  # characters of a title, path or link
-_LAST = "\U0010ffff"
+_MIN_PART = 40  # shortest part of a line worth showing, in characters
+_MAX_WORDS = 5  # words given as the reason of a hit
+_MAX_NAMES = 20  # corpora listed in an error
+_MAX_SHOWN = 200  # characters of a title, path or link
+_LAST = "\U0010ffff"  # sorts after every character
 
 _Null = SkipJsonSchema[None]
 _Path = Annotated[str, Field(max_length=MAX_VALUE_CHARS - len(_LAST))]
@@ -61,7 +62,7 @@ Budget = Field(
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool returns, as text and as JSON of the same content."""
+    """The result of a tool: the same content as text and as JSON."""
 
     text: str
     structured: Mapping[str, Any]
@@ -69,24 +70,25 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool: `scope` is what a key needs for it, `about` tells an agent when to use it and when not."""
+    """A tool: `scope` is what a key needs; `description` says when to use it and when not."""
 
     name: str
     title: str
     scope: str
-    about: str
-    asked: type[Strict]
+    description: str
+    arguments: type[Strict]
     call: Callable[[Any, Service], Result]
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments, without what only costs tokens: titles, and null as a default."""
-        schema = self.asked.model_json_schema(schema_generator=_Untitled)
-        properties = {
-            name: {key: value for key, value in about.items() if (key, value) != ("default", None)}
-            for name, about in schema["properties"].items()
-        }
-        kept = {key: value for key, value in schema.items() if key not in ("title", "description")}
-        return {**kept, "properties": properties}
+        """JSON Schema of the arguments, without titles and null defaults, which only cost tokens."""
+        schema = self.arguments.model_json_schema(schema_generator=_Untitled)
+        for key in ("title", "description"):
+            schema.pop(key, None)
+
+        for details in schema["properties"].values():
+            if details.get("default", 0) is None:
+                del details["default"]
+        return schema
 
 
 class _Untitled(GenerateJsonSchema):
@@ -119,41 +121,47 @@ class SearchCode(Strict):
     max_tokens: int = Budget
 
 
-def search_code(asked: SearchCode, service: Service) -> Result:
-    """Hits with their place, why they were found, and their code."""
-    conditions: dict[str, Any] = {"language": asked.language} if asked.language else {}
-    if path := (asked.path or "").removeprefix("./"):
+def search_code(arguments: SearchCode, service: Service) -> Result:
+    """Find code: hits with path and lines, why they match, and their text."""
+    conditions: dict[str, Any] = {"language": arguments.language} if arguments.language else {}
+    if path := (arguments.path or "").removeprefix("./"):
+        # All paths that begin with this one.
         conditions["path"] = {"gte": path, "lte": path + _LAST}
-    corpus = _corpus(service, "code", asked.corpus)
-    found = searched(
-        SearchRequest(query=asked.query, corpus=corpus, k=asked.k, filter=conditions), service
-    )
-    return _fitted(
-        _about_search(found), "hits", [_code(hit) for hit in found.hits], asked.max_tokens
-    )
+
+    corpus = _corpus(service, "code", arguments.corpus)
+    request = SearchRequest(query=arguments.query, corpus=corpus, k=arguments.k, filter=conditions)
+    reply = searched(request, service)
+    parts = [_code_part(hit) for hit in reply.hits]
+    return _fit(_search_head(reply), "hits", parts, arguments.max_tokens)
 
 
-def _about_search(found: SearchReply) -> _About:
-    what = (
-        f"{len(found.hits)} hits in {found.corpus}"
-        if found.hits
-        else f"Nothing in {found.corpus} fits."
-    )
-    return _About(what, {"corpus": found.corpus, "build": found.build, "encoder": found.encoder})
+def _search_head(reply: SearchReply) -> _Head:
+    count = f"{len(reply.hits)} hits in {reply.corpus}"
+    text = count if reply.hits else f"Nothing in {reply.corpus} fits."
+    return _Head(text, {"corpus": reply.corpus, "build": reply.build, "encoder": reply.encoder})
 
 
-def _code(hit: Hit) -> _Part:
-    place, title = hit.location, hit.title[:_SHOWN]
-    path, why = (place.path or hit.document_id)[:_SHOWN], _why(hit)
-    lines = {"start_line": place.start_line, "end_line": place.end_line} if place.start_line else {}
-    about = {"path": path, **lines, "title": title, "score": hit.score, "why": why}
-    span = f":{place.start_line}-{place.end_line}" if lines else ""
-    return _Part(f"{path}{span} {title} · {hit.score:.2f} · {why}", about, "code", hit.text)
+def _code_part(hit: Hit) -> _Part:
+    location = hit.location
+    path = (location.path or hit.document_id)[:_MAX_SHOWN]
+    title = hit.title[:_MAX_SHOWN]
+    why = _why(hit)
+
+    lines = {}
+    span = ""
+    if location.start_line:
+        lines = {"start_line": location.start_line, "end_line": location.end_line}
+        span = f":{location.start_line}-{location.end_line}"
+
+    fields = {"path": path, **lines, "title": title, "score": hit.score, "why": why}
+    head = f"{path}{span} {title} · {hit.score:.2f} · {why}"
+    return _Part(head, fields, "code", hit.text)
 
 
 def _why(hit: Hit) -> str:
+    """Why a hit matches: the words of the query that it has, if any."""
     words = dict.fromkeys(hit.text[start:end].lower()[:40] for start, end in hit.highlights)
-    return f"has {', '.join(list(words)[:_WORDS])}" if words else "near in meaning"
+    return f"has {', '.join(list(words)[:_MAX_WORDS])}" if words else "near in meaning"
 
 
 # ---- ask_reference
@@ -175,49 +183,57 @@ class AskReference(Strict):
     max_tokens: int = Budget
 
 
-def ask_reference(asked: AskReference, service: Service) -> Result:
-    """Answers in the reference's words, each with its passage and link."""
-    corpus = _corpus(service, "reference", asked.corpus)
-    found = answered(QaRequest(question=asked.question, corpus=corpus, k=asked.k), service)
-    what = f"{len(found.answers)} answers from {corpus}; answerable {found.answerable:.2f} (low: it may be silent)"
-    about = {
-        "answerable": found.answerable,
-        "corpus": found.corpus,
-        "build": found.build,
-        "encoder": found.encoder,
-        "reader": found.reader,
-    }
-    first = {
-        answer.passage_id: number for number, answer in reversed(list(enumerate(found.answers, 1)))
-    }
-    parts = [
-        _answer(answer, number, first[answer.passage_id])
-        for number, answer in enumerate(found.answers, 1)
-    ]
-    return _fitted(_About(what, about), "answers", parts, asked.max_tokens)
+def ask_reference(arguments: AskReference, service: Service) -> Result:
+    """Answer a question in the reference's words, each answer with its passage and link."""
+    corpus = _corpus(service, "reference", arguments.corpus)
+    request = QaRequest(question=arguments.question, corpus=corpus, k=arguments.k)
+    reply = answered(request, service)
+
+    # Answers of one passage refer to the first of them.
+    first: dict[str, int] = {}
+    parts = []
+    for number, answer in enumerate(reply.answers, 1):
+        first.setdefault(answer.passage_id, number)
+        parts.append(_answer_part(answer, number, first[answer.passage_id]))
+
+    head = _Head(
+        f"{len(reply.answers)} answers from {corpus}; "
+        f"answerable {reply.answerable:.2f} (low: it may be silent)",
+        {
+            "answerable": reply.answerable,
+            "corpus": reply.corpus,
+            "build": reply.build,
+            "encoder": reply.encoder,
+            "reader": reply.reader,
+        },
+    )
+    return _fit(head, "answers", parts, arguments.max_tokens)
 
 
-def _answer(answer: Answer, number: int, first: int) -> _Part:
-    """A passage is shown with its first answer only."""
-    again = first < number
-    name = " > ".join([*answer.terms, answer.title])[-_SHOWN:]
-    about: dict[str, Any] = {"text": answer.text, "score": answer.score, "of": name}
+def _answer_part(answer: Answer, number: int, first: int) -> _Part:
+    """Answer `number`, with its passage unless answer `first` already shows that."""
+    name = " > ".join([*answer.terms, answer.title])[-_MAX_SHOWN:]
+    fields: dict[str, Any] = {"text": answer.text, "score": answer.score, "of": name}
     head = f"{json.dumps(answer.text, ensure_ascii=False)} ({answer.score:.2f}) · {name}"
     if answer.url:
-        about, head = about | {"url": answer.url}, f"{head} · {answer.url}"
-    if again:
-        return _Part(f"{head} · passage of {first}", about | {"passage_of": first})
-    return _Part(head, about, "passage", answer.passage, answer.start)
+        fields["url"] = answer.url
+        head = f"{head} · {answer.url}"
+
+    if first < number:
+        return _Part(f"{head} · passage of {first}", fields | {"passage_of": first})
+    return _Part(head, fields, "passage", answer.passage, answer.start)
 
 
 # ---- classify
 
 
-class Classify(Strict):
+class ClassifyTexts(Strict):
     """Arguments of `classify`."""
 
     texts: list[Annotated[str, Field(max_length=MAX_TEXT_CHARS)]] = Field(
-        min_length=1, max_length=MAX_TEXTS, description="The texts, each at most a few paragraphs."
+        min_length=1,
+        max_length=MAX_TEXTS_PER_CALL,
+        description="The texts, each at most a few paragraphs.",
     )
     labels: Labels | _Null = Field(
         default=None,
@@ -230,56 +246,67 @@ class Classify(Strict):
     max_tokens: int = Budget
 
 
-def classify(asked: Classify, service: Service) -> Result:
-    """The best label of each text."""
-    found = classified(ClassifyRequest(**asked.model_dump(exclude={"max_tokens"})), service)
+def classify_texts(arguments: ClassifyTexts, service: Service) -> Result:
+    """Find the best labels of each text."""
+    request = ClassifyRequest(**arguments.model_dump(exclude={"max_tokens"}))
+    reply = classified(request, service)
+
     parts = []
-    for result in found.results:
-        best = [{"label": one.label, "score": round(one.score, 4)} for one in result.ranking[:3]]
-        head = ", ".join(f"{one['label']} {one['score']:.2f}" for one in best)
-        parts.append(
-            _Part(head, {"label": result.label, "margin": round(result.margin, 4), "ranking": best})
-        )
-    about = {"encoder": found.encoder} | (
-        {"classifier": found.classifier} if found.classifier else {}
-    )
-    what = f"{len(parts)} texts, the best labels of each"
-    if found.warnings:
-        what = f"{what}. {found.warnings[0][:_SHOWN]}"
-    return _fitted(_About(what, about), "results", parts, asked.max_tokens)
+    for result in reply.results:
+        ranking = [
+            {"label": label.label, "score": round(label.score, 4)} for label in result.ranking[:3]
+        ]
+        text = ", ".join(f"{label['label']} {label['score']:.2f}" for label in ranking)
+        fields = {"label": result.label, "margin": round(result.margin, 4), "ranking": ranking}
+        parts.append(_Part(text, fields))
+
+    structured = {"encoder": reply.encoder}
+    if reply.classifier:
+        structured["classifier"] = reply.classifier
+    text = f"{len(parts)} texts, the best labels of each"
+    if reply.warnings:
+        text = f"{text}. {reply.warnings[0][:_MAX_SHOWN]}"
+    return _fit(_Head(text, structured), "results", parts, arguments.max_tokens)
 
 
-# ---- which corpus
+# ---- choosing a corpus
 
 
-def _corpus(service: Service, kind: Kind, given: str | None) -> str:
-    """The corpus to ask: what was given, or the only one of its kind. Raises InvalidInput that lists them."""
-    if given is not None:
-        opened = service.corpora.status(given).opened
+def _corpus(service: Service, kind: Kind, name: str | None) -> str:
+    """The corpus named in the call, or the only one of its kind.
+
+    Raises InvalidInput, which lists the corpora to choose from, or NotFound.
+    """
+    if name is not None:
+        opened = service.corpora.status(name).opened
         if opened is not None and opened.manifest.kind != kind:
-            listed = ", ".join(_names(service, kind)[:_NAMES]) or "none"
+            listed = ", ".join(_names(service, kind)[:_MAX_NAMES]) or "none"
             raise InvalidInput(
-                f"Corpus {given!r} is of kind {opened.manifest.kind}. Those of kind {kind}: {listed}.",
+                f"Corpus {name!r} is of kind {opened.manifest.kind}. Those of kind {kind}: {listed}.",
                 field="corpus",
             )
-        return given
+        return name
+
     names = _names(service, kind)
     if not names:
         raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
     if len(names) > 1:
         raise InvalidInput(
-            f"There are several: set `corpus` to one of {', '.join(names[:_NAMES])}.",
+            f"There are several: set `corpus` to one of {', '.join(names[:_MAX_NAMES])}.",
             field="corpus",
         )
     return names[0]
 
 
 def _names(service: Service, kind: Kind) -> list[str]:
+    """Corpora of a kind that are in service. Raises Opening while any is still being opened."""
     statuses = service.corpora.statuses()
     if any(status.state == "opening" for status in statuses):
         raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
     return [
-        one.name for one in statuses if one.opened is not None and one.opened.manifest.kind == kind
+        status.name
+        for status in statuses
+        if status.opened is not None and status.opened.manifest.kind == kind
     ]
 
 
@@ -287,8 +314,8 @@ def _names(service: Service, kind: Kind) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _About:
-    """What comes first: a line or two, and the same for JSON."""
+class _Head:
+    """The beginning of a result: a line of text, and the same for JSON."""
 
     text: str
     structured: Mapping[str, Any]
@@ -296,107 +323,124 @@ class _About:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One hit, answer or result: what is shown whole, and a text, by name, that is cut around `at` where needed."""
+    """One hit, answer or label ranking of a result.
+
+    `head` and `fields` are shown whole, as text and as JSON. `text`, which JSON has as `name`, may
+    be cut to the lines around the offset `focus`.
+    """
 
     head: str
-    about: Mapping[str, Any]
+    fields: Mapping[str, Any]
     name: str = ""
     text: str = ""
-    at: int = 0
+    focus: int = 0
 
-    def fixed(self) -> int:
-        """Bytes of all but the text."""
-        return max(_size(self.head), _size(self.about)) + len(self.name) + 20
+    def fixed_size(self) -> int:
+        """Bytes of everything but the text."""
+        return max(_size(self.head), _size(self.fields)) + len(self.name) + 20
 
 
-def _fitted(about: _About, name: str, parts: Sequence[_Part], max_tokens: int) -> Result:
-    """All parts that find room, best first. Their texts share what is left: short ones whole, long ones cut alike."""
-    room = (
-        max_tokens * BYTES_PER_TOKEN - max(_size(about.text), _size(about.structured)) - 2 * _MARK
-    )
-    kept: list[_Part] = []
+def _fit(head: _Head, name: str, parts: Sequence[_Part], max_tokens: int) -> Result:
+    """Combine as many parts as fit, best first.
+
+    Their texts share the remaining bytes: short ones are whole, long ones are cut to equal sizes.
+    """
+    head_size = max(_size(head.text), _size(head.structured))
+    room = max_tokens * BYTES_PER_TOKEN - head_size - 2 * _MARK
+
+    shown: list[_Part] = []
     for part in parts:
-        if part.fixed() > room:
+        if part.fixed_size() > room:
             break
-        room -= part.fixed()
-        kept.append(part)
-    level = _level([_size(part.text) + _MARK for part in kept if part.text], room)
-    shown = [_cut(part, level - _MARK) for part in kept]
-    left = len(parts) - len(kept)
-    lines = [about.text, *(f"{number}. {text}" for number, (text, _) in enumerate(shown, 1))]
-    lines += [f"{left} more: raise max_tokens."] if left else []
-    structured = {**about.structured, name: [found for _, found in shown]} | (
-        {"left_out": left} if left else {}
-    )
+        room -= part.fixed_size()
+        shown.append(part)
+    omitted = len(parts) - len(shown)
+
+    limit = _share([_size(part.text) + _MARK for part in shown if part.text], room)
+    cut = [_cut(part, limit - _MARK) for part in shown]
+
+    lines = [head.text, *(f"{number}. {text}" for number, (text, _) in enumerate(cut, 1))]
+    structured = {**head.structured, name: [fields for _, fields in cut]}
+    if omitted:
+        lines.append(f"{omitted} more: raise max_tokens.")
+        structured["left_out"] = omitted
     return Result("\n".join(lines), structured)
 
 
-def _level(costs: Sequence[int], room: int) -> int:
-    """The most that each may take so that all together take no more than `room`."""
-    for number, cost in enumerate(sorted(costs)):
-        share = room // (len(costs) - number)
-        if cost > share:
+def _share(sizes: Sequence[int], room: int) -> int:
+    """The largest size per text with which all texts together fit into `room`."""
+    for number, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - number)
+        if size > share:
             return share
-        room -= cost
-    return max(costs, default=0)
+        # What a short text does not need is left for the longer ones.
+        room -= size
+    return max(sizes, default=0)
 
 
 def _cut(part: _Part, room: int) -> tuple[str, dict[str, Any]]:
-    """A part as text and as JSON."""
+    """A part as text and as JSON, its text cut to `room` bytes."""
     if not part.text:
-        return part.head, dict(part.about)
-    start, end = window(part.text, part.at, room)
-    text, above, below = (
-        part.text[start:end].strip("\n"),
-        _left_out(part.text[:start]),
-        _left_out(part.text[end:]),
-    )
-    found = {**part.about, part.name: text} | ({"cut": True} if above or below else {})
-    return "\n".join(filter(None, [part.head, above, text, below])), found
+        return part.head, dict(part.fields)
+
+    start, end = window(part.text, part.focus, room)
+    text = part.text[start:end].strip("\n")
+    above = _omitted_lines(part.text[:start])
+    below = _omitted_lines(part.text[end:])
+
+    fields = {**part.fields, part.name: text}
+    if above or below:
+        fields["cut"] = True
+    return "\n".join(filter(None, [part.head, above, text, below])), fields
 
 
-def _left_out(text: str) -> str:
+def _omitted_lines(text: str) -> str:
+    """A note on how many lines were cut, empty if there is nothing but white space."""
     return f"… {len(text.strip().splitlines())} lines" if text.strip() else ""
 
 
-def window(text: str, at: int, room: int) -> tuple[int, int]:
-    """(start, end) of the whole lines around offset `at` that take at most `room` bytes as JSON.
+def window(text: str, focus: int, room: int) -> tuple[int, int]:
+    """(start, end) of the whole lines around offset `focus` that take at most `room` bytes as JSON.
 
-    Where not even the line of `at` finds room it is a part of that line, or nothing where that would tell nothing.
+    If not even the line of `focus` fits, it is a part of that line, or empty if that part would be
+    too short to be useful.
     """
-    starts = [0, *(mark.end() for mark in re.finditer("\n", text) if mark.end() < len(text))]
+    starts = [0, *(match.end() for match in re.finditer("\n", text) if match.end() < len(text))]
     ends = [*starts[1:], len(text)]
-    costs = [_size(text[start:end]) - _QUOTES for start, end in zip(starts, ends, strict=True)]
-    first = last = bisect_right(starts, at) - 1
-    left = room - _QUOTES - costs[first]
-    if left < 0:
-        return _part_of_line(text, starts[first], ends[first], at, room)
+    sizes = [_size(text[start:end]) - _QUOTES for start, end in zip(starts, ends, strict=True)]
+
+    first = last = bisect_right(starts, focus) - 1
+    room_left = room - _QUOTES - sizes[first]
+    if room_left < 0:
+        return _part_of_line(text, starts[first], ends[first], focus, room)
+
+    # Add lines below and above in turn while they fit.
     grown = True
     while grown:
         grown = False
         for line in (last + 1, first - 1):
-            if 0 <= line < len(costs) and costs[line] <= left:
-                first, last, left, grown = (
-                    min(first, line),
-                    max(last, line),
-                    left - costs[line],
-                    True,
-                )
+            if 0 <= line < len(sizes) and sizes[line] <= room_left:
+                first = min(first, line)
+                last = max(last, line)
+                room_left -= sizes[line]
+                grown = True
     return starts[first], ends[last]
 
 
-def _part_of_line(text: str, start: int, end: int, at: int, room: int) -> tuple[int, int]:
+def _part_of_line(text: str, start: int, end: int, focus: int, room: int) -> tuple[int, int]:
+    """(start, end) of the part around `focus` of a line that fits, a quarter of it before."""
     width = room
-    while width >= _LEAST:
-        begin = max(start, min(at - width // 4, end - width))
+    while width >= _MIN_PART:
+        begin = max(start, min(focus - width // 4, end - width))
         if _size(text[begin : min(end, begin + width)]) <= room:
             return begin, min(end, begin + width)
+        # A character may take several bytes: try fewer.
         width = width * 3 // 4
-    return at, at
+    return focus, focus
 
 
 def _size(value: Any) -> int:
-    """Bytes as JSON, which are never fewer than those of a text as it is. A half surrogate pair counts as one."""
+    """Bytes of a value as JSON, never fewer than as plain text; a lone surrogate counts as one."""
     return len(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
@@ -429,11 +473,12 @@ TOOLS = (
         "classify",
         "Classify texts",
         "classify",
-        f"Choose a label for each of up to {MAX_TEXTS} texts at once: by the names of the labels, or by a trained "
-        "classifier. Use it to sort, route or filter many texts (tickets, reviews, log lines) without reading each. "
+        f"Choose a label for each of up to {MAX_TEXTS_PER_CALL} texts at once: by the names of the "
+        "labels, or by a trained classifier. Use it to sort, route or filter many texts (tickets, "
+        "reviews, log lines) without reading each. "
         "Labels work best as plain words that say what they mean. Not for a text that you have read anyway, or for "
         "extracting facts; only the beginning of long texts counts, a few hundred tokens.",
-        Classify,
-        classify,
+        ClassifyTexts,
+        classify_texts,
     ),
 )

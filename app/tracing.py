@@ -1,7 +1,8 @@
-"""Each request as a span of OpenTelemetry, sent by OTLP/HTTP in the background. Imported only where it is asked for.
+"""OpenTelemetry spans of requests, sent by OTLP/HTTP in the background; imported only if configured.
 
-The ids are those of the log (`app.logs.Trace`), so that a line and its span find each other. Spans are made when a
-request is over, from the clock and the stages that `/metrics` has anyway: nothing is added to the work itself.
+Spans have the ids of the log (`app.logs.Trace`), so that a line can be matched with its span. They
+are made when a request has ended, from the times that `/metrics` has anyway: requests do no extra
+work while they run.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from opentelemetry.trace import (
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.logs import MAX_PATH_CHARS, Trace, current_trace
-from app.metrics import METHODS, Stages, noted
+from app.metrics import METHODS, Stages, recorded_stages
 
-CLOSING_S = 3.0  # for what was not sent yet, when the server ends
+CLOSING_S = 3.0  # to send the remaining spans when the server stops
 
 
 class Spans:
-    """Where finished requests go. What the collector does not take in time is dropped; requests never wait for it.
+    """Makes and exports spans. Requests never wait for the collector: late spans are dropped.
 
-    The SDK's variables hold: OTEL_EXPORTER_OTLP_*, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER,
-    OTEL_BSP_*.
+    Configured by the SDK's environment variables: OTEL_EXPORTER_OTLP_*, OTEL_SERVICE_NAME,
+    OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER and OTEL_BSP_*.
     """
 
     def __init__(self) -> None:
@@ -54,14 +55,18 @@ class Spans:
     def add(
         self, trace: Trace, name: str, attributes: Mapping[str, Any], started: int, ended: int
     ) -> Span:
-        """The span of a request, ended; times in nanoseconds since 1970. To be called by one thread."""
-        self._ids.given = trace
+        """Make the span of a request that has ended; times in nanoseconds since 1970.
+
+        Not safe to share between threads: the id generator holds the ids of the request meanwhile.
+        """
+        self._ids.trace = trace
         try:
             span = self._tracer.start_span(
                 name, _parent(trace), SpanKind.SERVER, attributes, start_time=started
             )
         finally:
-            self._ids.given = None
+            self._ids.trace = None
+
         status = attributes.get("http.response.status_code", 500)
         if status >= 500:
             span.set_status(StatusCode.ERROR)
@@ -69,49 +74,54 @@ class Spans:
         return span
 
     def add_stages(self, span: Span, timings_ms: Mapping[str, float], ended: int) -> None:
-        """Stages as children of a span: one after the other, as they were begun, the last one up to `ended`."""
+        """Add consecutive stages as children of a span, the last of which ended at `ended`."""
         context = set_span_in_context(span)
-        at = ended - sum(map(_ns, timings_ms.values()))
+        time_ns = ended - sum(map(_ns, timings_ms.values()))
+
         for stage, took_ms in timings_ms.items():
-            child = self._tracer.start_span(stage, context, start_time=at)
-            at += _ns(took_ms)
-            child.end(at)
+            child = self._tracer.start_span(stage, context, start_time=time_ns)
+            time_ns += _ns(took_ms)
+            child.end(time_ns)
 
     def middleware(self, app: ASGIApp) -> Tracing:
-        """What makes a span of every request."""
+        """The ASGI middleware that makes a span of every request."""
         return Tracing(app, spans=self)
 
     def close(self) -> None:
-        """Send what is left, for CLOSING_S at most."""
+        """Send the remaining spans, for CLOSING_S at most."""
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
         closing.start()
         closing.join(CLOSING_S)
+
+        # Ends the retries of an exporter whose collector does not answer.
         if closing.is_alive():
-            self._exporter.shutdown()  # type: ignore[no-untyped-call]  # which ends its retries
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
 class _Ids(RandomIdGenerator):
-    """Random ids, but those of `given` while it is set."""
+    """Generates random ids, or returns those of `trace` while it is set."""
 
-    given: Trace | None = None
+    trace: Trace | None = None
 
     def generate_span_id(self) -> int:
-        return super().generate_span_id() if self.given is None else int(self.given.span_id, 16)
+        return super().generate_span_id() if self.trace is None else int(self.trace.span_id, 16)
 
     def generate_trace_id(self) -> int:
-        return super().generate_trace_id() if self.given is None else int(self.given.trace_id, 16)
+        return super().generate_trace_id() if self.trace is None else int(self.trace.trace_id, 16)
 
 
 def _resource() -> Resource:
-    found = Resource.create()
-    unnamed = str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
-    return found.merge(Resource({SERVICE_NAME: "purlin"})) if unnamed else found
+    """The SDK's resource, named `purlin` unless its variables give a name."""
+    resource = Resource.create()
+    unnamed = str(resource.attributes[SERVICE_NAME]).startswith("unknown_service")
+    return resource.merge(Resource({SERVICE_NAME: "purlin"})) if unnamed else resource
 
 
 def _parent(trace: Trace) -> Context:
-    """The context that the client sent; empty without one, so that the span begins a trace."""
+    """The client's context; empty without one, so that the span begins a trace."""
     if trace.parent_id is None:
         return Context()
+
     flags = TraceFlags(TraceFlags.SAMPLED if trace.sampled else TraceFlags.DEFAULT)
     parent = SpanContext(
         int(trace.trace_id, 16), int(trace.parent_id, 16), is_remote=True, trace_flags=flags
@@ -124,7 +134,7 @@ def _ns(milliseconds: float) -> int:
 
 
 class Tracing:
-    """Makes a span of every request, with its stages as children. Has its place inside of `logs.RequestLog`."""
+    """ASGI middleware that makes a span of every request; runs inside `logs.RequestLog`."""
 
     def __init__(self, app: ASGIApp, *, spans: Spans) -> None:
         self._app = app
@@ -136,7 +146,9 @@ class Tracing:
         if scope["type"] != "http" or trace is None:
             await self._app(scope, receive, send)
             return
-        started, status = time.time_ns(), 0
+
+        started = time.time_ns()
+        status = 0
 
         async def watch(message: Message) -> None:
             nonlocal status
@@ -145,30 +157,32 @@ class Tracing:
             await send(message)
 
         stages: list[Stages] = []
-        token = noted.set(stages)
+        token = recorded_stages.set(stages)
         try:
             await self._app(scope, receive, watch)
         finally:
-            noted.reset(token)
+            recorded_stages.reset(token)
             self._record(scope, trace, status, started, stages)
 
     def _record(
         self, scope: Scope, trace: Trace, status: int, started: int, stages: Sequence[Stages]
     ) -> None:
         method = scope["method"] if scope["method"] in METHODS else "_OTHER"
-        about: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "http.request.method": method,
             "url.scheme": scope.get("scheme", "http"),
             "url.path": scope["path"][:MAX_PATH_CHARS],
             "purlin.request_id": trace.request_id,
         }
-        about |= (
-            {"http.response.status_code": status} if status else {}
-        )  # none where the client left
+
+        # There is no status if the client left, and no route for an unknown path.
+        if status:
+            attributes["http.response.status_code"] = status
         route = getattr(scope.get("route"), "path", None)
-        about |= {"http.route": route} if route else {}
-        span = self._spans.add(
-            trace, f"{method} {route}" if route else method, about, started, time.time_ns()
-        )
+        if route:
+            attributes["http.route"] = route
+
+        name = f"{method} {route}" if route else method
+        span = self._spans.add(trace, name, attributes, started, time.time_ns())
         for ended, timings_ms in stages:
             self._spans.add_stages(span, timings_ms, ended)

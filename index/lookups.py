@@ -1,4 +1,4 @@
-"""How often caches have what they are asked for."""
+"""Hit and miss counts of caches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Lookups:
-    """Counts of one cache, or of several of a kind together; safe to share between threads."""
+    """Hits and misses of one cache, or of several of a kind together; safe to share by threads."""
 
     def __init__(self) -> None:
         self.hits = 0
@@ -14,7 +14,7 @@ class Lookups:
         self._lock = threading.Lock()
 
     def count(self, *, hits: int = 0, misses: int = 0) -> None:
-        """Note what was found and what was not."""
+        """Add to the counts."""
         with self._lock:
             self.hits += hits
             self.misses += misses

@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from app import connections
-from app.limits import BODIES
+from app.limits import MAX_BODIES
 from tests.conftest import HashEncoder
 from tests.listening import listening
 from tests.serving import FUNCTIONS, make, problem
-from tests.test_corpora import until
+from tests.traffic import until
 
 HEAD = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 MOST = 12
@@ -28,8 +28,8 @@ MAX_BODY = 2**20
 
 @pytest.fixture
 def url(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(connections, "LOOK_S", 0.1)
-    monkeypatch.setattr(connections, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(connections, "CHECK_INTERVAL_S", 0.1)
+    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 0.5)
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", MOST)
     make(tmp_path, "code", FUNCTIONS, HashEncoder())
     with listening(tmp_path, HashEncoder(), max_body_bytes=MAX_BODY) as url:
@@ -76,7 +76,7 @@ def test_a_body_that_is_still_sent_when_all_is_answered_ends_its_connection(url:
 
 
 def test_a_client_that_goes_on_asking_is_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "PATIENCE_S", 1)
+    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 1)
     asked = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     with connected(url) as opened:
         for _ in range(12):
@@ -120,7 +120,7 @@ def test_a_reply_that_is_not_read_ends_its_connection(url: str) -> None:
 def test_a_reply_that_is_read_slowly_arrives_whole(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE_S", 2)
+    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 2)
     with connected(url, classified(1_000), buffer=2**16) as opened:
         left, slow = begun(opened), time.monotonic() + 4
         while left:
@@ -131,8 +131,8 @@ def test_a_reply_that_is_read_slowly_arrives_whole(
 def test_of_too_many_unread_replies_the_longest_goes(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE_S", 60)
-    monkeypatch.setattr(connections, "MAX_UNREAD", 8_000_000)
+    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 60)
+    monkeypatch.setattr(connections, "MAX_UNREAD_BYTES", 8_000_000)
     with (
         connected(url, classified(1_000), buffer=4096) as short,
         connected(url, buffer=4096) as long,
@@ -149,8 +149,8 @@ def test_of_too_many_unread_replies_the_longest_goes(
 def test_replies_that_come_one_after_the_other_are_no_single_one(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LOOK_S", 0.2)
-    monkeypatch.setattr(connections, "PATIENCE_S", 1)
+    monkeypatch.setattr(connections, "CHECK_INTERVAL_S", 0.2)
+    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 1)
     with connected(url, buffer=2**16) as opened:
         for _ in range(12):
             opened.sendall(classified(250))
@@ -163,7 +163,7 @@ def test_replies_that_come_one_after_the_other_are_no_single_one(
 def test_connections_beyond_the_limit_are_closed_at_once(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE_S", 30)
+    monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 30)
     with ExitStack() as stack:
         held = [stack.enter_context(connected(url)) for _ in range(MOST)]
         assert ended(stack.enter_context(connected(url)))
@@ -180,7 +180,7 @@ def answers(url: str) -> bool:
 
 def test_at_most_half_of_the_files_are_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections.resource, "getrlimit", lambda _: (100, 4096))
-    assert connections.most() == 50
+    assert connections.max_connections() == 50
 
 
 def test_long_bodies_are_held_up_to_a_bound_and_short_ones_always(url: str) -> None:
@@ -189,11 +189,11 @@ def test_long_bodies_are_held_up_to_a_bound_and_short_ones_always(url: str) -> N
     send = partial(httpx.post, f"{url}/classify")
     long = ask | {"texts": ["y" * (MAX_BODY // 2)]}
     with ExitStack() as stack:
-        for _ in range(BODIES):
+        for _ in range(MAX_BODIES):
             stack.enter_context(connected(url, HEAD % MAX_BODY + part))
         until(lambda: send(json=long).status_code == 503)
         refused = send(json=long)
-        assert "as many long requests as it can" in problem(refused, 503)["detail"]
+        assert "as many long request bodies as it can" in problem(refused, 503)["detail"]
         assert refused.headers["retry-after"] == "1"
         assert send(json=ask).status_code == 200
     until(lambda: send(json=long).status_code == 200)

@@ -25,7 +25,7 @@ from tests.listening import listening
 from tests.serving import make, numbered, problem, serving
 from tests.test_access import CLASSIFYING, KEYS, RUNNING, SEARCHING, bearer
 from tests.test_ask import HTML
-from tests.test_corpora import until
+from tests.traffic import until
 
 FILES = {
     "tools/read.py": '"""Tables."""\n\n\ndef read_rows(path):\n    """Read rows from a csv file."""\n    return path\n',

@@ -13,7 +13,7 @@ from index.indexing.build import build
 from index.indexing.gate import Judgements
 from tests.conftest import HashEncoder, source
 from tests.serving import FUNCTIONS, make, numbered, serving
-from tests.test_corpora import until
+from tests.traffic import until
 
 SEARCH = {"query": "sort", "corpus": "code"}
 

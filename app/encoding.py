@@ -1,0 +1,72 @@
+"""The encoder as requests use it: few calls side by side, and none for a client that is gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.metrics import Metrics
+from app.overload import raise_if_client_gone
+from index.encoder import Role, TextEncoder, Vectors
+
+SHORT_CALL_TEXTS = 8  # longer calls do not wait for a slot
+BLOCK_TEXTS = 256  # a long call checks for its client after each block
+
+
+class BoundedEncoder:
+    """An encoder for many threads, of whose short calls at most `max_calls` run at once.
+
+    Short calls are those of up to SHORT_CALL_TEXTS texts. More of them than there are CPUs would
+    only take the interpreter's lock from each other. Long calls go to the encoder in blocks and
+    take no slot, so that a search never waits for a list of thousands of texts.
+
+    A call raises `Left` once the client of its request has closed the connection.
+    """
+
+    def __init__(
+        self, encoder: TextEncoder, *, max_calls: int, metrics: Metrics | None = None
+    ) -> None:
+        self._encoder = encoder
+        self._slots = threading.BoundedSemaphore(max_calls)
+        self._batch_texts = (metrics or Metrics()).batch_texts
+        self.name = encoder.name
+        self.dim = encoder.dim
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the wrapped encoder."""
+        return self._encoder.fingerprint
+
+    @property
+    def max_tokens(self) -> int:
+        """Token limit of the wrapped encoder."""
+        return self._encoder.max_tokens
+
+    def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
+        """Tokens of each text with its prefix, before it is cut: (len(texts),)."""
+        return self._encoder.count_tokens(texts, role=role)
+
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
+        """Unit vectors (len(texts), dim); `progress` receives the texts of each finished batch."""
+        if len(texts) <= SHORT_CALL_TEXTS and progress is None:
+            with self._slots:
+                return self._encode_block(texts, role)
+
+        vectors: Vectors = np.empty((len(texts), self.dim), dtype=np.float32)
+        for start in range(0, len(texts), BLOCK_TEXTS):
+            block = texts[start : start + BLOCK_TEXTS]
+            vectors[start : start + len(block)] = self._encode_block(block, role, progress)
+        return vectors
+
+    def _encode_block(
+        self, texts: Sequence[str], role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
+        # The client may have left while this call waited for a slot or encoded the block before.
+        raise_if_client_gone()
+        self._batch_texts.observe(len(texts))
+        return self._encoder.encode(texts, role=role, progress=progress)
