@@ -109,9 +109,9 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 
 def _encoder(directory: Path | None) -> Encoder:
-    from index.encoder import RELEASED, Encoder
+    from index.encoder import RELEASED_ENCODER, Encoder
 
-    return Encoder.load(directory or RELEASED)
+    return Encoder.load(directory or RELEASED_ENCODER)
 
 
 def _open_corpus(home: Path, name: str, encoder: Path | None) -> Corpus:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from index import builds
-from index.encoder import RELEASED, Encoder
+from index.encoder import RELEASED_ENCODER, Encoder
 from index.evaluation import ranking
 from index.search.corpus import Corpus
 
@@ -25,7 +25,7 @@ def main() -> None:
     options.add_argument("--queries", type=Path, required=True)
     options.add_argument("--qrels", type=Path, required=True)
     options.add_argument("--home", type=Path, default=Path("var"))
-    options.add_argument("--encoder", type=Path, default=RELEASED)
+    options.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
     options.add_argument("--filter", default=None)
     options.add_argument("--steps", type=int, default=10)
     options.add_argument("--power", type=float, default=2.0)

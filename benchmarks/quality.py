@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index import builds
-from index.encoder import RELEASED, Encoder, Role, TextEncoder, Vectors
+from index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
 from index.evaluation import ranking
 from index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
 from index.indexing.build import build
@@ -562,7 +562,7 @@ def named(text: str) -> tuple[str, Path]:
 
 def measured_rows(given: argparse.Namespace) -> Iterator[Row]:
     served: list[Mode] = ["hybrid"] if given.hybrid else []
-    for number, (name, directory) in enumerate(given.encoder or [("released", RELEASED)]):
+    for number, (name, directory) in enumerate(given.encoder or [("released", RELEASED_ENCODER)]):
         log.info("%s", name)
         encoder = Encoder.load(directory)
         lexical: list[Mode] = ["lexical"] if given.bm25 and number == 0 else []

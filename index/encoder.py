@@ -26,7 +26,7 @@ from index.exported import read_exported, refusing
 Vectors = NDArray[np.float32]
 Role = Literal["query", "passage"]
 
-RELEASED = Path(__file__).resolve().parent.parent / "models" / "santa-minilm-l6-int8"
+RELEASED_ENCODER = Path(__file__).resolve().parent.parent / "models" / "santa-minilm-l6-int8"
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
 BATCH_TOKENS = 256  # of one batch: its activations then stay in a core's cache, see docs/encoder.md
 WINDOW = 8192  # texts that are tokenized and sorted by length together; bounds memory
@@ -74,7 +74,7 @@ class TextEncoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EncoderSettings:
     """The part of `encoder.json` that decides what vectors come out; the rest of that file is for people.
 
     `files` has the SHA-256 (hex) of the model, of the tokenizer, and of the queries' own model where they have one.
@@ -112,7 +112,7 @@ class Encoder:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: EncoderSettings,
         tokenizer: Tokenizer,
         sessions: dict[Role, onnxruntime.InferenceSession],
         threads: int,
@@ -303,9 +303,11 @@ def open_tokenizer(content: bytes, max_tokens: int) -> Tokenizer:
     return tokenizer
 
 
-def _settings(content: Any) -> Settings:
-    settings = Settings(**{field.name: content[field.name] for field in fields(Settings)})
-    for name, kind in get_type_hints(Settings).items():
+def _settings(content: Any) -> EncoderSettings:
+    settings = EncoderSettings(
+        **{field.name: content[field.name] for field in fields(EncoderSettings)}
+    )
+    for name, kind in get_type_hints(EncoderSettings).items():
         value = getattr(settings, name)
         if type(value) is not (get_origin(kind) or kind):
             raise ValueError(f"{name} is not a {kind}")

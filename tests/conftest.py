@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
 from index import self_check
-from index.encoder import RELEASED, Encoder, Role, TextEncoder, Vectors
+from index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
 from index.records import Document, Skipped, SourceFile
 
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
@@ -86,7 +86,7 @@ def encoder() -> HashEncoder:
 
 @pytest.fixture(scope="session")
 def released() -> Encoder:
-    return Encoder.load(RELEASED)
+    return Encoder.load(RELEASED_ENCODER)
 
 
 @pytest.fixture
