@@ -43,8 +43,8 @@ from index.encoder import (
 )
 from index.errors import InvalidInput, NotFound
 from index.qa.reader import SETTINGS as READER
-from index.qa.reader import Settings as ReaderSettings
 from index.qa.reader import Reader
+from index.qa.reader import Settings as ReaderSettings
 from training.quantize import prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
