@@ -85,7 +85,7 @@ HOME = Path("var")
 
 
 class _Progress(Protocol):
-    def __call__(self, stage: str, done: int, total: int | None, left: str = "") -> None:
+    def __call__(self, stage: str, done: int, total: int | None, remaining: str = "") -> None:
         """Show how much of a stage is done, and what it says itself of the time it has left."""
 
 
@@ -140,12 +140,14 @@ def _progress() -> Iterator[_Progress]:
         tasks: dict[str, bars.TaskID] = {}
         paces: dict[str, Pace] = {}
 
-        def update(stage: str, done: int, total: int | None, left: str = "") -> None:
+        def update(stage: str, done: int, total: int | None, remaining: str = "") -> None:
             if stage not in tasks:
                 paces[stage] = Pace()
                 tasks[stage] = shown.add_task(stage, total=None, pace="")
             paces[stage].update(done, total)
-            shown.update(tasks[stage], completed=done, total=total, pace=left or str(paces[stage]))
+            shown.update(
+                tasks[stage], completed=done, total=total, pace=remaining or str(paces[stage])
+            )
 
         yield update
 

@@ -51,7 +51,7 @@ class HashEncoder:
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> Vectors:
-        self.encoded.extend(text for text in texts if text not in self_check.TEXTS)
+        self.encoded.extend(text for text in texts if text not in self_check.SELF_CHECK_TEXTS)
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in re.findall(r"[a-z0-9]+", text.lower()):

@@ -284,7 +284,7 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["search", "nope", "x"], "no corpus 'nope'. Corpora: shop"),
-        (["search", "../shop", "x"], "is no corpus name"),
+        (["search", "../shop", "x"], "is not a valid corpus name"),
         (["search", "shop", " "], "query is empty"),
         (
             ["search", "shop", "caf\udce9"],
@@ -297,7 +297,10 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["search", "shop", "x", "--encoder", "/nonexistent"], "/nonexistent"),
         (["index", "build", "code", "/nonexistent", "--name", "x"], "/nonexistent"),
         (["index", "build", "music", ".", "--name", "x"], "music"),
-        (["index", "build", "code", "tests/data/code", "--name", "Bad Name"], "is no corpus name"),
+        (
+            ["index", "build", "code", "tests/data/code", "--name", "Bad Name"],
+            "is not a valid corpus name",
+        ),
         (["index", "activate", "shop", "nope"], "has no build 'nope'"),
         (["index", "delete", "nope"], "no corpus 'nope'"),
         (

@@ -90,7 +90,7 @@ def _activate(directory: Path, built: str, manifest: Manifest) -> None:
     if not manifest.judged.get("refused"):
         builds.switch(directory, built)
         return
-    builds.forget_oldest(directory, str(manifest.judged["against"]["build"]))
+    builds.remove_oldest(directory, str(manifest.judged["against"]["build"]))
     raise Worse(gate.refusal(manifest, built))
 
 
@@ -132,7 +132,7 @@ class _Previous:
         """Whether its vectors are those that `encoder` gives on this machine."""
         if self.directory is None or self.encoder != encoder.fingerprint:
             return False
-        if not (self.directory / self_check.FILE).is_file():
+        if not (self.directory / self_check.SELF_CHECK_FILE).is_file():
             return True  # made before builds had a self-check
         return self_check.drift(self.directory, encoder) <= self_check.TOLERANCE
 
@@ -207,7 +207,7 @@ class _Making:
             raise
         self._store.close()
         self._lexical.save(self._made / "lexical")
-        self_check.save(self._made, self._encoder)
+        self_check.write_self_check(self._made, self._encoder)
         reused = self._encode(previous)
         logged = self._save_log(previous) if self._options.log else 0
         measures = dense.save(self._made)

@@ -155,7 +155,7 @@ class Corpus:
         log = QueryLog.load(directory, files.read) if query_log.VECTORS in manifest.files else None
         drift = (
             self_check.drift(directory, encoder, files.read)
-            if self_check.FILE in manifest.files
+            if self_check.SELF_CHECK_FILE in manifest.files
             else None
         )
         files.check_others()
@@ -169,7 +169,7 @@ class Corpus:
     @property
     def warning(self) -> str | None:
         """What is wrong with comparing this machine's vectors with the build's, if anything."""
-        return None if self.drift is None else self_check.warning(self.name, self.drift)
+        return None if self.drift is None else self_check.drift_warning(self.name, self.drift)
 
     def document(self, document_id: str) -> Document:
         """The document with this id, whole. NotFound if there is none."""

@@ -188,7 +188,7 @@ class Store:
         return rows
 
     def _altered(self, what: str) -> Altered:
-        return Altered(builds.damaged(self._path.parent, self._path.name, what))
+        return Altered(builds.damage_message(self._path.parent, self._path.name, what))
 
     def close(self) -> None:
         """Release the file."""

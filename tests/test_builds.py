@@ -50,7 +50,7 @@ def test_the_last_three_builds_stay_and_one_can_go_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "A", "a" * 65, "-a", "a\n", "."])
 def test_no_name_leads_elsewhere(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidInput, match="no corpus name"):
+    with pytest.raises(InvalidInput, match="not a valid corpus name"):
         builds.current(tmp_path, name)
 
 
@@ -134,7 +134,7 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
 def test_the_lock_of_a_killed_process_is_gone_and_its_litter_is_swept(tmp_path: Path) -> None:
     _publish(tmp_path, "c", "x")
     script = (
-        "import os, signal, sys; from pathlib import Path; from index import generations as g\n"
+        "import os, signal, sys; from pathlib import Path; from index import builds as g\n"
         f"with g.locked(Path({str(tmp_path)!r}), 'c') as d, g.staging(d) as m:\n"
         "    (m / 'half').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)"
     )
