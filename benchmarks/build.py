@@ -83,7 +83,7 @@ def sample(home: Path, passages: int, count: int) -> list[str]:
     directory = builds.current(home, "bench")
     store = Store(directory / "documents.sqlite", builds.read_manifest(directory).kind)
     rows = random.Random(0).sample(range(passages), min(count, passages))
-    return [render(s.document, s.passage) for s in store.stored(rows)]
+    return [render(s.document, s.passage) for s in store.fetch(rows)]
 
 
 if __name__ == "__main__":

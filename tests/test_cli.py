@@ -261,7 +261,7 @@ def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
         "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
     )
     assert wrong.returncode == 1
-    assert "line 1 is no JSON object with a query and the id of a document" in " ".join(
+    assert "line 1 is not a JSON object with a query and the id of a document" in " ".join(
         wrong.stderr.split()
     )
 
@@ -288,7 +288,7 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["search", "shop", " "], "query is empty"),
         (
             ["search", "shop", "caf\udce9"],
-            "query is no text: half a surrogate pair is in it; give it in UTF-8",
+            "query is not valid Unicode; send UTF-8",
         ),
         (["search", "shop", "x", "--filter", "brand"], "FIELD=VALUE"),
         (["search", "shop", "x", "--filter", "nope=1"], "no filterable field 'nope'"),

@@ -10,7 +10,7 @@ from index import builds
 from index.errors import InvalidInput
 from index.indexing.build import Options, build
 from index.records import Document, Hit, Mode
-from index.search.corpus import MAX_DEPTH, MAX_K, Corpus
+from index.search.corpus import MAX_K, MAX_RANK, Corpus
 from tests.conftest import HashEncoder, functions, source
 
 WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()
@@ -32,7 +32,7 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
     power = corpus.manifest.lexical_power if mode == "hybrid" else 1
     fused = weight * cosines + (1 - weight) * shares**power
-    roles = [s.document.fields["role"] for s in corpus._store.stored(range(len(fused)))]
+    roles = [s.document.fields["role"] for s in corpus._store.fetch(range(len(fused)))]
     return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
 
 
@@ -143,7 +143,7 @@ def test_pages_fit_together_however_many_have_the_title_asked_for(
         ({"k": 0}, "k"),
         ({"k": MAX_K + 1}, "k"),
         ({"offset": -1}, "offset"),
-        ({"offset": MAX_DEPTH}, "offset"),
+        ({"offset": MAX_RANK}, "offset"),
         ({"mode": "magic"}, "mode"),
         ({"filter": {"nope": 1}}, "filter.nope"),
     ],

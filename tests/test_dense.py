@@ -18,7 +18,7 @@ def _vectors(rows: int, dim: int, seed: int) -> np.ndarray:
 
 def _dense(vectors: np.ndarray, directory: Path) -> Dense:
     np.save(directory / "vectors.npy", vectors)
-    dense.save(directory)
+    dense.build_index(directory)
     return Dense.load(directory)
 
 
@@ -59,7 +59,7 @@ def test_a_scan_finds_what_numpy_finds(tmp_path: Path) -> None:
 
 def test_the_recall_is_measured_when_saving(tmp_path: Path) -> None:
     np.save(tmp_path / "vectors.npy", _vectors(6000, 64, seed=6))
-    assert 0.99 <= dense.save(tmp_path)["dense recall@100"] <= 1
+    assert 0.99 <= dense.build_index(tmp_path)["dense recall@100"] <= 1
 
 
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.01, 0.0])

@@ -292,7 +292,12 @@ def test_a_corpus_shows_how_good_it_was_measured_to_be(tmp_path: Path) -> None:
             "None of the 1 judged queries has a relevant",
         ),
         ('{"_id": "q", "text": " "}', "q\td\t1", "ndcg@10", "query 'q': query is empty"),
-        ('{"_id": "q", "text": "\\ud800 x"}', "q\td\t1", "ndcg@10", "query 'q': query is no text"),
+        (
+            '{"_id": "q", "text": "\\ud800 x"}',
+            "q\td\t1",
+            "ndcg@10",
+            "query 'q': query is not valid Unicode",
+        ),
     ],
 )
 def test_judgements_that_could_not_be_used_are_refused_when_read(

@@ -87,7 +87,7 @@ def test_a_build_without_a_self_check_is_served(tmp_path: Path) -> None:
 
     old = builds.Manifest(**{**manifest_fields(manifest), "files": files})
 
-    corpus = Corpus.opened(directory, old, HashEncoder())
+    corpus = Corpus.open(directory, old, HashEncoder())
     assert corpus.drift is None
     assert corpus.warning is None
     corpus.close()

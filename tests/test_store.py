@@ -11,7 +11,7 @@ import pytest
 
 from index.errors import Altered, InvalidInput, NotFound
 from index.records import Document, Location, Passage, Skipped, Span
-from index.search.store import Filter, Store, StoreWriter, state
+from index.search.store import Filter, Store, StoreWriter, file_state
 
 DOCUMENTS = [
     Document(
@@ -68,11 +68,11 @@ def test_documents_come_back_as_they_were(store: Store) -> None:
 
 
 def test_passages_come_with_their_document(store: Store) -> None:
-    assert store.stored([3])[0].document == DOCUMENTS[1]
-    assert store.stored([3])[0].passage == Passage("b/ü#2", 1, 0, 1, "c")
-    assert store.stored([4, 3])[1].passage.id == "b/ü#2#1"
-    assert [s.passage.number for s in store.stored([1, 2, 3])] == [1, 0, 1]
-    assert len({id(one.document) for one in store.stored([4, 0, 1, 5])}) == 2
+    assert store.fetch([3])[0].document == DOCUMENTS[1]
+    assert store.fetch([3])[0].passage == Passage("b/ü#2", 1, 0, 1, "c")
+    assert store.fetch([4, 3])[1].passage.id == "b/ü#2#1"
+    assert [s.passage.number for s in store.fetch([1, 2, 3])] == [1, 0, 1]
+    assert len({id(one.document) for one in store.fetch([4, 0, 1, 5])}) == 2
     assert store.document_of.tolist() == [0, 0, 1, 1, 2, 2]
     assert store.digests()[b"c#1"] == 5
 
@@ -180,7 +180,7 @@ def test_whatever_is_done_to_the_file_is_noticed_by_the_next_query(
 ) -> None:
     harm(tmp_path / "documents.sqlite")
     for ask in (
-        lambda: store.stored([0]),
+        lambda: store.fetch([0]),
         lambda: store.document("c"),
         lambda: store.allowed({"hot": True}),
     ):
@@ -192,7 +192,7 @@ def test_what_was_done_between_comparing_and_opening_is_noticed(
     store: Store, tmp_path: Path
 ) -> None:
     path = tmp_path / "documents.sqlite"
-    before = state(path)
+    before = file_state(path)
     _write(path)
     with pytest.raises(Altered):
         Store(path, "code", before).document("c")
@@ -214,8 +214,8 @@ def test_rows_that_nobody_wrote_are_not_shown(store: Store, tmp_path: Path, reco
     opened = Store(tmp_path / "documents.sqlite", "code")
     for ask in (
         lambda: opened.document("c"),
-        lambda: opened.stored([4]),
-        lambda: opened.stored([0, 1]),
+        lambda: opened.fetch([4]),
+        lambda: opened.fetch([0, 1]),
     ):
-        with pytest.raises(Altered, match=r"never written|lacks rows"):
+        with pytest.raises(Altered, match=r"did not write|lacks rows"):
             ask()

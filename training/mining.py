@@ -43,7 +43,7 @@ def mine(
     queries = encode(text_model, asked, settings.max_query_tokens, accelerator, "query")
     with tempfile.TemporaryDirectory() as work:
         np.save(Path(work) / "vectors.npy", passages.astype(np.float16))
-        dense.save(Path(work))
+        dense.build_index(Path(work))
         nearest = dense.Dense.load(Path(work))
         found = [rows[nearest.search(query, depth + 10)[0]].tolist() for query in queries]
     mined = [_others(pairs, row, candidates, depth) for row, candidates in enumerate(found)]

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from index.errors import InvalidInput
-from index.evaluation.ranking import MAX_LINE, Measure, measure, parsed, read_lines
+from index.evaluation.ranking import MAX_LINE_CHARS, Measure, measure, parsed, read_lines
 from index.records import Classification
 
 MAX_TEXTS = 1_000_000
-LONGEST = 16 * MAX_LINE  # characters of a line; of a longer one no more is read
+LONGEST = 16 * MAX_LINE_CHARS  # characters of a line; of a longer one no more is read
 
 
 def rows(path: Path) -> Iterator[tuple[int, str, str]]:
@@ -23,9 +23,9 @@ def rows(path: Path) -> Iterator[tuple[int, str, str]]:
     number = 0
     for number, line in read_lines(path, longest=LONGEST, most=MAX_TEXTS):
         where = f"{path}, line {number}"
-        if len(line) > MAX_LINE:
+        if len(line) > MAX_LINE_CHARS:
             raise InvalidInput(
-                f"{where} has more than {MAX_LINE:,} characters: shorten it.", field="rows"
+                f"{where} has more than {MAX_LINE_CHARS:,} characters: shorten it.", field="rows"
             )
         match parsed(line):
             case {"text": str(text), "label": str(label)} if text.strip() and label.strip():

@@ -29,7 +29,7 @@ Run = Mapping[str, Sequence[str]]
 Values = NDArray[np.float64]
 
 RESAMPLES = 10_000
-MAX_LINE = 1 << 20  # characters
+MAX_LINE_CHARS = 1 << 20  # characters
 MAX_LISTED = 1_000_000  # lines
 _BLOCK = 1 << 20  # random numbers drawn at a time
 _ESCAPED_PRINTABLE = frozenset(" %")  # all other white space does not count as printable
@@ -328,7 +328,7 @@ def _decoded(escapes: re.Match[str]) -> str:
 def read_lines(
     path: Path,
     *,
-    longest: int = MAX_LINE,
+    longest: int = MAX_LINE_CHARS,
     most: float = math.inf,
     errors: Literal["strict", "replace"] = "strict",
 ) -> Iterator[tuple[int, str]]:

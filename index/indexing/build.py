@@ -194,10 +194,10 @@ class _Making:
         started = time.monotonic()
         try:
             self._read(sources, previous)
-            query_log.check(self._options.log, self._rows)
+            query_log.check_log(self._options.log, self._rows)
             if self._judged is not None:
                 before = (
-                    previous.store.known(self._judged.relevant)
+                    previous.store.existing_ids(self._judged.relevant)
                     if previous.store is not None
                     else set()
                 )
@@ -210,7 +210,7 @@ class _Making:
         self_check.write_self_check(self._made, self._encoder)
         reused = self._encode(previous)
         logged = self._save_log(previous) if self._options.log else 0
-        measures = dense.save(self._made)
+        measures = dense.build_index(self._made)
         return self._manifest(reused, logged, time.monotonic() - started, measures)
 
     # ---- reading
@@ -336,8 +336,7 @@ class _Making:
             vectors[known] = previous.vectors[taken[known]]
         if len(missing):
             texts = [
-                render(one.document, one.passage)
-                for one in store.stored((start + missing).tolist())
+                render(one.document, one.passage) for one in store.fetch((start + missing).tolist())
             ]
             vectors[missing] = self._encoder.encode(texts, role="passage", progress=advance)
         return vectors
@@ -346,9 +345,9 @@ class _Making:
         """Write the query log; returns how many of its queries lead to a document."""
         known: Mapping[str, Vectors] = {}
         if previous.directory is not None and previous.comparable(self._encoder):
-            known = query_log.encoded(previous.directory)
+            known = query_log.logged_vectors(previous.directory)
         progress = partial(self._progress, "log")
-        return query_log.save(
+        return query_log.write_log(
             self._made, self._options.log, self._rows, self._encoder, known, progress
         )
 

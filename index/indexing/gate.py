@@ -139,7 +139,7 @@ def measured(
     values of each query are kept in the build, so that a later one of another encoder, which cannot open this one, can
     be compared with it. An active build that has none is not compared with; `against` then has the reason.
     """
-    values, lacking = _values_of(Corpus.opened(made, manifest, encoder), judged, progress)
+    values, lacking = _values_of(Corpus.open(made, manifest, encoder), judged, progress)
     measures = [ranking.measure(name, each, len(judged.qrels)) for name, each in values.items()]
     against = _against(active, values, encoder, judged, progress) if active is not None else None
     about = {

@@ -187,7 +187,9 @@ def test_a_log_that_leads_nowhere_is_refused_and_nothing_is_left(
     assert builds.corpora(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", [query_log.VECTORS, query_log.DOCUMENTS, query_log.TEXTS])
+@pytest.mark.parametrize(
+    "name", [query_log.VECTORS_FILE, query_log.DOCUMENTS_FILE, query_log.TEXTS_FILE]
+)
 def test_a_damaged_log_is_named(tmp_path: Path, encoder: HashEncoder, name: str) -> None:
     made(tmp_path, LOG, encoder).close()
     path = builds.current(tmp_path, "c") / name
@@ -214,19 +216,22 @@ def test_a_log_is_read_with_each_pair_once(tmp_path: Path) -> None:
 
 def test_long_queries_are_cut(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(json.dumps({"query": "x" * 9000, "document": "d"}))
-    assert len(read_log(tmp_path / "log.jsonl")[0].query) == query_log.MAX_CHARS
+    assert len(read_log(tmp_path / "log.jsonl")[0].query) == query_log.MAX_LOGGED_CHARS
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("", "is empty"),
-        ('{"query": "q", "document": "d"}\n["q", "d"]\n', "line 2 is no JSON object with a query"),
-        ('{"query": " ", "document": "d"}\n', "line 1 is no JSON object"),
-        ('{"query": "\\ud800 q", "document": "d"}\n', "line 1 is no JSON object"),
-        ('{"query": "q", "document": 3}\n', "line 1 is no JSON object"),
-        ('{"query": "q"', "line 1 is no JSON object"),
-        ("[" * 100_000, "line 1 is no JSON object"),
+        (
+            '{"query": "q", "document": "d"}\n["q", "d"]\n',
+            "line 2 is not a JSON object with a query",
+        ),
+        ('{"query": " ", "document": "d"}\n', "line 1 is not a JSON object"),
+        ('{"query": "\\ud800 q", "document": "d"}\n', "line 1 is not a JSON object"),
+        ('{"query": "q", "document": 3}\n', "line 1 is not a JSON object"),
+        ('{"query": "q"', "line 1 is not a JSON object"),
+        ("[" * 100_000, "line 1 is not a JSON object"),
     ],
 )
 def test_lines_that_are_wrong_are_named(tmp_path: Path, text: str, problem: str) -> None:
