@@ -270,7 +270,7 @@ def _judgements(
 
 
 def _report(home: Path, manifest: Manifest) -> None:
-    from index.indexing.gate import told
+    from index.indexing.gate import measurement_summary
 
     rate = (manifest.passages - manifest.reused) / max(manifest.took_s, 0.001)
     out.print(
@@ -279,7 +279,7 @@ def _report(home: Path, manifest: Manifest) -> None:
         + (f", {rate:,.0f} new passages/s" if manifest.passages > manifest.reused else ""),
         markup=True,
     )
-    if measured := told(manifest):
+    if measured := measurement_summary(manifest):
         out.print(measured)
     if manifest.skipped:
         out.print(f"{manifest.skipped:,} left out; `purlin index show {manifest.name}` lists them")
@@ -769,12 +769,12 @@ def evaluate_search(
     Example: purlin evaluate search --corpus cosqa --queries queries.jsonl --qrels qrels/dev.tsv --mode dense
     """
     from index.evaluation import ranking
-    from index.indexing.gate import Judgements, ranked
+    from index.indexing.gate import Judgements, run_queries
 
     opened = _open_corpus(home, corpus, encoder)
     judged = Judgements(ranking.read_queries(queries), ranking.read_qrels(qrels))
     with _progress() as tell:
-        found = ranked(
+        found = run_queries(
             opened, judged, mode=mode, filter=_filter(filter), progress=partial(tell, "search")
         )
     if run is not None and (escaped := ranking.write_run(run, found)):
@@ -782,7 +782,7 @@ def evaluate_search(
             f"{run}: {escaped:,} ids hold white space, control characters or %; they are percent-encoded there "
             "(a space is %20), as TREC's columns need. TREC qrels for other tools need the same."
         )
-    _print_measures(ranking.evaluate(found, judged.qrels), as_json)
+    _print_measures(ranking.evaluate_run(found, judged.qrels), as_json)
     opened.close()
 
 
@@ -830,7 +830,7 @@ def evaluate_classify(
         trained = TrainedClassifier.load(builds.current(home, str(classifier), builds.CLASSIFIERS))
         labelled.check_truth(truth, trained.trained.labels)
         found = trained.classify(texts, min_score=min_score)
-    _print_measures(labelled.evaluate(found, truth), as_json)
+    _print_measures(labelled.evaluate_labels(found, truth), as_json)
 
 
 @evaluate_app.command("qa")

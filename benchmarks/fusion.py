@@ -46,7 +46,7 @@ def main() -> None:
                 queries[query], k=100, mode=mode, filter={name: value} if name else None
             ).hits
             run[query] = [hit.document_id for hit in hits]
-        measures = {m.name: m for m in ranking.evaluate(run, qrels)}
+        measures = {m.name: m for m in ranking.evaluate_run(run, qrels)}
         cells = " | ".join(
             f"{m.name} {m.mean:.4f} ({m.low:.4f}-{m.high:.4f})" for m in measures.values()
         )

@@ -411,7 +411,7 @@ def _results(judged: JudgedSet, search: Callable[[Column], Run]) -> dict[str, Re
 
 
 def _result(judged: JudgedSet, column: Column, run: Run) -> Result:
-    found = next(m for m in ranking.evaluate(run, column.qrels) if m.name == column.measure)
+    found = next(m for m in ranking.evaluate_run(run, column.qrels) if m.name == column.measure)
     return Result(
         found, len(judged.rows(column)), judged.pooled, per_query(run, column), run, column.qrels
     )
@@ -433,7 +433,7 @@ def compare(first: Result, second: Result) -> Difference:
     """How much better the second is, query by query."""
     if first.parts:
         return _compare_means(first, second)
-    found = ranking.compare(first.run, second.run, first.qrels)
+    found = ranking.compare_runs(first.run, second.run, first.qrels)
     return next(difference for difference in found if difference.name == first.measure.name)
 
 

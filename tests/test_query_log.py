@@ -164,16 +164,12 @@ def test_a_build_notes_what_it_took_and_encodes_no_query_twice(
 ) -> None:
     first = made(tmp_path, LOG, encoder)
     assert first.manifest.logged == 4
-    texts: list[str] = []
 
-    class Watched(HashEncoder):
-        def encode(self, texts_: list[str], **given: object) -> np.ndarray:  # type: ignore[override]
-            texts.extend(texts_)
-            return super().encode(texts_, **given)  # type: ignore[arg-type]
+    second_encoder = HashEncoder()
+    again = made(tmp_path, [*LOG, Logged("new words", "m.py::f9")], second_encoder)
 
-    again = made(tmp_path, [*LOG, Logged("new words", "m.py::f9")], Watched())
     assert again.manifest.logged == 5
-    assert texts == ["new words"]
+    assert second_encoder.encoded == ["new words"]
     assert again.search("lock up", k=1).hits[0].document_id == "m.py::f40"
     assert made(tmp_path, [], encoder).manifest.logged == 0
 
@@ -245,7 +241,7 @@ def test_too_many_lines_and_no_file_are_refused(
 ) -> None:
     monkeypatch.setattr(query_log, "MAX_LOGGED", 2)
     (tmp_path / "log.jsonl").write_text('{"query": "q", "document": "d"}\n' * 3)
-    with pytest.raises(InvalidInput, match="2 lines are the most"):
+    with pytest.raises(InvalidInput, match="at most 2 lines are allowed"):
         read_log(tmp_path / "log.jsonl")
     with pytest.raises(NotFound):
         read_log(tmp_path / "none.jsonl")

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 
 from index.encoder import Role, Vectors
 from index.errors import InvalidInput, NotFound
-from index.evaluation.ranking import evaluate, read_qrels, read_queries
+from index.evaluation.ranking import evaluate_run, read_qrels, read_queries
 from index.passages import render
 from index.records import Document, Kind, SourceFile
 from index.sources import beir
@@ -96,7 +96,9 @@ class Dev:
             return -loss(self.model, judged, self.accelerator, self.temperature)
         run = ranking(self.model, judged, self.accelerator)
         return next(
-            measure.mean for measure in evaluate(run, judged.qrels) if measure.name == known.measure
+            measure.mean
+            for measure in evaluate_run(run, judged.qrels)
+            if measure.name == known.measure
         )
 
 

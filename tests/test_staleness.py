@@ -174,7 +174,7 @@ def test_no_more_is_looked_at_than_is_allowed(
     assert not found.complete
     assert found.changed + found.added + found.removed <= 2
     monkeypatch.setattr(staleness, "MAX_FILES", 1000)
-    monkeypatch.setattr(staleness, "SECONDS", -1.0)
+    monkeypatch.setattr(staleness, "TIME_LIMIT_S", -1.0)
     assert moved(tmp_path) == Staleness(reachable=True, complete=False)
 
 
@@ -242,7 +242,7 @@ def test_no_request_waits_for_a_look_that_does_not_end(
         dead.wait(60)
         return Staleness(reachable=True)
 
-    monkeypatch.setattr("index.indexing.staleness.look", hang)
+    monkeypatch.setattr("index.indexing.staleness.find_staleness", hang)
     monkeypatch.setattr(freshness, "WAIT_S", 0.05)
     built(tmp_path, "code", code)
     with serving(tmp_path) as client:

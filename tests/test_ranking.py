@@ -17,9 +17,9 @@ from ir_measures import RR, R, nDCG
 
 from index.errors import InvalidInput, NotFound, StorageFailed
 from index.evaluation.ranking import (
-    compare,
+    compare_runs,
     escaped,
-    evaluate,
+    evaluate_run,
     ndcg,
     read_qrels,
     read_queries,
@@ -67,7 +67,7 @@ def test_a_query_missing_from_the_run_counts_zero_and_one_without_a_relevant_doc
     None
 ):
     qrels = {"q1": {"a": 1.0}, "q2": {"b": 0.5}, "q3": {"c": 0.0}}
-    mrr, gain, share = evaluate({"q1": ["x", "a"], "q3": ["c"]}, qrels)
+    mrr, gain, share = evaluate_run({"q1": ["x", "a"], "q3": ["c"]}, qrels)
     assert (mrr.name, mrr.mean, mrr.queries, mrr.left_out) == ("MRR@100", 0.25, 2, 1)
     assert (gain.name, gain.mean, gain.queries) == ("nDCG@10", pytest.approx(0.5 / math.log2(3)), 2)
     assert (share.name, share.mean, share.queries) == ("Recall@100", 0.5, 2)
@@ -75,7 +75,7 @@ def test_a_query_missing_from_the_run_counts_zero_and_one_without_a_relevant_doc
 
 def test_min_grade_is_for_mrr_and_recall_and_leaves_out_the_queries_it_empties() -> None:
     qrels = {"q1": {"a": 3.0, "b": 1.0}, "q2": {"c": 1.5}}
-    mrr, gain, share = evaluate({"q1": ["b", "a"], "q2": ["c"]}, qrels, min_grade=2)
+    mrr, gain, share = evaluate_run({"q1": ["b", "a"], "q2": ["c"]}, qrels, min_grade=2)
     assert (mrr.mean, mrr.queries, mrr.left_out) == (0.5, 1, 1)
     assert (share.mean, share.queries) == (1.0, 1)
     assert (gain.queries, gain.left_out) == (2, 0)
@@ -83,20 +83,20 @@ def test_min_grade_is_for_mrr_and_recall_and_leaves_out_the_queries_it_empties()
 
 def test_without_any_relevant_document_there_is_nothing_to_measure() -> None:
     with pytest.raises(InvalidInput, match="None of the 1 judged queries"):
-        evaluate({"q": ["a"]}, {"q": {"a": 0.0}})
+        evaluate_run({"q": ["a"]}, {"q": {"a": 0.0}})
 
 
 def test_the_interval_is_that_of_the_binomial_where_values_are_zero_or_one() -> None:
     qrels = {f"q{number}": {"a": 1.0} for number in range(400)}
     run = {f"q{number}": ["a"] for number in range(100)}
-    mrr = evaluate(run, qrels)[0]
+    mrr = evaluate_run(run, qrels)[0]
     spread = 1.96 * math.sqrt(0.25 * 0.75 / 400)
     assert (mrr.low, mrr.high) == pytest.approx((0.25 - spread, 0.25 + spread), abs=0.005)
-    assert evaluate(run, qrels)[0] == mrr
+    assert evaluate_run(run, qrels)[0] == mrr
 
 
 def test_one_query_has_an_interval_without_width() -> None:
-    mrr = evaluate({"q": ["x", "a"]}, {"q": {"a": 1.0}})[0]
+    mrr = evaluate_run({"q": ["x", "a"]}, {"q": {"a": 1.0}})[0]
     assert (mrr.low, mrr.mean, mrr.high) == (0.5, 0.5, 0.5)
 
 
@@ -123,7 +123,7 @@ def test_measures_equal_those_of_ir_measures(
     theirs = ir_measures.calc_aggregate(
         [RR @ 100, nDCG @ 10, R @ 100], _qrels(qrels), list(_scored(run))
     )
-    ours = [measure.mean for measure in evaluate(run, qrels)]
+    ours = [measure.mean for measure in evaluate_run(run, qrels)]
     assert ours == pytest.approx([theirs[RR @ 100], theirs[nDCG @ 10], theirs[R @ 100]], abs=1e-9)
 
 
@@ -151,7 +151,7 @@ def test_compare_is_paired_so_a_small_steady_gain_is_found() -> None:
     qrels = {f"q{number}": {"a": 1.0} for number in range(60)}
     run_a = {query: [*map(str, range(next(ranks))), "a"] for query in qrels}
     run_b = {query: ranking[1:] for query, ranking in run_a.items()}
-    mrr = compare(run_a, run_b, qrels)[0]
+    mrr = compare_runs(run_a, run_b, qrels)[0]
     assert mrr.mean == pytest.approx(mrr.mean_b - mrr.mean_a)
     assert 0 < mrr.low < mrr.mean < mrr.high
     assert mrr.p == pytest.approx(1e-4, rel=0.01)
@@ -162,7 +162,7 @@ def test_compare_finds_no_difference_between_a_run_and_itself_or_its_mirror() ->
     qrels = {f"q{number}": {"a": 1.0} for number in range(40)}
     run_a = {query: ["a"] if number % 2 else ["x", "a"] for number, query in enumerate(qrels)}
     run_b = {query: ["x", "a"] if number % 2 else ["a"] for number, query in enumerate(qrels)}
-    same, mirrored = compare(run_a, run_a, qrels)[0], compare(run_a, run_b, qrels)[0]
+    same, mirrored = compare_runs(run_a, run_a, qrels)[0], compare_runs(run_a, run_b, qrels)[0]
     assert (same.mean, same.low, same.high, same.p) == (0.0, 0.0, 0.0, 1.0)
     assert (mirrored.mean, mirrored.p) == (0.0, 1.0)
     assert mirrored.low < 0 < mirrored.high
@@ -170,16 +170,16 @@ def test_compare_finds_no_difference_between_a_run_and_itself_or_its_mirror() ->
 
 def test_the_sign_test_p_of_few_queries_is_exact_within_sampling() -> None:
     qrels = {f"q{number}": {"a": 1.0} for number in range(4)}
-    better = compare({}, {query: ["a"] for query in qrels}, qrels)[0]
+    better = compare_runs({}, {query: ["a"] for query in qrels}, qrels)[0]
     assert better.p == pytest.approx(2 / 2**4, abs=0.01)
 
 
 def test_drawing_in_blocks_changes_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     qrels = {f"q{number}": {"a": 1.0} for number in range(30)}
     run = {query: ["a"] for query in list(qrels)[:10]}
-    whole = evaluate(run, qrels)[0]
+    whole = evaluate_run(run, qrels)[0]
     monkeypatch.setattr("index.evaluation.ranking._BLOCK", 30 * 7)
-    assert evaluate(run, qrels)[0] == whole
+    assert evaluate_run(run, qrels)[0] == whole
 
 
 @pytest.mark.parametrize("name", ["queries.jsonl", "queries.jsonl.gz"])

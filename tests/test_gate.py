@@ -68,7 +68,7 @@ def test_a_first_build_is_measured_as_the_evaluation_would(tmp_path: Path) -> No
     directory = builds.current(tmp_path, "c")
     assert builds.read_manifest(directory) == manifest
     opened = Corpus.load(directory, HashEncoder())
-    for one in ranking.evaluate(gate.ranked(opened, JUDGED), JUDGED.qrels):
+    for one in ranking.evaluate_run(gate.run_queries(opened, JUDGED), JUDGED.qrels):
         noted = manifest.measures[one.name]
         assert noted == pytest.approx(
             {"queries": 20, "mean": one.mean, "low": one.low, "high": one.high}, abs=1e-6
@@ -121,7 +121,7 @@ def test_a_better_build_is_activated_and_the_difference_noted(tmp_path: Path) ->
     manifest = made(tmp_path, documents())
     assert manifest.judged["against"]["low"] > 0
     assert active(tmp_path) == builds.builds(tmp_path, "c")[-1]
-    assert "difference +" in gate.told(manifest)
+    assert "difference +" in gate.measurement_summary(manifest)
 
 
 def test_the_measure_that_is_named_decides(tmp_path: Path) -> None:
@@ -197,13 +197,13 @@ def test_judgements_of_another_corpus_are_refused_before_anything_is_encoded(
     other = Judgements({"q": "bbb"}, {"q": {"elsewhere.py::f": 1.0}})
     encoder = HashEncoder()
     with pytest.raises(
-        InvalidInput, match=r"None of the 1 documents .* 'elsewhere.py::f': are these"
+        InvalidInput, match=r"None of the 1 relevant documents .* 'elsewhere.py::f'. Are these"
     ):
         build(tmp_path, "c", "reference", [source("all", documents())], encoder, judged=other)
     assert encoder.encoded == []
     assert not (tmp_path / "corpora/c").exists()
     made(tmp_path, documents())
-    with pytest.raises(InvalidInput, match="are these the judgements of another one"):
+    with pytest.raises(InvalidInput, match="Are these the judgements of another corpus"):
         made(tmp_path, documents(5), judged=other)
     assert len(builds.builds(tmp_path, "c")) == 1
 
@@ -238,7 +238,7 @@ def test_without_the_same_judgements_a_build_of_another_encoder_is_not_compared(
         tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=half
     )
     assert "was built with encoder" in manifest.judged["against"]["problem"]
-    assert "Not compared" in gate.told(manifest)
+    assert "Not compared" in gate.measurement_summary(manifest)
     made(tmp_path, documents(), judged=None)
     manifest = build(
         tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=JUDGED
@@ -282,7 +282,7 @@ def test_a_corpus_shows_how_good_it_was_measured_to_be(tmp_path: Path) -> None:
             '{"_id": "q", "text": "word"}',
             "q\td\t1",
             "map",
-            "measure is 'map'; it is ndcg@10, mrr@100, recall@100",
+            "measure is 'map'; use ndcg@10, mrr@100, recall@100",
         ),
         ('{"_id": "other", "text": "word"}', "q\td\t1", "ndcg@10", "None of the queries judged"),
         (

@@ -9,7 +9,7 @@ import pytest
 import purlin
 from index.classify.trained import publish
 from index.errors import InvalidInput, NotFound, PurlinError
-from index.evaluation.labels import check_truth, evaluate, read_labelled
+from index.evaluation.labels import check_truth, evaluate_labels, read_labelled
 from index.evaluation.ranking import read_list
 from index.records import Classification, LabelScore
 from tests.tiny import staged
@@ -53,7 +53,7 @@ def test_label_names_are_lines(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (b"", "is empty"),
-        (b'{"text": "a", "label": "b"}\n{"text": "a"}\n', "line 2 is no JSON object"),
+        (b'{"text": "a", "label": "b"}\n{"text": "a"}\n', "line 2 is not a JSON object"),
         (b"[]\n", "line 1"),
         (b'{"text": " ", "label": "b"}\n', "line 1"),
         (b'{"text": 1, "label": "b"}\n', "line 1"),
@@ -77,11 +77,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_measures() -> None:
     found = [_found("a", 0.9), _found("b", 0.7), _found("b", 0.6), _found(None, 0.2)]
-    means = {one.name: one.mean for one in evaluate(found, ["a", "b", "a", "b"])}
+    means = {one.name: one.mean for one in evaluate_labels(found, ["a", "b", "a", "b"])}
     assert means == pytest.approx(
         {"accuracy": 0.5, "answered": 0.75, "score": 0.6, "recall of a": 0.5, "recall of b": 0.5}
     )
-    assert [one.name for one in evaluate(found[:1], ["a"])] == ["accuracy", "score", "recall of a"]
+    assert [one.name for one in evaluate_labels(found[:1], ["a"])] == [
+        "accuracy",
+        "score",
+        "recall of a",
+    ]
 
 
 def test_rows_with_labels_nobody_can_choose_are_refused() -> None:
