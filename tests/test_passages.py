@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.passages import LONG_WORD, Splitter, lexical_text, render, split
+from index.passages import LONG_WORD_CHARS, Splitter, lexical_text, render, split
 from index.records import Document, Kind, Passage, Skipped, Span, Value
 from index.sources import reference
 
@@ -168,11 +168,11 @@ def test_extended_names_the_enclosing_terms_and_from_the_second_piece_its_own() 
 
 
 def test_text_without_blanks_is_cut_by_length() -> None:
-    document = Document("d", "reference", "T", "あ" * 10 * LONG_WORD)
+    document = Document("d", "reference", "T", "あ" * 10 * LONG_WORD_CHARS)
     assert [len(text) for text in texts(document, "structure", 4)] == [
-        4 * LONG_WORD,
-        4 * LONG_WORD,
-        2 * LONG_WORD,
+        4 * LONG_WORD_CHARS,
+        4 * LONG_WORD_CHARS,
+        2 * LONG_WORD_CHARS,
     ]
 
 
