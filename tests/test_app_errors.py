@@ -53,7 +53,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"filter": {"lines": {"gte": None}}}, "filter.lines", "an object with gte"),
         ({"filter": {"lines": {"gte": True}}}, "filter.lines", "an object with gte"),
         ({"filter": {"language": {"gte": 3}}}, "filter.language.gte", "no numbers"),
-        ({"filter": {"language": []}}, "filter.language", "this one holds 0"),
+        ({"filter": {"language": []}}, "filter.language", "this one has 0"),
         (
             {"filter": {"language": ["x"] * 1001}},
             "filter.language",

@@ -64,7 +64,7 @@ def test_meaning_decides(released: Encoder) -> None:
     assert (queries @ released.encode(texts, role="passage").T).argmax(axis=1).tolist() == [0, 1]
 
 
-def test_a_vector_does_not_depend_on_its_batch_or_place(released: Encoder) -> None:
+def test_vectors_do_not_depend_on_their_batch(released: Encoder) -> None:
     texts = [f"{text} {number}" for number in range(6) for text in UNEVEN]
     together = released.encode(texts, role="passage")
     alone = np.concatenate([released.encode([text], role="passage") for text in texts])
@@ -190,7 +190,7 @@ def test_batches_hold_every_row_once_and_one_length_each(lengths: list[int]) -> 
     typical=st.floats(2, 5),
     spread=st.floats(0.1, 1.5),
 )
-def test_the_share_of_texts_done_is_about_the_share_of_tokens_done(
+def test_batches_advance_texts_and_tokens_evenly(
     seed: int, count: int, typical: float, spread: float
 ) -> None:
     lengths = np.random.default_rng(seed).lognormal(typical, spread, count).clip(3, 256).astype(int)

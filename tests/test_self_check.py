@@ -97,7 +97,7 @@ def manifest_fields(manifest: builds.Manifest) -> dict[str, object]:
     return {name: getattr(manifest, name) for name in manifest.__slots__}
 
 
-def test_the_server_warns_in_its_log_and_in_the_corpus_description(
+def test_server_warns_in_log_and_description(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make(tmp_path, HashEncoder())
