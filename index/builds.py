@@ -45,7 +45,7 @@ class Catalog:
     """What is stored, corpora or classifiers: its folder below HOME, and the words for messages.
 
     `item` is the noun in the singular, `create` the command that makes one, `rebuild` the remedy
-    for a damaged build, and `activate` the command that goes back to another build, if there is one.
+    for a damaged build, and `activate` the command that goes back to another build, if any.
     """
 
     folder: str

@@ -1,4 +1,7 @@
-"""Records that travel from source to hit. All are frozen; none knows how it is stored or searched."""
+"""Records that travel from source to hit.
+
+All are frozen, and none knows how it is stored or searched.
+"""
 
 from __future__ import annotations
 

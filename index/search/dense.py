@@ -70,7 +70,7 @@ def _trained(vectors: NDArray[np.float16]) -> faiss.Index:
 
 
 def _tuned(index: faiss.Index, vectors: NDArray[np.float16]) -> dict[str, float]:
-    """Smallest overfetch that reaches `_RECALL` on noisy copies of stored vectors, with its recall."""
+    """Smallest overfetch that reaches `_RECALL` on noisy copies of vectors, with its recall."""
     random = np.random.default_rng(1)
     sample = np.sort(random.choice(len(vectors), _PROBES, replace=False))
     probes = vectors[sample].astype(np.float32)

@@ -58,13 +58,14 @@ def tokens(text: str) -> list[str]:
 
     Common English words are left out.
 
-    `getHTTPResponses` -> gethttprespons, get, http, respons; `DDR4-3200` -> ddr43200, ddr4, 3200, ddr, 4.
+    `getHTTPResponses` -> gethttprespons, get, http, respons
+    `DDR4-3200` -> ddr43200, ddr4, 3200, ddr, 4
     """
     return [token for match in _WORD.finditer(_fold(text)) for token in _split(match.group())]
 
 
 def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) character offsets of the words, or parts of words, that match the query."""
+    """Yield (start, end) character offsets of words, or parts of words, that match the query."""
     if text.isascii():
         yield from _matches(text, query_tokens)
         return
