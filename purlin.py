@@ -85,7 +85,7 @@ HOME = Path("var")
 
 
 class _Progress(Protocol):
-    def __call__(self, stage: str, done: int, total: int | None, left: str = "") -> None:
+    def __call__(self, stage: str, done: int, total: int | None, remaining: str = "") -> None:
         """Show how much of a stage is done, and what it says itself of the time it has left."""
 
 
@@ -109,9 +109,9 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 
 def _encoder(directory: Path | None) -> Encoder:
-    from index.encoder import RELEASED, Encoder
+    from index.encoder import RELEASED_ENCODER, Encoder
 
-    return Encoder.load(directory or RELEASED)
+    return Encoder.load(directory or RELEASED_ENCODER)
 
 
 def _open_corpus(home: Path, name: str, encoder: Path | None) -> Corpus:
@@ -140,12 +140,14 @@ def _progress() -> Iterator[_Progress]:
         tasks: dict[str, bars.TaskID] = {}
         paces: dict[str, Pace] = {}
 
-        def update(stage: str, done: int, total: int | None, left: str = "") -> None:
+        def update(stage: str, done: int, total: int | None, remaining: str = "") -> None:
             if stage not in tasks:
                 paces[stage] = Pace()
                 tasks[stage] = shown.add_task(stage, total=None, pace="")
             paces[stage].update(done, total)
-            shown.update(tasks[stage], completed=done, total=total, pace=left or str(paces[stage]))
+            shown.update(
+                tasks[stage], completed=done, total=total, pace=remaining or str(paces[stage])
+            )
 
         yield update
 
@@ -268,7 +270,7 @@ def _judgements(
 
 
 def _report(home: Path, manifest: Manifest) -> None:
-    from index.indexing.gate import told
+    from index.indexing.gate import measurement_summary
 
     rate = (manifest.passages - manifest.reused) / max(manifest.took_s, 0.001)
     out.print(
@@ -277,7 +279,7 @@ def _report(home: Path, manifest: Manifest) -> None:
         + (f", {rate:,.0f} new passages/s" if manifest.passages > manifest.reused else ""),
         markup=True,
     )
-    if measured := told(manifest):
+    if measured := measurement_summary(manifest):
         out.print(measured)
     if manifest.skipped:
         out.print(f"{manifest.skipped:,} left out; `purlin index show {manifest.name}` lists them")
@@ -767,12 +769,12 @@ def evaluate_search(
     Example: purlin evaluate search --corpus cosqa --queries queries.jsonl --qrels qrels/dev.tsv --mode dense
     """
     from index.evaluation import ranking
-    from index.indexing.gate import Judgements, ranked
+    from index.indexing.gate import Judgements, run_queries
 
     opened = _open_corpus(home, corpus, encoder)
     judged = Judgements(ranking.read_queries(queries), ranking.read_qrels(qrels))
     with _progress() as tell:
-        found = ranked(
+        found = run_queries(
             opened, judged, mode=mode, filter=_filter(filter), progress=partial(tell, "search")
         )
     if run is not None and (escaped := ranking.write_run(run, found)):
@@ -780,7 +782,7 @@ def evaluate_search(
             f"{run}: {escaped:,} ids hold white space, control characters or %; they are percent-encoded there "
             "(a space is %20), as TREC's columns need. TREC qrels for other tools need the same."
         )
-    _print_measures(ranking.evaluate(found, judged.qrels), as_json)
+    _print_measures(ranking.evaluate_run(found, judged.qrels), as_json)
     opened.close()
 
 
@@ -828,7 +830,7 @@ def evaluate_classify(
         trained = TrainedClassifier.load(builds.current(home, str(classifier), builds.CLASSIFIERS))
         labelled.check_truth(truth, trained.trained.labels)
         found = trained.classify(texts, min_score=min_score)
-    _print_measures(labelled.evaluate(found, truth), as_json)
+    _print_measures(labelled.evaluate_labels(found, truth), as_json)
 
 
 @evaluate_app.command("qa")

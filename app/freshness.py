@@ -18,7 +18,7 @@ WAIT_S = 0.5  # that requests wait for a look
 
 def measured(corpus: Corpus) -> Staleness | None:
     """How far the sources of a corpus have moved on since it was built; None if it does not know them."""
-    return staleness.look(corpus.manifest, *corpus.file_names(staleness.MAX_FILES))
+    return staleness.find_staleness(corpus.manifest, *corpus.file_names(staleness.MAX_FILES))
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from app.problems import Opening
 from index import builds
-from index.builds import CLASSIFIERS, CORPORA, Shelf
+from index.builds import CLASSIFIERS, CORPORA, Catalog
 from index.classify.trained import TrainedClassifier
 from index.encoder import TextEncoder
 from index.errors import Altered, Damaged, NotFound, PurlinError
@@ -91,7 +91,7 @@ class Status(Generic[T]):
 
 
 class OpenBuilds(Generic[T]):
-    """The active builds on one shelf below `home`, opened by `load` in one thread in the background.
+    """The active builds of one catalog below `home`, opened by `load` in one thread in the background.
 
     Whatever CURRENT names is opened while the build before it goes on serving, and takes its place when it is open. A
     build that `load` refuses is logged once, shown in its status, tried again after a while; meanwhile the build
@@ -99,17 +99,17 @@ class OpenBuilds(Generic[T]):
     """
 
     def __init__(
-        self, home: Path, shelf: Shelf, load: Callable[[Path], T], *, timeout_s: float
+        self, home: Path, catalog: Catalog, load: Callable[[Path], T], *, timeout_s: float
     ) -> None:
         self._home = home
-        self._shelf = shelf
+        self._catalog = catalog
         self._build = load
         self._timeout_s = timeout_s
         self._slots: dict[str, _Slot[T]] = {}
         self._lock = threading.Lock()
-        self._loader = ThreadPoolExecutor(1, thread_name_prefix=f"{shelf.thing}-loader")
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix=f"{catalog.item}-loader")
         self._first: list[Future[None]] = []
-        self._log = logging.getLogger(f"purlin.{shelf.folder}")
+        self._log = logging.getLogger(f"purlin.{catalog.folder}")
 
     def open_all(self) -> None:
         """Start opening everything there is; returns at once."""
@@ -143,7 +143,7 @@ class OpenBuilds(Generic[T]):
 
     def statuses(self) -> list[Status[T]]:
         """Everything there is, by name; those that are gone are closed."""
-        names = builds.names(self._home, self._shelf)
+        names = builds.names(self._home, self._catalog)
         with self._lock:
             gone = self._slots.keys() - set(names)
         for name in gone:
@@ -184,7 +184,7 @@ class OpenBuilds(Generic[T]):
 
     def _wanted(self, name: str) -> Path | Damaged:
         try:
-            return builds.current(self._home, name, self._shelf)
+            return builds.current(self._home, name, self._catalog)
         except NotFound:
             self._forget(name)
             raise
@@ -240,8 +240,8 @@ class OpenBuilds(Generic[T]):
 
     def _fall_back(self, slot: _Slot[T], wanted: Path | Damaged) -> None:
         """Let the newest build that is older than the refused one and sound serve instead."""
-        directory = builds.thing_directory(self._home, slot.name, self._shelf)
-        older = builds.builds(self._home, slot.name, self._shelf)
+        directory = builds.builds_directory(self._home, slot.name, self._catalog)
+        older = builds.builds(self._home, slot.name, self._catalog)
         if isinstance(wanted, Path):
             older = [build for build in older if build < wanted.name]
         for build in reversed(older):
@@ -260,13 +260,13 @@ class OpenBuilds(Generic[T]):
                 return slot.open
             problem = slot.problem
         if problem is None:
-            thing = self._shelf.thing.capitalize()
+            thing = self._catalog.item.capitalize()
             raise Opening(
                 f"{thing} {slot.name!r} is still being opened: try again in a moment.",
-                field=self._shelf.thing,
+                field=self._catalog.item,
             )
         raise type(problem)(
-            problem.message, field=self._shelf.thing
+            problem.message, field=self._catalog.item
         )  # a fresh one: each raise adds to a traceback
 
     def _release(self, opened: _Open[T]) -> None:

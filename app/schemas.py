@@ -13,7 +13,7 @@ from index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
 from index.errors import InvalidInput
 from index.qa.reader import MAX_ANSWERS
 from index.records import Answer, Classification, Hit, Kind, Location, Mode, Value
-from index.search.corpus import MAX_DEPTH, MAX_K, MAX_QUERY_CHARS
+from index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK
 from index.search.store import MAX_CONDITIONS, MAX_VALUES
 
 MAX_KEYS = 100  # of an object in a request
@@ -89,8 +89,8 @@ class SearchRequest(Strict):
     offset: int = Field(
         default=0,
         ge=0,
-        lt=MAX_DEPTH,
-        description=f"Hits to leave out first; offset + k <= {MAX_DEPTH}.",
+        lt=MAX_RANK,
+        description=f"Hits to leave out first; offset + k <= {MAX_RANK}.",
     )
     mode: Mode = Field(
         default="hybrid", description="Which scores count: both, those of meaning, those of words."

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from index.encoder import RELEASED, available_cpus
+from index.encoder import RELEASED_ENCODER, available_cpus
 from index.errors import InvalidInput
 from index.qa.reader import RELEASED as RELEASED_READER
 
@@ -45,7 +45,7 @@ class Settings(BaseSettings):
     )
 
     home: Path = Path("var")
-    encoder: Path = RELEASED
+    encoder: Path = RELEASED_ENCODER
     reader: Path = RELEASED_READER
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)

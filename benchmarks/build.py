@@ -26,10 +26,10 @@ _BUILD = """
 import resource, sys
 from pathlib import Path
 from index.indexing.build import build
-from index.encoder import RELEASED, Encoder
+from index.encoder import RELEASED_ENCODER, Encoder
 from index.sources import open_source
 kind, path, home = sys.argv[1:]
-manifest = build(Path(home), "bench", kind, open_source(kind, [Path(path)]), Encoder.load(RELEASED))
+manifest = build(Path(home), "bench", kind, open_source(kind, [Path(path)]), Encoder.load(RELEASED_ENCODER))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(manifest.passages, manifest.took_s, round(peak))
 """
@@ -83,7 +83,7 @@ def sample(home: Path, passages: int, count: int) -> list[str]:
     directory = builds.current(home, "bench")
     store = Store(directory / "documents.sqlite", builds.read_manifest(directory).kind)
     rows = random.Random(0).sample(range(passages), min(count, passages))
-    return [render(s.document, s.passage) for s in store.stored(rows)]
+    return [render(s.document, s.passage) for s in store.fetch(rows)]
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ import httpx
 from search import wait_ready
 
 from index.classify.zero_shot import Classifier
-from index.encoder import RELEASED, TOKENIZER, Encoder
+from index.encoder import RELEASED_ENCODER, TOKENIZER, Encoder
 from index.evaluation.ranking import read_list
 
 HYPOTHESIS = "This example is {}."  # transformers' own
@@ -95,7 +95,7 @@ def served(url: str, texts: list[str], rounds: int) -> None:
 
 
 def rates(texts: list[str], labels: list[str], given: argparse.Namespace) -> None:
-    encoder = Encoder.load(RELEASED)
+    encoder = Encoder.load(RELEASED_ENCODER)
     classifier = Classifier(encoder)
 
     def pairs(texts: list[str]) -> None:
@@ -162,7 +162,7 @@ def transformers_pipeline() -> Any:
         "sep_token": "[SEP]",
     }
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(RELEASED / TOKENIZER), model_max_length=256, **special
+        tokenizer_file=str(RELEASED_ENCODER / TOKENIZER), model_max_length=256, **special
     )
     model = BertForSequenceClassification(config).eval()
     return pipeline("zero-shot-classification", model=model, tokenizer=tokenizer, device="cpu")

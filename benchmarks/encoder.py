@@ -44,7 +44,14 @@ from onnxruntime.quantization.matmul_nbits_quantizer import (
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from sentence_transformers import SentenceTransformer
 
-from index.encoder import Encoder, Settings, Vectors, available_cpus, open_session, open_tokenizer
+from index.encoder import (
+    Encoder,
+    EncoderSettings,
+    Vectors,
+    available_cpus,
+    open_session,
+    open_tokenizer,
+)
 from training import export
 from training.quantize import Recipe, quantize
 
@@ -93,7 +100,7 @@ class Workshop:
         self.after_gelu = layers[5::6]
 
     def encoder(self, session: Any, max_tokens: int = 256) -> Encoder:
-        settings = Settings(
+        settings = EncoderSettings(
             "study", 384, max_tokens, "", "", {"model.onnx": "", "tokenizer.json": ""}
         )
         return Encoder(

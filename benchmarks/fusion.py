@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from index import builds
-from index.encoder import RELEASED, Encoder
+from index.encoder import RELEASED_ENCODER, Encoder
 from index.evaluation import ranking
 from index.search.corpus import Corpus
 
@@ -25,7 +25,7 @@ def main() -> None:
     options.add_argument("--queries", type=Path, required=True)
     options.add_argument("--qrels", type=Path, required=True)
     options.add_argument("--home", type=Path, default=Path("var"))
-    options.add_argument("--encoder", type=Path, default=RELEASED)
+    options.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
     options.add_argument("--filter", default=None)
     options.add_argument("--steps", type=int, default=10)
     options.add_argument("--power", type=float, default=2.0)
@@ -46,7 +46,7 @@ def main() -> None:
                 queries[query], k=100, mode=mode, filter={name: value} if name else None
             ).hits
             run[query] = [hit.document_id for hit in hits]
-        measures = {m.name: m for m in ranking.evaluate(run, qrels)}
+        measures = {m.name: m for m in ranking.evaluate_run(run, qrels)}
         cells = " | ".join(
             f"{m.name} {m.mean:.4f} ({m.low:.4f}-{m.high:.4f})" for m in measures.values()
         )

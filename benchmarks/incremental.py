@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from index.builds import Manifest
-from index.encoder import RELEASED, Encoder
+from index.encoder import RELEASED_ENCODER, Encoder
 from index.indexing.build import build
 from index.sources import open_source
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def timed(home: Path, source: Path) -> tuple[Manifest, float]:
-    encoder = Encoder.load(RELEASED)
+    encoder = Encoder.load(RELEASED_ENCODER)
     started = time.perf_counter()
     manifest = build(home, "bench", "code", open_source("code", [source]), encoder)
     return manifest, time.perf_counter() - started

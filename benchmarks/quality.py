@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index import builds
-from index.encoder import RELEASED, Encoder, Role, TextEncoder, Vectors
+from index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
 from index.evaluation import ranking
 from index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
 from index.indexing.build import build
@@ -411,7 +411,7 @@ def _results(judged: JudgedSet, search: Callable[[Column], Run]) -> dict[str, Re
 
 
 def _result(judged: JudgedSet, column: Column, run: Run) -> Result:
-    found = next(m for m in ranking.evaluate(run, column.qrels) if m.name == column.measure)
+    found = next(m for m in ranking.evaluate_run(run, column.qrels) if m.name == column.measure)
     return Result(
         found, len(judged.rows(column)), judged.pooled, per_query(run, column), run, column.qrels
     )
@@ -433,7 +433,7 @@ def compare(first: Result, second: Result) -> Difference:
     """How much better the second is, query by query."""
     if first.parts:
         return _compare_means(first, second)
-    found = ranking.compare(first.run, second.run, first.qrels)
+    found = ranking.compare_runs(first.run, second.run, first.qrels)
     return next(difference for difference in found if difference.name == first.measure.name)
 
 
@@ -562,7 +562,7 @@ def named(text: str) -> tuple[str, Path]:
 
 def measured_rows(given: argparse.Namespace) -> Iterator[Row]:
     served: list[Mode] = ["hybrid"] if given.hybrid else []
-    for number, (name, directory) in enumerate(given.encoder or [("released", RELEASED)]):
+    for number, (name, directory) in enumerate(given.encoder or [("released", RELEASED_ENCODER)]):
         log.info("%s", name)
         encoder = Encoder.load(directory)
         lexical: list[Mode] = ["lexical"] if given.bm25 and number == 0 else []

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from index import builds
-from index.encoder import RELEASED, Encoder
+from index.encoder import RELEASED_ENCODER, Encoder
 from index.evaluation.ranking import measure, read_records
 from index.indexing.build import Options, build
 from index.qa.ask import entry_of
@@ -70,7 +70,7 @@ def main() -> None:
     options.add_argument("--shares", type=float, nargs="+", default=[0.0, 0.1, 1.0])
     options.add_argument("--split", choices=("dev", "train"), default="dev")
     given = options.parse_args()
-    encoder = Encoder.load(RELEASED)
+    encoder = Encoder.load(RELEASED_ENCODER)
     earlier = rows(given.questions / "train.jsonl.gz")
     earlier = [earlier[at] for at in np.random.default_rng(0).permutation(len(earlier))]
     asked = rows(given.questions / "dev.jsonl")[: given.limit]

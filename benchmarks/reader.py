@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index import builds
-from index.encoder import RELEASED, Encoder
+from index.encoder import RELEASED_ENCODER, Encoder
 from index.evaluation.answers import Question, auroc, exact_match, judge, measures, read_questions
 from index.qa import ask
 from index.qa.features import PASSAGE, SPAN, Sought, passage_clues
@@ -235,7 +235,7 @@ def main() -> None:
     )
     options.add_argument("--split", default="dev")
     options.add_argument("--home", type=Path, default=Path("var"))
-    options.add_argument("--encoder", type=Path, default=RELEASED)
+    options.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
     options.add_argument("--write", action="store_true")
     options.add_argument("--brief", action="store_true", help="leave the table out")
     given = options.parse_args()

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import quality
 
-from index.encoder import RELEASED, Encoder
+from index.encoder import RELEASED_ENCODER, Encoder
 from training import config, santa
 
 CELLS: dict[str, tuple[dict[str, Any], int]] = {
@@ -103,7 +103,9 @@ def main() -> None:
     options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
     options.add_argument("--sets", nargs="+", choices=quality.SETS, default=["cosqa", "code_pairs"])
-    options.add_argument("--base", type=Path, default=RELEASED, help="the encoder to compare with")
+    options.add_argument(
+        "--base", type=Path, default=RELEASED_ENCODER, help="the encoder to compare with"
+    )
     given = options.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     recipe = config.load_recipe(given.recipe, santa.Recipe, data=given.data)

@@ -1,12 +1,16 @@
-"""Builds of corpora and classifiers on disk: immutable, checksummed, switched in one rename.
+"""Builds of corpora and classifiers on disk: immutable, checksummed, switched by one rename.
 
-    HOME/corpora/NAME/CURRENT                      the active build's name
-    HOME/corpora/NAME/20261121T093000123456-1a2b3c4d5e6f/   a build: its files, and manifest.json with their checksums
-    HOME/classifiers/NAME/...                      the same for classifiers
+    HOME/corpora/NAME/CURRENT                      the name of the active build
+    HOME/corpora/NAME/20261121T093000123456-1a2b3c4d5e6f/   a build: its files, and manifest.json
+    HOME/classifiers/NAME/...                      the same layout for classifiers
 
-A build's name ends with the start of its manifest's SHA-256, so the name vouches for the manifest and the manifest for
-every other file. Work in progress is in `.making-*`, which no reader looks at; what a killed build left is removed when
-the next one starts. The lock is on the directory NAME itself and goes when its holder does.
+A build's name ends with the start of its manifest's SHA-256. So the name vouches for the manifest,
+and the manifest for every other file. Work in progress lives in `.making-*`, which no reader looks
+at; what a killed build left behind is removed when the next one starts. The write lock is a lock on
+the directory NAME itself and disappears with the process that holds it.
+
+This module knows builds as directories. `index.indexing.build` makes a corpus's build, and
+`app.open_builds` keeps the active ones open to serve them.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from index.errors import Damaged, InvalidInput, NotFound, Worse
 from index.records import Kind
 from index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
-FORMAT = 1
+MANIFEST_FORMAT = 1
 KEPT_BUILDS = 3
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
@@ -37,47 +41,52 @@ _MAX_MANIFEST_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """Where below HOME the builds of one kind of thing are, and how messages speak of it."""
+class Catalog:
+    """What is stored, corpora or classifiers: its folder below HOME, and the words for messages.
+
+    `item` is the noun in the singular, `create` the command that makes one, `rebuild` the remedy
+    for a damaged build, and `activate` the command that goes back to another build, if any.
+    """
 
     folder: str
-    thing: str
-    make: str
-    remake: str
-    go_back: str = ""
+    item: str
+    create: str
+    rebuild: str
+    activate: str = ""
 
 
-CORPORA = Shelf(
+CORPORA = Catalog(
     "corpora",
     "corpus",
     "`purlin index build`",
     "build the corpus again",
     "`purlin index activate {name} BUILD`",
 )
-CLASSIFIERS = Shelf(
+CLASSIFIERS = Catalog(
     "classifiers", "classifier", "`purlin train pesco`", "train the classifier again"
 )
 
 
-class Listing(Protocol):
-    """What a manifest of any kind has."""
+class AnyManifest(Protocol):
+    """The part that the manifests of corpora and classifiers share."""
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Any]]:
-        """A relative path -> its size and SHA-256."""
+        """Relative path -> size and SHA-256 of the file."""
         ...
 
     def to_json(self) -> str:
-        """What `manifest.json` holds."""
+        """Content of `manifest.json`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a build holds and what it was made from. `files` maps a relative path to its size and SHA-256.
+    """What a corpus's build holds and what it was made from.
 
-    `logged` counts the earlier queries that lead to its documents. `judged` tells of the queries that it was measured
-    with, if any, as `index.indexing.gate.measured` does.
+    `files` maps a relative path to its size and SHA-256. `logged` counts the earlier queries that
+    lead to documents of the build. `judged` describes the quality check, if there was one (see
+    `index.indexing.gate.measure_build`).
     """
 
     name: str
@@ -98,178 +107,207 @@ class Manifest:
     measures: Mapping[str, Any] = field(default_factory=dict)
     judged: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    format: int = FORMAT
+    format: int = MANIFEST_FORMAT
 
     def to_json(self) -> str:
-        """One JSON object, keys in the order above."""
+        """Return one JSON object with the keys in the order above."""
         return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
 
 
-def thing_directory(home: Path, name: str, shelf: Shelf = CORPORA) -> Path:
-    """Where the builds of a thing are; the name is checked, so that no name leads elsewhere."""
+def builds_directory(home: Path, name: str, catalog: Catalog = CORPORA) -> Path:
+    """Directory of all builds of one corpus or classifier.
+
+    Raises InvalidInput for a name that could lead out of HOME.
+    """
     if not _NAME.fullmatch(name):
         raise InvalidInput(
-            f"{name[:80]!r} is no {shelf.thing} name: 1 to 64 of a-z, 0-9, '-' and '_', beginning with a letter or "
-            "digit.",
-            field=shelf.thing,
+            f"{name[:80]!r} is not a valid {catalog.item} name. Use 1 to 64 characters of a-z, "
+            "0-9, '-' and '_', starting with a letter or digit.",
+            field=catalog.item,
         )
-    return home / shelf.folder / name
+    return home / catalog.folder / name
 
 
-def names(home: Path, shelf: Shelf = CORPORA) -> list[str]:
-    """Names of the things that have an active build, sorted."""
-    found = (home / shelf.folder).glob("*/CURRENT")
-    return sorted(path.parent.name for path in found if _NAME.fullmatch(path.parent.name))
+def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:
+    """Sorted names of the corpora or classifiers that have an active build."""
+    directories = (path.parent.name for path in (home / catalog.folder).glob("*/CURRENT"))
+    return sorted(name for name in directories if _NAME.fullmatch(name))
 
 
 def corpora(home: Path) -> list[str]:
-    """Names of the corpora that have an active build, sorted."""
+    """Sorted names of the corpora that have an active build."""
     return names(home, CORPORA)
 
 
-def current(home: Path, name: str, shelf: Shelf = CORPORA) -> Path:
-    """Directory of the active build. NotFound tells which names there are, Damaged what is wrong with this one."""
-    directory = thing_directory(home, name, shelf)
+def current(home: Path, name: str, catalog: Catalog = CORPORA) -> Path:
+    """Directory of the active build.
+
+    Raises NotFound, which lists the existing names, and Damaged, which says what is wrong.
+    """
+    directory = builds_directory(home, name, catalog)
+
     try:
         build = (directory / "CURRENT").read_text(encoding="utf-8", errors="replace").strip()
-        there = _BUILD.fullmatch(build) and (directory / build).is_dir()
+        exists = _BUILD.fullmatch(build) and (directory / build).is_dir()
     except (FileNotFoundError, NotADirectoryError):
-        known = ", ".join(names(home, shelf)[:20]) or f"none yet; make one with {shelf.make}"
+        existing = ", ".join(names(home, catalog)[:20])
+        existing = existing or f"none yet; make one with {catalog.create}"
         raise NotFound(
-            f"There is no {shelf.thing} {name!r}. {shelf.folder.capitalize()}: {known}.",
-            field=shelf.thing,
+            f"There is no {catalog.item} {name!r}. {catalog.folder.capitalize()}: {existing}.",
+            field=catalog.item,
         ) from None
     except OSError as error:
         raise Damaged(
-            f"{name}/CURRENT cannot be read: {error.strerror}. Give this user the right to."
+            f"{name}/CURRENT cannot be read: {error.strerror}. Give this user read permission."
         ) from error
-    if not there:
+
+    if not exists:
         raise Damaged(
-            f"{name}/CURRENT names no build that exists ({build[:60]!r}). {_set_right(name, shelf)}"
+            f"{name}/CURRENT names a build that does not exist ({build[:60]!r}). "
+            f"{_repair_advice(name, catalog)}"
         )
     return directory / build
 
 
-def _set_right(name: str, shelf: Shelf) -> str:
-    if shelf.go_back:
-        go_back = shelf.go_back.format(name=name)
-        return f"`purlin index show {name}` lists the builds, {go_back} sets it right."
-    return f"To set it right, {shelf.remake}."
+def _repair_advice(name: str, catalog: Catalog) -> str:
+    if not catalog.activate:
+        return f"To repair it, {catalog.rebuild}."
+    activate = catalog.activate.format(name=name)
+    return f"`purlin index show {name}` lists the builds, {activate} repairs it."
 
 
-def builds(home: Path, name: str, shelf: Shelf = CORPORA) -> list[str]:
-    """Names of the finished builds of a thing, oldest first."""
-    directory = thing_directory(home, name, shelf)
-    if not directory.is_dir():
-        return []
+def builds(home: Path, name: str, catalog: Catalog = CORPORA) -> list[str]:
+    """Names of the finished builds of a corpus or classifier, oldest first."""
+    directory = builds_directory(home, name, catalog)
+    return _finished(directory) if directory.is_dir() else []
+
+
+def _finished(directory: Path) -> list[str]:
     return sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
 
 
 def refused(directory: Path) -> bool:
-    """Whether a build was measured to be worse than the one that was active then, and not activated."""
+    """Whether a build was not activated because it measured worse than the active one."""
     with contextlib.suppress(Damaged, ValueError):
-        judged = read_listing(directory).get("judged")
+        judged = read_manifest_json(directory).get("judged")
         return isinstance(judged, dict) and bool(judged.get("refused"))
     return False
 
 
 def withheld(home: Path, name: str) -> list[str]:
-    """Builds of a corpus that are newer than the active one, and were refused."""
+    """Refused builds of a corpus that are newer than its active build."""
     active = current(home, name)
-    return [
-        build
-        for build in builds(home, name)
-        if build > active.name and refused(active.parent / build)
-    ]
+    newer = [build for build in builds(home, name) if build > active.name]
+    return [build for build in newer if refused(active.parent / build)]
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a corpus's build, checked against the build's name."""
-    return _manifest(read_listing(directory), directory)
+    """Manifest of a corpus's build, checked against the build's name. Raises Damaged."""
+    return _manifest(read_manifest_json(directory), directory)
 
 
-def read_listing(directory: Path) -> dict[str, Any]:
-    """What a build's `manifest.json` says, checked against the build's name. Raises Damaged."""
+def read_manifest_json(directory: Path) -> dict[str, Any]:
+    """Content of a build's `manifest.json`, checked against the build's name. Raises Damaged."""
     path = directory / "manifest.json"
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_MANIFEST_BYTES)
     except OSError as error:
-        raise Damaged(damaged(directory, "manifest.json", "cannot be read")) from error
+        raise Damaged(damage_message(directory, "manifest.json", "cannot be read")) from error
+
     if hashlib.sha256(content).hexdigest()[:12] != directory.name.rpartition("-")[2]:
-        raise Damaged(damaged(directory, "manifest.json", "was altered"))
-    listing: dict[str, Any] = json.loads(content)
-    return listing
+        raise Damaged(damage_message(directory, "manifest.json", "was altered"))
+    values: dict[str, Any] = json.loads(content)
+    return values
 
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
-    known = {one.name for one in fields(Manifest)}
-    missing = known - values.keys() - {"judged", "logged"}  # which the first builds did not have
-    if values.get("format") != FORMAT or missing or values.keys() - known:
+    expected = {item.name for item in fields(Manifest)}
+    # The first builds did not have these two.
+    missing = expected - values.keys() - {"judged", "logged"}
+    unknown = values.keys() - expected
+
+    if values.get("format") != MANIFEST_FORMAT or missing or unknown:
         raise Damaged(
             f"{directory.parent.name}/{directory.name} was written by another version (format "
-            f"{values.get('format')!r}, this one reads {FORMAT}); build the corpus again."
+            f"{values.get('format')!r}, this one reads {MANIFEST_FORMAT}); build the corpus again."
         )
     return Manifest(**values | {"sources": tuple(values["sources"])})
 
 
-def damaged(directory: Path, file: str, what: str) -> str:
-    """The sentence that refuses a build: its file, what is wrong with it, and what to do."""
+def damage_message(directory: Path, file: str, problem: str) -> str:
+    """Error message for a build that is not used: its file, the problem and the remedy."""
     name = directory.parent.name
-    shelf = CLASSIFIERS if directory.parent.parent.name == CLASSIFIERS.folder else CORPORA
-    remedy = shelf.remake[0].upper() + shelf.remake[1:]
-    if shelf.go_back:
-        remedy += f", or go back with {shelf.go_back.format(name=name)}"
-    return f"{name}/{directory.name}/{file} {what}; this build is not used. {remedy}."
+    catalog = CLASSIFIERS if directory.parent.parent.name == CLASSIFIERS.folder else CORPORA
+
+    remedy = catalog.rebuild[0].upper() + catalog.rebuild[1:]
+    if catalog.activate:
+        remedy += f", or go back with {catalog.activate.format(name=name)}"
+    return f"{name}/{directory.name}/{file} {problem}; this build is not used. {remedy}."
 
 
 class Files:
-    """The files of a build, each compared with its checksum by the one pass that reads it. Damaged names it."""
+    """Files of a build, each verified in the same pass that reads it.
 
-    def __init__(self, directory: Path, manifest: Listing) -> None:
+    Raises Damaged, which names the file.
+    """
+
+    def __init__(self, directory: Path, manifest: AnyManifest) -> None:
         self._directory = directory
         self._unread = dict(manifest.files)
 
     def read(self, path: Path) -> bytes:
-        """Content of a file of the build, once: what was compared is what is used."""
+        """Return the verified content of a file of the build. Each file can be read once."""
         name = path.relative_to(self._directory).as_posix()
-        with self._as_written(name) as file:
+        with self._opened(name) as file:
             content = file.read()
-            self._compare(name, hashlib.sha256(content))
+            self._verify(name, hashlib.sha256(content))
         return content
 
     def check_others(self) -> None:
-        """Compare what was not read."""
+        """Verify the files that were not read."""
         for name in list(self._unread):
-            with self._as_written(name) as file:
-                self._compare(name, hashlib.file_digest(file, "sha256"))
+            with self._opened(name) as file:
+                self._verify(name, hashlib.file_digest(file, "sha256"))
 
     @contextlib.contextmanager
-    def _as_written(self, name: str) -> Iterator[io.BufferedReader]:
-        """The file, open, and of the size that it had."""
+    def _opened(self, name: str) -> Iterator[io.BufferedReader]:
+        """Open a file after a check of its size."""
         expected = self._unread[name]["bytes"]
         try:
             with (self._directory / name).open("rb") as file:
-                found = os.fstat(file.fileno()).st_size
-                if found != expected:
-                    raise self._refused(name, f"has {found} bytes, not {expected}")
+                size = os.fstat(file.fileno()).st_size
+                if size != expected:
+                    raise self._damaged(name, f"has {size} bytes, not {expected}")
                 yield file
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise self._refused(name, "is missing") from error
+            raise self._damaged(name, "is missing") from error
         except OSError as error:
-            raise self._refused(name, f"cannot be read ({error.strerror})") from error
+            raise self._damaged(name, f"cannot be read ({error.strerror})") from error
 
-    def _compare(self, name: str, found: hashlib._Hash) -> None:
-        if found.hexdigest() != self._unread.pop(name)["sha256"]:
-            raise self._refused(name, "was altered")
+    def _verify(self, name: str, digest: hashlib._Hash) -> None:
+        if digest.hexdigest() != self._unread.pop(name)["sha256"]:
+            raise self._damaged(name, "was altered")
 
-    def _refused(self, name: str, what: str) -> Damaged:
-        return Damaged(damaged(self._directory, name, what))
+    def _damaged(self, name: str, problem: str) -> Damaged:
+        return Damaged(damage_message(self._directory, name, problem))
 
 
-def verify(directory: Path, manifest: Listing) -> None:
+def verify(directory: Path, manifest: AnyManifest) -> None:
     """Compare every file of a build with its checksum. Damaged names the first that differs."""
     Files(directory, manifest).check_others()
+
+
+def checksums(directory: Path) -> dict[str, dict[str, Any]]:
+    """Relative path -> {bytes, sha256} of every file below a directory."""
+    return {
+        path.relative_to(directory).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": _sha256(path),
+        }
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
 
 
 def _sha256(path: Path) -> str:
@@ -277,117 +315,124 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def checksums(directory: Path) -> dict[str, dict[str, Any]]:
-    """Relative path -> {bytes, sha256} of every file below a directory."""
-    files = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {
-        path.relative_to(directory).as_posix(): {
-            "bytes": path.stat().st_size,
-            "sha256": _sha256(path),
-        }
-        for path in files
-    }
-
-
-# ---- changing what is there
+# ---- writing
 
 
 @contextlib.contextmanager
-def locked(home: Path, name: str, shelf: Shelf = CORPORA) -> Iterator[Path]:
-    """Hold the one write lock of a thing; yields its directory, made if need be. Busy if another process has it."""
-    directory = thing_directory(home, name, shelf)
+def locked(home: Path, name: str, catalog: Catalog = CORPORA) -> Iterator[Path]:
+    """Hold the write lock of a corpus or classifier; yields its directory, created if need be.
+
+    Raises Busy if another process has the lock.
+    """
+    directory = builds_directory(home, name, catalog)
     with storage_errors():
         directory.mkdir(parents=True, exist_ok=True)
-    thing = shelf.thing.capitalize()
-    with exclusive(
-        directory,
-        f"{thing} {name!r} is being built or changed by another process; try again later.",
-    ):
+
+    busy = (
+        f"{catalog.item.capitalize()} {name!r} is being built or changed by another process; "
+        "try again later."
+    )
+    with exclusive(directory, busy):
         try:
             with storage_errors():
-                _sweep(directory)
+                _remove_litter(directory)
             yield directory
         finally:
+            # Succeeds only if the directory is empty: no build of this name was ever finished.
             with contextlib.suppress(OSError):
-                directory.rmdir()  # succeeds only where nothing was ever finished
+                directory.rmdir()
 
 
-def _sweep(directory: Path) -> None:
-    """Remove what a killed process left."""
-    for left in directory.glob(f"{TEMPORARY}*"):
-        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+def _remove_litter(directory: Path) -> None:
+    """Remove the unfinished files and directories of a killed process."""
+    for path in directory.glob(f"{TEMPORARY}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def staging(directory: Path) -> Iterator[Path]:
-    """A fresh directory to make a build in; removed on the way out unless `publish` has renamed it."""
+    """Yield a fresh directory to make a build in; it is removed unless `publish` renamed it."""
     with storage_errors():
-        made = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
+        staging_dir = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
     try:
-        yield made
+        yield staging_dir
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(staging_dir, ignore_errors=True)
 
 
-def publish(made: Path, manifest: Listing) -> str:
-    """Write the manifest, flush everything to disk, give the build its name and return it."""
+def publish(staging_dir: Path, manifest: AnyManifest) -> str:
+    """Write the manifest, flush everything to disk, and rename the directory to its build name.
+
+    Returns the name of the build.
+    """
     content = manifest.to_json().encode()
-    (made / "manifest.json").write_bytes(content)
-    for path in [*made.rglob("*"), made]:
+    (staging_dir / "manifest.json").write_bytes(content)
+    for path in [*staging_dir.rglob("*"), staging_dir]:
         fsync(path)
-    build = f"{_stamp(made.parent)}-{hashlib.sha256(content).hexdigest()[:12]}"
-    made.chmod(0o755)
-    made.rename(made.parent / build)
-    fsync(made.parent)
+
+    directory = staging_dir.parent
+    build = f"{_timestamp(directory)}-{hashlib.sha256(content).hexdigest()[:12]}"
+    # mkdtemp made it readable for this user only.
+    staging_dir.chmod(0o755)
+    staging_dir.rename(directory / build)
+    fsync(directory)
     return build
 
 
-def _stamp(directory: Path) -> str:
-    """The time; after the clock was set back, a microsecond after the newest build, so that names sort as made."""
+def _timestamp(directory: Path) -> str:
+    """Current time, or a microsecond after the newest build if the clock was set back.
+
+    So names sort in the order in which the builds were made.
+    """
     now = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-    newest = max(
-        (entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name)), default=""
-    )
+    newest = max(_finished(directory), default="")
     if now > newest:
         return now
+
     day, _, time = newest.partition("-")[0].partition("T")
     return f"{day}T{int(time) + 1:012}"
 
 
 def switch(directory: Path, build: str) -> None:
-    """Make `build` the active one, in one rename, and forget the oldest builds beyond those kept."""
+    """Make `build` the active one in one rename, and remove the oldest builds."""
     with atomic_write(directory / "CURRENT") as file:
         file.write(f"{build}\n".encode())
     fsync(directory)
-    forget_oldest(directory, build)
+    remove_oldest(directory, build)
 
 
-def forget_oldest(directory: Path, active: str) -> None:
-    """Remove the builds beyond those kept: the active one, the last few, and the last one that was refused."""
-    finished = sorted(entry.name for entry in directory.iterdir() if _BUILD.fullmatch(entry.name))
+def remove_oldest(directory: Path, active: str) -> None:
+    """Remove all builds but the active one, the last `KEPT_BUILDS`, and the last refused one."""
+    finished = _finished(directory)
     worse = [build for build in finished if refused(directory / build)]
-    others = [build for build in finished if build not in worse]
-    for old in worse[:-1] + others[:-KEPT_BUILDS]:
-        if old != active:
-            shutil.rmtree(directory / old, ignore_errors=True)
+    good = [build for build in finished if build not in worse]
+
+    for build in worse[:-1] + good[:-KEPT_BUILDS]:
+        if build != active:
+            shutil.rmtree(directory / build, ignore_errors=True)
 
 
 def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
-    """Make a finished build of a corpus the active one, after comparing all its files with their checksums.
+    """Make a finished build of a corpus the active one, after a check of all its files.
 
-    Raises Worse for a build that was refused, unless forced.
+    Raises Worse for a build that was refused, unless `force` is set.
     """
-    if build not in builds(home, name):
-        known = ", ".join(builds(home, name)) or "none"
+    finished = builds(home, name)
+    if build not in finished:
         raise NotFound(
-            f"Corpus {name!r} has no build {build[:60]!r}. Builds: {known}.", field="build"
+            f"Corpus {name!r} has no build {build[:60]!r}. Builds: {', '.join(finished) or 'none'}.",
+            field="build",
         )
+
     with locked(home, name) as directory, storage_errors():
         manifest = read_manifest(directory / build)
         if manifest.judged.get("refused") and not force:
             raise Worse(
-                f"Build {build} was refused, as it answered judged queries worse than the one that was active then; "
-                "`force` activates it all the same.",
+                f"Build {build} was refused because it answered the judged queries worse than the "
+                "build that was active then. Use `force` to activate it anyway.",
                 field="build",
             )
         verify(directory / build, manifest)
@@ -395,26 +440,30 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
 
 
 def roll_back(home: Path, name: str) -> str:
-    """Make the build before the active one that was not refused the active one, and return it. NotFound without one."""
+    """Activate the newest build that is older than the active one and was not refused.
+
+    Returns its name. Raises NotFound if there is none.
+    """
     active = current(home, name)
-    older = [
-        build
-        for build in builds(home, name)
-        if build < active.name and not refused(active.parent / build)
-    ]
-    if not older:
+    older = [build for build in builds(home, name) if build < active.name]
+    candidates = [build for build in older if not refused(active.parent / build)]
+    if not candidates:
         raise NotFound(
             f"Corpus {name!r} has no build before {active.name}, the active one.", field="corpus"
         )
-    activate(home, name, older[-1])
-    return older[-1]
+
+    activate(home, name, candidates[-1])
+    return candidates[-1]
 
 
 def delete(home: Path, name: str) -> None:
-    """Remove a corpus with all its builds; CURRENT goes first, so that no reader sees half of it."""
-    if not thing_directory(home, name).is_dir():
-        current(home, name)  # raises NotFound with the names there are
+    """Remove a corpus with all its builds."""
+    if not builds_directory(home, name).is_dir():
+        # Raises NotFound, which lists the existing names.
+        current(home, name)
+
     with locked(home, name) as directory, storage_errors():
+        # CURRENT goes first, so that no reader opens a corpus that is half removed.
         (directory / "CURRENT").unlink(missing_ok=True)
         for build in builds(home, name):
             shutil.rmtree(directory / build)

@@ -1,4 +1,4 @@
-"""An exported encoder directory -> unit vectors."""
+"""Texts -> unit vectors, by the encoder of an exported directory."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from index.exported import read_exported, refusing
 Vectors = NDArray[np.float32]
 Role = Literal["query", "passage"]
 
-RELEASED = Path(__file__).resolve().parent.parent / "models" / "santa-minilm-l6-int8"
+RELEASED_ENCODER = Path(__file__).resolve().parent.parent / "models" / "santa-minilm-l6-int8"
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
-BATCH_TOKENS = 256  # of one batch: its activations then stay in a core's cache, see docs/encoder.md
-WINDOW = 8192  # texts that are tokenized and sorted by length together; bounds memory
-TOKENIZED_AT_ONCE = (
-    256  # texts; the tokenizer's own records are many times larger than the ids kept of them
-)
+# Tokens of a batch: its activations then stay in a core's cache, see docs/encoder.md.
+BATCH_TOKENS = 256
+# Texts that are tokenized and sorted by length together; bounds memory.
+WINDOW = 8192
+# Texts per call of the tokenizer, whose own records are many times larger than the token ids.
+TOKENIZED_AT_ONCE = 256
+# Before it is tokenized, a text is cut to this many characters per token of the limit.
+CHARS_PER_TOKEN = 64
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
-CHARS_PER_TOKEN = (
-    64  # a text is cut to this many characters per token of the limit before it is tokenized
-)
 
 
 class TextEncoder(Protocol):
-    """What a corpus needs of an encoder; `Encoder` below is the real one, tests bring a hashed bag of words."""
+    """The interface of an encoder. `Encoder` implements it; tests use a hashed bag of words."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Name for people."""
         ...
 
     @property
@@ -54,30 +54,34 @@ class TextEncoder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the same text would get another vector."""
+        """Identifies the vectors: it differs if any text gets another vector."""
         ...
 
     @property
     def max_tokens(self) -> int:
-        """What is beyond is cut off."""
+        """Limit of tokens; longer texts are cut at the end."""
         ...
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
-        """Tokens of each text with its prefix (len(texts),), uncut."""
+        """Count the tokens (texts,) of each text with its prefix, before the cut."""
         ...
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> Vectors:
-        """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
+        """Return unit vectors (texts, dim) in the order of the texts.
+
+        `progress` is called with the number of texts finished since the last call.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """The part of `encoder.json` that decides what vectors come out; the rest of that file is for people.
+class EncoderSettings:
+    """The part of `encoder.json` that determines the vectors; the rest of that file is for people.
 
-    `files` has the SHA-256 (hex) of the model, of the tokenizer, and of the queries' own model where they have one.
+    `files` has the SHA-256 (hex) of the model, the tokenizer, and the separate query model if there
+    is one.
     """
 
     name: str
@@ -89,7 +93,10 @@ class Settings:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over everything that changes a vector: equal fingerprints, comparable vectors."""
+        """SHA-256 (hex) over everything that changes a vector.
+
+        Vectors of equal fingerprints can be compared.
+        """
         parts = [
             self.dim,
             self.max_tokens,
@@ -103,16 +110,17 @@ class Settings:
 
 
 class Encoder:
-    """An encoder directory at work. Safe to share between threads.
+    """A loaded encoder directory. Safe to share between threads.
 
-    Vectors are of unit length, so that their inner product is the cosine. Texts longer than `max_tokens` are cut
-    at the end; `count_tokens` tells which. One batch runs on one thread, and holds texts of one length only: there
-    is no padding, and calls from several threads run side by side without waiting for each other.
+    Vectors have unit length, so their inner product is the cosine. Texts longer than `max_tokens`
+    are cut at the end; `count_tokens` shows which. A batch runs on one thread and holds texts of
+    one length only, so there is no padding, and calls from several threads do not wait for each
+    other.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        settings: EncoderSettings,
         tokenizer: Tokenizer,
         sessions: dict[Role, onnxruntime.InferenceSession],
         threads: int,
@@ -131,23 +139,26 @@ class Encoder:
 
     @classmethod
     def load(cls, directory: Path, *, threads: int | None = None) -> Self:
-        """Read and verify an encoder directory; `threads` per call, by default as many as there are CPUs to use.
+        """Read and verify an encoder directory.
 
-        Raises NotFound where there is no such directory, and Damaged naming the file that is missing or altered.
+        `threads` is the number of threads per call, by default one per available CPU. Raises
+        NotFound if there is no such directory, and Damaged, which names the file.
         """
         if not directory.is_dir():
             raise NotFound(
                 f"There is no encoder directory {directory}. Give one made by `purlin train export`."
             )
+
         settings, files = read_exported(directory, "encoder", _settings)
         with refusing("encoder", directory):
             passages = open_session(files[MODEL])
             queries = open_session(files[QUERY_MODEL]) if QUERY_MODEL in files else passages
             tokenizer = open_tokenizer(files[TOKENIZER], settings.max_tokens)
             for session in (passages, queries):
-                found = session.get_outputs()[0].shape[-1]
-                if found != settings.dim:
-                    raise ValueError(f"dim is {settings.dim}, the model's vectors have {found}")
+                dim = session.get_outputs()[0].shape[-1]
+                if dim != settings.dim:
+                    raise ValueError(f"dim is {settings.dim}, the model's vectors have {dim}")
+
         return cls(
             settings,
             tokenizer,
@@ -158,30 +169,35 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> Vectors:
-        """Unit vectors (len(texts), dim) in the order given; `progress` is told how many more texts are done."""
+        """Return unit vectors (texts, dim) in the order of the texts.
+
+        `progress` is called with the number of texts finished since the last call.
+        """
         vectors: Vectors = np.empty((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), WINDOW):
-            with closing(
-                self._run(self.tokenize(texts[start : start + WINDOW], role=role), role)
-            ) as batches:
-                for rows, found in batches:
-                    vectors[start + rows] = found
+            ids = self.tokenize(texts[start : start + WINDOW], role=role)
+
+            # Closed even if `progress` raises, so that no thread works on.
+            with closing(self._run(ids, role)) as batches:
+                for rows, batch_vectors in batches:
+                    vectors[start + rows] = batch_vectors
                     if progress is not None:
                         progress(len(rows))
         return vectors
 
     def tokenize(self, texts: Sequence[str], *, role: Role) -> list[NDArray[np.int64]]:
-        """What the model sees of each text with its prefix: at most `max_tokens` token ids."""
+        """Token ids of each text with its prefix, at most `max_tokens`."""
         return [np.array(encoding.ids, dtype=np.int64) for encoding in self._encodings(texts, role)]
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
-        """Tokens of each text with its prefix (len(texts),), uncut: those above `max_tokens` are cut by `encode`.
+        """Count the tokens (texts,) of each text with its prefix; `encode` cuts above `max_tokens`.
 
-        Of a text longer than `max_tokens * CHARS_PER_TOKEN` characters only that many are counted.
+        Only the first `max_tokens * CHARS_PER_TOKEN` characters of a text are counted.
         """
         special = self._tokenizer.num_special_tokens_to_add(is_pair=False)
+        # Each overflowing part repeats the special tokens.
         counts = (
-            len(encoding.ids) + sum(len(cut.ids) - special for cut in encoding.overflowing)
+            len(encoding.ids) + sum(len(part.ids) - special for part in encoding.overflowing)
             for encoding in self._encodings(texts, role)
         )
         return np.fromiter(counts, dtype=np.int64, count=len(texts))
@@ -190,54 +206,55 @@ class Encoder:
         prefix, limit = self._prefixes[role], self.max_tokens * CHARS_PER_TOKEN
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             cut = [(prefix + text)[:limit] for text in texts[start : start + TOKENIZED_AT_ONCE]]
-            # A lone surrogate, which JSON can carry, is no text that a tokenizer takes.
+            # The tokenizer rejects lone surrogates, which JSON can hold.
             valid = [text.encode(errors="replace").decode() for text in cut]
             yield from self._tokenizer.encode_batch_fast(valid)
 
     def _run(
         self, ids: Sequence[NDArray[np.int64]], role: Role
     ) -> Generator[tuple[NDArray[np.int64], Vectors]]:
-        """(row numbers, their vectors) of batch after batch, `threads` batches at a time."""
+        """Yield (row numbers, their vectors) of each batch; `threads` batches run at a time."""
         batches = _batches([len(row) for row in ids])
         if len(batches) == 1 or self._threads == 1:
             yield from ((rows, self._run_batch(ids, rows, role)) for rows in batches)
             return
+
         pool = ThreadPoolExecutor(self._threads)
+        results = pool.map(lambda rows: self._run_batch(ids, rows, role), batches)
         try:
-            yield from zip(
-                batches,
-                pool.map(lambda rows: self._run_batch(ids, rows, role), batches),
-                strict=True,
-            )
+            yield from zip(batches, results, strict=True)
         finally:
             pool.shutdown(cancel_futures=True)
 
     def _run_batch(
         self, ids: Sequence[NDArray[np.int64]], rows: NDArray[np.int64], role: Role
     ) -> Vectors:
-        vectors: Vectors = self._sessions[role].run(
-            None, {"input_ids": np.stack([ids[row] for row in rows])}
-        )[0]
+        batch = np.stack([ids[row] for row in rows])
+        vectors: Vectors = self._sessions[role].run(None, {"input_ids": batch})[0]
         return vectors
 
 
 def available_cpus(root: Path = Path("/")) -> int:
-    """CPUs this process may use at once: its affinity, or its cgroup's quota rounded up if that is less.
+    """Number of CPUs for this process: its affinity, or its cgroup quota rounded up if lower.
 
-    Reads `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1) of the process's group and those above it, below `root`.
+    Below `root`, reads `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1) of the process's group and
+    its parents.
     """
-    affinity = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return min([affinity, *(max(1, math.ceil(quota)) for quota in _quotas(root))])
+    affinity = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        affinity = len(os.sched_getaffinity(0))
+
+    quotas = (max(1, math.ceil(quota)) for quota in _quotas(root))
+    return min([affinity, *quotas])
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """CPU quotas, in CPUs, of this process's cgroups and their parents; groups without a quota yield nothing."""
+    """Yield the quotas, in CPUs, of this process's cgroups and their parents, if they have one."""
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, group = [*line.split(":", 2), "", ""][:3]
         if controllers and "cpu" not in controllers.split(","):
             continue
+
         mount = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
         parts = [part for part in group.split("/") if part and part != ".."]
         for depth in range(len(parts) + 1):
@@ -248,6 +265,8 @@ def _quota(group: Path) -> Iterator[float]:
     numbers = " ".join(_lines(group / "cpu.max")).split()
     if not numbers:
         numbers = _lines(group / "cpu.cfs_quota_us") + _lines(group / "cpu.cfs_period_us")
+
+    # "max" and -1 mean that there is no quota.
     if len(numbers) == 2 and numbers[0].isdigit() and numbers[1].isdigit() and int(numbers[1]):
         yield int(numbers[0]) / int(numbers[1])
 
@@ -260,15 +279,15 @@ def _lines(path: Path) -> list[str]:
 
 
 def _batches(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Row numbers in batches of one length and at most BATCH_TOKENS tokens (or one row), long and short ones mixed.
+    """Row numbers in batches of one length each and at most BATCH_TOKENS tokens, or of one row.
 
-    Any run of batches has about the same share of long rows, so that rows per second hardly change, and how long the
-    rest takes can be told from the first batches.
+    Batches of long and of short rows are mixed: any run of batches has about the same share of long
+    rows, so the rate hardly changes and the first batches predict the remaining time.
     """
-    each = np.asarray(lengths, dtype=np.int64)
+    row_lengths = np.asarray(lengths, dtype=np.int64)
     batches: list[NDArray[np.int64]] = []
-    for length in np.unique(each).tolist():
-        rows = np.flatnonzero(each == length)
+    for length in np.unique(row_lengths).tolist():
+        rows = np.flatnonzero(row_lengths == length)
         step = max(1, BATCH_TOKENS // max(1, length))
         batches.extend(rows[start : start + step] for start in range(0, len(rows), step))
 
@@ -278,15 +297,15 @@ def _batches(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
 
 
 def open_session(model: bytes) -> onnxruntime.InferenceSession:
-    """One thread per run and no arena, so that no thread spins and no memory is kept between runs.
-
-    SkipLayerNormalization is several times slower on CPUs than the Add and LayerNormalization it would replace.
-    """
+    """Open an ONNX model that runs on one thread and keeps no memory between runs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
+
+    # On CPUs, SkipLayerNormalization is several times slower than the Add and LayerNormalization
+    # that it would replace.
     return onnxruntime.InferenceSession(
         model,
         options,
@@ -296,21 +315,26 @@ def open_session(model: bytes) -> onnxruntime.InferenceSession:
 
 
 def open_tokenizer(content: bytes, max_tokens: int) -> Tokenizer:
-    """The tokenizer of a `tokenizer.json`, cutting at `max_tokens` and never padding, whatever the file says."""
+    """Open a `tokenizer.json`; it cuts at `max_tokens` and never pads, whatever the file says."""
     tokenizer = Tokenizer.from_str(content.decode())
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)
     return tokenizer
 
 
-def _settings(content: Any) -> Settings:
-    settings = Settings(**{field.name: content[field.name] for field in fields(Settings)})
-    for name, kind in get_type_hints(Settings).items():
+def _settings(values: Any) -> EncoderSettings:
+    settings = EncoderSettings(
+        **{field.name: values[field.name] for field in fields(EncoderSettings)}
+    )
+
+    # `True` is an int for isinstance, so types are compared themselves.
+    for name, kind in get_type_hints(EncoderSettings).items():
         value = getattr(settings, name)
         if type(value) is not (get_origin(kind) or kind):
             raise ValueError(f"{name} is not a {kind}")
         if kind is int and not 1 <= value <= 1 << 16:
             raise ValueError(f"{name} is {value}, not in 1 to {1 << 16}")
+
     if set(settings.files) - {QUERY_MODEL} != {MODEL, TOKENIZER}:
         raise ValueError(
             f"files are {sorted(settings.files)}, not {MODEL}, {TOKENIZER} and at most {QUERY_MODEL}"

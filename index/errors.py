@@ -1,13 +1,14 @@
-"""Everything that can go wrong on purpose, as one small tree.
+"""Exceptions that Purlin raises on purpose, as one small tree.
 
-Each message is a sentence for a person: it names what is wrong, the limit if there is one, and the remedy.
+Each message is a sentence for people: it names the problem, the limit if there is one, and the
+remedy.
 """
 
 from __future__ import annotations
 
 
 class PurlinError(Exception):
-    """Base of all expected errors. `field` names the offending input, where there is one."""
+    """Base of all expected errors. `field` names the offending input, if there is one."""
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -16,11 +17,11 @@ class PurlinError(Exception):
 
 
 class InvalidInput(PurlinError):
-    """A value the caller gave is outside what is accepted."""
+    """A value from the caller is not accepted."""
 
 
 class NotFound(PurlinError):
-    """A corpus, build, document, classifier or path that does not exist."""
+    """A corpus, build, document, classifier or path does not exist."""
 
 
 class Damaged(PurlinError):
@@ -28,19 +29,19 @@ class Damaged(PurlinError):
 
 
 class Altered(Damaged):
-    """A file was changed while it was in use: what is open cannot be trusted any more."""
+    """A file was changed while it was in use, so what is open can no longer be trusted."""
 
 
 class EncoderMismatch(PurlinError):
-    """An index was made with another encoder than the one at hand."""
+    """A build was made with another encoder than the loaded one."""
 
 
 class Worse(PurlinError):
-    """A build that was measured to answer judged queries worse than the active one."""
+    """A build answered the judged queries worse than the active build."""
 
 
 class Busy(PurlinError):
-    """Another process holds the lock, for instance on a corpus being built."""
+    """Another process holds the lock, for example of a corpus that is being built."""
 
 
 class StorageFailed(PurlinError):

@@ -1,4 +1,8 @@
-"""Directories that training exports: a model, its tokenizer, and THING.json, which has settings and their SHA-256."""
+"""Directories that training exports: a model, its tokenizer, and a JSON file of settings.
+
+The settings file is named after its component (`encoder.json`, `reader.json`). It has the SHA-256
+of the other files, and a fingerprint of itself.
+"""
 
 from __future__ import annotations
 
@@ -26,46 +30,50 @@ S = TypeVar("S", bound=_Settings)
 
 
 def read_exported(
-    directory: Path, thing: str, parse: Callable[[Any], S]
+    directory: Path, component: str, parse: Callable[[Any], S]
 ) -> tuple[S, dict[str, bytes]]:
-    """Settings of a `thing` ("encoder", "reader"), and the files they list.
+    """Settings of a component ("encoder", "reader"), and name -> content of the files they list.
 
-    `parse` makes settings of parsed JSON, and lets no other files be listed than a `thing` has. Raises Damaged naming
-    the file that is missing or altered, or that `parse` raises anything for.
+    `parse` makes the settings from parsed JSON, and rejects files that the component does not have.
+    Raises Damaged, which names the file that is missing or altered or that `parse` rejects.
     """
-    path = directory / f"{thing}.json"
-    with refusing(thing, path):
-        content = json.loads(path.read_bytes())
-        settings = parse(content)
-        if settings.fingerprint != content["fingerprint"]:
-            raise ValueError("its fingerprint does not fit its settings")
-    return settings, {
-        name: _verified(thing, directory / name, digest) for name, digest in settings.files.items()
+    path = directory / f"{component}.json"
+    with refusing(component, path):
+        values = json.loads(path.read_bytes())
+        settings = parse(values)
+        if settings.fingerprint != values["fingerprint"]:
+            raise ValueError("its fingerprint does not match its settings")
+
+    files = {
+        name: _verified(component, directory / name, digest)
+        for name, digest in settings.files.items()
     }
+    return settings, files
 
 
-def _verified(thing: str, path: Path, digest: str) -> bytes:
-    with refusing(thing, path):
+def _verified(component: str, path: Path, digest: str) -> bytes:
+    with refusing(component, path):
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != digest:
-            raise ValueError(f"its content is not what {thing}.json says")
+            raise ValueError(f"its content does not match {component}.json")
     return content
 
 
 @contextlib.contextmanager
-def refusing(thing: str, path: Path) -> Iterator[None]:
-    """Whatever goes wrong with a file of an encoder, reader or classifier is raised as Damaged.
+def refusing(component: str, path: Path) -> Iterator[None]:
+    """Raise Damaged for any error while a file of an encoder, reader or classifier is used.
 
-    Clients see its message: it names the file and its directory, not where on the server that is.
+    The message names the file and its directory but not their location: clients see it.
     """
     try:
         yield
     except Damaged:
         raise
-    except Exception as error:  # tokenizers and onnxruntime raise bare Exceptions of their own
-        known = isinstance(error, ValueError | PurlinError)
-        reason = getattr(error, "strerror", None) or (str(error) if known else repr(error))
-        where = f"{path.parent.name}/{path.name}"
+    # tokenizers and onnxruntime raise bare Exceptions of their own.
+    except Exception as error:
+        readable = isinstance(error, ValueError | PurlinError)
+        reason = getattr(error, "strerror", None) or (str(error) if readable else repr(error))
         raise Damaged(
-            f"The {thing}'s file {where} cannot be used: {reason[:300]}. Make or install the {thing} again."
+            f"The {component}'s file {path.parent.name}/{path.name} cannot be used: "
+            f"{reason[:300]}. Make or install the {component} again."
         ) from error

@@ -1,7 +1,8 @@
-"""A document -> the text its encoder sees, and the passages it is cut into.
+"""Text of a document for the encoder and for BM25, and the passages it is cut into.
 
-Both serve indexing, training and question answering alike, so that all three mean the same by a passage. The splitters
-are those of the reference-QA paper: simple, structure-dependent, and structure-dependent with enclosing terms.
+Indexing, training and question answering all use this module, so that a passage means the same to
+them. The splitters are those of the reference-QA paper: simple, structure-dependent, and
+structure-dependent with enclosing terms.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from itertools import islice
 
 from index.records import Document, Kind, Passage, Span, Splitter, Value
 
-MAX_WORDS = 100
-LONG_WORD = 40
+MAX_PASSAGE_WORDS = 100
+# A longer word counts several times.
+LONG_WORD_CHARS = 40
 DEFAULT_SPLITTERS: dict[Kind, Splitter] = {
     "code": "whole",
     "product": "whole",
@@ -28,11 +30,11 @@ _SENTENCE_END = re.compile(
 )
 
 
-# -- what the encoder sees -------------------------------------------------------------------------------------------
+# ---- texts for the retrievers
 
 
 def render(document: Document, passage: Passage | None = None) -> str:
-    """The one text that stands for the document, or for one of its passages, before an encoder."""
+    """Text of a document, or of one of its passages, for the encoder."""
     text = document.body[passage.start : passage.end] if passage else document.body
     return _RENDERERS[document.kind](document, text, passage.context if passage else None)
 
@@ -40,20 +42,24 @@ def render(document: Document, passage: Passage | None = None) -> str:
 def _render_code(document: Document, text: str, context: str | None) -> str:
     """The code, after the first sentence of a doc comment that stands outside it.
 
-    Name and whole comment are left to BM25: before the code they pushed it beyond the encoder's limit (nDCG@10 on
-    CodeSearchNet Challenge dev, pooled: code 0.777, this 0.776, with the name 0.773, with the whole comment 0.764).
+    Name and whole comment are left to BM25: before the code, they pushed it beyond the encoder's
+    limit (nDCG@10 on CodeSearchNet Challenge dev, pooled: code 0.777, this 0.776, with the name
+    0.773, with the whole comment 0.764).
     """
-    summary = next(_between(_SENTENCE_END, document.summary, 0, len(document.summary)), (0, 0))
-    first = document.summary[slice(*summary)].partition("\n\n")[0]
+    sentences = _between(_SENTENCE_END, document.summary, 0, len(document.summary))
+    start, end = next(sentences, (0, 0))
+    first = document.summary[start:end].partition("\n\n")[0]
     return _lines(context, "" if first in text else first, text)
 
 
 def _render_product(document: Document, text: str, context: str | None) -> str:
-    """Without attributes: they blur the vector (nDCG@10 on Icecat dev 0.54 without, 0.49 with their values)."""
+    """Brand, title and description, without attributes.
+
+    Attributes blur the vector (nDCG@10 on Icecat dev 0.54 without, 0.49 with their values).
+    """
     brand = _plain(document.fields.get("brand", ""))
-    return _lines(
-        context, "" if brand in document.title else brand, document.title, _prose_of(document, text)
-    )
+    new_brand = "" if brand in document.title else brand
+    return _lines(context, new_brand, document.title, _prose_of(document, text))
 
 
 def _prose_of(document: Document, text: str) -> str:
@@ -63,32 +69,36 @@ def _prose_of(document: Document, text: str) -> str:
 
 def _render_reference(document: Document, text: str, context: str | None) -> str:
     terms = " ".join(document.context) if context is None else context
-    known = f"{terms} {text.partition(chr(10))[0]}"
-    return _lines(terms, "" if document.title in known else document.title, text)
+    first_line = text.partition("\n")[0]
+    title = "" if document.title in f"{terms} {first_line}" else document.title
+    return _lines(terms, title, text)
 
 
 def lexical_text(document: Document, passage: Passage) -> str:
-    """The text whose words BM25 counts: the title twice, as it names the thing, then everything else once.
+    """Text of a passage for BM25: the title twice, because it is the name, then the rest once.
 
-    A product is also found by its id, which is often its model number. Of its attributes only the values count: their
-    names are the same for a whole category (nDCG@10 on Icecat dev 0.67 without the names, 0.64 with them).
+    A product is also found by its id, which is often its model number. Of its attributes only the
+    values count: the names are the same for a whole category (nDCG@10 on Icecat dev 0.67 without
+    the names, 0.64 with them).
     """
     text = document.body[passage.start : passage.end]
-    twice = (document.title, document.title)
+    title_twice = (document.title, document.title)
+
     if document.kind == "product":
         brand = _plain(document.fields.get("brand", ""))
-        return _lines(
-            *twice, document.id, brand, _prose_of(document, text), *_attribute_values(document)
-        )
+        prose = _prose_of(document, text)
+        return _lines(*title_twice, document.id, brand, prose, *_attribute_values(document))
     if document.kind == "reference":
-        return _lines(*twice, *document.context, text)
-    return _lines(*twice, "" if document.summary in text else document.summary, text)
+        return _lines(*title_twice, *document.context, text)
+
+    summary = "" if document.summary in text else document.summary
+    return _lines(*title_twice, summary, text)
 
 
 def _attribute_values(document: Document) -> Iterator[str]:
     for name, value in document.fields.items():
-        named = name.startswith(("attrs.", "attributes.")) or name in ("colour", "category")
-        if named and not isinstance(value, bool):
+        is_attribute = name.startswith(("attrs.", "attributes.")) or name in ("colour", "category")
+        if is_attribute and not isinstance(value, bool):
             yield _plain(value)
 
 
@@ -104,21 +114,22 @@ def _lines(*parts: str | None) -> str:
 
 
 def _plain(value: Value) -> str:
-    return (
-        " ".join(value)
-        if isinstance(value, tuple)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    if isinstance(value, tuple):
+        return " ".join(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
-# -- passages --------------------------------------------------------------------------------------------------------
+# ---- passages
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A stretch of the body that is kept whole. `words` counts white-space words, overlong ones several times."""
+    """A span of the body that is kept whole.
+
+    `words` counts the words between white space; overlong ones count several times.
+    """
 
     start: int
     end: int
@@ -126,18 +137,21 @@ class _Piece:
 
 
 def split(
-    document: Document, splitter: Splitter | None = None, *, max_words: int = MAX_WORDS
+    document: Document, splitter: Splitter | None = None, *, max_words: int = MAX_PASSAGE_WORDS
 ) -> tuple[Passage, ...]:
-    """Cut the body into passages, in order and without overlap; together they hold all text but white space.
+    """Cut the body into passages, in order and without overlap; only white space is left out.
 
     whole: one passage (the default for code and products).
-    simple: windows of `max_words` words, blind to structure, with the page's title as context.
-    structure: at most `max_words` words each, cut between paragraphs or sentences, never inside an atom; an atom
-        longer than that is a passage of its own, and a signature stays with the first sentence after it.
-    extended: the same, with the enclosing terms and the own term as context (the default for references).
+    simple: windows of `max_words` words that ignore structure, with the page's title as context.
+    structure: at most `max_words` words each, cut between paragraphs or sentences, never inside an
+        atom; a longer atom is a passage of its own, and a signature stays with the first sentence
+        after it.
+    extended: as structure, with the enclosing terms and the document's own term as context (the
+        default for references).
     """
     chosen = splitter or DEFAULT_SPLITTERS[document.kind]
-    spans = list(_SPLITTERS[chosen](document, max_words)) or [(0, 0)]  # a title alone is found too
+    # A document without a body has one empty passage, so that its title can be found.
+    spans = list(_SPLITTERS[chosen](document, max_words)) or [(0, 0)]
     return tuple(
         Passage(document.id, number, start, end, _context(document, chosen, number))
         for number, (start, end) in enumerate(spans)
@@ -145,13 +159,15 @@ def split(
 
 
 def _context(document: Document, splitter: Splitter, number: int) -> str:
-    """The first passage of a definition names its term itself, in the signature."""
+    """Context of a passage, by its splitter."""
     if splitter == "simple":
         return str(document.fields.get("page_title") or document.title)
     if splitter != "extended":
         return ""
-    named = number == 0 and "signature" in document.fields
-    return " ".join(document.context if named else (*document.context, document.title))
+
+    # The first passage of a definition has its term in the signature.
+    has_term = number == 0 and "signature" in document.fields
+    return " ".join(document.context if has_term else (*document.context, document.title))
 
 
 def _whole(document: Document, max_words: int) -> Iterator[tuple[int, int]]:
@@ -182,33 +198,43 @@ _SPLITTERS: dict[Splitter, Callable[[Document, int], Iterator[tuple[int, int]]]]
 
 
 def _paragraphs(document: Document, max_words: int) -> Iterator[list[tuple[int, int, bool]]]:
-    """Paragraphs as lists of (start, end, is it an atom); a signature and its first sentence are one atom."""
-    body, at = document.body, 0
+    """Yield paragraphs as lists of (start, end, is_atom).
+
+    A signature and the first sentence after it are one atom.
+    """
+    body, position = document.body, 0
     for atom in _atoms(document, max_words):
-        yield from _prose(body, at, atom.start)
+        yield from _prose(body, position, atom.start)
         yield [(atom.start, atom.end, True)]
-        at = atom.end
-    yield from _prose(body, at, len(body))
+        position = atom.end
+    yield from _prose(body, position, len(body))
 
 
 def _atoms(document: Document, max_words: int) -> list[Span]:
     signature = str(document.fields.get("signature", ""))
     if not signature or not document.body.startswith(signature):
         return _disjoint(document.atoms, len(document.body))
-    head, *others = _disjoint([Span(0, len(signature)), *document.atoms], len(document.body))
-    stop = others[0].start if others else len(document.body)
-    return [Span(0, _first_sentence_end(document.body, head.end, stop, max_words)), *others]
+
+    spans = [Span(0, len(signature)), *document.atoms]
+    head, *rest = _disjoint(spans, len(document.body))
+    stop = rest[0].start if rest else len(document.body)
+    head_end = _first_sentence_end(document.body, head.end, stop, max_words)
+    return [Span(0, head_end), *rest]
 
 
 def _first_sentence_end(body: str, start: int, stop: int, max_words: int) -> int:
-    """Where the first sentence between start and stop ends, or its first `max_words` words; `start` if none."""
+    """End of the first sentence between start and stop, or of its first `max_words` words.
+
+    Returns `start` if there is no sentence.
+    """
     for (first, last, _), *_ in _prose(body, start, stop):
-        return max(word.end() for word in islice(_WORD.finditer(body, first, last), max_words))
+        words = islice(_WORD.finditer(body, first, last), max_words)
+        return max(word.end() for word in words)
     return start
 
 
 def _disjoint(atoms: Iterable[Span], stop: int) -> list[Span]:
-    """Sorted, within the body, overlapping ones joined."""
+    """Sorted atoms within the body; overlapping ones are joined."""
     joined: list[Span] = []
     for first, last in sorted((max(atom.start, 0), min(atom.end, stop)) for atom in atoms):
         if joined and first < joined[-1].end:
@@ -228,23 +254,23 @@ def _prose(body: str, start: int, stop: int) -> Iterator[list[tuple[int, int, bo
 def _between(
     border: re.Pattern[str], body: str, start: int, stop: int
 ) -> Iterator[tuple[int, int]]:
-    """The stretches between borders, without white space around them, empty ones left out."""
-    at = start
+    """Yield the spans between borders, without white space around them, if they are not empty."""
+    position = start
     for match in border.finditer(body, start, stop):
-        yield from _trimmed(body, at, match.start())
-        at = match.end()
-    yield from _trimmed(body, at, stop)
+        yield from _trimmed(body, position, match.start())
+        position = match.end()
+    yield from _trimmed(body, position, stop)
 
 
 def _trimmed(body: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The stretch without the white space around it, or nothing."""
+    """Yield the span without the white space around it, if it is not empty."""
     text = body[start:stop]
     if text.strip():
         yield stop - len(text.lstrip()), start + len(text.rstrip())
 
 
 def _sized(body: str, pieces: list[tuple[int, int, bool]], max_words: int) -> list[_Piece]:
-    """Count words, and cut sentences that alone are too long."""
+    """Pieces with their word counts; a sentence that alone is too long is cut."""
     sized: list[_Piece] = []
     for start, end, is_atom in pieces:
         for first, last in _trimmed(body, start, end):
@@ -258,18 +284,20 @@ def _sized(body: str, pieces: list[tuple[int, int, bool]], max_words: int) -> li
 
 
 def _weight(word: tuple[int, int]) -> int:
-    """Text without blanks (Japanese, a long url) counts by its length."""
-    return 1 + (word[1] - word[0] - 1) // LONG_WORD
+    """Count of a word; text without blanks (Japanese, a long URL) counts by its length."""
+    return 1 + (word[1] - word[0] - 1) // LONG_WORD_CHARS
 
 
 def _cut(words: list[tuple[int, int]], max_words: int) -> Iterator[_Piece]:
-    """Pieces of at most `max_words` words, none cut but those that alone are too long."""
-    longest = max_words * LONG_WORD
+    """Yield pieces of at most `max_words` words; only a word that alone is longer is cut."""
+    longest = max_words * LONG_WORD_CHARS
+    # Overlong words in pieces that fit.
     short = [
         (start, min(start + longest, end))
         for first, end in words
         for start in range(first, end, longest)
     ]
+
     first, count = 0, 0
     for number, word in enumerate(short):
         if count and count + _weight(word) > max_words:
@@ -280,14 +308,19 @@ def _cut(words: list[tuple[int, int]], max_words: int) -> Iterator[_Piece]:
 
 
 def _packed(paragraphs: Iterable[list[_Piece]], max_words: int) -> Iterator[list[_Piece]]:
-    """Fill passages in order; a paragraph that would not fit starts a new one if this one is half full."""
+    """Fill passages in order.
+
+    A paragraph that would be cut starts a new passage if the current one is at least half full.
+    """
     passage: list[_Piece] = []
     filled = 0
     for paragraph in paragraphs:
         words = sum(piece.words for piece in paragraph)
-        keeps_together = words <= max_words < filled + words and 2 * filled >= max_words
+        fits_alone = words <= max_words < filled + words
+        starts_new = fits_alone and 2 * filled >= max_words
+
         for number, piece in enumerate(paragraph):
-            if passage and (filled + piece.words > max_words or (keeps_together and number == 0)):
+            if passage and (filled + piece.words > max_words or (starts_new and number == 0)):
                 yield passage
                 passage, filled = [], 0
             passage.append(piece)

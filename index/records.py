@@ -1,4 +1,7 @@
-"""The records that travel from source to hit. All are frozen; none knows how it is stored or searched."""
+"""Records that travel from source to hit.
+
+All are frozen, and none knows how it is stored or searched.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,15 @@ Secondary = Literal["demote", "leave-out", "keep"]
 Value = str | int | float | bool | tuple[str, ...]
 KINDS: tuple[Kind, ...] = ("code", "product", "reference")
 
-
-MAX_FILTERABLE_CHARS = 256  # of a text; longer ones cannot be filtered on
+# Longer texts cannot be filtered on.
+MAX_FILTERABLE_CHARS = 256
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be stored and sent: no half of a surrogate pair, such as a byte that is not UTF-8, is in it."""
+    """Whether the text is valid Unicode, so that it can be stored and sent.
+
+    A lone surrogate is not. Python reads one from a byte that is not UTF-8, or from a JSON escape.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -36,7 +42,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a document came from. Lines count from 1 and include both ends; `url` may carry an anchor."""
+    """Where a document came from.
+
+    Lines count from 1, and both ends are included. `url` may have an anchor.
+    """
 
     path: str | None = None
     start_line: int | None = None
@@ -46,17 +55,18 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One searchable thing: a function, a product, a definition.
+    """One unit of search: a function, a product, a definition.
 
-    `id` is unique in its corpus and the same in every rebuild of unchanged sources.
-    `title` is the qualified name, product title, or defined term (or section heading).
-    `body` is what is shown and quoted, and the text that all offsets count in: source code as in its file, a
-    product's description and bullets, a definition with its signature and examples.
-    `summary` is the prose in or about the body: docstring, doc comment, a product's description and bullets without
-    its attributes; empty for references, whose body is prose.
-    `context` are the enclosing names, outermost first: class, heading path, terms of enclosing definitions.
+    `id` is unique in its corpus and stays the same in every rebuild of unchanged sources.
+    `title` is the qualified name, product title, defined term or section heading.
+    `body` is the text that is shown and quoted, and that all offsets refer to: source code as in
+    its file, a product's description and bullets, a definition with its signature and examples.
+    `summary` is the prose in or about the body: docstring, doc comment, a product's description and
+    bullets without its attributes. It is empty for references, whose body is prose.
+    `context` has the enclosing names, outermost first: classes, headings, enclosing terms.
     `fields` can be filtered on; nested mappings are flattened with dots (`attrs.colour`).
-    `entities` are what masked entity prediction masks: identifiers, or nouns that title and body share.
+    `entities` are what masked entity prediction masks: identifiers, or nouns that title and body
+    share.
     `atoms` are spans that a splitter never cuts: signatures, code blocks, table rows.
     """
 
@@ -74,9 +84,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something a reader left out, and why, in words. `line` counts from 1 (a row for tables).
+    """A part of a source that a reader skipped, with the reason in words.
 
-    `passing` says that reading the same content again may go better: time ran out, or the file could not be read.
+    `line` counts from 1; for tables it is the row. `passing` marks a failure that may not repeat
+    with the same content: a time limit, or a file that could not be read.
     """
 
     path: str
@@ -87,10 +98,11 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One unit of a source that is read, or found unchanged, as a whole: a file, or a module for docstrings.
+    """A part of a source that is read or reused as a whole: a file, or a module for docstrings.
 
-    `path` is relative to the source's root with forward slashes. `digest` changes whenever `read()` would yield
-    something else, but for what is `passing`: it covers the content and the reader's version and options.
+    `path` is relative to the source's root, with forward slashes. `digest` covers the content and
+    the reader's version and options: it changes whenever `read()` would yield anything else, except
+    for failures that are `passing`.
     """
 
     path: str
@@ -100,10 +112,10 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of a document's body that is encoded and returned as one: `document.body[start:end]`.
+    """A span of a document that is encoded and returned as one: `document.body[start:end]`.
 
-    `context` is what the splitter puts before the text for the encoder (enclosing terms, a signature); it is not
-    part of the body.
+    `context` is what the splitter puts before the text for the encoder, such as enclosing terms. It
+    is not part of the body.
     """
 
     document_id: str
@@ -120,11 +132,12 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One search result. `score` is in 0-1 and comparable between queries; `scores` has the legs' own.
+    """One search result.
 
-    `highlights` are (start, end) character offsets into `text`. `explanation` is there when it was asked for: the
-    dense leg's weight, what each term of the query adds to the lexical score, the prior, and the earlier query of the
-    corpus's log that is nearest.
+    `score` is in 0-1 and comparable between queries; `scores` has those of the single retrievers.
+    `highlights` are (start, end) character offsets into `text`. `explanation` is present only on
+    request: the weight of the dense score, what each query term adds to the lexical score, the
+    prior, and the nearest earlier query in the corpus's log.
     """
 
     id: str
@@ -145,8 +158,8 @@ class Hit:
 class Answer:
     """An answer to a question: `passage[start:end] == text`, exact words of a document.
 
-    `score` is in 0-1 and comparable between questions. `terms` are the enclosing terms or headings, outermost first,
-    `title` the document's own; `url` leads to it.
+    `score` is in 0-1 and comparable between questions. `terms` are the enclosing terms or headings,
+    outermost first; `title` is the document's own, and `url` leads to it.
     """
 
     text: str
@@ -162,7 +175,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LabelScore:
-    """One label and how well it fits, 0-1."""
+    """A label and how well it fits, in 0-1."""
 
     label: str
     score: float
@@ -170,10 +183,11 @@ class LabelScore:
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """What was found for one text.
+    """Labels of one text.
 
-    `label` is the best label, or None where its `score` is below the `min_score` asked for. `margin` is how far the
-    best score lies above the second (above 0 where there is one label). `ranking` has the best labels, best first.
+    `label` is the best label, or None if its `score` is below the requested `min_score`. `margin`
+    is the best score less the second best (less 0 if there is only one label). `ranking` has the
+    best labels, best first.
     """
 
     label: str | None

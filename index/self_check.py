@@ -1,8 +1,9 @@
-"""Vectors of a few fixed texts, kept with a build: they tell whether another machine's vectors can be compared.
+"""Self-check of a build: vectors of fixed texts, to compare the machine that built with this one.
 
-8-bit graphs round activations, and processors differ in the last bits of a float, so one graph gives slightly other
-vectors on another processor. Measured between AVX2, AVX512 without VNNI and VNNI over 6,267 functions, the released
-encoder's 1 - cosine is at most 0.0005. A graph whose sums saturate without VNNI comes to 0.0115.
+8-bit graphs round activations, and processors differ in the last bits of a float, so one graph
+gives slightly different vectors on another processor. Between AVX2, AVX512 without VNNI and VNNI,
+1 - cosine of the released encoder is at most 0.0005 over 6,267 functions. A graph whose sums
+saturate without VNNI reaches 0.0115.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import numpy as np
 from index.encoder import TextEncoder, Vectors
 from index.storage import read_array
 
-FILE = "self_check.npy"
-TOLERANCE = 0.002  # of 1 - cosine; four times what processors were measured to differ by
-TEXTS = (
+SELF_CHECK_FILE = "self_check.npy"
+# Largest accepted 1 - cosine: four times the difference measured between processors.
+TOLERANCE = 0.002
+SELF_CHECK_TEXTS = (
     "open",
     "dimmable reading lamp, 650 lumen",
     "How do I remove a directory tree that is not empty?",
@@ -31,31 +33,32 @@ TEXTS = (
 )
 
 
-def save(directory: Path, encoder: TextEncoder) -> None:
-    """Write the vectors of TEXTS, float32 (len(TEXTS), dim), beside a build's other files."""
-    np.save(directory / FILE, encoder.encode(TEXTS, role="passage"))
+def write_self_check(directory: Path, encoder: TextEncoder) -> None:
+    """Write the vectors of the texts, float32 (texts, dim), beside a build's other files."""
+    vectors = encoder.encode(SELF_CHECK_TEXTS, role="passage")
+    np.save(directory / SELF_CHECK_FILE, vectors)
 
 
 def drift(
     directory: Path, encoder: TextEncoder, read: Callable[[Path], bytes] = Path.read_bytes
 ) -> float:
-    """The largest 1 - cosine between the vectors that `save` wrote and those that `encoder` gives here.
+    """Largest 1 - cosine between a build's self-check vectors and those that `encoder` gives here.
 
-    `read` gives the content of a file. Infinite where the stored vectors are of another shape.
+    `read` returns the content of a file. The drift is infinite if the shapes differ.
     """
-    stored: Vectors = read_array(read(directory / FILE))
-    vectors = encoder.encode(TEXTS, role="passage")
+    stored: Vectors = read_array(read(directory / SELF_CHECK_FILE))
+    vectors = encoder.encode(SELF_CHECK_TEXTS, role="passage")
     if stored.shape != vectors.shape:
         return float("inf")
     return float(1.0 - np.einsum("ij,ij->i", stored, vectors).min())
 
 
-def warning(corpus: str, largest: float) -> str | None:
-    """What to tell people about a build whose vectors are `largest` (1 - cosine) from this machine's, if anything."""
+def drift_warning(corpus: str, largest: float) -> str | None:
+    """Warning about a build whose vectors drift by `largest` on this machine, or None."""
     if largest <= TOLERANCE:
         return None
     return (
         f"Corpus {corpus!r} was built on a machine whose encoder gives other vectors than this one "
-        f"(1 - cosine up to {largest:.4f}, allowed is {TOLERANCE}): its results are worse than measured. "
-        "Build the corpus again on this machine."
+        f"(1 - cosine up to {largest:.4f}; at most {TOLERANCE} is acceptable), so its results are "
+        "worse than measured. Build the corpus again on this machine."
     )

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, locks, and what a failing disk raises."""
+"""Files that are written whole or not at all, locks, and errors of a failing disk."""
 
 from __future__ import annotations
 
@@ -19,24 +19,27 @@ from numpy.typing import NDArray
 
 from index.errors import Busy, PurlinError, StorageFailed
 
-TEMPORARY = ".making-"  # how names of unfinished files and directories begin
+# Prefix of the names of unfinished files and directories.
+TEMPORARY = ".making-"
 
 
 def read_array(content: bytes) -> NDArray[Any]:
-    """The array that an `.npy` file holds, on its content: nothing is copied, nothing can be written. ValueError."""
+    """Array of an `.npy` file's content: a read-only view, without a copy. Raises ValueError."""
     file = io.BytesIO(content)
     if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("it is no array of version 1.0")
+        raise ValueError("not an .npy file of version 1.0")
+
     shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
     if min(shape, default=0) < 0:
         raise ValueError(f"its shape is {shape}")
+
     numbers = np.frombuffer(content, dtype, math.prod(shape), file.tell())
     return numbers.reshape(shape, order="F" if by_columns else "C")
 
 
 @contextlib.contextmanager
 def storage_errors() -> Iterator[None]:
-    """Turn what a full, read-only or failing disk raises into one sentence."""
+    """Raise StorageFailed for the errors of a full, read-only or failing disk."""
     try:
         yield
     except PurlinError:
@@ -47,27 +50,34 @@ def storage_errors() -> Iterator[None]:
 
 def _storage_message(error: Exception) -> str:
     number = error.errno if isinstance(error, OSError) else None
-    said = (
-        str(error) if number is None else ""
-    )  # by SQLite and FAISS; an OSError's words have the path among them
-    if (
-        number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        or "disk is full" in said
-        or "No space" in said
-    ):
-        return f"The disk is full or a size limit was reached ({error}). Free some space or set PURLIN_HOME elsewhere."
-    if number in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly" in said:
+    # SQLite and FAISS have no error number. An OSError's text is not searched: it names a path.
+    text = str(error) if number is None else ""
+
+    full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if full or "disk is full" in text or "No space" in text:
         return (
-            f"PURLIN_HOME cannot be written to ({error}). Set PURLIN_HOME to a directory that can."
+            f"The disk is full or a size limit was reached ({error}). "
+            "Free some space or set PURLIN_HOME elsewhere."
+        )
+
+    read_only = number in (errno.EROFS, errno.EACCES, errno.EPERM)
+    if read_only or "readonly" in text:
+        return (
+            f"PURLIN_HOME cannot be written to ({error}). "
+            "Set PURLIN_HOME to a directory that can be written to."
         )
     return f"Writing failed: {error}"
 
 
 @contextlib.contextmanager
 def exclusive(directory: Path, busy: str) -> Iterator[None]:
-    """Hold a directory while the block lasts. Raises Busy, which says `busy`, where another process has it."""
+    """Lock a directory while the block runs.
+
+    Raises Busy with the message `busy` if another process holds the lock.
+    """
     with storage_errors():
         handle = os.open(directory, os.O_RDONLY)
+
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,14 +99,17 @@ def fsync(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` once it is written and flushed to disk; raises OSError."""
-    handle, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    """Yield a file that replaces `path` once it is written and flushed to disk. Raises OSError."""
+    handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    temporary = Path(name)
+
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        # mkstemp made it readable for this user only.
+        temporary.chmod(0o644)
+        temporary.replace(path)
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -10,9 +10,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # before torch: two threads wait for each other wherever cores are shared
+# Before torch is imported: two threads wait for each other if cores are shared.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
 from index import self_check
-from index.encoder import RELEASED, Encoder, Role, TextEncoder, Vectors
+from index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
 from index.records import Document, Skipped, SourceFile
 
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
@@ -51,7 +50,7 @@ class HashEncoder:
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> Vectors:
-        self.encoded.extend(text for text in texts if text not in self_check.TEXTS)
+        self.encoded.extend(text for text in texts if text not in self_check.SELF_CHECK_TEXTS)
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in re.findall(r"[a-z0-9]+", text.lower()):
@@ -97,7 +96,7 @@ def encoder() -> HashEncoder:
 
 @pytest.fixture(scope="session")
 def released() -> Encoder:
-    return Encoder.load(RELEASED)
+    return Encoder.load(RELEASED_ENCODER)
 
 
 @pytest.fixture

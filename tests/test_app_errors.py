@@ -53,7 +53,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"filter": {"lines": {"gte": None}}}, "filter.lines", "an object with gte"),
         ({"filter": {"lines": {"gte": True}}}, "filter.lines", "an object with gte"),
         ({"filter": {"language": {"gte": 3}}}, "filter.language.gte", "no numbers"),
-        ({"filter": {"language": []}}, "filter.language", "this one holds 0"),
+        ({"filter": {"language": []}}, "filter.language", "this one has 0"),
         (
             {"filter": {"language": ["x"] * 1001}},
             "filter.language",
@@ -82,7 +82,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"filter": {f"f{n}": 1 for n in range(33)}}, "filter", "at most 32"),
         ({"filter": ["language"]}, "filter", "it is a list of 1"),
         ({"limit": 10}, "limit", "not a key that is known"),
-        ({"corpus": "../code"}, "corpus", "no corpus name"),
+        ({"corpus": "../code"}, "corpus", "not a valid corpus name"),
         ({"corpus": "x" * 65}, "corpus", "at most 64 characters"),
     ],
 )

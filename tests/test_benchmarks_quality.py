@@ -131,7 +131,7 @@ def test_the_mean_of_columns_agrees_with_evaluate_where_there_is_one_column(data
     assert alone.measure.low == pytest.approx(result.measure.low, abs=0.03)
     change, expected = (
         quality.compare(alone, other),
-        ranking.compare(result.run, worse.run, result.qrels)[1],
+        ranking.compare_runs(result.run, worse.run, result.qrels)[1],
     )
     assert (change.mean, change.p) == pytest.approx((expected.mean, expected.p), abs=0.02)
     assert (change.low, change.high) == pytest.approx((expected.low, expected.high), abs=0.05)

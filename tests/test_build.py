@@ -83,22 +83,20 @@ def test_a_rebuild_reads_and_encodes_only_what_changed(
     assert "quite another text" in encoder.encoded[0]
     corpus = Corpus.load(builds.current(tmp_path, "c"), encoder)
     fresh = build(tmp_path, "fresh", "product", _sources(changed=2), encoder)
-    other = Corpus.load(builds.current(tmp_path, "fresh"), encoder)
+    fresh_corpus = Corpus.load(builds.current(tmp_path, "fresh"), encoder)
     for query in ("quite another", "thing 4", "body"):
-        assert corpus.search(query).hits == other.search(query).hits
+        assert corpus.search(query).hits == fresh_corpus.search(query).hits
     assert fresh.reused == 0
 
 
-def test_removed_files_are_gone_and_moved_ones_are_not_encoded_again(
-    tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_moved_files_are_not_encoded_again(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
     encoder.encoded.clear()
     manifest = _build(tmp_path, encoder, [source("moved", [_document(1)])])
     assert (manifest.documents, manifest.reused, encoder.encoded) == (1, 1, [])
 
 
-def test_what_was_skipped_is_kept_over_rebuilds(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_skips_are_kept_over_rebuilds(tmp_path: Path, encoder: HashEncoder) -> None:
     sources = [source("f", [_document(0), Skipped("f", "row broken", 7)]), Skipped("g", "binary")]
     for _ in range(2):
         manifest = _build(tmp_path, encoder, sources)
@@ -110,9 +108,7 @@ def test_what_was_skipped_is_kept_over_rebuilds(tmp_path: Path, encoder: HashEnc
         }
 
 
-def test_a_document_comes_back_when_the_file_that_had_its_id_changes(
-    tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_document_returns_when_its_id_is_free_again(tmp_path: Path, encoder: HashEncoder) -> None:
     old, new = [_document(1, "kettle"), _document(2)], [_document(1, "kettle, descaled")]
     assert _build(tmp_path, encoder, [source("old", old), source("new", new)]).skipped == 1
     encoder.encoded.clear()
@@ -137,7 +133,7 @@ def test_a_file_that_repeats_its_own_id_is_not_read_again(
     assert _build(tmp_path, encoder, [SourceFile("f", file.digest, never)]).skipped == 1
 
 
-def test_what_failed_in_passing_is_read_again(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_passing_failures_are_read_again(tmp_path: Path, encoder: HashEncoder) -> None:
     slow = [
         source("f", [_document(0)]),
         SourceFile("g", "x", lambda: iter([Skipped("g", "slow", passing=True)])),
@@ -149,9 +145,7 @@ def test_what_failed_in_passing_is_read_again(tmp_path: Path, encoder: HashEncod
     assert (manifest.documents, manifest.skipped) == (2, 0)
 
 
-def test_repeated_ids_and_half_characters_are_left_out(
-    tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_repeated_ids_and_invalid_text_are_skipped(tmp_path: Path, encoder: HashEncoder) -> None:
     bad = Document("bad", "product", "bad", "half \ud800 pair")
     manifest = _build(
         tmp_path, encoder, [source("f", [_document(0), _document(0), bad, _document(1)])]
@@ -159,9 +153,7 @@ def test_repeated_ids_and_half_characters_are_left_out(
     assert (manifest.documents, manifest.passages, manifest.skipped) == (2, 2, 2)
 
 
-def test_skips_that_are_not_utf8_can_be_stored_and_said(
-    tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_skips_that_are_not_utf8_are_stored(tmp_path: Path, encoder: HashEncoder) -> None:
     odd = Skipped("caf\udce9", "it has Gr\udcf6\udcdfe")
     _build(tmp_path, encoder, [*_sources(), odd])
     [skipped] = Corpus.load(builds.current(tmp_path, "c"), encoder)._store.skipped(9)
@@ -187,14 +179,12 @@ def test_file_names_that_are_not_utf8_cost_only_their_files(
     manifest = build(tmp_path, "c", kind, open_source(kind, [root]), encoder)
     assert manifest.documents == 1
     skipped = Corpus.load(builds.current(tmp_path, "c"), encoder)._store.skipped(9)
-    assert {one.path for one in skipped} == {"dir\ufffd", f"caf\ufffd{suffix.decode()}"}
-    assert {one.reason for one in skipped} == {"the file name is not UTF-8"}
+    assert {item.path for item in skipped} == {"dir\ufffd", f"caf\ufffd{suffix.decode()}"}
+    assert {item.reason for item in skipped} == {"the file name is not UTF-8"}
     assert list(names(kind, [root])) == [f"a{suffix.decode()}"]
 
 
-def test_sources_that_cannot_be_read_are_not_taken_for_the_home(
-    tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_unreadable_sources_are_not_a_storage_error(tmp_path: Path, encoder: HashEncoder) -> None:
     def listing() -> Iterator[SourceFile | Skipped]:
         yield source("f", [_document(0)])
         raise PermissionError(errno.EACCES, "Permission denied", "/mnt/shop")
@@ -234,26 +224,26 @@ def test_a_failing_source_leaves_the_old_build(tmp_path: Path, encoder: HashEnco
     assert sorted(p.name for p in before.parent.iterdir()) == sorted(["CURRENT", before.name])
 
 
-def test_another_encoder_encodes_all_anew(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_another_encoder_encodes_everything(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
-    other = HashEncoder()
-    other.dim, other.fingerprint = 32, "other"
+    second_encoder = HashEncoder()
+    second_encoder.dim, second_encoder.fingerprint = 32, "other"
     with pytest.raises(
         EncoderMismatch, match=r"'c' was built with encoder 'hash'.*build the corpus again"
     ):
-        Corpus.load(builds.current(tmp_path, "c"), other)
-    assert _build(tmp_path, other).reused == 0
-    with closing(Corpus.load(builds.current(tmp_path, "c"), other)) as corpus:
+        Corpus.load(builds.current(tmp_path, "c"), second_encoder)
+    assert _build(tmp_path, second_encoder).reused == 0
+    with closing(Corpus.load(builds.current(tmp_path, "c"), second_encoder)) as corpus:
         assert corpus.search("thing 3", k=1).hits[0].document_id == "d3"
 
 
-def test_a_damaged_build_is_not_taken_over_from(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_damaged_build_is_not_reused(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
     os.truncate(builds.current(tmp_path, "c") / "vectors.npy", 100)
     assert _build(tmp_path, encoder).reused == 0
 
 
-def test_a_corpus_of_another_kind_is_made_anew(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_corpus_of_another_kind_is_not_reused(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
     document = Document("d0", "code", "f", "def f(): pass")
     assert build(tmp_path, "c", "code", [source("f0", [document])], encoder).kind == "code"
@@ -268,7 +258,7 @@ def test_two_builds_at_once(tmp_path: Path, encoder: HashEncoder) -> None:
     assert _build(tmp_path, encoder, [SourceFile("f", "x", nested)]).documents == 1
 
 
-def test_options_are_noted_and_used(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_options_are_recorded_and_used(tmp_path: Path, encoder: HashEncoder) -> None:
     options = Options(splitter="simple", dense_weight=0.0, demote=False)
     manifest = build(tmp_path, "c", "product", _sources(), encoder, options=options)
     assert (manifest.splitter, manifest.dense_weight, manifest.demote) == ("simple", 0.0, False)
@@ -297,7 +287,7 @@ build(home, "c", "product", [source("f", docs)], Slow())
 """
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_full_disk_leaves_the_old_build(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
     before = builds.current(tmp_path, "c")
     failed = subprocess.run(
@@ -311,7 +301,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, encoder: HashEnc
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.05, 0.2])
-def test_killed_at_any_moment_the_old_build_serves_on(
+def test_killed_build_leaves_the_old_one_active(
     tmp_path: Path, encoder: HashEncoder, pause_s: float
 ) -> None:
     _build(tmp_path, encoder)
@@ -330,8 +320,8 @@ def test_killed_at_any_moment_the_old_build_serves_on(
     corpus = Corpus.load(builds.current(tmp_path, "c"), encoder)
     assert corpus.build == before or corpus.manifest.documents == 3000
     assert _build(tmp_path, encoder).documents == 5
-    left = {p.name for p in builds.current(tmp_path, "c").parent.iterdir()}
-    assert left == {"CURRENT", *builds.builds(tmp_path, "c")}
+    remaining = {p.name for p in builds.current(tmp_path, "c").parent.iterdir()}
+    assert remaining == {"CURRENT", *builds.builds(tmp_path, "c")}
 
 
 def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder: HashEncoder) -> None:

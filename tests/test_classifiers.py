@@ -169,7 +169,7 @@ def test_a_damaged_build_is_refused_by_file(tmp_path: Path, file: str) -> None:
         ({"temperature": float("inf")}, "temperature"),
         ({"temperature": True}, "temperature"),
         ({"measures": []}, "measures"),
-        ({"name": "../up"}, "no classifier name"),
+        ({"name": "../up"}, "not a valid classifier name"),
         ({"fingerprint": None}, "fingerprint"),
     ],
 )

@@ -261,7 +261,7 @@ def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
         "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
     )
     assert wrong.returncode == 1
-    assert "line 1 is no JSON object with a query and the id of a document" in " ".join(
+    assert "line 1 is not a JSON object with a query and the id of a document" in " ".join(
         wrong.stderr.split()
     )
 
@@ -284,11 +284,11 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["search", "nope", "x"], "no corpus 'nope'. Corpora: shop"),
-        (["search", "../shop", "x"], "is no corpus name"),
+        (["search", "../shop", "x"], "is not a valid corpus name"),
         (["search", "shop", " "], "query is empty"),
         (
             ["search", "shop", "caf\udce9"],
-            "query is no text: half a surrogate pair is in it; give it in UTF-8",
+            "query is not valid Unicode; send UTF-8",
         ),
         (["search", "shop", "x", "--filter", "brand"], "FIELD=VALUE"),
         (["search", "shop", "x", "--filter", "nope=1"], "no filterable field 'nope'"),
@@ -297,7 +297,10 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         (["search", "shop", "x", "--encoder", "/nonexistent"], "/nonexistent"),
         (["index", "build", "code", "/nonexistent", "--name", "x"], "/nonexistent"),
         (["index", "build", "music", ".", "--name", "x"], "music"),
-        (["index", "build", "code", "tests/data/code", "--name", "Bad Name"], "is no corpus name"),
+        (
+            ["index", "build", "code", "tests/data/code", "--name", "Bad Name"],
+            "is not a valid corpus name",
+        ),
         (["index", "activate", "shop", "nope"], "has no build 'nope'"),
         (["index", "delete", "nope"], "no corpus 'nope'"),
         (

@@ -10,7 +10,7 @@ from index import builds
 from index.errors import InvalidInput
 from index.indexing.build import Options, build
 from index.records import Document, Hit, Mode
-from index.search.corpus import MAX_DEPTH, MAX_K, Corpus
+from index.search.corpus import MAX_K, MAX_RANK, Corpus
 from tests.conftest import HashEncoder, functions, source
 
 WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()
@@ -26,13 +26,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     """Brute force over every passage, from the definition."""
-    asked = corpus._encoder.encode([query], role="query")[0]
-    cosines = np.maximum(np.asarray(corpus._dense._vectors, dtype=np.float32) @ asked, 0)
+    query_vector = corpus._encoder.encode([query], role="query")[0]
+    cosines = np.maximum(np.asarray(corpus._dense._vectors, dtype=np.float32) @ query_vector, 0)
     shares = corpus._lexical.scores(corpus._lexical.weights(query))
     weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
     power = corpus.manifest.lexical_power if mode == "hybrid" else 1
     fused = weight * cosines + (1 - weight) * shares**power
-    roles = [s.document.fields["role"] for s in corpus._store.stored(range(len(fused)))]
+    roles = [s.document.fields["role"] for s in corpus._store.fetch(range(len(fused)))]
     return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
 
 
@@ -40,17 +40,17 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
 @pytest.mark.parametrize(
     "query", ["retry the upload", "getUser", "DDR4-3200 parse file name", "gamma"]
 )
-def test_the_ranking_is_that_of_brute_force(corpus: Corpus, query: str, mode: Mode) -> None:
+def test_ranking_equals_brute_force(corpus: Corpus, query: str, mode: Mode) -> None:
     expected = np.sort(_all_scores(corpus, query, mode))[::-1]
-    found = corpus.search(query, k=150, mode=mode)
-    scores = [hit.score for hit in found.hits]
+    result = corpus.search(query, k=150, mode=mode)
+    scores = [hit.score for hit in result.hits]
     np.testing.assert_allclose(scores, expected[: len(scores)], atol=2e-3)
-    assert len(scores) == min(150, found.total)
+    assert len(scores) == min(150, result.total)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 40), st.sampled_from(["upload retry", "open", "zzz unknown"]))
-def test_pages_fit_together(corpus: Corpus, k: int, query: str) -> None:
+def test_pages_are_consistent(corpus: Corpus, k: int, query: str) -> None:
     whole = corpus.search(query, k=120).hits
     pages: list[Hit] = []
     while len(pages) < 120:
@@ -60,21 +60,21 @@ def test_pages_fit_together(corpus: Corpus, k: int, query: str) -> None:
 
 
 def test_filters_restrict_hits_and_total(corpus: Corpus) -> None:
-    found = corpus.search("upload", k=1000, filter={"language": "go", "n": {"lte": 100}})
-    assert found.total == len(found.hits) == 34
-    assert all(hit.fields["language"] == "go" and hit.fields["n"] <= 100 for hit in found.hits)  # type: ignore[operator]
+    result = corpus.search("upload", k=1000, filter={"language": "go", "n": {"lte": 100}})
+    assert result.total == len(result.hits) == 34
+    assert all(hit.fields["language"] == "go" and hit.fields["n"] <= 100 for hit in result.hits)  # type: ignore[operator]
     assert corpus.search("upload", filter={"language": "none"}).hits == ()
 
 
-def test_an_offset_beyond_the_end_is_an_empty_page(corpus: Corpus) -> None:
-    found = corpus.search("upload", k=10, offset=5000)
-    assert (found.hits, found.total) == ((), 900)
+def test_offset_beyond_the_end_is_an_empty_page(corpus: Corpus) -> None:
+    result = corpus.search("upload", k=10, offset=5000)
+    assert (result.hits, result.total) == ((), 900)
 
 
-def test_lexical_hits_hold_a_word_of_the_query(corpus: Corpus) -> None:
-    found = corpus.search("getUser", k=1000, mode="lexical")
-    assert found.total == len(found.hits)
-    assert all("getUser" in hit.text for hit in found.hits)
+def test_lexical_hits_have_a_query_word(corpus: Corpus) -> None:
+    result = corpus.search("getUser", k=1000, mode="lexical")
+    assert result.total == len(result.hits)
+    assert all("getUser" in hit.text for hit in result.hits)
     assert corpus.search("zebra", mode="lexical").hits == ()
 
 
@@ -90,7 +90,7 @@ def test_highlights_and_explanation(corpus: Corpus) -> None:
     assert hit.score == pytest.approx(expected * hit.explanation["prior"], abs=1e-3)
 
 
-def test_a_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEncoder) -> None:
     long = Document(
         "long", "reference", "long", " ".join(f"word{n % 7} filler." for n in range(900))
     )
@@ -105,13 +105,13 @@ def test_a_document_of_many_passages_is_one_hit(tmp_path: Path, encoder: HashEnc
     )
     opened = Corpus.load(builds.current(tmp_path, "r"), encoder)
     assert opened.manifest.passages > 10
-    found = opened.search("word1", k=10)
-    assert sorted(hit.document_id for hit in found.hits) == ["long", "short"]
-    assert found.total == 2
+    result = opened.search("word1", k=10)
+    assert sorted(hit.document_id for hit in result.hits) == ["long", "short"]
+    assert result.total == 2
 
 
 @pytest.mark.parametrize("count", [300, 900])
-def test_pages_fit_together_however_many_have_the_title_asked_for(
+def test_pages_are_consistent_with_many_equal_titles(
     tmp_path: Path, encoder: HashEncoder, count: int
 ) -> None:
     rng = np.random.default_rng(1)
@@ -143,12 +143,12 @@ def test_pages_fit_together_however_many_have_the_title_asked_for(
         ({"k": 0}, "k"),
         ({"k": MAX_K + 1}, "k"),
         ({"offset": -1}, "offset"),
-        ({"offset": MAX_DEPTH}, "offset"),
+        ({"offset": MAX_RANK}, "offset"),
         ({"mode": "magic"}, "mode"),
         ({"filter": {"nope": 1}}, "filter.nope"),
     ],
 )
-def test_wrong_arguments_are_named(
+def test_invalid_arguments_are_named(
     corpus: Corpus, arguments: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
@@ -170,7 +170,7 @@ def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path, encoder: HashEnc
     assert [hit.id for hit in kept] == ["test", "source", "vendored"]
 
 
-def test_an_exact_id_or_title_comes_first(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_exact_id_or_title_ranks_first(tmp_path: Path, encoder: HashEncoder) -> None:
     documents = [
         Document("AB-1", "product", "Battery", "fits XY-2 and XY-2 pro", fields={}),
         Document(

@@ -16,7 +16,7 @@ from index.encoder import (
     BATCH_TOKENS,
     CHARS_PER_TOKEN,
     MODEL,
-    RELEASED,
+    RELEASED_ENCODER,
     SETTINGS,
     TOKENIZED_AT_ONCE,
     TOKENIZER,
@@ -40,12 +40,12 @@ UNEVEN = [
 
 @pytest.fixture(scope="module")
 def released() -> Encoder:
-    return Encoder.load(RELEASED, threads=2)
+    return Encoder.load(RELEASED_ENCODER, threads=2)
 
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    return shutil.copytree(RELEASED, tmp_path / "encoder")
+    return shutil.copytree(RELEASED_ENCODER, tmp_path / "encoder")
 
 
 def test_vectors_have_unit_length(released: Encoder) -> None:
@@ -64,7 +64,7 @@ def test_meaning_decides(released: Encoder) -> None:
     assert (queries @ released.encode(texts, role="passage").T).argmax(axis=1).tolist() == [0, 1]
 
 
-def test_a_vector_does_not_depend_on_its_batch_or_place(released: Encoder) -> None:
+def test_vectors_do_not_depend_on_their_batch(released: Encoder) -> None:
     texts = [f"{text} {number}" for number in range(6) for text in UNEVEN]
     together = released.encode(texts, role="passage")
     alone = np.concatenate([released.encode([text], role="passage") for text in texts])
@@ -75,7 +75,7 @@ def test_a_vector_does_not_depend_on_its_batch_or_place(released: Encoder) -> No
 
 
 def test_one_thread_gives_what_two_give(released: Encoder) -> None:
-    single = Encoder.load(RELEASED, threads=1)
+    single = Encoder.load(RELEASED_ENCODER, threads=1)
     np.testing.assert_array_equal(
         single.encode(UNEVEN, role="passage"), released.encode(UNEVEN, role="passage")
     )
@@ -158,9 +158,11 @@ def test_prefixes_belong_to_their_role(copied: Path) -> None:
 def _fingerprint_of(content: dict[str, object]) -> str:
     from dataclasses import fields
 
-    from index.encoder import Settings
+    from index.encoder import EncoderSettings
 
-    return Settings(**{field.name: content[field.name] for field in fields(Settings)}).fingerprint  # type: ignore[arg-type]
+    return EncoderSettings(
+        **{field.name: content[field.name] for field in fields(EncoderSettings)}
+    ).fingerprint  # type: ignore[arg-type]
 
 
 @settings(
@@ -188,7 +190,7 @@ def test_batches_hold_every_row_once_and_one_length_each(lengths: list[int]) -> 
     typical=st.floats(2, 5),
     spread=st.floats(0.1, 1.5),
 )
-def test_the_share_of_texts_done_is_about_the_share_of_tokens_done(
+def test_batches_advance_texts_and_tokens_evenly(
     seed: int, count: int, typical: float, spread: float
 ) -> None:
     lengths = np.random.default_rng(seed).lognormal(typical, spread, count).clip(3, 256).astype(int)

@@ -22,7 +22,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, T5Config, T5EncoderModel, T5ForConditionalGeneration
 
-from index.encoder import MODEL, RELEASED, SETTINGS, TOKENIZER, Encoder
+from index.encoder import MODEL, RELEASED_ENCODER, SETTINGS, TOKENIZER, Encoder
 from index.errors import InvalidInput, NotFound
 from tests.tiny import WORDS, save_bert, save_tokenizer
 from training import export as exporting
@@ -124,7 +124,7 @@ def test_settings_and_card_say_what_was_given(exported: Path) -> None:
 
 def test_no_file_tells_where_it_was_made(exported: Path) -> None:
     here = [str(Path(exporting.__file__).parents[1]).encode(), b"site-packages", b"stack_trace"]
-    for path in [*exported.iterdir(), *RELEASED.iterdir()]:
+    for path in [*exported.iterdir(), *RELEASED_ENCODER.iterdir()]:
         content = path.read_bytes()
         assert not [place for place in here if place in content], path
 
@@ -440,7 +440,12 @@ def test_the_released_encoder_is_the_one_its_recipe_makes() -> None:
     recipe = tomllib.loads(
         (Path(__file__).parent.parent / "configs" / "santa-minilm.toml").read_text()
     )
-    settings = json.loads((RELEASED / SETTINGS).read_text())
-    assert Encoder.load(RELEASED).name == recipe["name"] == RELEASED.name == settings["name"]
+    settings = json.loads((RELEASED_ENCODER / SETTINGS).read_text())
+    assert (
+        Encoder.load(RELEASED_ENCODER).name
+        == recipe["name"]
+        == RELEASED_ENCODER.name
+        == settings["name"]
+    )
     assert settings["trained_on"] == recipe["export"]["trained_on"]
     assert settings["base_licence"] == "Apache-2.0"

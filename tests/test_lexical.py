@@ -34,11 +34,11 @@ def _index(texts: list[str], directory: Path) -> Lexical:
         ("!? -- ...", []),
     ],
 )
-def test_words_give_their_whole_and_their_parts(text: str, expected: list[str]) -> None:
+def test_words_become_whole_and_parts(text: str, expected: list[str]) -> None:
     assert tokens(text) == expected
 
 
-def test_spellings_of_one_name_meet() -> None:
+def test_spellings_of_a_name_share_a_token() -> None:
     wholes = {
         tokens(name)[0] for name in ("readCsv", "read_csv", "read-csv", "read.csv", "READ_CSV")
     }
@@ -46,19 +46,19 @@ def test_spellings_of_one_name_meet() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_has_tokens_and_spans_within_it(text: str) -> None:
-    found = tokens(text)
-    assert all(token and len(token) <= 64 for token in found)
-    spans = list(matches(text, frozenset(found)))
+def test_any_text_can_be_tokenized(text: str) -> None:
+    text_tokens = tokens(text)
+    assert all(token and len(token) <= 64 for token in text_tokens)
+    spans = list(matches(text, frozenset(text_tokens)))
     assert all(0 <= start < end <= len(text) for start, end in spans)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
 
 
-def test_a_word_of_a_megabyte_is_left_out() -> None:
+def test_word_of_a_megabyte_is_left_out() -> None:
     assert tokens("a" * 1_000_000) == []
 
 
-def test_scores_are_bm25_over_the_most_the_query_can_get(tmp_path: Path) -> None:
+def test_scores_are_shares_of_the_bm25_maximum(tmp_path: Path) -> None:
     texts = ["apple pear apple", "pear plum", "plum plum cherry fig", "grape"]
     lexical = _index(texts, tmp_path / "lexical")
     rows = [tokens(text) for text in texts]
@@ -67,7 +67,7 @@ def test_scores_are_bm25_over_the_most_the_query_can_get(tmp_path: Path) -> None
     def bm25(query: list[str], row: list[str]) -> float:
         score = 0.0
         for token in query:
-            df = sum(token in other for other in rows)
+            df = sum(token in row_tokens for row_tokens in rows)
             idf = math.log(1 + (len(rows) - df + 0.5) / (df + 0.5))
             tf = row.count(token)
             score += idf * tf / (tf + K1 * (1 - B + B * len(row) / mean_length))
@@ -84,7 +84,7 @@ def test_scores_are_bm25_over_the_most_the_query_can_get(tmp_path: Path) -> None
     assert set(lexical.explain(weights, 0)) == {"appl"}
 
 
-def test_a_query_without_known_words_scores_nothing(tmp_path: Path) -> None:
+def test_query_without_known_words_scores_0(tmp_path: Path) -> None:
     lexical = _index(["one two"], tmp_path / "lexical")
     assert not lexical.scores(lexical.weights("zebra")).any()
     assert not lexical.scores(lexical.weights("the of")).any()
@@ -105,7 +105,7 @@ def test_top_is_a_sorted_prefix(values: list[float], depth: int) -> None:
     assert top(scores, depth).tolist() == expected
 
 
-def test_highlights_are_words_or_the_parts_that_match() -> None:
+def test_highlights_are_words_or_matching_parts() -> None:
     text = "def retry_upload(fileName): uploads += 1"
     spans = matches(text, frozenset(tokens("upload name")))
     assert [text[a:b] for a, b in spans] == ["upload", "Name", "uploads"]
@@ -124,9 +124,7 @@ def test_highlights_are_words_or_the_parts_that_match() -> None:
         ("½ cup", "1 2", ["½"]),
     ],
 )
-def test_highlights_are_where_the_words_are_whatever_folding_does_to_their_length(
-    text: str, query: str, marked: list[str]
-) -> None:
+def test_highlights_keep_offsets_despite_folding(text: str, query: str, marked: list[str]) -> None:
     assert [text[a:b] for a, b in matches(text, frozenset(tokens(query)))] == marked
 
 
@@ -152,9 +150,9 @@ WORDS = st.sampled_from(
     st.lists(WORDS | st.sampled_from(" _-.") | st.characters(), max_size=20).map("".join),
     st.lists(WORDS),
 )
-def test_a_highlight_holds_a_word_of_the_query(text: str, words: list[str]) -> None:
-    wanted = frozenset(tokens(" ".join(words)))
-    spans = list(matches(text, wanted))
-    assert all(wanted.intersection(tokens(text[start:end])) for start, end in spans)
+def test_highlights_match_the_query(text: str, words: list[str]) -> None:
+    query_tokens = frozenset(tokens(" ".join(words)))
+    spans = list(matches(text, query_tokens))
+    assert all(query_tokens.intersection(tokens(text[start:end])) for start, end in spans)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
-    assert bool(spans) == bool(wanted.intersection(tokens(text)))
+    assert bool(spans) == bool(query_tokens.intersection(tokens(text)))

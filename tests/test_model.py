@@ -34,7 +34,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from index.encoder import RELEASED
+from index.encoder import RELEASED_ENCODER
 from index.errors import Damaged, InvalidInput, NotFound
 from tests.tiny import WORDS, save_bert, save_tokenizer
 from training.export import positions
@@ -332,7 +332,7 @@ def test_a_text_is_cut_where_the_settings_say(base: Path) -> None:
 
 def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
     """The released encoder's tokenizer alone is enough; no weights are looked for."""
-    shutil.copy(RELEASED / "tokenizer.json", tmp_path)
+    shutil.copy(RELEASED_ENCODER / "tokenizer.json", tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(BertConfig(vocab_size=30522).to_dict()))
     kind = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
     (tmp_path / "tokenizer_config.json").write_text(

@@ -40,7 +40,7 @@ def _paced(counts: list[int], rate: float, total: int, start: float = 0.0) -> Pa
 
 
 @given(steps, rates, st.integers(0, 10_000), st.floats(0, 1e6))
-def test_at_a_steady_rate_the_estimate_is_exact(
+def test_estimate_at_a_steady_rate_is_exact(
     counts: list[int], rate: float, rest: int, start: float
 ) -> None:
     done = sum(counts)
@@ -53,7 +53,7 @@ def test_at_a_steady_rate_the_estimate_is_exact(
 
 
 @given(rates, rates)
-def test_a_changed_rate_counts_alone_after_a_minute(before: float, after: float) -> None:
+def test_old_rate_is_forgotten_after_a_minute(before: float, after: float) -> None:
     clock = Clock()
     pace = Pace(clock)
     done = 0.0
@@ -65,7 +65,7 @@ def test_a_changed_rate_counts_alone_after_a_minute(before: float, after: float)
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 500)), min_size=1))
-def test_whatever_is_counted_no_estimate_is_negative_and_an_end_has_nothing_left(
+def test_estimates_are_never_negative(
     observations: list[tuple[float, int]],
 ) -> None:
     clock = Clock()
@@ -90,7 +90,7 @@ def test_a_second_pass_is_timed_from_its_beginning() -> None:
     assert pace.remaining_s == 48
 
 
-def test_without_a_total_only_the_rate_is_told() -> None:
+def test_without_a_total_only_the_rate_is_shown() -> None:
     clock = Clock()
     pace = Pace(clock)
     for clock.now, done in ((0, 0), (2, 3000)):
@@ -112,9 +112,7 @@ def test_rate_and_remaining_time_in_words(rate: float, rest: int, words: str) ->
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
-def test_a_duration_in_words_is_near_and_never_shorter_for_a_longer_one(
-    first: float, second: float
-) -> None:
+def test_durations_in_words_are_monotonic(first: float, second: float) -> None:
     shorter, longer = sorted([first, second])
     assert _seconds(duration(shorter)) <= _seconds(duration(longer))
     if longer >= 10:
@@ -128,22 +126,22 @@ def _seconds(words: str) -> float:
 
 def _lines(stage: str, observations: list[tuple[float, int]], total: int | None) -> list[str]:
     clock = Clock()
-    said: list[str] = []
-    lines = Lines(said.append, clock)
+    lines_written: list[str] = []
+    lines = Lines(lines_written.append, clock)
     for clock.now, done in observations:
         lines(stage, done, total)
-    return said
+    return lines_written
 
 
-def test_a_build_tells_what_it_will_take_after_its_first_batches() -> None:
+def test_build_shows_an_estimate_early() -> None:
     observations = [(n / 4, n * 24) for n in range(1, 778)]  # 96 passages a second
-    said = _lines("encode", observations, 18_648)
-    assert said[0] == "encode 504 of 18,648 passages: 96/s, about 3 min left"
-    assert said[-1] == "encode 18,648 of 18,648 passages"
-    assert len(said) <= 12
+    lines_written = _lines("encode", observations, 18_648)
+    assert lines_written[0] == "encode 504 of 18,648 passages: 96/s, about 3 min left"
+    assert lines_written[-1] == "encode 18,648 of 18,648 passages"
+    assert len(lines_written) <= 12
 
 
-def test_a_short_stage_has_one_line_and_an_uncounted_one_a_line_in_30_s() -> None:
+def test_lines_of_short_and_uncounted_stages() -> None:
     assert _lines("encode", [(0, 2), (1, 3), (4, 5)], 5) == ["encode 5 of 5 passages"]
     assert _lines("read", [(second, second * 10) for second in range(90)], None) == [
         "read 50 documents", "read 350 documents", "read 650 documents",
@@ -152,45 +150,45 @@ def test_a_short_stage_has_one_line_and_an_uncounted_one_a_line_in_30_s() -> Non
 
 def test_stages_are_timed_apart() -> None:
     clock = Clock()
-    said: list[str] = []
-    lines = Lines(said.append, clock)
+    lines_written: list[str] = []
+    lines = Lines(lines_written.append, clock)
     for stage, clock.now, done in (("measure", 0, 0), ("measure", 6, 60), ("measure", 8, 100), ("measure", 9, 1),
                                    ("search", 20, 1), ("search", 26, 7)):  # fmt: skip
         lines(stage, done, 100)
-    assert said == [
+    assert lines_written == [
         "measure 60 of 100: 10/s, less than 10 s left", "measure 100 of 100", "search 7 of 100: 1/s, about 90 s left",
     ]  # fmt: skip
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.integers(0, 50)), max_size=100))
-def test_lines_are_no_flood_and_the_last_is_never_missing(
+def test_lines_are_rare_and_include_the_last(
     observations: list[tuple[float, int]],
 ) -> None:
     clock = Clock()
-    said: list[tuple[float, str]] = []
-    lines = Lines(lambda line: said.append((clock.now, line)), clock)
+    lines_written: list[tuple[float, str]] = []
+    lines = Lines(lambda line: lines_written.append((clock.now, line)), clock)
     done, total = 0, sum(count for _, count in observations) + 1
     for seconds, count in observations:
         clock.now, done = clock.now + seconds, done + count
         lines("encode", done, total)
-    times = [now for now, _ in said]
+    times = [now for now, _ in lines_written]
     assert all(later - earlier >= 5 for earlier, later in itertools.pairwise(times))
     lines("encode", total, total)
-    assert said[-1][1] == f"encode {total:,} of {total:,} passages"
+    assert lines_written[-1][1] == f"encode {total:,} of {total:,} passages"
     assert all(
         re.fullmatch(r"encode [\d,]+ of [\d,]+ passages(: \S+/s, .* left)?", line)
-        for _, line in said
+        for _, line in lines_written
     )
 
 
-def test_lines_show_the_time_left_that_they_are_told() -> None:
+def test_lines_show_the_callers_estimate() -> None:
     clock, shown = Clock(), []
     lines = Lines(shown.append, clock)
-    for now, done, left in (
+    for now, done, remaining in (
         (0.0, 1, "about 90 s left"),
         (6.0, 3, "about 80 s left"),
         (80.0, 900, ""),
     ):
         clock.now = now
-        lines("align", done, 900, left)
+        lines("align", done, 900, remaining)
     assert shown == ["align 3 of 900: about 80 s left", "align 900 of 900"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.passages import LONG_WORD, Splitter, lexical_text, render, split
+from index.passages import LONG_WORD_CHARS, Splitter, lexical_text, render, split
 from index.records import Document, Kind, Passage, Skipped, Span, Value
 from index.sources import reference
 
@@ -98,7 +98,7 @@ def test_no_passage_cuts_an_atom(document: Document, splitter: Splitter, words: 
 
 @settings(deadline=None)
 @given(BODIES, st.integers(1, 12))
-def test_without_atoms_no_passage_is_longer_than_the_limit(body: str, words: int) -> None:
+def test_passages_without_atoms_keep_the_limit(body: str, words: int) -> None:
     document = Document("d", "reference", "Title", body)
     for splitter in SPLITTERS[1:]:
         assert all(len(text.split()) <= words for text in texts(document, splitter, words))
@@ -160,7 +160,7 @@ def test_table_rows_and_list_items_are_not_cut() -> None:
     ]
 
 
-def test_extended_names_the_enclosing_terms_and_from_the_second_piece_its_own() -> None:
+def test_extended_context_has_the_terms() -> None:
     document = definition("step(x)", sentences(3, 8), context=("range", "start"))
     contexts = [passage.context for passage in split(document, max_words=12)]
     assert contexts == ["range start", "range start step", "range start step"]
@@ -168,11 +168,11 @@ def test_extended_names_the_enclosing_terms_and_from_the_second_piece_its_own() 
 
 
 def test_text_without_blanks_is_cut_by_length() -> None:
-    document = Document("d", "reference", "T", "あ" * 10 * LONG_WORD)
+    document = Document("d", "reference", "T", "あ" * 10 * LONG_WORD_CHARS)
     assert [len(text) for text in texts(document, "structure", 4)] == [
-        4 * LONG_WORD,
-        4 * LONG_WORD,
-        2 * LONG_WORD,
+        4 * LONG_WORD_CHARS,
+        4 * LONG_WORD_CHARS,
+        2 * LONG_WORD_CHARS,
     ]
 
 
@@ -204,7 +204,7 @@ def test_whole_pages_can_be_cut_across_their_structure() -> None:
 # -- rendering ---------------------------------------------------------------------------------------------------------
 
 
-def test_code_is_encoded_after_the_first_sentence_of_a_comment_outside_it() -> None:
+def test_code_follows_its_comments_first_sentence() -> None:
     inside = Document("d", "code", "http.fetch_all", 'def f():\n    "Fetch."', summary="Fetch.")
     outside = Document(
         "d", "code", "fetchAll", "function fetchAll() {}", summary="Fetch all. Slowly."
@@ -218,7 +218,7 @@ def test_code_is_encoded_after_the_first_sentence_of_a_comment_outside_it() -> N
     )
 
 
-def test_products_are_encoded_without_attributes_and_matched_by_their_values() -> None:
+def test_product_attributes_are_lexical_only() -> None:
     fields: dict[str, Value] = {
         "brand": "Acme", "attrs.colour": ("red", "blue"), "attrs.watt": 60.0, "attrs.dimmable": True, "price": 3
     }  # fmt: skip
@@ -238,7 +238,7 @@ def test_references_are_rendered_with_their_terms_but_none_twice() -> None:
     assert render(section) == "Heading\nSome prose."
 
 
-def test_a_passage_is_rendered_with_its_context_in_place_of_the_body() -> None:
+def test_passage_is_rendered_with_its_context() -> None:
     document = definition("step(x)", sentences(2, 8), context=("range",))
     first, second = split(document, max_words=12)
     assert render(document, first) == f"range\n{document.body[: first.end]}"

@@ -19,7 +19,7 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
 from app.protocols import MAX_INPUTS
-from index.encoder import RELEASED, SETTINGS, Encoder, Settings
+from index.encoder import RELEASED_ENCODER, SETTINGS, Encoder, EncoderSettings
 from tests.listening import listening
 from tests.serving import problem, serving
 from tests.test_access import CLASSIFYING, KEYS, SEARCHING, bearer
@@ -39,7 +39,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     tiny_encoder(directory)
     written = json.loads((directory / SETTINGS).read_text())
     del written["fingerprint"]
-    chosen = Settings(**written | {"query_prefix": "about ", "passage_prefix": "of "})
+    chosen = EncoderSettings(**written | {"query_prefix": "about ", "passage_prefix": "of "})
     (directory / SETTINGS).write_text(
         json.dumps(asdict(chosen) | {"fingerprint": chosen.fingerprint})
     )
@@ -304,7 +304,7 @@ def test_what_rerank_cannot_do_is_said(
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with listening(tmp_path_factory.mktemp("home"), Encoder.load(RELEASED)) as url:
+    with listening(tmp_path_factory.mktemp("home"), Encoder.load(RELEASED_ENCODER)) as url:
         yield url
 
 

@@ -16,13 +16,13 @@ from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 import purlin
-from index.encoder import MODEL, RELEASED, Encoder, open_session
+from index.encoder import MODEL, RELEASED_ENCODER, Encoder, open_session
 from index.qa.reader import Reader
 from tests.tiny import save_bert
 from training.export import Card, ExportRefused, export, library_texts, probes, refuse_saturation
 from training.quantize import Recipe, prevent_saturation, quantize, saturating_layers
 
-MODELS = sorted(path.parent for path in RELEASED.parent.glob("*/*.onnx"))
+MODELS = sorted(path.parent for path in RELEASED_ENCODER.parent.glob("*/*.onnx"))
 ACTIVATIONS = 255
 
 Weights = NDArray[np.int8]

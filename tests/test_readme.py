@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from app.main import create_app
 from app.settings import Settings
 from index.demo import demos
-from index.encoder import RELEASED, Encoder
+from index.encoder import RELEASED_ENCODER, Encoder
 from index.indexing.build import build
 from index.sources.reference import python_help
 from tests.commands import same
@@ -24,7 +24,7 @@ EXAMPLE = re.compile(
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    home, encoder = tmp_path_factory.mktemp("home"), Encoder.load(RELEASED)
+    home, encoder = tmp_path_factory.mktemp("home"), Encoder.load(RELEASED_ENCODER)
     [demo] = [demo for demo in demos() if demo.name == "products"]
     build(home, demo.name, demo.kind, demo.sources(), encoder)
     with TestClient(create_app(Settings(home=home), encoder)) as client:
@@ -50,7 +50,7 @@ def test_the_question_is_answered_as_readme_says_by_what_every_python_has(tmp_pa
         r"/qa -H '[^']+' -d '([^']+)' \| jq [^\n]+\n[\d.]+\n(\{.*?\})\n```", README
     )
     encoder, pages = (
-        Encoder.load(RELEASED),
+        Encoder.load(RELEASED_ENCODER),
         (file for file in python_help() if file.path == "library/stdtypes.html"),
     )
     build(tmp_path, "python", "reference", pages, encoder)

@@ -30,7 +30,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 import purlin
 from index.encoder import Encoder
 from index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
-from index.evaluation.ranking import evaluate
+from index.evaluation.ranking import evaluate_run
 from tests.test_loop import largest_file, rows
 from tests.tiny import SPECIAL, save_bert, save_tokenizer
 from training import config, mining, model, santa
@@ -613,7 +613,7 @@ def test_measures_of_a_judged_directory(
         "dev small MRR@100": pytest.approx(5 / 6),
         "dev two Recall@100": 1.0,
     }
-    expected = {measure.name: measure.mean for measure in evaluate(run, judged.qrels)}
+    expected = {measure.name: measure.mean for measure in evaluate_run(run, judged.qrels)}
     assert expected["MRR@100"] == found["dev small MRR@100"]
     assert read_dev_set(replace(known, limit=2)).queries.keys() == {"q1", "q2"}
 

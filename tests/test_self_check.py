@@ -65,7 +65,7 @@ def test_drift_is_the_largest_distance(tmp_path: Path, distance: float) -> None:
 
 
 def test_vectors_of_another_length_are_infinitely_far(tmp_path: Path) -> None:
-    np.save(tmp_path / self_check.FILE, np.ones((2, 3), np.float32))
+    np.save(tmp_path / self_check.SELF_CHECK_FILE, np.ones((2, 3), np.float32))
     assert self_check.drift(tmp_path, HashEncoder()) == float("inf")
 
 
@@ -81,11 +81,13 @@ def test_a_build_without_a_self_check_is_served(tmp_path: Path) -> None:
     make(tmp_path, HashEncoder())
     directory = builds.current(tmp_path, "code")
     manifest = builds.read_manifest(directory)
-    files = {name: facts for name, facts in manifest.files.items() if name != self_check.FILE}
+    files = {
+        name: facts for name, facts in manifest.files.items() if name != self_check.SELF_CHECK_FILE
+    }
 
     old = builds.Manifest(**{**manifest_fields(manifest), "files": files})
 
-    corpus = Corpus.opened(directory, old, HashEncoder())
+    corpus = Corpus.open(directory, old, HashEncoder())
     assert corpus.drift is None
     assert corpus.warning is None
     corpus.close()
@@ -95,7 +97,7 @@ def manifest_fields(manifest: builds.Manifest) -> dict[str, object]:
     return {name: getattr(manifest, name) for name in manifest.__slots__}
 
 
-def test_the_server_warns_in_its_log_and_in_the_corpus_description(
+def test_server_warns_in_log_and_description(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make(tmp_path, HashEncoder())
@@ -123,7 +125,7 @@ def test_the_command_line_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_texts_are_of_uneven_lengths_up_to_the_longest(released: Encoder) -> None:
     """Differences between processors grow with the length."""
-    tokens = sorted(released.count_tokens(self_check.TEXTS))
+    tokens = sorted(released.count_tokens(self_check.SELF_CHECK_TEXTS))
     assert len(set(tokens)) == len(tokens)
     assert tokens[0] < 5
     assert tokens[-1] > released.max_tokens / 2

@@ -11,7 +11,7 @@ import pytest
 
 from index.errors import Altered, InvalidInput, NotFound
 from index.records import Document, Location, Passage, Skipped, Span
-from index.search.store import Filter, Store, StoreWriter, state
+from index.search.store import Filter, Store, StoreWriter, file_state
 
 DOCUMENTS = [
     Document(
@@ -62,27 +62,27 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "documents.sqlite", "code")
 
 
-def test_documents_come_back_as_they_were(store: Store) -> None:
+def test_documents_round_trip(store: Store) -> None:
     assert [store.document(d.id) for d in DOCUMENTS] == DOCUMENTS
     assert list(store.read_file(0)) == [*DOCUMENTS, Skipped("a.py", "broken", 7)]
 
 
 def test_passages_come_with_their_document(store: Store) -> None:
-    assert store.stored([3])[0].document == DOCUMENTS[1]
-    assert store.stored([3])[0].passage == Passage("b/ü#2", 1, 0, 1, "c")
-    assert store.stored([4, 3])[1].passage.id == "b/ü#2#1"
-    assert [s.passage.number for s in store.stored([1, 2, 3])] == [1, 0, 1]
-    assert len({id(one.document) for one in store.stored([4, 0, 1, 5])}) == 2
+    assert store.fetch([3])[0].document == DOCUMENTS[1]
+    assert store.fetch([3])[0].passage == Passage("b/ü#2", 1, 0, 1, "c")
+    assert store.fetch([4, 3])[1].passage.id == "b/ü#2#1"
+    assert [s.passage.number for s in store.fetch([1, 2, 3])] == [1, 0, 1]
+    assert len({id(passage.document) for passage in store.fetch([4, 0, 1, 5])}) == 2
     assert store.document_of.tolist() == [0, 0, 1, 1, 2, 2]
     assert store.digests()[b"c#1"] == 5
 
 
-def test_a_document_that_is_not_there(store: Store) -> None:
+def test_unknown_document_is_not_found(store: Store) -> None:
     with pytest.raises(NotFound, match="no document 'zzz'"):
         store.document("zzz")
 
 
-def test_a_file_is_known_by_path_and_digest(store: Store) -> None:
+def test_file_number_needs_path_and_digest(store: Store) -> None:
     assert store.file_number("a.py", "digest") == 0
     assert store.file_number("a.py", "other") is None
 
@@ -131,7 +131,7 @@ def test_filters(store: Store, conditions: Filter, rows: list[int]) -> None:
         ({f"f{i}": 1 for i in range(33)}, "filter", "at most 32"),
     ],
 )
-def test_wrong_filters_are_refused_by_name(
+def test_invalid_filters_are_named(
     store: Store, conditions: Filter, field: str, words: str
 ) -> None:
     with pytest.raises(InvalidInput, match=re.escape(words)) as caught:
@@ -175,12 +175,12 @@ HARMS = [
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_whatever_is_done_to_the_file_is_noticed_by_the_next_query(
+def test_changed_file_is_noticed_by_the_next_query(
     store: Store, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     harm(tmp_path / "documents.sqlite")
     for ask in (
-        lambda: store.stored([0]),
+        lambda: store.fetch([0]),
         lambda: store.document("c"),
         lambda: store.allowed({"hot": True}),
     ):
@@ -188,17 +188,15 @@ def test_whatever_is_done_to_the_file_is_noticed_by_the_next_query(
             ask()
 
 
-def test_what_was_done_between_comparing_and_opening_is_noticed(
-    store: Store, tmp_path: Path
-) -> None:
+def test_change_before_opening_is_noticed(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "documents.sqlite"
-    before = state(path)
+    before = file_state(path)
     _write(path)
     with pytest.raises(Altered):
         Store(path, "code", before).document("c")
 
 
-def test_a_file_that_is_removed_can_be_read_on(store: Store, tmp_path: Path) -> None:
+def test_removed_file_can_still_be_read(store: Store, tmp_path: Path) -> None:
     (tmp_path / "documents.sqlite").unlink()
     assert store.document("c") == DOCUMENTS[2]
 
@@ -206,7 +204,7 @@ def test_a_file_that_is_removed_can_be_read_on(store: Store, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "record", ["x", "[]", "{}", '{"location": 3}', '{"location": [], "entities": [[1]]}']
 )
-def test_rows_that_nobody_wrote_are_not_shown(store: Store, tmp_path: Path, record: str) -> None:
+def test_foreign_rows_are_refused(store: Store, tmp_path: Path, record: str) -> None:
     store.close()
     with closing(sqlite3.connect(tmp_path / "documents.sqlite")) as db, db:
         db.execute("UPDATE documents SET record = ? WHERE id = 'c'", (record,))
@@ -214,8 +212,8 @@ def test_rows_that_nobody_wrote_are_not_shown(store: Store, tmp_path: Path, reco
     opened = Store(tmp_path / "documents.sqlite", "code")
     for ask in (
         lambda: opened.document("c"),
-        lambda: opened.stored([4]),
-        lambda: opened.stored([0, 1]),
+        lambda: opened.fetch([4]),
+        lambda: opened.fetch([0, 1]),
     ):
-        with pytest.raises(Altered, match=r"never written|lacks rows"):
+        with pytest.raises(Altered, match=r"did not write|lacks rows"):
             ask()

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from index.classify.trained import ENCODER, Trained, write_classifier
-from index.encoder import MODEL, SETTINGS, TOKENIZER, Settings
+from index.encoder import MODEL, SETTINGS, TOKENIZER, EncoderSettings
 
 DIM = 32
 LABELS = ("sports", "business", "world")
@@ -37,7 +37,7 @@ def tiny_encoder(directory: Path) -> str:
         name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
         for name in (MODEL, TOKENIZER)
     }
-    settings = Settings("tiny", DIM, 64, "", "", digests)
+    settings = EncoderSettings("tiny", DIM, 64, "", "", digests)
     (directory / SETTINGS).write_text(
         json.dumps(asdict(settings) | {"fingerprint": settings.fingerprint})
     )

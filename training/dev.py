@@ -14,7 +14,7 @@ from accelerate import Accelerator
 
 from index.encoder import Role, Vectors
 from index.errors import InvalidInput, NotFound
-from index.evaluation.ranking import evaluate, read_qrels, read_queries
+from index.evaluation.ranking import evaluate_run, read_qrels, read_queries
 from index.passages import render
 from index.records import Document, Kind, SourceFile
 from index.sources import beir
@@ -109,7 +109,7 @@ class DevEvaluator:
             return -dev_loss(self.model, data, self.accelerator, self.temperature)
 
         run = rank_passages(self.model, data, self.accelerator)
-        means = {measure.name: measure.mean for measure in evaluate(run, data.qrels)}
+        means = {measure.name: measure.mean for measure in evaluate_run(run, data.qrels)}
         return means[dev_set.measure]
 
 

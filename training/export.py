@@ -31,7 +31,16 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from index.encoder import MODEL, QUERY_MODEL, SETTINGS, TOKENIZER, Encoder, Role, Settings, Vectors
+from index.encoder import (
+    MODEL,
+    QUERY_MODEL,
+    SETTINGS,
+    TOKENIZER,
+    Encoder,
+    EncoderSettings,
+    Role,
+    Vectors,
+)
 from index.errors import InvalidInput, NotFound
 from index.qa.reader import SETTINGS as READER
 from index.qa.reader import Reader
@@ -40,7 +49,7 @@ from training.quantize import prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
 CARD = "README.md"
-EXPORTED: dict[str, Any] = {SETTINGS: (Encoder, Settings), READER: (Reader, ReaderSettings)}
+EXPORTED: dict[str, Any] = {SETTINGS: (Encoder, EncoderSettings), READER: (Reader, ReaderSettings)}
 QUERY = "query"  # within a checkpoint, the encoder that queries have of their own
 GRAPHS: dict[Role, str] = {"passage": MODEL, "query": QUERY_MODEL}
 FUSED = "purlin-fused"  # the name of our attention function in the registry of transformers
@@ -452,7 +461,9 @@ def _write_settings(
     written = [name for name in (MODEL, QUERY_MODEL, TOKENIZER) if (directory / name).is_file()]
     digests = {name: _sha256(directory / name) for name in written}
     dim = model.get_embedding_dimension() or 0
-    settings = Settings(card.name, dim, max_tokens, card.query_prefix, card.passage_prefix, digests)
+    settings = EncoderSettings(
+        card.name, dim, max_tokens, card.query_prefix, card.passage_prefix, digests
+    )
     content = {
         **asdict(settings),
         "fingerprint": settings.fingerprint,

@@ -50,7 +50,7 @@ def mine(
 
     with tempfile.TemporaryDirectory() as directory:
         np.save(Path(directory) / "vectors.npy", passages.astype(np.float16))
-        dense.save(Path(directory))
+        dense.build_index(Path(directory))
         index = dense.Dense.load(Path(directory))
         hits = [index.search(query, depth + _SPARE_RESULTS)[0] for query in queries]
 

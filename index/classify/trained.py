@@ -164,7 +164,7 @@ class TrainedClassifier:
     @classmethod
     def load(cls, directory: Path, shared: TextEncoder | None = None) -> Self:
         """Open a published build, or refuse it by Damaged naming the file; `shared` is used if it is its encoder."""
-        listing = builds.read_listing(directory)
+        listing = builds.read_manifest_json(directory)
         with refusing("classifier", directory / "manifest.json"):
             if listing.get("format") != FORMAT:
                 raise ValueError("it was written by another version")
@@ -247,7 +247,7 @@ def _check(trained: Trained) -> None:
     """Raises ValueError or InvalidInput saying what is wrong with the values."""
     for key in ("name", "fingerprint", "created"):
         _check_text(getattr(trained, key), key, MAX_LABEL_CHARS)
-    builds.thing_directory(Path(), trained.name, CLASSIFIERS)
+    builds.builds_directory(Path(), trained.name, CLASSIFIERS)
     if not isinstance(trained.measures, Mapping):
         raise ValueError("measures is not an object")
     count = len(trained.labels)

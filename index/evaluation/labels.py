@@ -1,4 +1,4 @@
-"""Texts with their true labels, and how well a classifier does on them."""
+"""Labelled texts, and measures of a classifier on them."""
 
 from __future__ import annotations
 
@@ -8,65 +8,74 @@ from pathlib import Path
 import numpy as np
 
 from index.errors import InvalidInput
-from index.evaluation.ranking import MAX_LINE, Measure, measure, parsed, read_lines
+from index.evaluation.ranking import MAX_LINE_CHARS, Measure, measure, parsed, read_lines
 from index.records import Classification
 
-MAX_TEXTS = 1_000_000
-LONGEST = 16 * MAX_LINE  # characters of a line; of a longer one no more is read
+MAX_LABELLED_ROWS = 1_000_000
+# A line is read up to here, so that the error can name its number.
+MAX_READ_CHARS = 16 * MAX_LINE_CHARS
+# Labels whose recall is measured.
+MAX_RECALLS = 100
 
 
-def rows(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Line number, text and label of JSON Lines {text, label}, gzipped or not.
+def labelled_rows(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield line number, text and label from JSON Lines {text, label}, gzipped or not.
 
-    Raises NotFound, and InvalidInput for a line that is wrong, by its number, and where there is none.
+    Raises NotFound, and InvalidInput for an invalid line, which it names, or an empty file.
     """
     number = 0
-    for number, line in read_lines(path, longest=LONGEST, most=MAX_TEXTS):
+    for number, line in read_lines(path, longest=MAX_READ_CHARS, most=MAX_LABELLED_ROWS):
         where = f"{path}, line {number}"
-        if len(line) > MAX_LINE:
+        if len(line) > MAX_LINE_CHARS:
             raise InvalidInput(
-                f"{where} has more than {MAX_LINE:,} characters: shorten it.", field="rows"
+                f"{where} has more than {MAX_LINE_CHARS:,} characters; shorten it.", field="rows"
             )
+
         match parsed(line):
             case {"text": str(text), "label": str(label)} if text.strip() and label.strip():
                 yield number, text, label
             case _:
                 raise InvalidInput(
-                    f"{where} is no JSON object with a text and a label.", field="rows"
+                    f"{where} is not a JSON object with a text and a label.", field="rows"
                 )
+
     if not number:
-        raise InvalidInput(f"{path} is empty: there are no rows of {{text, label}}.", field="rows")
+        raise InvalidInput(f"{path} is empty: it has no rows of {{text, label}}.", field="rows")
 
 
 def read_labelled(path: Path) -> tuple[list[str], list[str]]:
-    """Texts and their labels, as `rows` has them."""
-    found = list(rows(path))
-    return [text for _, text, _ in found], [label for _, _, label in found]
+    """Texts and their labels. Raises as `labelled_rows` does."""
+    rows = list(labelled_rows(path))
+    return [text for _, text, _ in rows], [label for _, _, label in rows]
 
 
-def evaluate(found: Sequence[Classification], truth: Sequence[str]) -> list[Measure]:
-    """Accuracy, the mean score of the best label, and the recall of each label (of the first 100).
+def evaluate_labels(results: Sequence[Classification], truth: Sequence[str]) -> list[Measure]:
+    """Accuracy, the mean score of the best label, and the recall of each of the first 100 labels.
 
-    A null label counts as wrong. Scores that are calibrated have the accuracy as their mean, where nothing is null.
+    A null label counts as wrong. If no label is null and the scores are calibrated, their mean is
+    the accuracy.
     """
-    right = np.array(
-        [one.label == label for one, label in zip(found, truth, strict=True)], np.float64
-    )
+    correct = [result.label == label for result, label in zip(results, truth, strict=True)]
+    right = np.array(correct, np.float64)
     measures = [measure("accuracy", right, len(right))]
-    answered = np.array([one.label is not None for one in found])
+
+    answered = np.array([result.label is not None for result in results])
     if not answered.all():
         measures.append(measure("answered", answered.astype(np.float64), len(answered)))
-    measures.append(measure("score", np.array([one.score for one in found]), len(found)))
-    for label in list(dict.fromkeys(truth))[:100]:
-        of_label = right[[one == label for one in truth]]
+
+    scores = np.array([result.score for result in results])
+    measures.append(measure("score", scores, len(scores)))
+
+    for label in list(dict.fromkeys(truth))[:MAX_RECALLS]:
+        of_label = right[[true_label == label for true_label in truth]]
         measures.append(measure(f"recall of {label}", of_label, len(of_label)))
     return measures
 
 
 def check_truth(truth: Sequence[str], labels: Sequence[str]) -> None:
-    """Refuse rows whose label is not one to choose from."""
-    known = set(labels)
-    unknown = dict.fromkeys(label for label in truth if label not in known)
+    """Raise InvalidInput if a row has a label that the classifier does not have."""
+    available = set(labels)
+    unknown = dict.fromkeys(label for label in truth if label not in available)
     if unknown:
         shown = ", ".join(repr(label[:60]) for label in list(unknown)[:5])
         raise InvalidInput(

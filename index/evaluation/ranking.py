@@ -1,7 +1,7 @@
-"""Queries, judgements and runs in their usual files, and how well a run answers its queries.
+"""Queries, judgements and runs in their usual files, and measures of a run.
 
-Measures are trec_eval's: gains are linear in the grade, a negative grade gains nothing, and a query that is judged but
-missing from the run counts 0. A query without a relevant document tells nothing and is left out.
+Measures are trec_eval's: gains are linear in the grade, a negative grade gains nothing, and a query
+that is judged but missing from the run counts 0. Queries without a relevant document are left out.
 """
 
 from __future__ import annotations
@@ -29,16 +29,21 @@ Run = Mapping[str, Sequence[str]]
 Values = NDArray[np.float64]
 
 RESAMPLES = 10_000
-MAX_LINE = 1 << 20  # characters
-MAX_LISTED = 1_000_000  # lines
-_BLOCK = 1 << 20  # random numbers drawn at a time
-_ESCAPED_PRINTABLE = frozenset(" %")  # all other white space does not count as printable
+MAX_LINE_CHARS = 1 << 20
+MAX_LIST_LINES = 1_000_000
+# Random numbers drawn at a time.
+_BLOCK = 1 << 20
+# All other white space does not count as printable.
+_ESCAPED_PRINTABLE = frozenset(" %")
 _ESCAPES = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A mean over queries and its 95 % interval; `left_out` counts the judged queries without a relevant document."""
+    """A mean over queries with its 95 % interval.
+
+    `left_out` counts the judged queries without a relevant document.
+    """
 
     name: str
     mean: float
@@ -50,7 +55,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two runs over the same queries: `mean` is b - a with its 95 % interval, `p` that of a two-sided paired test."""
+    """Comparison of runs a and b over the same queries.
+
+    `mean` is b - a with its 95 % interval; `p` is that of a two-sided paired test.
+    """
 
     name: str
     mean_a: float
@@ -62,15 +70,15 @@ class Difference:
     queries: int
 
 
-# Measures
+# ---- measures
 
 
-def evaluate(run: Run, qrels: Qrels, *, min_grade: float = 0.0) -> list[Measure]:
+def evaluate_run(run: Run, qrels: Qrels, *, min_grade: float = 0.0) -> list[Measure]:
     """MRR@100, nDCG@10 and Recall@100 of a run (query -> document ids, best first).
 
-    A document is relevant for MRR and recall if its grade is above 0 and at least `min_grade`; nDCG uses all grades.
-    Intervals are percentiles of 10,000 bootstrap resamples of the queries, the same in every call. Raises InvalidInput
-    if no query has a relevant document.
+    For MRR and recall, a document is relevant if its grade is above 0 and at least `min_grade`;
+    nDCG uses all grades. Intervals are percentiles of 10,000 bootstrap resamples of the queries,
+    the same in every call. Raises InvalidInput if no query has a relevant document.
     """
     return [
         measure(name, values, len(qrels))
@@ -78,24 +86,31 @@ def evaluate(run: Run, qrels: Qrels, *, min_grade: float = 0.0) -> list[Measure]
     ]
 
 
-def compare(run_a: Run, run_b: Run, qrels: Qrels, *, min_grade: float = 0.0) -> list[Difference]:
-    """How much better run b is than run a in each measure of `evaluate`, query by query.
+def compare_runs(
+    run_a: Run, run_b: Run, qrels: Qrels, *, min_grade: float = 0.0
+) -> list[Difference]:
+    """Difference of runs b and a in each measure of `evaluate_run`, paired by query.
 
-    Intervals by paired bootstrap; `p` by 10,000 random exchanges of a's and b's values (sign flips), so at least 1e-4.
+    Intervals are by paired bootstrap; `p` is by 10,000 random exchanges of a's and b's values (sign
+    flips), so it is at least 1e-4.
     """
-    values_a, values_b = per_query(run_a, qrels, min_grade), per_query(run_b, qrels, min_grade)
+    values_a = per_query(run_a, qrels, min_grade)
+    values_b = per_query(run_b, qrels, min_grade)
     return [difference(name, values_a[name], values_b[name]) for name in values_a]
 
 
 def reciprocal_rank(ranking: Sequence[str], relevant: Collection[str], depth: int = 100) -> float:
-    """1 / rank of the first relevant document, 0 if none is among the first `depth`."""
+    """1 / rank of the first relevant document, or 0 if none is among the first `depth`."""
     return next(
         (1.0 / rank for rank, document in _ranked(ranking, depth) if document in relevant), 0.0
     )
 
 
 def ndcg(ranking: Sequence[str], gains: Mapping[str, float], depth: int = 10) -> float:
-    """Gains discounted by log2(rank + 1) over those of the best possible ranking; 0 where nothing is to be gained."""
+    """Gains discounted by log2(rank + 1), as a share of those of the best possible ranking.
+
+    It is 0 if no document has a gain.
+    """
     ideal = sorted((gain for gain in gains.values() if gain > 0), reverse=True)[:depth]
     best = sum(gain / math.log2(rank + 1) for rank, gain in enumerate(ideal, 1))
     gained = sum(
@@ -106,80 +121,83 @@ def ndcg(ranking: Sequence[str], gains: Mapping[str, float], depth: int = 10) ->
 
 
 def recall(ranking: Sequence[str], relevant: Collection[str], depth: int = 100) -> float:
-    """The share of the relevant documents among the first `depth`; 0 where none is relevant."""
-    found = sum(document in relevant for _, document in _ranked(ranking, depth))
-    return found / len(relevant) if relevant else 0.0
+    """Share of the relevant documents among the first `depth`; 0 if no document is relevant."""
+    retrieved = sum(document in relevant for _, document in _ranked(ranking, depth))
+    return retrieved / len(relevant) if relevant else 0.0
 
 
 def _ranked(ranking: Sequence[str], depth: int) -> Iterator[tuple[int, str]]:
-    """Ranks and documents; one that is ranked twice counts where it comes first, as if it stood there alone."""
+    """Yield ranks and documents; one that is ranked twice counts only at its first rank."""
     return zip(range(1, depth + 1), dict.fromkeys(ranking), strict=False)
 
 
 def per_query(run: Run, qrels: Qrels, min_grade: float) -> dict[str, Values]:
-    """Each measure's values (queries,), over the queries it is defined for, in the order of the judgements."""
-    relevant = {
-        query: {document for document, grade in grades.items() if grade > 0 and grade >= min_grade}
-        for query, grades in qrels.items()
-    }
-    found = {query: documents for query, documents in relevant.items() if documents}
-    gains = {
-        query: grades
-        for query, grades in qrels.items()
-        if any(grade > 0 for grade in grades.values())
-    }
-    if not found:
+    """Map each measure to its values (queries,) in the order of the judgements.
+
+    Queries for which a measure is not defined are left out. Raises InvalidInput if that are all.
+    """
+    relevant: dict[str, set[str]] = {}
+    gains: dict[str, Mapping[str, float]] = {}
+    for query, grades in qrels.items():
+        positive = {document for document, grade in grades.items() if grade > 0}
+        if positive:
+            gains[query] = grades
+        if documents := {document for document in positive if grades[document] >= min_grade}:
+            relevant[query] = documents
+
+    if not relevant:
         raise InvalidInput(
             f"None of the {len(qrels)} judged queries has a relevant document.", field="qrels"
         )
+
+    ranks = [reciprocal_rank(run.get(query, ()), ids) for query, ids in relevant.items()]
+    ndcgs = [ndcg(run.get(query, ()), grades) for query, grades in gains.items()]
+    recalls = [recall(run.get(query, ()), ids) for query, ids in relevant.items()]
     return {
-        "MRR@100": np.array(
-            [reciprocal_rank(run.get(query, ()), documents) for query, documents in found.items()]
-        ),
-        "nDCG@10": np.array([ndcg(run.get(query, ()), grades) for query, grades in gains.items()]),
-        "Recall@100": np.array(
-            [recall(run.get(query, ()), documents) for query, documents in found.items()]
-        ),
+        "MRR@100": np.array(ranks),
+        "nDCG@10": np.array(ndcgs),
+        "Recall@100": np.array(recalls),
     }
 
 
 def measure(name: str, values: Values, judged: int) -> Measure:
-    """The mean of values (queries,) with its bootstrap interval; `judged` counts also the queries left out."""
+    """Mean of values (queries,) with its bootstrap interval; `judged` includes left-out queries."""
     low, high = _interval(values)
     return Measure(name, float(values.mean()), low, high, len(values), judged - len(values))
 
 
 def difference(name: str, values_a: Values, values_b: Values) -> Difference:
-    """How much larger values b (queries,) are than values a, query by query."""
-    gained = values_b - values_a
-    low, high = _interval(gained)
-    means = float(values_a.mean()), float(values_b.mean()), float(gained.mean())
-    return Difference(name, *means, low, high, _sign_flip(gained), len(gained))
+    """Paired difference of values b and a (queries,), with its interval and p."""
+    differences = values_b - values_a
+    low, high = _interval(differences)
+    means = float(values_a.mean()), float(values_b.mean()), float(differences.mean())
+    return Difference(name, *means, low, high, _sign_flip(differences), len(differences))
 
 
 def _interval(values: Values) -> tuple[float, float]:
     def means(generator: np.random.Generator, rows: int) -> Values:
-        return np.asarray(
-            values[generator.integers(len(values), size=(rows, len(values)))].mean(axis=1)
-        )
+        resamples = generator.integers(len(values), size=(rows, len(values)))
+        return np.asarray(values[resamples].mean(axis=1))
 
     low, high = np.percentile(resampled(means, len(values)), (2.5, 97.5))
     return float(low), float(high)
 
 
-def _sign_flip(gained: Values) -> float:
+def _sign_flip(differences: Values) -> float:
     def means(generator: np.random.Generator, rows: int) -> Values:
-        signs = generator.integers(2, size=(rows, len(gained)), dtype=np.int8) * 2.0 - 1.0
-        return np.asarray(signs @ gained / len(gained))
+        signs = generator.integers(2, size=(rows, len(differences)), dtype=np.int8) * 2.0 - 1.0
+        return np.asarray(signs @ differences / len(differences))
 
-    extreme = np.abs(resampled(means, len(gained))) >= abs(gained.mean()) - 1e-12
+    # The tolerance keeps equal means equal whatever the order of their sums.
+    extreme = np.abs(resampled(means, len(differences))) >= abs(differences.mean()) - 1e-12
     return (1 + int(extreme.sum())) / (1 + RESAMPLES)
 
 
 def resampled(means: Callable[[np.random.Generator, int], Values], width: int) -> Values:
     """`RESAMPLES` means, drawn in blocks so that memory does not grow with the number of queries.
 
-    `means` draws as many as it is asked for, each from `width` random numbers. The same in every call.
+    `means(generator, rows)` draws `rows` means, each from `width` random numbers. The result is the
+    same in every call.
     """
     generator = np.random.default_rng(0)
     block = max(1, _BLOCK // width)
@@ -187,11 +205,14 @@ def resampled(means: Callable[[np.random.Generator, int], Values], width: int) -
     return np.concatenate([means(generator, rows) for rows in sizes])
 
 
-# Files
+# ---- files
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """Query id -> text, from JSON lines with `_id` and `text` (BEIR; gzip by suffix). Malformed lines raise."""
+    """Query id -> text, from JSON lines with `_id` and `text` (BEIR; gzip by suffix).
+
+    Raises InvalidInput for a malformed line.
+    """
     queries: dict[str, str] = {}
     for number, record in read_records(path):
         identifier, text = _query(record, path, number)
@@ -211,15 +232,16 @@ def _query(record: Any, path: Path, number: int) -> tuple[str, str]:
 def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     """Query id -> document id -> grade, which may be fractional; gzip by suffix.
 
-    Reads tab-separated `query-id corpus-id score` with or without a header (BEIR), and TREC's four columns
-    `query 0 document grade`, whose ids are unescaped as in runs. Of several grades for one document the last counts,
-    as in BEIR's own reader. Malformed lines raise InvalidInput.
+    Reads tab-separated `query-id corpus-id score` with or without a header (BEIR), and TREC's four
+    columns `query 0 document grade`, whose ids are unescaped as in runs. If a document has several
+    grades, the last counts, as in BEIR's own reader. Raises InvalidInput for a malformed line.
     """
     qrels: dict[str, dict[str, float]] = {}
     for number, line in read_lines(path):
         query, document, score = _judgement(line, path, number)
         if number == 1 and _is_header(score):
             continue
+
         grade = _finite(score, "grade", path, number)
         qrels.setdefault(query, {})[document] = grade
     return qrels
@@ -229,6 +251,7 @@ def _judgement(line: str, path: Path, number: int) -> tuple[str, str, str]:
     match line.rstrip("\n").split("\t"):
         case [query, document, score] if query and document:
             return query, document, score
+
     match line.split():
         case [query, _, document, score]:
             return unescaped(query), unescaped(document), score
@@ -248,45 +271,45 @@ def _is_header(score: str) -> bool:
 def read_run(path: Path) -> dict[str, list[str]]:
     """Query id -> document ids, best first, from a TREC run of six columns; gzip by suffix.
 
-    As for trec_eval, the score decides and the rank does not; ties go by document id as it stands there, descending.
-    Columns are split at tabs where there are five of them, so that ids of other tools may hold spaces. Ids are
-    unescaped. Malformed lines and a document that a query ranks twice raise InvalidInput.
+    As in trec_eval, the score decides and not the rank; ties go by the document id as written,
+    descending. If a line has five tabs it is split there, so that ids of other tools may have
+    spaces. Ids are unescaped. Raises InvalidInput for a malformed line, and for a document that a
+    query ranks twice.
     """
-    scored: dict[
-        str, dict[str, tuple[float, str]]
-    ] = {}  # document id -> score, id as it stands there
+    # Query -> document id -> (score, id as written).
+    scored: dict[str, dict[str, tuple[float, str]]] = {}
     for number, line in read_lines(path):
         columns = line.rstrip("\n").split("\t") if line.count("\t") == 5 else line.split()
         if len(columns) != 6:
-            raise malformed(
-                path,
-                number,
-                f"expected 6 columns (query Q0 document rank score run), got {len(columns)}",
-            )
+            expected = "expected 6 columns (query Q0 document rank score run)"
+            raise malformed(path, number, f"{expected}, got {len(columns)}")
+
         query, document = unescaped(columns[0]), unescaped(columns[2])
-        ranked = scored.setdefault(query, {})
-        if document in ranked:
+        ranking = scored.setdefault(query, {})
+        if document in ranking:
             raise malformed(
                 path, number, f"document {document!r} is ranked twice for query {query!r}"
             )
-        ranked[document] = (_finite(columns[4], "score", path, number), columns[2])
+        ranking[document] = (_finite(columns[4], "score", path, number), columns[2])
+
     return {
-        query: sorted(ranked, key=ranked.__getitem__, reverse=True)
-        for query, ranked in scored.items()
+        query: sorted(ranking, key=ranking.__getitem__, reverse=True)
+        for query, ranking in scored.items()
     }
 
 
 def write_run(path: Path, run: Run, *, name: str = "purlin") -> int:
-    """Write a TREC run of six columns with escaped ids, and return how many ids that changed.
+    """Write a TREC run of six columns with escaped ids; returns how many ids escaping changed.
 
-    The score is 1 / rank. The file appears whole or not at all. Raises InvalidInput for an empty id, StorageFailed if
-    the file cannot be written.
+    The score is 1 / rank. The file appears whole or not at all. Raises InvalidInput for an empty
+    id, and StorageFailed if the file cannot be written.
     """
     identifiers = {*run, *chain.from_iterable(run.values())}
     if "" in identifiers or not name:
         raise InvalidInput(
-            "An id is empty: a TREC run has no way to write it. Give each query and document an id."
+            "An id is empty, which a TREC run cannot represent. Give each query and document an id."
         )
+
     try:
         with atomic_write(path) as file:
             file.writelines(line.encode() for line in _run_lines(run, escaped(name)))
@@ -302,9 +325,10 @@ def _run_lines(run: Run, name: str) -> Iterator[str]:
 
 
 def escaped(identifier: str) -> str:
-    """An id as a column of a TREC file: `%` and all that is white space or cannot be printed as %XX, as in URLs."""
+    """Escape an id for a TREC column: `%`, white space and unprintable characters become %XX."""
     if identifier.isprintable() and not _ESCAPED_PRINTABLE.intersection(identifier):
         return identifier
+
     return "".join(
         character
         if character.isprintable() and character not in _ESCAPED_PRINTABLE
@@ -314,7 +338,7 @@ def escaped(identifier: str) -> str:
 
 
 def unescaped(column: str) -> str:
-    """The id that `escaped` made `column` of; what is no %XX of UTF-8 stays as it is."""
+    """Undo `escaped`; a %XX that is not valid UTF-8 stays unchanged."""
     return _ESCAPES.sub(_decoded, column)
 
 
@@ -328,27 +352,31 @@ def _decoded(escapes: re.Match[str]) -> str:
 def read_lines(
     path: Path,
     *,
-    longest: int = MAX_LINE,
+    longest: int = MAX_LINE_CHARS,
     most: float = math.inf,
     errors: Literal["strict", "replace"] = "strict",
 ) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and the lines that are not blank; gzip by suffix.
+    """Yield line numbers, from 1, and the lines that are not blank; gzip by suffix.
 
-    Raises NotFound without a file, InvalidInput for a line over `longest` characters, for more than `most` lines, and
-    for what cannot be decoded, unless `errors` are replaced.
+    Raises NotFound without a file, and InvalidInput for a line of more than `longest` characters,
+    for more than `most` lines, and for bytes that cannot be decoded, unless `errors` says to
+    replace them.
     """
     if not path.is_file():
-        raise NotFound(f"{path} does not exist or is no file.", field="path")
-    opened = gzip.open if path.suffix == ".gz" else open
+        raise NotFound(f"{path} does not exist or is not a file.", field="path")
+
+    open_file = gzip.open if path.suffix == ".gz" else open
     number = 0
     try:
-        with opened(path, "rt", encoding="utf-8-sig", errors=errors) as handle:
+        with open_file(path, "rt", encoding="utf-8-sig", errors=errors) as handle:
             while line := handle.readline(longest + 1):
                 number += 1
                 if len(line) > longest:
                     raise malformed(path, number, f"longer than {longest:,} characters")
                 if number > most:
-                    raise malformed(path, number, f"{most:,} lines are the most; split the file")
+                    raise malformed(
+                        path, number, f"at most {most:,} lines are allowed; split the file"
+                    )
                 if line.strip():
                     yield number, line
     except (OSError, EOFError, UnicodeError, zlib.error) as error:
@@ -357,7 +385,10 @@ def read_lines(
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Any]]:
-    """Line numbers from 1 and the JSON of the lines. Raises as `read_lines` does, and InvalidInput where it is none."""
+    """Yield line numbers, from 1, and the JSON values of the lines.
+
+    Raises as `read_lines` does, and InvalidInput for invalid JSON.
+    """
     for number, line in read_lines(path):
         try:
             record = json.loads(line)
@@ -367,12 +398,15 @@ def read_records(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def read_list(path: Path) -> list[str]:
-    """The lines of a list, such as label names, stripped; blank ones do not count. Raises as `read_lines` does."""
-    return [line.strip() for _, line in read_lines(path, most=MAX_LISTED)]
+    """Stripped lines of a list, such as label names, without blank ones.
+
+    Raises as `read_lines` does.
+    """
+    return [line.strip() for _, line in read_lines(path, most=MAX_LIST_LINES)]
 
 
 def parsed(line: str) -> Any:
-    """The JSON of a line, None where it is none."""
+    """JSON value of a line, or None if it is not valid."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -390,5 +424,5 @@ def _finite(text: str, what: str, path: Path, number: int) -> float:
 
 
 def malformed(path: Path, number: int, problem: str) -> InvalidInput:
-    """What a reader raises for a line it cannot use."""
+    """Error for a line that a reader cannot use."""
     return InvalidInput(f"{path}, line {number}: {problem}.", field="path")

@@ -1,4 +1,8 @@
-"""Sources -> a finished, active build. What the active build already has is taken over, not read or encoded again."""
+"""Makes a build of a corpus from sources, and activates it.
+
+What the active build already has is reused, not read or encoded again. `index.builds` knows builds
+on disk; `app.open_builds` serves them.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ from index.encoder import TextEncoder, Vectors
 from index.errors import InvalidInput, PurlinError, Worse
 from index.indexing import gate
 from index.indexing.gate import Judgements
+from index.pace import Progress
 from index.passages import DEFAULT_SPLITTERS, lexical_text, render, split
 from index.records import Document, Kind, Skipped, SourceFile, Splitter
 from index.search import dense, query_log
@@ -29,16 +34,20 @@ from index.search.query_log import Logged
 from index.search.store import Store, StoreWriter
 
 _T = TypeVar("_T")
-Progress = Callable[[str, int, int | None], None]
-_ENCODED_TOGETHER = 8192  # passages; bounds memory and the work between two lines of progress
+
+# Passages; bounds memory and the work between two calls of progress.
+_ENCODED_TOGETHER = 8192
 _DIGEST_BYTES = 16
-_READ = 2  # goes up when files have to be read anew, whatever their readers' versions
+# Raised when files have to be read again, whatever the versions of their readers.
+_READ_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a corpus is built, besides from what. `dense_weight` None takes the weight tuned for the kind; `log` are
-    earlier queries that find their documents, too.
+    """Options of a build.
+
+    `dense_weight` None takes the weight tuned for the kind. `log` has earlier queries and the
+    documents that they led to.
     """
 
     splitter: Splitter | None = None
@@ -60,42 +69,49 @@ def build(
     judged: Judgements | None = None,
     force: bool = False,
 ) -> Manifest:
-    """Build corpus `name` and make it the active one; the old one serves until the last moment.
+    """Build corpus `name` and activate it; the old build serves until the last moment.
 
-    `origin` is noted in the manifest. `progress(stage, done, total)` is called with stages read, encode, log, measure.
-    With `judged`, the build and the active one are measured on the same queries, and a build that is worse beyond its
-    interval is kept but not activated, unless forced: that raises Worse. Raises Busy, StorageFailed, and InvalidInput
-    if the sources yield no document, no build has one that is judged, or the log leads to none; nothing is left
-    behind then.
+    `origin` is recorded in the manifest. `progress(stage, done, total)` is called with the stages
+    read, encode, log and measure. With `judged`, the build and the active one are measured on the
+    same queries. A build that is significantly worse is kept but not activated, and raises Worse,
+    unless `force` is set.
+
+    Raises Busy, StorageFailed, and InvalidInput if the sources have no document, no judged document
+    exists, or no query of the log leads to a document; nothing is left behind then.
     """
-    tell = progress or _silent
-    with builds.locked(home, name) as directory, builds.staging(directory) as made:
+    report = progress or _silent
+    with builds.locked(home, name) as directory, builds.staging(directory) as staging_dir:
         with storage.storage_errors():
-            making = _Making(made, name, kind, encoder, options or Options(), origin, tell, judged)
+            builder = _Builder(
+                staging_dir, name, kind, encoder, options or Options(), origin, report, judged
+            )
             with _previous(home, name, kind) as previous:
-                manifest = making.run(sources, previous)
+                manifest = builder.run(sources, previous)
+
             if judged is not None:
                 active = _active(home, name)
-                manifest = gate.measured(
-                    made, manifest, encoder, judged, active, partial(tell, "measure")
+                measuring = partial(report, "measure")
+                manifest = gate.measure_build(
+                    staging_dir, manifest, encoder, judged, active, measuring
                 )
             if force and manifest.judged.get("refused"):
                 manifest = replace(manifest, judged={**manifest.judged, "refused": False})
-            _activate(directory, builds.publish(made, manifest), manifest)
+
+            _activate(directory, builds.publish(staging_dir, manifest), manifest)
     return manifest
 
 
-def _activate(directory: Path, built: str, manifest: Manifest) -> None:
-    """Switch to a build, or keep it where it is and raise Worse."""
+def _activate(directory: Path, build_name: str, manifest: Manifest) -> None:
+    """Switch to a build, or raise Worse if it was refused."""
     if not manifest.judged.get("refused"):
-        builds.switch(directory, built)
+        builds.switch(directory, build_name)
         return
-    builds.forget_oldest(directory, str(manifest.judged["against"]["build"]))
-    raise Worse(gate.refusal(manifest, built))
+    builds.remove_oldest(directory, str(manifest.judged["against"]["build"]))
+    raise Worse(gate.refusal_message(manifest, build_name))
 
 
 def _active(home: Path, name: str) -> Path | None:
-    """The build to compare with; a damaged one cannot be."""
+    """Directory of the active build, or None if it is missing or damaged."""
     try:
         return builds.current(home, name)
     except PurlinError:
@@ -107,7 +123,7 @@ def _silent(stage: str, done: int, total: int | None) -> None:
 
 
 class _Previous:
-    """The active build, as far as it can be taken over from; may be nothing."""
+    """The reusable parts of the active build, or nothing."""
 
     def __init__(
         self,
@@ -129,25 +145,27 @@ class _Previous:
             self.store.close()
 
     def comparable(self, encoder: TextEncoder) -> bool:
-        """Whether its vectors are those that `encoder` gives on this machine."""
+        """Whether the stored vectors are those that `encoder` gives on this machine."""
         if self.directory is None or self.encoder != encoder.fingerprint:
             return False
-        if not (self.directory / self_check.FILE).is_file():
-            return True  # made before builds had a self-check
+        # The first builds had no self-check.
+        if not (self.directory / self_check.SELF_CHECK_FILE).is_file():
+            return True
         return self_check.drift(self.directory, encoder) <= self_check.TOLERANCE
 
     def documents(self, file: SourceFile) -> Iterator[Document | Skipped] | None:
-        """What reading `file` yielded then, if it is unchanged."""
-        number = (
-            self.store.file_number(file.path, _read_as(file)) if self.store is not None else None
-        )
-        return (
-            self.store.read_file(number) if self.store is not None and number is not None else None
-        )
+        """Yield what `file` yielded for that build, or return None if it has changed since."""
+        if self.store is None:
+            return None
+        number = self.store.file_number(file.path, _file_digest(file))
+        return self.store.read_file(number) if number is not None else None
 
 
 def _previous(home: Path, name: str, kind: Kind) -> _Previous:
-    """Open what can be reused. A missing or damaged build only means that everything is made anew."""
+    """Open the active build for reuse.
+
+    If it is missing, damaged or of another kind, nothing is reused and everything is made again.
+    """
     try:
         directory = builds.current(home, name)
         manifest = builds.read_manifest(directory)
@@ -156,17 +174,18 @@ def _previous(home: Path, name: str, kind: Kind) -> _Previous:
         return _Previous()
     if manifest.kind != kind:
         return _Previous()
+
     vectors = np.load(directory / "vectors.npy", mmap_mode="r")
     store = Store(directory / "documents.sqlite", kind)
     return _Previous(store, vectors, manifest.encoder["fingerprint"], directory)
 
 
-class _Making:
-    """One build in progress, in its staging directory."""
+class _Builder:
+    """Makes one build in its staging directory."""
 
     def __init__(
         self,
-        made: Path,
+        staging_dir: Path,
         name: str,
         kind: Kind,
         encoder: TextEncoder,
@@ -175,43 +194,47 @@ class _Making:
         progress: Progress,
         judged: Judgements | None,
     ) -> None:
-        self._judged = judged
-        self._made, self._name, self._kind = made, name, kind
-        self._encoder, self._options, self._origin, self._progress = (
-            encoder,
-            options,
-            origin,
-            progress,
-        )
+        self._staging_dir, self._name, self._kind = staging_dir, name, kind
+        self._encoder, self._options, self._origin = encoder, options, origin
+        self._progress, self._judged = progress, judged
         self._splitter: Splitter = options.splitter or DEFAULT_SPLITTERS[kind]
-        self._store = StoreWriter(made / "documents.sqlite")
+
+        self._store = StoreWriter(staging_dir / "documents.sqlite")
         self._lexical = LexicalBuilder()
+        # Of the rendered text of each passage.
         self._digests: list[bytes] = []
-        self._rows: dict[str, int] = {}  # of documents, by id
+        # Document id -> row.
+        self._rows: dict[str, int] = {}
         self._first_skipped: Skipped | None = None
 
     def run(self, sources: Iterable[SourceFile | Skipped], previous: _Previous) -> Manifest:
+        """Write all files of the build, and return its manifest."""
         started = time.monotonic()
         try:
             self._read(sources, previous)
-            query_log.check(self._options.log, self._rows)
-            if self._judged is not None:
-                before = (
-                    previous.store.known(self._judged.relevant)
-                    if previous.store is not None
-                    else set()
-                )
-                gate.check_known(self._judged, self._rows.keys() | before)
+            query_log.check_log(self._options.log, self._rows)
+            self._check_judged(previous)
         except BaseException:
             self._store.abandon()
             raise
         self._store.close()
-        self._lexical.save(self._made / "lexical")
-        self_check.save(self._made, self._encoder)
+
+        self._lexical.save(self._staging_dir / "lexical")
+        self_check.write_self_check(self._staging_dir, self._encoder)
         reused = self._encode(previous)
-        logged = self._save_log(previous) if self._options.log else 0
-        measures = dense.save(self._made)
+        logged = self._write_log(previous) if self._options.log else 0
+        measures = dense.build_index(self._staging_dir)
         return self._manifest(reused, logged, time.monotonic() - started, measures)
+
+    def _check_judged(self, previous: _Previous) -> None:
+        """Refuse judgements of another corpus before anything is encoded."""
+        if self._judged is None:
+            return
+        # Documents that the build has lost are judged, too.
+        before: set[str] = set()
+        if previous.store is not None:
+            before = previous.store.existing_ids(self._judged.relevant_ids)
+        gate.check_judged_documents(self._judged, self._rows.keys() | before)
 
     # ---- reading
 
@@ -220,54 +243,50 @@ class _Making:
             if isinstance(source, Skipped):
                 self._skip(source, None)
                 continue
-            number, row = self._store.add_file(source.path, _read_as(source)), self._store.documents
+
+            number = self._store.add_file(source.path, _file_digest(source))
+            first_row = self._store.documents
             items = previous.documents(source) or _readable(source.read())
-            if sum(self._add(item, number, row) for item in items):
+            # Not `any`, which would stop before all items are added.
+            if sum(self._add(item, number, first_row) for item in items):
                 self._store.outdate(number)
+
         self._progress("read", self._store.documents, self._store.documents)
         if not self._store.documents:
-            first = self._first_skipped
-            why = (
-                f" {self._store.skipped} left out, the first: {first.path}: {first.reason}."
-                if first
-                else ""
-            )
-            said = f"There is nothing to index for {self._name!r}.{why}".encode(
-                errors="replace"
-            ).decode()
-            raise InvalidInput(said, field="path")
+            raise InvalidInput(self._nothing_message(), field="path")
+
+    def _nothing_message(self) -> str:
+        message = f"There is nothing to index for {self._name!r}."
+        if first := self._first_skipped:
+            message += f" {self._store.skipped} left out, the first: {first.path}: {first.reason}."
+        # Names of files that are not UTF-8 hold lone surrogates.
+        return message.encode(errors="replace").decode()
 
     def _skip(self, skipped: Skipped, file: int | None) -> None:
         self._first_skipped = self._first_skipped or skipped
         self._store.add_skipped(skipped, file)
 
-    def _add(self, item: Document | Skipped, file: int, first: int) -> bool:
-        """Keep what a file yielded whose documents begin at row `first`.
+    def _add(self, item: Document | Skipped, file: int, first_row: int) -> bool:
+        """Add an item of a file whose documents begin at `first_row`.
 
-        True if the file may yield something else though it is unchanged: a failure that passes, an id that is only
-        taken as long as another file has it.
+        Returns whether the file may yield something else next time though it is unchanged: after a
+        failure that is `passing`, or if another file has the same id, which it may lose.
         """
         if isinstance(item, Skipped):
             self._skip(item, file)
             return item.passing
-        if (taken := self._rows.get(item.id)) is not None:
-            self._skip(
-                Skipped(
-                    item.location.path or item.id, f"the id {item.id[:200]!r} is there already"
-                ),
-                file,
-            )
-            return taken < first
+
+        path = item.location.path
+        if (duplicate := self._rows.get(item.id)) is not None:
+            reason = f"the id {item.id[:200]!r} exists already"
+            self._skip(Skipped(path or item.id, reason), file)
+            return duplicate < first_row
+
         row = self._store.documents
         try:
             self._add_document(item, file)
         except UnicodeEncodeError:
-            self._skip(
-                Skipped(
-                    item.location.path or ascii(item.id), "its text holds half a surrogate pair"
-                ),
-                file,
-            )
+            self._skip(Skipped(path or ascii(item.id), "its text is not valid Unicode"), file)
         else:
             self._rows[item.id] = row
         return False
@@ -277,89 +296,95 @@ class _Making:
         digests = [_digest(render(document, passage)) for passage in passages]
         self._store.add(document, file, zip(passages, digests, strict=True))
         self._digests.extend(digests)
+
         for passage in passages:
             self._lexical.add(lexical_text(document, passage))
+        # The total is unknown while the sources are read.
         if self._store.documents % 256 == 0:
             self._progress("read", self._store.documents, None)
 
     # ---- encoding
 
     def _encode(self, previous: _Previous) -> int:
-        """Write `vectors.npy`, a block at a time; returns how many rows were taken over.
+        """Write `vectors.npy`, a block at a time; returns how many rows were reused.
 
-        Not through a map of the file: where the disk is full, writing to one ends the process.
+        The file is not memory-mapped: on a full disk, writing to a mapping kills the process.
         """
-        taken = self._taken(previous)
-        missing = int((taken < 0).sum())
-        store = Store(self._made / "documents.sqlite", self._kind)
-        about = {"descr": "<f2", "fortran_order": False, "shape": (len(taken), self._encoder.dim)}
+        reusable = self._reusable_rows(previous)
+        missing = int((reusable < 0).sum())
+        store = Store(self._staging_dir / "documents.sqlite", self._kind)
+        shape = (len(reusable), self._encoder.dim)
+        header = {"descr": "<f2", "fortran_order": False, "shape": shape}
         done = 0
 
-        def advance(more: int) -> None:
+        def advance(count: int) -> None:
             nonlocal done
-            done += more
+            done += count
             self._progress("encode", done, missing)
 
         try:
-            with (self._made / "vectors.npy").open("wb") as file:
-                np.lib.format.write_array_header_1_0(file, about)
-                for start in range(0, len(taken), _ENCODED_TOGETHER):
-                    block = taken[start : start + _ENCODED_TOGETHER]
-                    file.write(self._vectors(start, block, previous, store, advance).tobytes())
+            with (self._staging_dir / "vectors.npy").open("wb") as file:
+                np.lib.format.write_array_header_1_0(file, header)
+                for start in range(0, len(reusable), _ENCODED_TOGETHER):
+                    block = reusable[start : start + _ENCODED_TOGETHER]
+                    vectors = self._vectors(start, block, previous, store, advance)
+                    file.write(vectors.tobytes())
         finally:
             store.close()
-        return len(taken) - missing
+        return len(reusable) - missing
 
-    def _taken(self, previous: _Previous) -> NDArray[np.int64]:
-        """For each passage the row of the previous build's vectors that reads the same, or -1."""
+    def _reusable_rows(self, previous: _Previous) -> NDArray[np.int64]:
+        """For each passage, the row of the previous build with the same rendered text, or -1."""
         if (
             previous.store is None
             or previous.vectors is None
             or not previous.comparable(self._encoder)
         ):
             return np.full(len(self._digests), -1, dtype=np.int64)
-        known = previous.store.digests()
-        return np.array([known.get(digest, -1) for digest in self._digests], dtype=np.int64)
+
+        rows = previous.store.digests()
+        return np.array([rows.get(digest, -1) for digest in self._digests], dtype=np.int64)
 
     def _vectors(
         self,
         start: int,
-        taken: NDArray[np.int64],
+        reusable: NDArray[np.int64],
         previous: _Previous,
         store: Store,
         advance: Callable[[int], None],
     ) -> NDArray[np.float16]:
-        """Vectors of the passages from row `start` on, taken over or encoded."""
-        vectors = np.empty((len(taken), self._encoder.dim), dtype=np.float16)
-        known, missing = np.flatnonzero(taken >= 0), np.flatnonzero(taken < 0)
-        if len(known) and previous.vectors is not None:
-            vectors[known] = previous.vectors[taken[known]]
+        """Vectors of the passages from row `start` on, reused or encoded."""
+        vectors = np.empty((len(reusable), self._encoder.dim), dtype=np.float16)
+        reused, missing = np.flatnonzero(reusable >= 0), np.flatnonzero(reusable < 0)
+
+        if len(reused) and previous.vectors is not None:
+            vectors[reused] = previous.vectors[reusable[reused]]
         if len(missing):
-            texts = [
-                render(one.document, one.passage)
-                for one in store.stored((start + missing).tolist())
-            ]
+            stored = store.fetch((start + missing).tolist())
+            texts = [render(item.document, item.passage) for item in stored]
             vectors[missing] = self._encoder.encode(texts, role="passage", progress=advance)
         return vectors
 
-    def _save_log(self, previous: _Previous) -> int:
+    def _write_log(self, previous: _Previous) -> int:
         """Write the query log; returns how many of its queries lead to a document."""
-        known: Mapping[str, Vectors] = {}
+        cached: Mapping[str, Vectors] = {}
         if previous.directory is not None and previous.comparable(self._encoder):
-            known = query_log.encoded(previous.directory)
+            cached = query_log.logged_vectors(previous.directory)
+
         progress = partial(self._progress, "log")
-        return query_log.save(
-            self._made, self._options.log, self._rows, self._encoder, known, progress
+        return query_log.write_log(
+            self._staging_dir, self._options.log, self._rows, self._encoder, cached, progress
         )
 
     def _manifest(
         self, reused: int, logged: int, took_s: float, measures: dict[str, float]
     ) -> Manifest:
         weight = self._options.dense_weight
+        created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
         return Manifest(
             name=self._name,
             kind=self._kind,
-            created_at=f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
+            created_at=f"{created_at}Z",
             encoder={
                 "name": self._encoder.name,
                 "fingerprint": self._encoder.fingerprint,
@@ -377,26 +402,28 @@ class _Making:
             reused=reused,
             took_s=round(took_s, 3),
             measures=measures,
-            files=builds.checksums(self._made),
+            files=builds.checksums(self._staging_dir),
         )
 
 
 def _readable(items: Iterable[_T]) -> Iterator[_T]:
-    """The items of a source; that it cannot be read is told apart from a home that cannot be written to."""
+    """Yield the items of a source; raises InvalidInput if it cannot be read.
+
+    So such an error is not mistaken for one of PURLIN_HOME's disk.
+    """
     try:
         yield from items
     except OSError as error:
         raise InvalidInput(
-            f"The sources cannot be read ({error}). Make sure that they are there and that you may read them.",
+            f"The sources cannot be read ({error}). Make sure that they exist and are readable.",
             field="path",
         ) from error
 
 
-def _read_as(file: SourceFile) -> str:
-    return f"{_READ} {file.digest}"
+def _file_digest(file: SourceFile) -> str:
+    return f"{_READ_VERSION} {file.digest}"
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.blake2b(
-        text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES
-    ).digest()
+    content = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()

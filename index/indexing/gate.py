@@ -1,15 +1,16 @@
-"""How well a build answers judged queries, and whether it may take the place of the active one.
+"""The quality gate: how well a build answers judged queries, and whether it may become active.
 
-A document that is judged but not in a build counts as not found, in both builds alike: a build that lost half of its
-sources then evaluates worse, which is what the comparison is for. How many there are stands in what is noted, so that
-what was deleted on purpose can be told from it: then take it out of the judgements, or use force.
+A judged document that is not in a build counts as not retrieved, in both builds alike: a build that
+lost half of its sources measures worse, which is what the comparison is for. The number of missing
+documents is recorded, to tell a loss from a deletion on purpose. In that case, remove the documents
+from the judgements or use force.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,19 @@ from index.encoder import TextEncoder
 from index.errors import EncoderMismatch, InvalidInput, PurlinError
 from index.evaluation import ranking
 from index.evaluation.ranking import Measure, Qrels, Run, Values
+from index.pace import StageProgress
 from index.records import Mode
 from index.search.corpus import Corpus, check_query
 from index.search.store import Filter
 
 MEASURES = {name.lower(): name for name in ("nDCG@10", "MRR@100", "Recall@100")}
-DEPTH = 100
-FILE = "judged.json"
-
-Progress = Callable[[int, int], None]
+RUN_DEPTH = 100
+JUDGED_FILE = "judged.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """Queries (id -> text), their judged documents, and the measure that decides: one of the values of MEASURES."""
+    """Queries (id -> text), their judged documents, and the deciding measure (see MEASURES)."""
 
     queries: Mapping[str, str]
     qrels: Qrels
@@ -43,35 +43,39 @@ class Judgements:
 
     @classmethod
     def read(cls, queries: Path, qrels: Path, measure: str = "ndcg@10") -> Judgements:
-        """From BEIR's files. Raises InvalidInput for what could not be measured once a build is finished."""
+        """Read BEIR's files.
+
+        Raises InvalidInput for anything that would make the measurement of a finished build fail.
+        """
         if measure.lower() not in MEASURES:
             raise InvalidInput(
-                f"measure is {measure[:40]!r}; it is {', '.join(MEASURES)}.", field="measure"
+                f"measure is {measure[:40]!r}; use {', '.join(MEASURES)}.", field="measure"
             )
-        found = cls(
-            ranking.read_queries(queries), ranking.read_qrels(qrels), MEASURES[measure.lower()]
-        )
-        if not found.asked:
+
+        texts = ranking.read_queries(queries)
+        judgements = cls(texts, ranking.read_qrels(qrels), MEASURES[measure.lower()])
+        if not judgements.query_ids:
             raise InvalidInput(
                 f"None of the queries judged in {qrels} is in {queries}.", field="qrels"
             )
-        if not found.relevant:
+        if not judgements.relevant_ids:
             raise InvalidInput(
-                f"None of the {len(found.qrels)} judged queries has a relevant document.",
+                f"None of the {len(judgements.qrels)} judged queries has a relevant document.",
                 field="qrels",
             )
-        for identifier in found.asked:
-            _check(identifier, found.queries[identifier], queries)
-        return found
+
+        for identifier in judgements.query_ids:
+            _check_text(identifier, texts[identifier], queries)
+        return judgements
 
     @property
-    def asked(self) -> list[str]:
-        """Ids of the queries to ask: those that are judged."""
+    def query_ids(self) -> list[str]:
+        """Ids of the queries that are judged and have a text."""
         return [query for query in self.qrels if query in self.queries]
 
     @property
-    def relevant(self) -> set[str]:
-        """Ids of the documents that ought to be found."""
+    def relevant_ids(self) -> set[str]:
+        """Ids of the documents that are relevant to any query."""
         return {
             document
             for grades in self.qrels.values()
@@ -81,12 +85,12 @@ class Judgements:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of all of it but the choice of the measure."""
-        content = [{query: self.queries[query] for query in self.asked}, {**self.qrels}]
+        """SHA-256 (hex) of queries and judgements, not of the choice of the measure."""
+        content = [{query: self.queries[query] for query in self.query_ids}, {**self.qrels}]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _check(identifier: str, text: str, path: Path) -> None:
+def _check_text(identifier: str, text: str, path: Path) -> None:
     try:
         check_query(text)
     except InvalidInput as error:
@@ -95,75 +99,88 @@ def _check(identifier: str, text: str, path: Path) -> None:
         ) from None
 
 
-def ranked(
+def run_queries(
     corpus: Corpus,
     judged: Judgements,
     *,
     mode: Mode = "hybrid",
     filter: Filter | None = None,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> Run:
-    """The best 100 documents of each judged query that there is a text of."""
+    """Search for each judged query that has a text; returns its best 100 documents."""
     run: dict[str, list[str]] = {}
-    asked = judged.asked
-    for done, query in enumerate(asked, 1):
-        hits = corpus.search(judged.queries[query], k=DEPTH, mode=mode, filter=filter).hits
+    query_ids = judged.query_ids
+    for done, query in enumerate(query_ids, 1):
+        text = judged.queries[query]
+        hits = corpus.search(text, k=RUN_DEPTH, mode=mode, filter=filter).hits
         run[query] = [hit.document_id for hit in hits]
         if progress is not None:
-            progress(done, len(asked))
+            progress(done, len(query_ids))
     return run
 
 
-def check_known(judged: Judgements, found: Iterable[str]) -> None:
-    """Refuse judgements none of whose relevant documents is among the ids `found`."""
-    if judged.relevant.isdisjoint(found):
+def check_judged_documents(judged: Judgements, available: Iterable[str]) -> None:
+    """Raise InvalidInput if none of the relevant documents is among the `available` ids."""
+    relevant = judged.relevant_ids
+    if relevant.isdisjoint(available):
         raise InvalidInput(
-            f"None of the {len(judged.relevant):,} documents that the queries ask for is in this corpus, such as "
-            f"{min(judged.relevant)[:80]!r}: are these the judgements of another one?",
+            f"None of the {len(relevant):,} relevant documents is in this corpus, such as "
+            f"{min(relevant)[:80]!r}. Are these the judgements of another corpus?",
             field="qrels",
         )
 
 
-def measured(
-    made: Path,
+def measure_build(
+    staging_dir: Path,
     manifest: Manifest,
     encoder: TextEncoder,
     judged: Judgements,
     active: Path | None,
-    progress: Progress,
+    progress: StageProgress,
 ) -> Manifest:
-    """The manifest with the measures of the build in `made` among its own, and `judged`: on how many queries, how many
-    relevant documents there are and how many the build lacks, and `against`: the active build on the same queries.
+    """Measure the build in `staging_dir`, and return its manifest with the measures and `judged`.
 
-    `refused` is set if the whole 95 % interval of the difference (new - active; paired bootstrap) lies below 0. The
-    values of each query are kept in the build, so that a later one of another encoder, which cannot open this one, can
-    be compared with it. An active build that has none is not compared with; `against` then has the reason.
+    `judged` has the number of queries, how many relevant documents there are and how many the build
+    lacks, and `against`: the same for the active build. `refused` is set if the whole 95 % interval
+    of the difference (new - active; paired bootstrap) is below 0.
+
+    The values of each query are stored in the build. So a later build of another encoder, which
+    cannot open this one, can be compared with it. If the active build cannot be measured and has no
+    such values, `against` has the reason.
     """
-    values, lacking = _values_of(Corpus.opened(made, manifest, encoder), judged, progress)
-    measures = [ranking.measure(name, each, len(judged.qrels)) for name, each in values.items()]
+    corpus = Corpus.open(staging_dir, manifest, encoder)
+    values, missing = _measured(corpus, judged, progress)
+    measures = [
+        ranking.measure(name, of_queries, len(judged.qrels)) for name, of_queries in values.items()
+    ]
     against = _against(active, values, encoder, judged, progress) if active is not None else None
-    about = {
+
+    outcome = {
         "measure": judged.measure,
         "queries": len(values[judged.measure]),
-        "relevant": len(judged.relevant),
-        "missing": lacking,
+        "relevant": len(judged.relevant_ids),
+        "missing": missing,
         "against": against,
         "refused": against is not None and against.get("high", 0.0) < 0,
     }
-    files = {**manifest.files, FILE: _keep(made / FILE, judged, values)}
-    named = {one.name: _rounded(one) for one in measures}
-    return replace(manifest, measures={**manifest.measures, **named}, judged=about, files=files)
+    written = _write_values(staging_dir / JUDGED_FILE, judged, values)
+    return replace(
+        manifest,
+        measures={**manifest.measures, **{item.name: _rounded(item) for item in measures}},
+        judged=outcome,
+        files={**manifest.files, JUDGED_FILE: written},
+    )
 
 
-def _values_of(
-    corpus: Corpus, judged: Judgements, progress: Progress
+def _measured(
+    corpus: Corpus, judged: Judgements, progress: StageProgress
 ) -> tuple[dict[str, Values], int]:
-    """Each measure's values (queries,), and how many relevant documents the build does not have. Closes the corpus."""
+    """Values (queries,) of each measure, and the number of missing documents. Closes the corpus."""
     try:
-        run = ranked(corpus, judged, progress=progress)
-        return ranking.per_query(run, judged.qrels, 0.0), len(judged.relevant) - corpus.count(
-            judged.relevant
-        )
+        run = run_queries(corpus, judged, progress=progress)
+        values = ranking.per_query(run, judged.qrels, 0.0)
+        relevant = judged.relevant_ids
+        return values, len(relevant) - corpus.count(relevant)
     finally:
         corpus.close()
 
@@ -173,84 +190,99 @@ def _against(
     values: Mapping[str, Values],
     encoder: TextEncoder,
     judged: Judgements,
-    progress: Progress,
+    progress: StageProgress,
 ) -> dict[str, Any]:
+    """Comparison with the active build, or the reason why there is none."""
     try:
-        before, lacking = _before(active, encoder, judged, progress)
+        before, missing = _active_values(active, encoder, judged, progress)
     except PurlinError as error:
         return {"build": active.name, "problem": error.message}
-    found = ranking.difference(judged.measure, before[judged.measure], values[judged.measure])
-    figures = {"mean": found.mean_a, "difference": found.mean, "low": found.low, "high": found.high}
-    return {"build": active.name, "missing": lacking} | {
-        name: round(value, 6) for name, value in figures.items()
+
+    result = ranking.difference(judged.measure, before[judged.measure], values[judged.measure])
+    figures = {
+        "mean": result.mean_a,
+        "difference": result.mean,
+        "low": result.low,
+        "high": result.high,
     }
+    rounded = {name: round(value, 6) for name, value in figures.items()}
+    return {"build": active.name, "missing": missing} | rounded
 
 
-def _before(
-    active: Path, encoder: TextEncoder, judged: Judgements, progress: Progress
+def _active_values(
+    active: Path, encoder: TextEncoder, judged: Judgements, progress: StageProgress
 ) -> tuple[Mapping[str, Values], int]:
-    """The same of the active build; of another encoder's, as it was measured when it was made."""
+    """Measure the active build; if it is of another encoder, use the values stored with it."""
     try:
         corpus = Corpus.load(active, encoder)
     except EncoderMismatch:
-        if (kept := _kept(active, judged)) is None:
+        if (stored := _stored_values(active, judged)) is None:
             raise
-        return kept
-    return _values_of(corpus, judged, progress)
+        return stored
+    return _measured(corpus, judged, progress)
 
 
-def _keep(path: Path, judged: Judgements, values: Mapping[str, Values]) -> dict[str, Any]:
-    """Write the values into a build; returns what its manifest says of the file."""
-    content = json.dumps(
-        {"of": judged.digest, "values": {name: each.tolist() for name, each in values.items()}}
-    )
+def _write_values(path: Path, judged: Judgements, values: Mapping[str, Values]) -> dict[str, Any]:
+    """Write the values into a build; returns the manifest's entry for the file."""
+    lists = {name: of_queries.tolist() for name, of_queries in values.items()}
+    content = json.dumps({"of": judged.digest, "values": lists})
     path.write_text(content)
     return {"bytes": len(content), "sha256": hashlib.sha256(content.encode()).hexdigest()}
 
 
-def _kept(build: Path, judged: Judgements) -> tuple[dict[str, Values], int] | None:
-    """The values that were kept in a build, and how many documents it lacked; None if they are of other judgements."""
+def _stored_values(build: Path, judged: Judgements) -> tuple[dict[str, Values], int] | None:
+    """Values and number of missing documents stored in a build, or None for other judgements."""
     manifest = builds.read_manifest(build)
-    if FILE not in manifest.files:
+    if JUDGED_FILE not in manifest.files:
         return None
-    kept = json.loads(builds.Files(build, manifest).read(build / FILE))
-    if kept["of"] != judged.digest:
+
+    stored = json.loads(builds.Files(build, manifest).read(build / JUDGED_FILE))
+    if stored["of"] != judged.digest:
         return None
-    return {name: np.array(each) for name, each in kept["values"].items()}, int(
-        manifest.judged["missing"]
-    )
+    values = {name: np.array(of_queries) for name, of_queries in stored["values"].items()}
+    return values, int(manifest.judged["missing"])
 
 
-def _rounded(one: Measure) -> dict[str, Any]:
-    values = asdict(one)
-    return {"queries": one.queries} | {
-        name: round(values[name], 6) for name in ("mean", "low", "high")
-    }
+def _rounded(measure: Measure) -> dict[str, Any]:
+    values = asdict(measure)
+    figures = {name: round(values[name], 6) for name in ("mean", "low", "high")}
+    return {"queries": measure.queries} | figures
 
 
-def told(manifest: Manifest) -> str:
-    """What was measured, in a sentence or two; empty if nothing was."""
+def measurement_summary(manifest: Manifest) -> str:
+    """Describe a build's measurement in a sentence or two; empty if there was none."""
     judged = manifest.judged
     if not judged:
         return ""
+
     own, against = manifest.measures[judged["measure"]], judged["against"]
-    said = f"{judged['measure']} {own['mean']:.4f} ({own['low']:.4f} to {own['high']:.4f}) on {own['queries']} queries"
+    summary = (
+        f"{judged['measure']} {own['mean']:.4f} ({own['low']:.4f} to {own['high']:.4f}) "
+        f"on {own['queries']} queries"
+    )
     if judged["missing"]:
-        said += f"; {judged['missing']:,} of {judged['relevant']:,} relevant documents are not in this build"
+        summary += (
+            f"; {judged['missing']:,} of {judged['relevant']:,} relevant documents are not in this "
+            "build"
+        )
+
     if against is None:
-        return f"{said}."
+        return f"{summary}."
     if "problem" in against:
-        return f"{said}. Not compared with the active build: {against['problem']}"
+        return f"{summary}. Not compared with the active build: {against['problem']}"
+
+    missing = f" ({against['missing']:,} not in it)" if against["missing"] else ""
     return (
-        f"{said}. The active build {against['build']} has {against['mean']:.4f}"
-        + (f" ({against['missing']:,} not in it)" if against["missing"] else "")
-        + f"; difference {against['difference']:+.4f}, 95 % interval {against['low']:+.4f} to {against['high']:+.4f}."
+        f"{summary}. The active build {against['build']} has {against['mean']:.4f}{missing}; "
+        f"difference {against['difference']:+.4f}, "
+        f"95 % interval {against['low']:+.4f} to {against['high']:+.4f}."
     )
 
 
-def refusal(manifest: Manifest, build: str) -> str:
-    """Why a build was not activated, and how to do it all the same."""
+def refusal_message(manifest: Manifest, build: str) -> str:
+    """Explain why a build was not activated, and how to activate it anyway."""
     return (
-        f"Build {build} of corpus {manifest.name!r} is worse than the active one and was kept, not activated: "
-        f"{told(manifest)} Repeat with --force, or `purlin index activate {manifest.name} {build} --force`."
+        f"Build {build} of corpus {manifest.name!r} is worse than the active one and was kept, not "
+        f"activated: {measurement_summary(manifest)} Repeat with --force, or `purlin index "
+        f"activate {manifest.name} {build} --force`."
     )

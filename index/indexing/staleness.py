@@ -1,7 +1,8 @@
-"""How far the sources of a build have moved on since it was made, told by names and times alone: no file is read.
+"""Staleness of a build: how far its sources have changed since, by names and times alone.
 
-A file has changed if its inode did after the build began (ctime, which copies with old times and renames move, too;
-so does a change of permissions). What is looked at is bounded in number and time.
+No file is read. A file counts as changed if its inode changed after the build began (ctime). Unlike
+the time of the last write, it also moves with copies that keep old times and with renames; but a
+change of permissions moves it, too. The number of files and the time are limited.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from pathlib import Path
 from index.builds import Manifest
 
 MAX_FILES = 50_000
-SECONDS = 2.0
-_TICK_S = 0.01  # what times of files and builds are rounded by, at most
+TIME_LIMIT_S = 2.0
+# Largest rounding of the times of files and builds.
+_TICK_S = 0.01
 
 
 @dataclass(slots=True)
 class Staleness:
-    """Files that changed, came and went since a build; `complete` is false where there were too many to look at all."""
+    """Number of files that were changed, added and removed since a build.
+
+    `complete` is false if the file or time limit was reached, so that the counts are lower bounds.
+    """
 
     reachable: bool
     complete: bool = True
@@ -30,70 +35,86 @@ class Staleness:
     removed: int = 0
 
 
-class _Enough(Exception):
-    """As much was looked at as may be."""
+class _LimitReached(Exception):
+    """The file or time limit was reached."""
 
 
-class _Bounds:
+class _Limits:
     def __init__(self) -> None:
-        self._left = MAX_FILES
-        self._end = time.monotonic() + SECONDS
+        self._files_left = MAX_FILES
+        self._deadline = time.monotonic() + TIME_LIMIT_S
 
-    def take(self) -> None:
-        self._left -= 1
-        if self._left < 0 or time.monotonic() > self._end:
-            raise _Enough
+    def count_file(self) -> None:
+        self._files_left -= 1
+        if self._files_left < 0 or time.monotonic() > self._deadline:
+            raise _LimitReached
 
 
-def look(manifest: Manifest, read: Collection[str], left_out: Collection[str]) -> Staleness | None:
-    """Compare what is there with the names of the files that were `read` for a build, and of those `left_out`.
+def find_staleness(
+    manifest: Manifest, read: Collection[str], skipped: Collection[str]
+) -> Staleness | None:
+    """Compare the sources with the names of the files that were `read` or `skipped` for a build.
 
-    None where the manifest does not name directories or files, as for the demo corpora.
+    Returns None if the manifest does not name directories or files, as for the demo corpora.
     """
     roots = [Path(source) for source in manifest.sources]
     if not roots or not all(root.is_absolute() for root in roots):
         return None
-    found = Staleness(reachable=True)
+
+    staleness = Staleness(reachable=True)
     try:
         if not all(root.exists() for root in roots):
             return Staleness(reachable=False)
-        bounds = _Bounds()
-        _read_then(found, manifest, roots, read, bounds)
-        _there_now(found, manifest, roots, frozenset(read) | frozenset(left_out), bounds)
-    except _Enough:
-        found.complete = False
+        limits = _Limits()
+        _count_changed(staleness, manifest, roots, read, limits)
+        _count_added(staleness, manifest, roots, frozenset(read) | frozenset(skipped), limits)
+    except _LimitReached:
+        staleness.complete = False
     except OSError:
         return Staleness(reachable=False)
-    return found
+    return staleness
 
 
-def _read_then(
-    found: Staleness, manifest: Manifest, roots: list[Path], read: Collection[str], bounds: _Bounds
+def _count_changed(
+    staleness: Staleness,
+    manifest: Manifest,
+    roots: list[Path],
+    read: Collection[str],
+    limits: _Limits,
 ) -> None:
+    """Count the files that were changed or removed since the build began."""
     began = datetime.fromisoformat(manifest.created_at).timestamp() - manifest.took_s
-    for path in _places(roots, read):
-        bounds.take()
+    for path in _paths(roots, read):
+        limits.count_file()
         try:
-            found.changed += path.stat().st_ctime > began + _TICK_S
+            staleness.changed += path.stat().st_ctime > began + _TICK_S
         except (FileNotFoundError, NotADirectoryError):
-            found.removed += 1
+            staleness.removed += 1
 
 
-def _places(roots: list[Path], names: Collection[str]) -> Iterator[Path]:
+def _paths(roots: list[Path], names: Collection[str]) -> Iterator[Path]:
+    """Paths of source files by name; with several roots, a name begins with that of its root."""
+    # Imported here, because it loads all readers.
     from index.sources import prefixes
 
-    below = dict(zip(prefixes(roots), roots, strict=True))
+    root_of = dict(zip(prefixes(roots), roots, strict=True))
     for name in names:
         prefix, _, rest = name.partition("/") if len(roots) > 1 else ("", "", name)
-        if (root := below.get(prefix)) is not None:
+        if (root := root_of.get(prefix)) is not None:
             yield root if root.is_file() else root / rest
 
 
-def _there_now(
-    found: Staleness, manifest: Manifest, roots: list[Path], known: Collection[str], bounds: _Bounds
+def _count_added(
+    staleness: Staleness,
+    manifest: Manifest,
+    roots: list[Path],
+    indexed: Collection[str],
+    limits: _Limits,
 ) -> None:
+    """Count the files that a build would read now and that this one did not have."""
+    # Imported here, because it loads all readers.
     from index.sources import names
 
     for name in names(manifest.kind, roots):
-        bounds.take()
-        found.added += name not in known
+        limits.count_file()
+        staleness.added += name not in indexed

@@ -1,4 +1,4 @@
-"""A corpus as it is searched: dense, lexical and store of one build, and how their results become hits."""
+"""Search of a corpus: the dense and lexical retrievers of one build, and hits from its store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +24,25 @@ from index.search.dense import Dense, Rows
 from index.search.fusion import DENSE, LEXICAL, Fusion
 from index.search.lexical import Lexical, LexicalScores, matches, top
 from index.search.query_log import QueryLog, blend
-from index.search.store import Filter, Store, Stored, state
+from index.search.store import Filter, Store, StoredPassage, file_state
 
 MAX_QUERY_CHARS = 4096
 MAX_K = 1000
-MAX_DEPTH = 10_000  # offset + k
+# Largest offset + k.
+MAX_RANK = 10_000
 MAX_HIGHLIGHTS = 100
 _FIRST_DEPTH = 200
 _CACHED_FILTERS = 64
-_SECONDARY_PRIOR = 0.9  # of the score of test, vendored, generated and minified code
+# Factor on the score of test, vendored, generated and minified code.
+_SECONDARY_PRIOR = 0.9
 _SECONDARY = ("test", "vendored", "generated", "minified")
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """One page of hits. `total` counts the documents that can be paged through.
+    """One page of hits. `total` counts the documents on all pages.
 
-    `timings_ms` has encode, dense, lexical, fuse and fetch, in milliseconds.
+    `timings_ms` maps a step (encode, dense, lexical, fuse, fetch) to its milliseconds.
     """
 
     hits: tuple[Hit, ...]
@@ -49,7 +52,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """A hit with the document and the passage that it shows."""
+    """A hit with its document and passage."""
 
     hit: Hit
     document: Document
@@ -58,7 +61,7 @@ class Retrieved:
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """Passage rows, best first, mostly one per document, with the score, cosine and lexical score of each."""
+    """Passage rows, best first, with the scores of each; mostly one row per document."""
 
     rows: Rows
     fused: Vectors
@@ -68,33 +71,38 @@ class _Ranking:
 
 @dataclass(slots=True)
 class _Query:
-    """What one search carries from leg to leg."""
+    """A query with everything that is computed once per search.
+
+    `allowed` is the filter as a mask of passages. `nearness` is that of each document to earlier
+    queries. `named` are the rows whose id or title is exactly the query: they score 1.
+    """
 
     text: str
     mode: Mode
-    allowed: NDArray[np.bool_] | None  # passages
+    allowed: NDArray[np.bool_] | None
     vector: Vectors | None
-    near: Vectors | None  # documents, to earlier queries
+    nearness: Vectors | None
     weights: Mapping[str, float]
     lexical: LexicalScores | None
-    named: Rows  # of what is called exactly as the query, by id or title: scores 1
+    named: Rows
 
 
 class _Clock:
-    """Milliseconds since the last lap, by name."""
+    """Milliseconds per step of a search."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
+        """Add the time since the last lap to the step `name`."""
         now = time.perf_counter()
         self.laps[name] = self.laps.get(name, 0.0) + (now - self._last) * 1000
         self._last = now
 
 
 class Corpus:
-    """One build, open for searching; safe to share between threads."""
+    """An open build of a corpus; safe to share between threads."""
 
     def __init__(
         self,
@@ -108,9 +116,8 @@ class Corpus:
         drift: float | None = None,
     ) -> None:
         self.name = manifest.name
-        self.drift = (
-            drift  # largest 1 - cosine of the self-check's vectors, here against when it was built
-        )
+        # Largest 1 - cosine of the self-check's vectors between the build's machine and this one.
+        self.drift = drift
         self.build = build
         self.manifest = manifest
         self._encoder = encoder
@@ -118,20 +125,23 @@ class Corpus:
         self._lexical = lexical
         self._store = store
         self._log = log
+        # Passage row -> document row.
         self._document_of = self._store.document_of
         self._priors = self._role_priors()
+
+        # Masks of passages by filter, least recently used first.
         self._filters: OrderedDict[str, NDArray[np.bool_]] = OrderedDict()
         self._filters_lock = threading.Lock()
-        self.filter_lookups = (
-            Lookups()
-        )  # of row masks; whoever opens build after build may put one for all here
+        # Replaceable, so that successive builds of a corpus can share one counter.
+        self.filter_lookups = Lookups()
 
     @classmethod
     def load(cls, directory: Path, encoder: TextEncoder) -> Corpus:
-        """Open a build. Damaged names a file that is not as it was written; EncoderMismatch says what to do.
+        """Open a build.
 
-        Everything but the documents is read into memory, and is not touched on disk again. A method that finds the
-        documents' file changed since raises Altered.
+        Everything but the documents is read into memory and not read from disk again. Raises
+        Damaged, which names the file, and EncoderMismatch. Later, methods raise Altered if the
+        documents' file was changed.
         """
         manifest = builds.read_manifest(directory)
         if manifest.encoder["fingerprint"] != encoder.fingerprint:
@@ -140,52 +150,53 @@ class Corpus:
                 f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
                 f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
             )
-        return cls.opened(directory, manifest, encoder)
+        return cls.open(directory, manifest, encoder)
 
     @classmethod
-    def opened(cls, directory: Path, manifest: builds.Manifest, encoder: TextEncoder) -> Corpus:
-        """Open the files of a manifest, which need not be a build yet. Damaged as for `load`."""
+    def open(cls, directory: Path, manifest: builds.Manifest, encoder: TextEncoder) -> Corpus:
+        """Open the files of a manifest, which may be of an unfinished build. Raises Damaged."""
         documents = directory / "documents.sqlite"
-        before = state(documents)  # it is compared below: whatever is done to it afterwards shows
+        # Taken before the file is verified, so that the store notices any change since.
+        before = file_state(documents)
         files = builds.Files(directory, manifest)
-        dense, lexical = (
-            Dense.load(directory, files.read),
-            Lexical.load(directory / "lexical", files.read),
-        )
-        log = QueryLog.load(directory, files.read) if query_log.VECTORS in manifest.files else None
-        drift = (
-            self_check.drift(directory, encoder, files.read)
-            if self_check.FILE in manifest.files
-            else None
-        )
+
+        dense = Dense.load(directory, files.read)
+        lexical = Lexical.load(directory / "lexical", files.read)
+        log = None
+        if query_log.VECTORS_FILE in manifest.files:
+            log = QueryLog.load(directory, files.read)
+        drift = None
+        if self_check.SELF_CHECK_FILE in manifest.files:
+            drift = self_check.drift(directory, encoder, files.read)
+
         files.check_others()
         store = Store(documents, manifest.kind, before)
         return cls(directory.name, manifest, encoder, dense, lexical, store, log, drift)
 
     def close(self) -> None:
-        """Release the files; searches after this fail."""
+        """Release the files; later searches fail."""
         self._store.close()
 
     @property
     def warning(self) -> str | None:
-        """What is wrong with comparing this machine's vectors with the build's, if anything."""
-        return None if self.drift is None else self_check.warning(self.name, self.drift)
+        """Warning if this machine's vectors differ too much from the build's, or None."""
+        return None if self.drift is None else self_check.drift_warning(self.name, self.drift)
 
     def document(self, document_id: str) -> Document:
-        """The document with this id, whole. NotFound if there is none."""
+        """Return the document with this id. Raises NotFound."""
         return self._store.document(document_id)
 
     def count(self, document_ids: Iterable[str]) -> int:
-        """How many of these documents there are."""
-        return len(self._store.known(document_ids))
+        """How many of the given ids exist in this corpus."""
+        return len(self._store.existing_ids(document_ids))
 
     def file_names(self, limit: int) -> tuple[list[str], list[str]]:
-        """Names of the source files that were read, and of those left out; at most `limit` of each."""
+        """Names of the source files that were read, and of the skipped ones; `limit` of each."""
         return self._store.file_names(limit)
 
     @property
     def field_names(self) -> list[str]:
-        """Fields that a filter may name."""
+        """Sorted names that a filter may use."""
         return self._store.field_names
 
     def search(
@@ -198,78 +209,86 @@ class Corpus:
         filter: Filter | None = None,
         explain: bool = False,
     ) -> SearchResult:
-        """Hits offset+1 .. offset+k of the documents that pass `filter`, best first; each document once.
+        """Return hits offset + 1 to offset + k of the documents that pass `filter`, best first.
 
-        The ranking is exact: it is what scoring every passage would give, so pages fit together.
+        Each document has at most one hit. The ranking is exact, as if every passage were scored, so
+        pages are consistent.
         """
         _check(query, k, offset, mode)
         clock = _Clock()
-        asked = self._prepare(query, mode, filter, clock)
-        ranking = self._rank(asked, offset + k, clock)
-        page = slice(offset, offset + k)
-        stored = self._store.stored(ranking.rows[page].tolist())
+        prepared = self._prepare(query, mode, filter, clock)
+        ranking = self._rank(prepared, offset + k, clock)
+
+        rows = ranking.rows[offset : offset + k]
         hits = tuple(
-            self._hit(asked, ranking, at, found, explain=explain)
-            for at, found in enumerate(stored, offset)
+            self._hit(prepared, ranking, position, stored, explain=explain)
+            for position, stored in enumerate(self._store.fetch(rows.tolist()), offset)
         )
-        total = self._total(asked)
+        total = self._total(prepared)
         clock.lap("fetch")
         return SearchResult(hits, total, clock.laps)
 
     def passages(self, query: str, k: int) -> tuple[list[Retrieved], Mapping[str, float]]:
-        """The best `k` passages, several of a document if they are so good, and the milliseconds each leg took.
+        """Return the best `k` passages, possibly several of a document, and the timings in ms.
 
-        Their hits have no highlights: `highlighted` adds those, where they are shown.
+        Their hits have no highlights; `highlighted` adds them.
         """
         _check(query, k, 0, "hybrid")
         clock = _Clock()
-        asked = self._prepare(query, "hybrid", None, clock)
-        ranking = self._rank(asked, k, clock, distinct=False)
-        stored = self._store.stored(ranking.rows[:k].tolist())
-        found = [
-            Retrieved(self._hit(asked, ranking, at, one, marked=False), one.document, one.passage)
-            for at, one in enumerate(stored)
-        ]
+        prepared = self._prepare(query, "hybrid", None, clock)
+        ranking = self._rank(prepared, k, clock, distinct=False)
+
+        retrieved = []
+        for position, stored in enumerate(self._store.fetch(ranking.rows[:k].tolist())):
+            hit = self._hit(prepared, ranking, position, stored, highlight=False)
+            retrieved.append(Retrieved(hit, stored.document, stored.passage))
         clock.lap("fetch")
-        return found, clock.laps
+        return retrieved, clock.laps
 
     def weights(self, query: str) -> Mapping[str, float]:
-        """Each distinct token of the query -> its idf."""
+        """Map each distinct token of the query to its idf."""
         return self._lexical.weights(query)
 
     def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        """The hits, with what of their texts the query's words match."""
-        wanted = frozenset(self.weights(query))
-        return tuple(replace(hit, highlights=_highlights(hit.text, wanted)) for hit in hits)
+        """Return the hits with highlights where their texts match the query's words."""
+        query_tokens = frozenset(self.weights(query))
+        return tuple(replace(hit, highlights=_highlights(hit.text, query_tokens)) for hit in hits)
 
-    # ---- legs
+    # ---- retrieval
 
     def _prepare(self, query: str, mode: Mode, filter: Filter | None, clock: _Clock) -> _Query:
-        allowed = self._allowed(filter) if filter else None
+        prepared = _Query(query, mode, None, None, None, {}, None, np.zeros(0, dtype=np.int64))
+        prepared.allowed = self._allowed(filter) if filter else None
         clock.lap("filter")
-        vector = self._encoder.encode([query], role="query")[0] if mode != "lexical" else None
+
+        if mode != "lexical":
+            prepared.vector = self._encoder.encode([query], role="query")[0]
         clock.lap("encode")
-        near = None
-        if vector is not None and self._log is not None:
-            near = self._log.nearness(vector, self._store.documents)
+
+        if prepared.vector is not None and self._log is not None:
+            prepared.nearness = self._log.nearness(prepared.vector, self._store.documents)
             clock.lap("dense")
-        weights = self._lexical.weights(query) if mode != "dense" else {}
-        scores = self._lexical.scores(weights) if mode != "dense" else None
-        named = self._store.named(query.strip()) if mode != "dense" else np.zeros(0, dtype=np.int64)
-        if scores is not None:
-            scores[named] = 1.0
-        if scores is not None and allowed is not None:
-            scores = np.where(allowed, scores, np.float32(0.0))
+
+        if mode != "dense":
+            prepared.weights = self._lexical.weights(query)
+            prepared.named = self._store.rows_named(query.strip())
+            scores = self._lexical.scores(prepared.weights)
+            scores[prepared.named] = 1.0
+            if prepared.allowed is not None:
+                scores = np.where(prepared.allowed, scores, np.float32(0.0))
+            prepared.lexical = scores
         clock.lap("lexical")
-        return _Query(query, mode, allowed, vector, near, weights, scores, named)
+        return prepared
 
     def _allowed(self, filter: Filter) -> NDArray[np.bool_]:
+        """Mask of the passages whose documents pass the filter."""
         key = repr(sorted(filter.items(), key=lambda item: item[0]))
         with self._filters_lock:
-            if (known := self._filters.get(key)) is not None:
+            if (cached := self._filters.get(key)) is not None:
                 self._filters.move_to_end(key)
                 self.filter_lookups.count(hits=1)
-                return known
+                return cached
+
         self.filter_lookups.count(misses=1)
         mask = self._store.allowed(filter)[self._document_of]
         with self._filters_lock:
@@ -279,163 +298,183 @@ class Corpus:
         return mask
 
     def _rank(
-        self, asked: _Query, needed: int, clock: _Clock, *, distinct: bool = True
+        self, query: _Query, needed: int, clock: _Clock, *, distinct: bool = True
     ) -> _Ranking:
-        """The best `needed` documents, or passages.
+        """Rank at least `needed` documents, or passages unless `distinct`, if there are so many.
 
-        Looks deeper until nothing outside could still enter (threshold algorithm).
+        Fetches more candidates until no other row can enter the first `needed`, as in the threshold
+        algorithm.
         """
         depth = max(_FIRST_DEPTH, 2 * needed)
         while True:
-            rows, bound = self._candidates(asked, depth, clock)
-            ranking = self._score(asked, rows, distinct=distinct)
+            rows, bound = self._candidates(query, depth, clock)
+            ranking = self._score(query, rows, distinct=distinct)
             last = ranking.fused[needed - 1] if len(ranking.rows) >= needed else -1.0
             clock.lap("fuse")
             if bound is None or last > bound:
                 return ranking
             depth *= 4
 
-    def _candidates(self, asked: _Query, depth: int, clock: _Clock) -> tuple[Rows, float | None]:
-        """Rows that are named or that a leg puts in its first `depth`, and the most that any other could score (None:
-        there is no other).
+    def _candidates(self, query: _Query, depth: int, clock: _Clock) -> tuple[Rows, float | None]:
+        """Rows that are named or among the first `depth` of a retriever.
+
+        Also returns the highest score that any other row could get, or None if there is no other.
         """
-        rows = [asked.named if asked.allowed is None else asked.named[asked.allowed[asked.named]]]
+        named = query.named
+        rows = [named if query.allowed is None else named[query.allowed[named]]]
         cosine, share, more = 0.0, 0.0, False
-        if asked.vector is not None:
-            found, cosines = self._dense.search(asked.vector, depth, asked.allowed)
-            rows.append(found)
-            cosine, more = (float(cosines[-1]), True) if len(found) == depth else (0.0, False)
+
+        if query.vector is not None:
+            dense_rows, cosines = self._dense.search(query.vector, depth, query.allowed)
+            rows.append(dense_rows)
+            if len(dense_rows) == depth:
+                cosine, more = float(cosines[-1]), True
             clock.lap("dense")
-        if asked.lexical is not None:
-            found = top(asked.lexical, depth)
-            rows.append(found)
-            share = float(asked.lexical[found[-1]]) if len(found) == depth else 0.0
-            more = more or (asked.mode == "lexical" and len(found) == depth)
+
+        if query.lexical is not None:
+            lexical_rows = top(query.lexical, depth)
+            rows.append(lexical_rows)
+            if len(lexical_rows) == depth:
+                share = float(query.lexical[lexical_rows[-1]])
+                # In hybrid mode, the dense retriever tells whether there are other rows.
+                more = more or query.mode == "lexical"
             clock.lap("lexical")
-        bound = self._fusion(asked.mode).fuse(
-            np.array([cosine], np.float32), np.array([share], np.float32)
-        )
-        if asked.near is not None:
-            best = top(asked.near, depth)
-            rows.append(self._rows_of(best, asked.allowed))
-            bound = blend(
-                bound,
-                asked.near[best[-1:]] if len(best) == depth else np.zeros(1, dtype=np.float32),
-            )
+
+        fusion = self._fusion(query.mode)
+        bound = fusion.fuse(np.array([cosine], np.float32), np.array([share], np.float32))
+        if query.nearness is not None:
+            nearest = top(query.nearness, depth)
+            rows.append(self._rows_of(nearest, query.allowed))
+            limit = np.zeros(1, dtype=np.float32)
+            if len(nearest) == depth:
+                limit = query.nearness[nearest[-1:]]
+            bound = blend(bound, limit)
+
         return np.unique(np.concatenate(rows)), float(bound[0]) if more else None
 
     def _rows_of(self, documents: Rows, allowed: NDArray[np.bool_] | None) -> Rows:
-        wanted = np.zeros(self._store.documents, dtype=np.bool_)
-        wanted[documents] = True
-        of_them = wanted[self._document_of]
-        return np.flatnonzero(of_them if allowed is None else of_them & allowed)
+        """Allowed passage rows of these document rows."""
+        selected = np.zeros(self._store.documents, dtype=np.bool_)
+        selected[documents] = True
+        mask = selected[self._document_of]
+        return np.flatnonzero(mask if allowed is None else mask & allowed)
 
-    def _score(self, asked: _Query, rows: Rows, *, distinct: bool) -> _Ranking:
+    def _score(self, query: _Query, rows: Rows, *, distinct: bool) -> _Ranking:
+        """Rank these rows; with `distinct`, only the best row of each document is kept."""
         zeros = np.zeros(len(rows), dtype=np.float32)
-        cosines = self._dense.scores(asked.vector, rows) if asked.vector is not None else zeros
-        shares = asked.lexical[rows] if asked.lexical is not None else zeros
-        fused = self._fusion(asked.mode).fuse(cosines, shares)
+        cosines = self._dense.scores(query.vector, rows) if query.vector is not None else zeros
+        shares = query.lexical[rows] if query.lexical is not None else zeros
+
+        fused = self._fusion(query.mode).fuse(cosines, shares)
         if self._priors is not None:
             fused = fused * self._priors[rows]
-        if asked.near is not None:
-            fused = blend(fused, asked.near[self._document_of[rows]])
-        fused[np.isin(rows, asked.named)] = 1.0
+        if query.nearness is not None:
+            fused = blend(fused, query.nearness[self._document_of[rows]])
+        fused[np.isin(rows, query.named)] = 1.0
+
+        # Ties go by cosine, then by row.
         order = np.lexsort((rows, -cosines, -fused))
-        if not distinct:
-            return _Ranking(rows[order], fused[order], cosines[order], shares[order])
-        _, first = np.unique(self._document_of[rows[order]], return_index=True)
-        best = order[np.sort(first)]
-        return _Ranking(rows[best], fused[best], cosines[best], shares[best])
+        if distinct:
+            _, first = np.unique(self._document_of[rows[order]], return_index=True)
+            order = order[np.sort(first)]
+        return _Ranking(rows[order], fused[order], cosines[order], shares[order])
 
     def _fusion(self, mode: Mode) -> Fusion:
         hybrid = Fusion(self.manifest.dense_weight, self.manifest.lexical_power)
         return {"dense": DENSE, "lexical": LEXICAL, "hybrid": hybrid}[mode]
 
     def _role_priors(self) -> Vectors | None:
+        """Factor of each passage's score, or None if no passage is demoted."""
         if not self.manifest.demote or "role" not in self._store.field_names:
             return None
-        secondary = self._store.allowed({"role": _SECONDARY})[self._document_of]
-        return (
-            np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
-            if secondary.any()
-            else None
-        )
 
-    def _total(self, asked: _Query) -> int:
-        if asked.mode == "lexical" and asked.lexical is not None:
-            return len(np.unique(self._document_of[asked.lexical > 0]))
-        if asked.allowed is None:
+        secondary = self._store.allowed({"role": _SECONDARY})[self._document_of]
+        if not secondary.any():
+            return None
+        return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
+
+    def _total(self, query: _Query) -> int:
+        """Count the documents that the query can return."""
+        if query.mode == "lexical" and query.lexical is not None:
+            return len(np.unique(self._document_of[query.lexical > 0]))
+        if query.allowed is None:
             return self._store.documents
-        return len(np.unique(self._document_of[asked.allowed]))
+        return len(np.unique(self._document_of[query.allowed]))
 
     # ---- hits
 
     def _hit(
         self,
-        asked: _Query,
+        query: _Query,
         ranking: _Ranking,
-        at: int,
-        stored: Stored,
+        position: int,
+        stored: StoredPassage,
         *,
         explain: bool = False,
-        marked: bool = True,
+        highlight: bool = True,
     ) -> Hit:
         document, passage = stored.document, stored.passage
         text = document.body[passage.start : passage.end]
-        weights = asked.weights or self._lexical.weights(asked.text)
+        # Dense search does not compute weights, but highlights words all the same.
+        weights = query.weights or self._lexical.weights(query.text)
+
         return Hit(
             id=passage.id,
             document_id=document.id,
-            rank=at + 1,
-            score=_rounded(ranking.fused[at]),
-            scores=self._leg_scores(asked, ranking, at),
+            rank=position + 1,
+            score=_rounded(ranking.fused[position]),
+            scores=self._retriever_scores(query, ranking, position),
             title=document.title,
             text=text,
-            highlights=_highlights(text, frozenset(weights)) if marked else (),
+            highlights=_highlights(text, frozenset(weights)) if highlight else (),
             location=document.location,
             fields=document.fields,
             context=document.context,
-            explanation=self._explanation(asked, ranking, at) if explain else None,
+            explanation=self._explanation(query, ranking, position) if explain else None,
         )
 
-    def _leg_scores(self, asked: _Query, ranking: _Ranking, at: int) -> dict[str, float]:
+    def _retriever_scores(
+        self, query: _Query, ranking: _Ranking, position: int
+    ) -> dict[str, float]:
         scores = {}
-        if asked.vector is not None:
-            scores["dense"] = _rounded(ranking.cosines[at])
-        if asked.lexical is not None:
-            scores["lexical"] = _rounded(ranking.lexical[at])
-        if asked.near is not None:
-            scores["log"] = _rounded(asked.near[self._document_of[ranking.rows[at]]])
+        if query.vector is not None:
+            scores["dense"] = _rounded(ranking.cosines[position])
+        if query.lexical is not None:
+            scores["lexical"] = _rounded(ranking.lexical[position])
+        if query.nearness is not None:
+            document_row = self._document_of[ranking.rows[position]]
+            scores["log"] = _rounded(query.nearness[document_row])
         return scores
 
-    def _explanation(self, asked: _Query, ranking: _Ranking, at: int) -> dict[str, Any]:
-        row = int(ranking.rows[at])
-        fusion = self._fusion(asked.mode)
-        earlier = {}
-        if asked.vector is not None and self._log is not None:
-            earlier["earlier"] = self._log.nearest(asked.vector, int(self._document_of[row]))
-        return earlier | {
+    def _explanation(self, query: _Query, ranking: _Ranking, position: int) -> dict[str, Any]:
+        row = int(ranking.rows[position])
+        fusion = self._fusion(query.mode)
+        explanation: dict[str, Any] = {}
+        if query.vector is not None and self._log is not None:
+            earlier = self._log.nearest(query.vector, int(self._document_of[row]))
+            explanation["earlier"] = earlier
+
+        lexical = query.lexical is not None
+        return explanation | {
             "dense_weight": fusion.dense_weight,
             "lexical_power": fusion.lexical_power,
-            "terms": self._lexical.explain(asked.weights, row) if asked.lexical is not None else {},
-            "named": row in asked.named,
+            "terms": self._lexical.explain(query.weights, row) if lexical else {},
+            "named": row in query.named,
             "prior": float(self._priors[row]) if self._priors is not None else 1.0,
         }
 
 
-def _highlights(text: str, wanted: frozenset[str]) -> tuple[tuple[int, int], ...]:
-    return tuple(
-        span for span, _ in zip(matches(text, wanted), range(MAX_HIGHLIGHTS), strict=False)
-    )
+def _highlights(text: str, query_tokens: frozenset[str]) -> tuple[tuple[int, int], ...]:
+    return tuple(islice(matches(text, query_tokens), MAX_HIGHLIGHTS))
 
 
 def _rounded(score: np.float32) -> float:
-    """What can be told apart: more digits differ between processors."""
+    """Round a score to four digits; further digits differ between processors."""
     return round(float(score), 4)
 
 
 def check_query(query: str) -> None:
-    """Refuse a query without a word, one that is too long, and one that is no text."""
+    """Raise InvalidInput for a query that is empty, too long or not valid Unicode."""
     if not query.strip():
         raise InvalidInput("query is empty; give it at least one word.", field="query")
     if len(query) > MAX_QUERY_CHARS:
@@ -444,18 +483,16 @@ def check_query(query: str) -> None:
             field="query",
         )
     if not is_text(query):
-        raise InvalidInput(
-            "query is no text: half a surrogate pair is in it; give it in UTF-8.", field="query"
-        )
+        raise InvalidInput("query is not valid Unicode; send UTF-8.", field="query")
 
 
 def _check(query: str, k: int, offset: int, mode: str) -> None:
     check_query(query)
     if not 1 <= k <= MAX_K:
         raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
-    if not 0 <= offset <= MAX_DEPTH - k:
+    if not 0 <= offset <= MAX_RANK - k:
         raise InvalidInput(
-            f"offset is {offset}; offset + k must be at most {MAX_DEPTH}.", field="offset"
+            f"offset is {offset}; offset + k must be at most {MAX_RANK}.", field="offset"
         )
     if mode not in ("hybrid", "dense", "lexical"):
-        raise InvalidInput(f"mode is {mode[:40]!r}; it is hybrid, dense or lexical.", field="mode")
+        raise InvalidInput(f"mode is {mode[:40]!r}; use hybrid, dense or lexical.", field="mode")

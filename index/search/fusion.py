@@ -1,9 +1,10 @@
-"""Dense and lexical scores to one score in 0-1 that can be compared between queries.
+"""Fusion of dense and lexical scores into one score in 0-1 that is comparable between queries.
 
-Both legs are absolute: the cosine, and BM25 as a share of the most the query could get. Their weighted mean needs no
-statistics of the other hits, unlike ranks or min-max, so that 0.8 means the same in every query and on every page. The
-share is raised to a power: a hit with every word of the query, such as a function's exact name, gains much, one with a
-third of the words next to nothing; the higher the power, the more of the query must be there.
+Both retrievers give absolute scores: the cosine, and BM25 as a share of the most that the query
+could get. Unlike ranks or min-max, their weighted mean needs no statistics of the other hits, so
+0.8 means the same in every query and on every page. The share is raised to a power: a hit with
+every word of the query, such as a function's exact name, gains much, and one with a third of the
+words almost nothing. The higher the power, the more of the query must match.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Fusion:
     lexical_power: float
 
     def fuse(self, cosines: Vectors, shares: LexicalScores) -> Vectors:
-        """(n,) scores in 0-1 of n rows."""
+        """Return the scores (n,) in 0-1 of n rows."""
         lexical = np.power(shares, np.float32(self.lexical_power))
         fused = self.dense_weight * np.maximum(cosines, 0.0) + (1.0 - self.dense_weight) * lexical
         return np.asarray(np.clip(fused, 0.0, 1.0), dtype=np.float32)
@@ -33,7 +34,8 @@ class Fusion:
 
 DENSE = Fusion(1.0, 1.0)
 LEXICAL = Fusion(0.0, 1.0)
-# Tuned on the dev sets so that hybrid is on none of them, in the mean, worse than the better leg: docs/results.md.
+# Tuned on the dev sets: on none of them is hybrid, in the mean, worse than the better of the two
+# retrievers. See docs/results.md.
 HYBRID: dict[Kind, Fusion] = {
     "code": Fusion(0.5, 4.0),
     "product": Fusion(0.65, 1.0),

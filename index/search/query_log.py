@@ -1,9 +1,10 @@
-"""Earlier queries and the documents they led to: whoever asks much like one of them finds that document, too.
+"""Earlier queries and the documents they led to: a similar query finds that document, too.
 
-People's words for a thing and the thing's own are often far apart; other people's words for it are near. A document's
-nearness is that of the nearest query that led to it, its cosine above `FLOOR` as a share of what is above, and raises
-the document's score towards 1, the more the nearer: 1 - (1 - score) * (1 - `BLEND` * nearness), the probability that
-one of two independent witnesses is right. Documents that no such query led to keep their scores.
+People's words for something often differ from the document's own; other people's words are closer.
+The nearness of a document is that of the nearest query that led to it: the part of its cosine above
+`FLOOR`, rescaled to 0-1. It raises the document's score to 1 - (1 - score) * (1 - `BLEND` *
+nearness), the probability that at least one of two independent witnesses is right. Documents that
+no such query led to keep their scores.
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ from numpy.typing import NDArray
 
 from index.encoder import TextEncoder, Vectors
 from index.errors import InvalidInput
-from index.evaluation.ranking import MAX_LINE, parsed, read_lines
+from index.evaluation.ranking import MAX_LINE_CHARS, parsed, read_lines
+from index.pace import StageProgress
 from index.records import is_text
 from index.storage import read_array
 
-FLOOR = 0.2  # cosine of queries that have nothing to do with each other
-BLEND = 0.4  # what the same query counts; tuned with FLOOR, see docs/results.md
+# Cosine of unrelated queries.
+FLOOR = 0.2
+# Weight of an identical query; tuned together with FLOOR, see docs/results.md.
+BLEND = 0.4
 MAX_LOGGED = 100_000
-MAX_CHARS = 4096  # of a query; the encoder reads less
-SHOWN = 200  # characters of an earlier query in an explanation
-VECTORS, DOCUMENTS, TEXTS = "log.npy", "log-documents.npy", "log.json"
+# Longer queries are cut; the encoder reads less.
+MAX_LOGGED_CHARS = 4096
+# Length of the earlier query that an explanation quotes.
+EXCERPT_CHARS = 200
+VECTORS_FILE, DOCUMENTS_FILE, TEXTS_FILE = "log.npy", "log-documents.npy", "log.json"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,113 +46,130 @@ class Logged:
 
 
 def read_log(path: Path) -> list[Logged]:
-    """From JSON Lines {query, document}, gzipped or not, each pair once; long queries are cut.
+    """Read JSON Lines {query, document}, gzipped or not: each pair once, long queries cut.
 
-    Raises NotFound, and InvalidInput for a line that is wrong, by its number, and where there is none.
+    Raises NotFound, and InvalidInput for an invalid line, which it names, or an empty file.
     """
-    found: dict[Logged, None] = {}
-    for number, line in read_lines(path, longest=MAX_LINE, most=MAX_LOGGED):
+    # A dict, because it keeps the order of the file.
+    pairs: dict[Logged, None] = {}
+    for number, line in read_lines(path, longest=MAX_LINE_CHARS, most=MAX_LOGGED):
         match parsed(line):
             case {"query": str(query), "document": str(document)} if (
                 query.strip() and document and is_text(query)
             ):
-                found[Logged(query.strip()[:MAX_CHARS], document)] = None
+                pairs[Logged(query.strip()[:MAX_LOGGED_CHARS], document)] = None
             case _:
                 raise InvalidInput(
-                    f"{path}, line {number} is no JSON object with a query and the id of a document.",
+                    f"{path}, line {number} is not a JSON object with a query and the id of a "
+                    "document.",
                     field="query_log",
                 )
-    if not found:
+
+    if not pairs:
         raise InvalidInput(
-            f"{path} is empty: there are no rows of {{query, document}}.", field="query_log"
+            f"{path} is empty: it has no rows of {{query, document}}.", field="query_log"
         )
-    return list(found)
+    return list(pairs)
 
 
-def check(log: Sequence[Logged], ids: Collection[str]) -> None:
-    """Raise InvalidInput if none of the queries leads to one of these documents."""
-    if log and not any(one.document in ids for one in log):
+def check_log(log: Sequence[Logged], ids: Collection[str]) -> None:
+    """Raise InvalidInput if no query of the log leads to one of these documents."""
+    if log and not any(logged.document in ids for logged in log):
         raise InvalidInput(
             f"None of the {len(log):,} queries leads to a document of this corpus; the first names "
-            f"{log[0].document[:200]!r}. Documents are named by their ids, as hits have them (document_id).",
+            f"{log[0].document[:200]!r}. Use the ids that search results show as document_id.",
             field="query_log",
         )
 
 
-def save(
+def write_log(
     directory: Path,
     log: Sequence[Logged],
     rows: Mapping[str, int],
     encoder: TextEncoder,
-    known: Mapping[str, Vectors],
-    progress: Callable[[int, int], None],
+    cached: Mapping[str, Vectors],
+    progress: StageProgress,
 ) -> int:
-    """Write what of the `log` leads to one of the documents, whose `rows` are given by id; returns how much that is.
+    """Write the part of the log that leads to documents of a build, and return its length.
 
-    `known` has vectors of queries that need not be encoded again; `progress` is told how many are done, of how many.
+    `rows` maps the id of a document to its row. `cached` has vectors of queries that need not be
+    encoded again.
     """
-    kept = sorted((rows[one.document], one.query) for one in log if one.document in rows)
-    new = [query for query in dict.fromkeys(query for _, query in kept) if query not in known]
+    kept = sorted(
+        (rows[logged.document], logged.query) for logged in log if logged.document in rows
+    )
+    queries = [query for _, query in kept]
+    new = [query for query in dict.fromkeys(queries) if query not in cached]
     done = 0
 
-    def advance(more: int) -> None:
+    def advance(count: int) -> None:
         nonlocal done
-        done += more
+        done += count
         progress(done, len(new))
 
-    vectors = dict(known) | dict(
-        zip(new, encoder.encode(new, role="query", progress=advance), strict=True)
-    )
-    np.save(directory / VECTORS, np.stack([vectors[query] for _, query in kept]).astype(np.float16))
-    np.save(directory / DOCUMENTS, np.array([row for row, _ in kept], dtype=np.int64))
-    (directory / TEXTS).write_text(json.dumps([query for _, query in kept]), encoding="utf-8")
+    encoded = encoder.encode(new, role="query", progress=advance)
+    vectors = dict(cached) | dict(zip(new, encoded, strict=True))
+
+    stacked = np.stack([vectors[query] for query in queries])
+    np.save(directory / VECTORS_FILE, stacked.astype(np.float16))
+    np.save(directory / DOCUMENTS_FILE, np.array([row for row, _ in kept], dtype=np.int64))
+    (directory / TEXTS_FILE).write_text(json.dumps(queries), encoding="utf-8")
     return len(kept)
 
 
-def encoded(directory: Path) -> dict[str, Vectors]:
-    """Query -> vector of what `save` wrote there; nothing if it did not."""
-    if not (directory / VECTORS).is_file():
+def logged_vectors(directory: Path) -> dict[str, Vectors]:
+    """Query -> vector of the log in a build's directory; empty if it has none."""
+    if not (directory / VECTORS_FILE).is_file():
         return {}
-    texts = json.loads((directory / TEXTS).read_text(encoding="utf-8"))
-    return dict(zip(texts, np.load(directory / VECTORS), strict=True))
+    texts = json.loads((directory / TEXTS_FILE).read_text(encoding="utf-8"))
+    return dict(zip(texts, np.load(directory / VECTORS_FILE), strict=True))
 
 
 class QueryLog:
-    """Unit vectors of earlier queries (m, dim), the rows (m,) of the documents they led to, ascending, and `texts`."""
+    """Earlier queries: unit vectors (m, dim), `texts`, and the rows (m,) of their documents.
+
+    The rows must be in ascending order.
+    """
 
     def __init__(
         self, vectors: NDArray[Any], documents: NDArray[np.int64], texts: Sequence[str]
     ) -> None:
         self._vectors = np.asarray(vectors, dtype=np.float32)
+        # Queries of one document are adjacent: [start, end) of each.
         self._starts = np.flatnonzero(np.diff(documents, prepend=-1))
-        self._documents = documents[self._starts]
         self._ends = np.append(self._starts[1:], len(documents))
-        self._texts = [text[:SHOWN] for text in texts]
+        self._documents = documents[self._starts]
+        self._texts = [text[:EXCERPT_CHARS] for text in texts]
 
     @classmethod
     def load(cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> QueryLog:
-        """Read what `save` wrote into memory; `read` gives the content of a file."""
-        texts = json.loads(read(directory / TEXTS))
-        return cls(
-            read_array(read(directory / VECTORS)), read_array(read(directory / DOCUMENTS)), texts
-        )
+        """Read the files of `write_log` into memory; `read` returns the content of a file."""
+        texts = json.loads(read(directory / TEXTS_FILE))
+        vectors = read_array(read(directory / VECTORS_FILE))
+        documents = read_array(read(directory / DOCUMENTS_FILE))
+        return cls(vectors, documents, texts)
 
     def nearness(self, query: Vectors, count: int) -> Vectors:
-        """(count,) nearness in 0-1 of each of `count` documents to `query` (dim,); 0 where no earlier one led to it."""
-        found = np.zeros(count, dtype=np.float32)
+        """Nearness (count,) in 0-1 of the documents in rows 0 to count - 1 to `query` (dim,).
+
+        It is 0 for a document that no earlier query led to.
+        """
+        nearness = np.zeros(count, dtype=np.float32)
         cosines = np.maximum.reduceat(self._vectors @ query, self._starts)
-        found[self._documents] = np.clip((cosines - FLOOR) / (1.0 - FLOOR), 0.0, 1.0)
-        return found
+        nearness[self._documents] = np.clip((cosines - FLOOR) / (1.0 - FLOOR), 0.0, 1.0)
+        return nearness
 
     def nearest(self, query: Vectors, document: int) -> str:
-        """The beginning of the earlier query that is nearest of those that led to the document of this row, if any."""
-        at = int(np.searchsorted(self._documents, document))
-        if at == len(self._documents) or self._documents[at] != document:
+        """Start of the nearest earlier query that led to the document in this row, or ""."""
+        position = int(np.searchsorted(self._documents, document))
+        if position == len(self._documents) or self._documents[position] != document:
             return ""
-        span = slice(int(self._starts[at]), int(self._ends[at]))
-        return self._texts[span.start + int((self._vectors[span] @ query).argmax())]
+
+        start, end = int(self._starts[position]), int(self._ends[position])
+        cosines = self._vectors[start:end] @ query
+        return self._texts[start + int(cosines.argmax())]
 
 
 def blend(scores: Vectors, nearness: Vectors) -> Vectors:
-    """(n,) `scores` raised by the `nearness` (n,) of their documents."""
+    """Scores (n,) raised by the nearness (n,) of their documents."""
     return np.asarray(1.0 - (1.0 - scores) * (1.0 - BLEND * nearness), dtype=np.float32)

@@ -13,7 +13,7 @@ from index.classify.trained import MAX_LABEL_CHARS, MAX_LABELS
 from index.classify.zero_shot import check_labels, check_templates
 from index.errors import InvalidInput
 from index.evaluation import labels as labelled
-from index.evaluation.labels import LONGEST
+from index.evaluation.labels import MAX_READ_CHARS
 from index.evaluation.ranking import parsed, read_lines, read_list
 
 MIN_TEXTS = 32
@@ -92,7 +92,7 @@ def read_labelled(path: Path, labels: Sequence[str]) -> Labelled:
     """JSON Lines {text, label}; raises InvalidInput for a label that is not among `labels`, by its line."""
     numbers = {label: number for number, label in enumerate(labels)}
     texts, known = [], []
-    for number, text, label in labelled.rows(path):
+    for number, text, label in labelled.labelled_rows(path):
         if label not in numbers:
             raise InvalidInput(
                 f"{path.name}:{number}: {label!r:.80} is none of the labels given.", field="dev"
@@ -177,7 +177,7 @@ def words(text: str) -> set[str]:
 def _texts(path: Path) -> Iterator[str]:
     rows = any(suffix.lower() in JSON_LINES for suffix in path.suffixes[-2:])
     for number, line in read_lines(
-        path, longest=LONGEST, most=MAX_LINES, errors="strict" if rows else "replace"
+        path, longest=MAX_READ_CHARS, most=MAX_LINES, errors="strict" if rows else "replace"
     ):
         if "\0" in line:
             raise InvalidInput(

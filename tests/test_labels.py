@@ -9,7 +9,7 @@ import pytest
 import purlin
 from index.classify.trained import publish
 from index.errors import InvalidInput, NotFound, PurlinError
-from index.evaluation.labels import check_truth, evaluate, read_labelled
+from index.evaluation.labels import check_truth, evaluate_labels, read_labelled
 from index.evaluation.ranking import read_list
 from index.records import Classification, LabelScore
 from tests.tiny import staged
@@ -20,7 +20,7 @@ ROWS = [
 ]
 
 
-def _found(label: str | None, score: float) -> Classification:
+def _result(label: str | None, score: float) -> Classification:
     return Classification(label, score, 0.1, (LabelScore(label or "a", score),))
 
 
@@ -53,7 +53,7 @@ def test_label_names_are_lines(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (b"", "is empty"),
-        (b'{"text": "a", "label": "b"}\n{"text": "a"}\n', "line 2 is no JSON object"),
+        (b'{"text": "a", "label": "b"}\n{"text": "a"}\n', "line 2 is not a JSON object"),
         (b"[]\n", "line 1"),
         (b'{"text": " ", "label": "b"}\n', "line 1"),
         (b'{"text": 1, "label": "b"}\n', "line 1"),
@@ -62,7 +62,7 @@ def test_label_names_are_lines(tmp_path: Path) -> None:
         (b'{"text": "' + b"a" * 2**20 + b'", "label": "b"}\n', "line 1 has more than 1,048,576"),
     ],
 )
-def test_a_line_that_is_wrong_is_named(tmp_path: Path, content: bytes, words: str) -> None:
+def test_invalid_line_is_named(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         read_labelled(_write(tmp_path / "rows.jsonl", content))
 
@@ -76,23 +76,27 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_measures() -> None:
-    found = [_found("a", 0.9), _found("b", 0.7), _found("b", 0.6), _found(None, 0.2)]
-    means = {one.name: one.mean for one in evaluate(found, ["a", "b", "a", "b"])}
+    results = [_result("a", 0.9), _result("b", 0.7), _result("b", 0.6), _result(None, 0.2)]
+    means = {
+        measure.name: measure.mean for measure in evaluate_labels(results, ["a", "b", "a", "b"])
+    }
     assert means == pytest.approx(
         {"accuracy": 0.5, "answered": 0.75, "score": 0.6, "recall of a": 0.5, "recall of b": 0.5}
     )
-    assert [one.name for one in evaluate(found[:1], ["a"])] == ["accuracy", "score", "recall of a"]
+    assert [measure.name for measure in evaluate_labels(results[:1], ["a"])] == [
+        "accuracy",
+        "score",
+        "recall of a",
+    ]
 
 
-def test_rows_with_labels_nobody_can_choose_are_refused() -> None:
+def test_rows_with_unknown_labels_are_refused() -> None:
     check_truth(["a", "a"], ["a", "b"])
     with pytest.raises(InvalidInput, match=r"1 labels of the rows .* 'c'"):
         check_truth(["a", "c", "c"], ["a", "b"])
 
 
-def test_the_command_measures_names_and_a_trained_classifier(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = _write(tmp_path / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS).encode())
     labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\nworld\n")
     encoder = staged(tmp_path / "staged") / "encoder"

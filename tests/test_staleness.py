@@ -72,7 +72,7 @@ def code(tmp_path: Path) -> Path:
     return root
 
 
-def test_what_changed_came_and_went_is_counted(tmp_path: Path, code: Path) -> None:
+def test_changed_added_and_removed_files_are_counted(tmp_path: Path, code: Path) -> None:
     built(tmp_path, "code", code)
     assert moved(tmp_path) == Staleness(reachable=True)
     write(
@@ -88,19 +88,19 @@ def test_what_changed_came_and_went_is_counted(tmp_path: Path, code: Path) -> No
     assert moved(tmp_path) == Staleness(reachable=True)
 
 
-def test_a_file_that_was_replaced_by_an_older_one_has_changed(tmp_path: Path, code: Path) -> None:
+def test_file_replaced_by_an_older_one_has_changed(tmp_path: Path, code: Path) -> None:
     (tmp_path / "older.py").write_text("def older(): pass\n")
     built(tmp_path, "code", code)
     (tmp_path / "older.py").replace(code / "a.py")
     assert moved(tmp_path) == Staleness(reachable=True, changed=1)
 
 
-def test_what_a_build_leaves_out_on_purpose_is_not_new(tmp_path: Path, code: Path) -> None:
+def test_files_left_out_on_purpose_are_not_new(tmp_path: Path, code: Path) -> None:
     built(tmp_path, "code", code, secondary="leave-out")
     assert moved(tmp_path) == Staleness(reachable=True)
 
 
-def test_pages_count_and_what_a_generator_writes_beside_them_does_not(tmp_path: Path) -> None:
+def test_generated_files_beside_pages_do_not_count(tmp_path: Path) -> None:
     root = tmp_path / "html"
     write(
         root,
@@ -139,42 +139,42 @@ def test_tables_and_single_files(tmp_path: Path) -> None:
 
 
 def test_several_sources_of_the_same_name(tmp_path: Path, code: Path) -> None:
-    other = tmp_path / "elsewhere" / "project"
-    write(other, a_py="def other(): pass\n", z_py="def z(): pass\n")
-    built(tmp_path, "code", code, other, other / "z.py")
+    second = tmp_path / "elsewhere" / "project"
+    write(second, a_py="def other(): pass\n", z_py="def z(): pass\n")
+    built(tmp_path, "code", code, second, second / "z.py")
     assert moved(tmp_path) == Staleness(reachable=True)
-    write(other, a_py="def changed(): pass\n", new_py="def n(): pass\n")
+    write(second, a_py="def changed(): pass\n", new_py="def n(): pass\n")
     (code / "a.py").unlink()
     assert moved(tmp_path) == Staleness(reachable=True, changed=1, added=1, removed=1)
-    shutil.rmtree(other)
+    shutil.rmtree(second)
     assert moved(tmp_path) == Staleness(reachable=False)
 
 
-def test_the_names_are_those_that_a_build_reads(tmp_path: Path, code: Path) -> None:
+def test_names_are_those_that_a_build_reads(tmp_path: Path, code: Path) -> None:
     for roots in ([code], [code, code / "a.py"]):
-        read = {one.path for one in open_source("code", roots)}
+        read = {file.path for file in open_source("code", roots)}
         assert set(names("code", roots)) == read
 
 
-def test_where_the_sources_are_no_paths_nothing_is_said(tmp_path: Path, code: Path) -> None:
+def test_sources_without_paths_have_no_staleness(tmp_path: Path, code: Path) -> None:
     for origin in ((), ("a small catalogue",), (str(code), "and more")):
         build(tmp_path, "c", "code", open_source("code", [code]), HashEncoder(), origin=origin)
         assert moved(tmp_path) is None
 
 
-def test_no_more_is_looked_at_than_is_allowed(
+def test_file_and_time_limits_are_kept(
     tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built(tmp_path, "code", code)
     for path in code.rglob("*.py"):
         path.touch()
     monkeypatch.setattr(staleness, "MAX_FILES", 2)
-    found = moved(tmp_path)
-    assert found is not None
-    assert not found.complete
-    assert found.changed + found.added + found.removed <= 2
+    limited = moved(tmp_path)
+    assert limited is not None
+    assert not limited.complete
+    assert limited.changed + limited.added + limited.removed <= 2
     monkeypatch.setattr(staleness, "MAX_FILES", 1000)
-    monkeypatch.setattr(staleness, "SECONDS", -1.0)
+    monkeypatch.setattr(staleness, "TIME_LIMIT_S", -1.0)
     assert moved(tmp_path) == Staleness(reachable=True, complete=False)
 
 
@@ -183,15 +183,15 @@ def test_no_more_is_looked_at_than_is_allowed(
 
 def shown(client: Any, key: str | None = None) -> dict[str, Any]:
     client.post("/search", json={"query": "a", "corpus": "c"}, headers=bearer(key))
-    found: dict[str, Any] = client.get("/corpora/c", headers=bearer(key)).json()
-    return found
+    description: dict[str, Any] = client.get("/corpora/c", headers=bearer(key)).json()
+    return description
 
 
 def bearer(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def test_a_corpus_tells_how_stale_it_is_and_looks_again_after_a_while(
+def test_description_has_fresh_staleness(
     tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(freshness, "WAIT_S", 30.0)
@@ -207,19 +207,19 @@ def test_a_corpus_tells_how_stale_it_is_and_looks_again_after_a_while(
         assert shown(client)["stale"]["reachable"] is False
 
 
-def test_only_an_admin_is_told_where_the_sources_are(tmp_path: Path, code: Path) -> None:
+def test_only_an_admin_sees_source_paths(tmp_path: Path, code: Path) -> None:
     built(tmp_path, "code", code)
     with serving(tmp_path, keys=KEYS) as client:
         assert shown(client, "the-key-of-the-operator")["sources"] == [str(code)]
-        found = shown(client, "the-key-of-the-reader")
-    assert found["sources"] == ["project"]
-    assert str(tmp_path) not in json.dumps(found)
+        description = shown(client, "the-key-of-the-reader")
+    assert description["sources"] == ["project"]
+    assert str(tmp_path) not in json.dumps(description)
     with serving(tmp_path) as client:
         assert str(tmp_path) not in json.dumps(shown(client))
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "shown_source"),
     [
         ("/home/me/my project", "my project"),
         ("/", ""),
@@ -228,11 +228,11 @@ def test_only_an_admin_is_told_where_the_sources_are(tmp_path: Path, code: Path)
         ("either/or", "either/or"),
     ],
 )
-def test_paths_are_cut_to_their_last_part(source: str, said: str) -> None:
-    assert _without_place(source) == said
+def test_paths_are_cut_to_their_last_part(source: str, shown_source: str) -> None:
+    assert _without_place(source) == shown_source
 
 
-def test_no_request_waits_for_a_look_that_does_not_end(
+def test_requests_do_not_wait_for_a_hanging_check(
     tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead, begun = threading.Event(), threading.Semaphore(0)
@@ -242,14 +242,14 @@ def test_no_request_waits_for_a_look_that_does_not_end(
         dead.wait(60)
         return Staleness(reachable=True)
 
-    monkeypatch.setattr("index.indexing.staleness.look", hang)
+    monkeypatch.setattr("index.indexing.staleness.find_staleness", hang)
     monkeypatch.setattr(freshness, "WAIT_S", 0.05)
     built(tmp_path, "code", code)
     with serving(tmp_path) as client:
         for _ in range(3):
-            found = shown(client)
-            assert found["state"] == "serving"
-            assert "stale" not in found
+            description = shown(client)
+            assert description["state"] == "serving"
+            assert "stale" not in description
         assert begun.acquire(timeout=10)
         assert not begun.acquire(blocking=False)  # one look, not three
         dead.set()

@@ -25,11 +25,11 @@ ADMIN = {"Authorization": "Bearer the-key-of-the-operator"}
 KEYS = "operator admin the-key-of-the-operator"
 
 
-def documents(found: int = COUNT, count: int = COUNT) -> list[Document]:
+def documents(answered: int = COUNT, count: int = COUNT) -> list[Document]:
     """`count` documents, the first `found` of which hold the word that their query asks for."""
-    words = [word(n) if n < found else "nothing" for n in range(count)]
+    words = [word(n) if n < answered else "nothing" for n in range(count)]
     return [
-        Document(f"d{n}", "reference", "entry", f"Tells of {one}.") for n, one in enumerate(words)
+        Document(f"d{n}", "reference", "entry", f"Tells of {text}.") for n, text in enumerate(words)
     ]
 
 
@@ -42,7 +42,7 @@ JUDGED = Judgements(
 )
 
 
-def made(
+def make_build(
     home: Path, contents: list[Document], *, force: bool = False, judged: Judgements | None = JUDGED
 ) -> Manifest:
     return build(
@@ -58,20 +58,21 @@ def refused(home: Path, contents: list[Document]) -> tuple[str, str]:
     """The build that was refused, and why."""
     before = builds.builds(home, "c")
     with pytest.raises(Worse) as raised:
-        made(home, contents)
+        make_build(home, contents)
     (new,) = set(builds.builds(home, "c")) - set(before)
     return new, raised.value.message
 
 
 def test_a_first_build_is_measured_as_the_evaluation_would(tmp_path: Path) -> None:
-    manifest = made(tmp_path, documents(15))
+    manifest = make_build(tmp_path, documents(15))
     directory = builds.current(tmp_path, "c")
     assert builds.read_manifest(directory) == manifest
     opened = Corpus.load(directory, HashEncoder())
-    for one in ranking.evaluate(gate.ranked(opened, JUDGED), JUDGED.qrels):
-        noted = manifest.measures[one.name]
+    for measure in ranking.evaluate_run(gate.run_queries(opened, JUDGED), JUDGED.qrels):
+        noted = manifest.measures[measure.name]
         assert noted == pytest.approx(
-            {"queries": 20, "mean": one.mean, "low": one.low, "high": one.high}, abs=1e-6
+            {"queries": 20, "mean": measure.mean, "low": measure.low, "high": measure.high},
+            abs=1e-6,
         )
     opened.close()
     assert manifest.measures["dense recall@100"] == 1.0
@@ -81,10 +82,10 @@ def test_a_first_build_is_measured_as_the_evaluation_would(tmp_path: Path) -> No
     }  # fmt: skip
 
 
-def test_a_worse_build_is_kept_but_not_activated_and_the_message_says_all_that_is_needed(
+def test_worse_build_is_kept_and_not_activated(
     tmp_path: Path,
 ) -> None:
-    made(tmp_path, documents())
+    make_build(tmp_path, documents())
     good = active(tmp_path)
     new, message = refused(tmp_path, documents(5))
     assert active(tmp_path) == good
@@ -107,27 +108,27 @@ def test_a_worse_build_is_kept_but_not_activated_and_the_message_says_all_that_i
         assert part in message
 
 
-def test_a_difference_within_its_interval_is_no_reason_to_refuse(tmp_path: Path) -> None:
-    made(tmp_path, documents())
-    against = made(tmp_path, documents(19)).judged["against"]
+def test_insignificant_difference_is_accepted(tmp_path: Path) -> None:
+    make_build(tmp_path, documents())
+    against = make_build(tmp_path, documents(19)).judged["against"]
     assert against["low"] < against["difference"] < 0
     assert against["high"] == 0.0
     assert len(builds.builds(tmp_path, "c")) == 2
     assert active(tmp_path) == builds.builds(tmp_path, "c")[-1]
 
 
-def test_a_better_build_is_activated_and_the_difference_noted(tmp_path: Path) -> None:
-    made(tmp_path, documents(5))
-    manifest = made(tmp_path, documents())
+def test_better_build_is_activated(tmp_path: Path) -> None:
+    make_build(tmp_path, documents(5))
+    manifest = make_build(tmp_path, documents())
     assert manifest.judged["against"]["low"] > 0
     assert active(tmp_path) == builds.builds(tmp_path, "c")[-1]
-    assert "difference +" in gate.told(manifest)
+    assert "difference +" in gate.measurement_summary(manifest)
 
 
 def test_the_measure_that_is_named_decides(tmp_path: Path) -> None:
-    made(tmp_path, documents())
+    make_build(tmp_path, documents())
     by_recall = Judgements(JUDGED.queries, JUDGED.qrels, "Recall@100")
-    manifest = made(
+    manifest = make_build(
         tmp_path, documents(5), judged=by_recall
     )  # all 20 are still among the first 100
     assert manifest.measures["nDCG@10"]["mean"] < 0.9
@@ -135,29 +136,29 @@ def test_the_measure_that_is_named_decides(tmp_path: Path) -> None:
 
 
 def test_force_activates_what_is_worse(tmp_path: Path) -> None:
-    made(tmp_path, documents())
-    manifest = made(tmp_path, documents(5), force=True)
+    make_build(tmp_path, documents())
+    manifest = make_build(tmp_path, documents(5), force=True)
     assert manifest.judged["against"]["high"] < 0
     assert not manifest.judged["refused"]
     assert active(tmp_path) == builds.builds(tmp_path, "c")[-1]
 
 
-def test_documents_that_went_missing_count_as_not_found_and_are_told(tmp_path: Path) -> None:
-    made(tmp_path, documents())
+def test_missing_documents_are_reported(tmp_path: Path) -> None:
+    make_build(tmp_path, documents())
     _, message = refused(tmp_path, documents(8, count=8))
     assert "12 of 20 relevant documents are not in this build" in message
 
 
-def test_refused_builds_do_not_push_out_good_ones_and_are_never_rolled_back_to(
+def test_refused_builds_do_not_replace_good_ones(
     tmp_path: Path,
 ) -> None:
-    made(tmp_path, documents(19))
-    made(tmp_path, documents())
+    make_build(tmp_path, documents(19))
+    make_build(tmp_path, documents())
     first, second = builds.builds(tmp_path, "c")
-    for found in (1, 2, 3, 4):
-        last, _ = refused(tmp_path, documents(found))
+    for answered in (1, 2, 3, 4):
+        last, _ = refused(tmp_path, documents(answered))
     assert builds.builds(tmp_path, "c") == [first, second, last]
-    made(tmp_path, documents(20, count=21))
+    make_build(tmp_path, documents(20, count=21))
     assert builds.builds(tmp_path, "c")[:3] == [first, second, last]
     assert builds.roll_back(tmp_path, "c") == second
     assert builds.roll_back(tmp_path, "c") == first
@@ -166,7 +167,7 @@ def test_refused_builds_do_not_push_out_good_ones_and_are_never_rolled_back_to(
 
 
 def test_a_refused_build_is_activated_only_by_force(tmp_path: Path) -> None:
-    made(tmp_path, documents())
+    make_build(tmp_path, documents())
     new, _ = refused(tmp_path, documents(5))
     with pytest.raises(Worse, match="was refused"):
         builds.activate(tmp_path, "c", new)
@@ -180,8 +181,8 @@ def test_a_refused_build_is_activated_only_by_force(tmp_path: Path) -> None:
     assert active(tmp_path) == new
 
 
-def test_a_server_without_a_readable_current_passes_over_a_refused_build(tmp_path: Path) -> None:
-    made(tmp_path, documents())
+def test_server_skips_a_refused_build(tmp_path: Path) -> None:
+    make_build(tmp_path, documents())
     good = active(tmp_path)
     refused(tmp_path, documents(5))
     (tmp_path / "corpora/c/CURRENT").write_text("torn")
@@ -191,20 +192,20 @@ def test_a_server_without_a_readable_current_passes_over_a_refused_build(tmp_pat
     corpora.close()
 
 
-def test_judgements_of_another_corpus_are_refused_before_anything_is_encoded(
+def test_judgements_of_another_corpus_are_refused(
     tmp_path: Path,
 ) -> None:
-    other = Judgements({"q": "bbb"}, {"q": {"elsewhere.py::f": 1.0}})
+    foreign = Judgements({"q": "bbb"}, {"q": {"elsewhere.py::f": 1.0}})
     encoder = HashEncoder()
     with pytest.raises(
-        InvalidInput, match=r"None of the 1 documents .* 'elsewhere.py::f': are these"
+        InvalidInput, match=r"None of the 1 relevant documents .* 'elsewhere.py::f'. Are these"
     ):
-        build(tmp_path, "c", "reference", [source("all", documents())], encoder, judged=other)
+        build(tmp_path, "c", "reference", [source("all", documents())], encoder, judged=foreign)
     assert encoder.encoded == []
     assert not (tmp_path / "corpora/c").exists()
-    made(tmp_path, documents())
-    with pytest.raises(InvalidInput, match="are these the judgements of another one"):
-        made(tmp_path, documents(5), judged=other)
+    make_build(tmp_path, documents())
+    with pytest.raises(InvalidInput, match="Are these the judgements of another corpus"):
+        make_build(tmp_path, documents(5), judged=foreign)
     assert len(builds.builds(tmp_path, "c")) == 1
 
 
@@ -212,8 +213,8 @@ class Other(HashEncoder):
     fingerprint = "hash-other"
 
 
-def test_a_build_of_another_encoder_is_compared_by_what_was_kept_of_it(tmp_path: Path) -> None:
-    made(tmp_path, documents(19))
+def test_other_encoders_build_is_compared_by_stored_values(tmp_path: Path) -> None:
+    make_build(tmp_path, documents(19))
     before = active(tmp_path)
     noted = builds.read_manifest(builds.current(tmp_path, "c")).measures["nDCG@10"]["mean"]
     with pytest.raises(Worse, match="is worse"):
@@ -227,10 +228,10 @@ def test_a_build_of_another_encoder_is_compared_by_what_was_kept_of_it(tmp_path:
     assert active(tmp_path) != before
 
 
-def test_without_the_same_judgements_a_build_of_another_encoder_is_not_compared(
+def test_other_encoders_build_needs_equal_judgements(
     tmp_path: Path,
 ) -> None:
-    made(tmp_path, documents())
+    make_build(tmp_path, documents())
     half = Judgements(
         JUDGED.queries, {query: JUDGED.qrels[query] for query in list(JUDGED.qrels)[:10]}
     )
@@ -238,8 +239,8 @@ def test_without_the_same_judgements_a_build_of_another_encoder_is_not_compared(
         tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=half
     )
     assert "was built with encoder" in manifest.judged["against"]["problem"]
-    assert "Not compared" in gate.told(manifest)
-    made(tmp_path, documents(), judged=None)
+    assert "Not compared" in gate.measurement_summary(manifest)
+    make_build(tmp_path, documents(), judged=None)
     manifest = build(
         tmp_path, "c", "reference", [source("all", documents(5))], Other(), judged=JUDGED
     )
@@ -248,24 +249,24 @@ def test_without_the_same_judgements_a_build_of_another_encoder_is_not_compared(
         Corpus.load(builds.current(tmp_path, "c"), HashEncoder())
 
 
-def test_a_damaged_build_is_not_compared_with(tmp_path: Path) -> None:
-    made(tmp_path, documents())
+def test_damaged_build_is_not_compared(tmp_path: Path) -> None:
+    make_build(tmp_path, documents())
     (builds.current(tmp_path, "c") / "judged.json").write_text("{}")
-    manifest = made(tmp_path, documents(5))
+    manifest = make_build(tmp_path, documents(5))
     assert "judged.json has 2 bytes" in manifest.judged["against"]["problem"]
 
 
-def test_builds_from_before_there_were_judgements_are_still_read(tmp_path: Path) -> None:
-    made(tmp_path, documents(), judged=None)
+def test_build_without_judged_is_read(tmp_path: Path) -> None:
+    make_build(tmp_path, documents(), judged=None)
     directory = builds.current(tmp_path, "c")
     values = json.loads((directory / "manifest.json").read_text())
     assert values.pop("judged") == {}
     assert builds._manifest(values, directory).judged == {}
 
 
-def test_a_corpus_shows_how_good_it_was_measured_to_be(tmp_path: Path) -> None:
-    made(tmp_path, documents())
-    made(tmp_path, documents(19))
+def test_corpus_description_has_measures(tmp_path: Path) -> None:
+    make_build(tmp_path, documents())
+    make_build(tmp_path, documents(19))
     with serving(tmp_path) as client:
         client.post("/search", json={"query": "bbb", "corpus": "c"})
         shown = client.get("/corpora/c").json()
@@ -282,7 +283,7 @@ def test_a_corpus_shows_how_good_it_was_measured_to_be(tmp_path: Path) -> None:
             '{"_id": "q", "text": "word"}',
             "q\td\t1",
             "map",
-            "measure is 'map'; it is ndcg@10, mrr@100, recall@100",
+            "measure is 'map'; use ndcg@10, mrr@100, recall@100",
         ),
         ('{"_id": "other", "text": "word"}', "q\td\t1", "ndcg@10", "None of the queries judged"),
         (
@@ -292,10 +293,15 @@ def test_a_corpus_shows_how_good_it_was_measured_to_be(tmp_path: Path) -> None:
             "None of the 1 judged queries has a relevant",
         ),
         ('{"_id": "q", "text": " "}', "q\td\t1", "ndcg@10", "query 'q': query is empty"),
-        ('{"_id": "q", "text": "\\ud800 x"}', "q\td\t1", "ndcg@10", "query 'q': query is no text"),
+        (
+            '{"_id": "q", "text": "\\ud800 x"}',
+            "q\td\t1",
+            "ndcg@10",
+            "query 'q': query is not valid Unicode",
+        ),
     ],
 )
-def test_judgements_that_could_not_be_used_are_refused_when_read(
+def test_unusable_judgements_are_refused(
     tmp_path: Path, queries: str, qrels: str, measure: str, wrong: str
 ) -> None:
     (tmp_path / "queries.jsonl").write_text(queries)

@@ -17,9 +17,9 @@ from ir_measures import RR, R, nDCG
 
 from index.errors import InvalidInput, NotFound, StorageFailed
 from index.evaluation.ranking import (
-    compare,
+    compare_runs,
     escaped,
-    evaluate,
+    evaluate_run,
     ndcg,
     read_qrels,
     read_queries,
@@ -37,7 +37,7 @@ judgements = st.dictionaries(st.sampled_from(["q1", "q2", "q3", "q4"]), grades, 
 runs = st.dictionaries(st.sampled_from(["q1", "q2", "q3", "q4", "unjudged"]), rankings)
 
 
-def test_reciprocal_rank_is_of_the_first_relevant_document_within_the_depth() -> None:
+def test_reciprocal_rank_within_the_depth() -> None:
     assert reciprocal_rank(["a", "b", "c"], {"b", "c"}) == 0.5
     assert reciprocal_rank(["a", "b", "c"], {"c"}, depth=2) == 0.0
     assert reciprocal_rank([], {"c"}) == 0.0
@@ -52,59 +52,57 @@ def test_ndcg_with_fractional_grades_by_hand() -> None:
     assert ndcg(["c"], {"c": 0.0}) == 0.0
 
 
-def test_ndcg_is_the_same_whichever_of_two_equal_grades_comes_first() -> None:
+def test_ndcg_ignores_the_order_of_equal_grades() -> None:
     gains = {"a": 2.0, "b": 2.0, "c": 1.0}
     assert ndcg(["a", "b", "c"], gains) == ndcg(["b", "a", "c"], gains) == 1.0
 
 
-def test_recall_counts_within_the_depth_and_a_repeated_document_once() -> None:
+def test_recall_counts_a_repeated_document_once() -> None:
     assert recall(["a", "x", "b"], {"a", "b", "c", "d"}) == 0.5
     assert recall(["a", "x", "b"], {"a", "b", "c", "d"}, depth=2) == 0.25
     assert recall(["a", "a", "a", "b"], {"a", "b"}, depth=2) == 1.0
 
 
-def test_a_query_missing_from_the_run_counts_zero_and_one_without_a_relevant_document_is_left_out() -> (
-    None
-):
+def test_missing_queries_count_zero() -> None:
     qrels = {"q1": {"a": 1.0}, "q2": {"b": 0.5}, "q3": {"c": 0.0}}
-    mrr, gain, share = evaluate({"q1": ["x", "a"], "q3": ["c"]}, qrels)
+    mrr, gain, share = evaluate_run({"q1": ["x", "a"], "q3": ["c"]}, qrels)
     assert (mrr.name, mrr.mean, mrr.queries, mrr.left_out) == ("MRR@100", 0.25, 2, 1)
     assert (gain.name, gain.mean, gain.queries) == ("nDCG@10", pytest.approx(0.5 / math.log2(3)), 2)
     assert (share.name, share.mean, share.queries) == ("Recall@100", 0.5, 2)
 
 
-def test_min_grade_is_for_mrr_and_recall_and_leaves_out_the_queries_it_empties() -> None:
+def test_min_grade_affects_mrr_and_recall() -> None:
     qrels = {"q1": {"a": 3.0, "b": 1.0}, "q2": {"c": 1.5}}
-    mrr, gain, share = evaluate({"q1": ["b", "a"], "q2": ["c"]}, qrels, min_grade=2)
+    mrr, gain, share = evaluate_run({"q1": ["b", "a"], "q2": ["c"]}, qrels, min_grade=2)
     assert (mrr.mean, mrr.queries, mrr.left_out) == (0.5, 1, 1)
     assert (share.mean, share.queries) == (1.0, 1)
     assert (gain.queries, gain.left_out) == (2, 0)
 
 
-def test_without_any_relevant_document_there_is_nothing_to_measure() -> None:
+def test_no_relevant_document_is_refused() -> None:
     with pytest.raises(InvalidInput, match="None of the 1 judged queries"):
-        evaluate({"q": ["a"]}, {"q": {"a": 0.0}})
+        evaluate_run({"q": ["a"]}, {"q": {"a": 0.0}})
 
 
-def test_the_interval_is_that_of_the_binomial_where_values_are_zero_or_one() -> None:
+def test_interval_of_binary_values_is_binomial() -> None:
     qrels = {f"q{number}": {"a": 1.0} for number in range(400)}
     run = {f"q{number}": ["a"] for number in range(100)}
-    mrr = evaluate(run, qrels)[0]
+    mrr = evaluate_run(run, qrels)[0]
     spread = 1.96 * math.sqrt(0.25 * 0.75 / 400)
     assert (mrr.low, mrr.high) == pytest.approx((0.25 - spread, 0.25 + spread), abs=0.005)
-    assert evaluate(run, qrels)[0] == mrr
+    assert evaluate_run(run, qrels)[0] == mrr
 
 
 def test_one_query_has_an_interval_without_width() -> None:
-    mrr = evaluate({"q": ["x", "a"]}, {"q": {"a": 1.0}})[0]
+    mrr = evaluate_run({"q": ["x", "a"]}, {"q": {"a": 1.0}})[0]
     assert (mrr.low, mrr.mean, mrr.high) == (0.5, 0.5, 0.5)
 
 
 def _qrels(judged: dict[str, dict[str, int]]) -> list[ir_measures.Qrel]:
     return [
-        ir_measures.Qrel(query, document, found[document])
-        for query, found in judged.items()
-        for document in found
+        ir_measures.Qrel(query, document, grades_of[document])
+        for query, grades_of in judged.items()
+        for document in grades_of
     ]
 
 
@@ -123,7 +121,7 @@ def test_measures_equal_those_of_ir_measures(
     theirs = ir_measures.calc_aggregate(
         [RR @ 100, nDCG @ 10, R @ 100], _qrels(qrels), list(_scored(run))
     )
-    ours = [measure.mean for measure in evaluate(run, qrels)]
+    ours = [measure.mean for measure in evaluate_run(run, qrels)]
     assert ours == pytest.approx([theirs[RR @ 100], theirs[nDCG @ 10], theirs[R @ 100]], abs=1e-9)
 
 
@@ -132,7 +130,7 @@ def test_measures_equal_those_of_ir_measures(
     grades,
     st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from([0.0, 0.25, 1.5]), min_size=1),
 )
-def test_tied_scores_in_a_run_file_are_ordered_as_trec_eval_does(
+def test_ties_are_ordered_as_in_trec_eval(
     tmp_path_factory: pytest.TempPathFactory, judged: dict[str, int], scores: dict[str, float]
 ) -> None:
     assume(any(grade > 0 for grade in judged.values()))
@@ -146,40 +144,40 @@ def test_tied_scores_in_a_run_file_are_ordered_as_trec_eval_does(
     assert ours == pytest.approx([theirs[nDCG @ 10], theirs[nDCG @ 3]], abs=1e-9)
 
 
-def test_compare_is_paired_so_a_small_steady_gain_is_found() -> None:
+def test_compare_finds_a_small_steady_gain() -> None:
     ranks = itertools.cycle([1, 2, 3, 5, 8])
     qrels = {f"q{number}": {"a": 1.0} for number in range(60)}
     run_a = {query: [*map(str, range(next(ranks))), "a"] for query in qrels}
     run_b = {query: ranking[1:] for query, ranking in run_a.items()}
-    mrr = compare(run_a, run_b, qrels)[0]
+    mrr = compare_runs(run_a, run_b, qrels)[0]
     assert mrr.mean == pytest.approx(mrr.mean_b - mrr.mean_a)
     assert 0 < mrr.low < mrr.mean < mrr.high
     assert mrr.p == pytest.approx(1e-4, rel=0.01)
     assert mrr.queries == 60
 
 
-def test_compare_finds_no_difference_between_a_run_and_itself_or_its_mirror() -> None:
+def test_compare_of_equal_runs_finds_no_difference() -> None:
     qrels = {f"q{number}": {"a": 1.0} for number in range(40)}
     run_a = {query: ["a"] if number % 2 else ["x", "a"] for number, query in enumerate(qrels)}
     run_b = {query: ["x", "a"] if number % 2 else ["a"] for number, query in enumerate(qrels)}
-    same, mirrored = compare(run_a, run_a, qrels)[0], compare(run_a, run_b, qrels)[0]
+    same, mirrored = compare_runs(run_a, run_a, qrels)[0], compare_runs(run_a, run_b, qrels)[0]
     assert (same.mean, same.low, same.high, same.p) == (0.0, 0.0, 0.0, 1.0)
     assert (mirrored.mean, mirrored.p) == (0.0, 1.0)
     assert mirrored.low < 0 < mirrored.high
 
 
-def test_the_sign_test_p_of_few_queries_is_exact_within_sampling() -> None:
+def test_sign_test_p_of_few_queries() -> None:
     qrels = {f"q{number}": {"a": 1.0} for number in range(4)}
-    better = compare({}, {query: ["a"] for query in qrels}, qrels)[0]
+    better = compare_runs({}, {query: ["a"] for query in qrels}, qrels)[0]
     assert better.p == pytest.approx(2 / 2**4, abs=0.01)
 
 
 def test_drawing_in_blocks_changes_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     qrels = {f"q{number}": {"a": 1.0} for number in range(30)}
     run = {query: ["a"] for query in list(qrels)[:10]}
-    whole = evaluate(run, qrels)[0]
+    whole = evaluate_run(run, qrels)[0]
     monkeypatch.setattr("index.evaluation.ranking._BLOCK", 30 * 7)
-    assert evaluate(run, qrels)[0] == whole
+    assert evaluate_run(run, qrels)[0] == whole
 
 
 @pytest.mark.parametrize("name", ["queries.jsonl", "queries.jsonl.gz"])
@@ -201,9 +199,7 @@ def test_read_queries_plain_and_packed(tmp_path: Path, name: str) -> None:
         (" " * (1 << 20) + "{}", "line 2: longer than 1,048,576"),
     ],
 )
-def test_a_malformed_query_is_named_by_file_and_line(
-    tmp_path: Path, line: str, problem: str
-) -> None:
+def test_malformed_query_is_named(tmp_path: Path, line: str, problem: str) -> None:
     path = tmp_path / "queries.jsonl"
     path.write_text(f'{{"_id": "q1", "text": "one"}}\n{line}\n', encoding="utf-8")
     with pytest.raises(InvalidInput, match=problem) as raised:
@@ -211,7 +207,7 @@ def test_a_malformed_query_is_named_by_file_and_line(
     assert str(path) in raised.value.message
 
 
-def test_files_that_are_missing_truncated_or_wrongly_encoded(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="does not exist"):
         read_queries(tmp_path / "none.jsonl")
     packed = tmp_path / "cut.jsonl.gz"
@@ -224,7 +220,7 @@ def test_files_that_are_missing_truncated_or_wrongly_encoded(tmp_path: Path) -> 
         read_queries(latin)
 
 
-def test_read_qrels_of_beir_with_and_without_header_and_of_trec(tmp_path: Path) -> None:
+def test_read_qrels_of_beir_and_trec(tmp_path: Path) -> None:
     expected = {"q1": {"a b": 2.5, "c": 0.0}, "q2": {"a b": -1.0}}
     rows = "q1\ta b\t2.5\nq1\tc\t0\n\nq2\ta b\t-1\n"
     for text in (f"query-id\tcorpus-id\tscore\n{rows}", rows, rows.replace("\n", "\r\n")):
@@ -263,7 +259,7 @@ identifiers = (
 @settings(max_examples=200)
 @given(st.dictionaries(identifiers, st.lists(identifiers, unique=True, min_size=1), max_size=4))
 @example({"a b%20c": ["src/my file.py", "src/my%20file.py", "\ufeff", "\ud800", "\xe9t\xe9"]})
-def test_any_ids_come_back_from_the_six_columns_of_a_run(
+def test_run_file_round_trips_any_ids(
     tmp_path_factory: pytest.TempPathFactory, run: dict[str, list[str]]
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "run.txt"
@@ -278,7 +274,7 @@ def test_any_ids_come_back_from_the_six_columns_of_a_run(
 
 
 @given(identifiers)
-def test_an_escaped_id_is_printable_and_any_url_decoder_reads_it(identifier: str) -> None:
+def test_escaped_ids_are_url_encoded(identifier: str) -> None:
     column = escaped(identifier)
     assert column.isprintable()
     assert column.split() == [column]
@@ -298,14 +294,14 @@ def test_what_is_no_escape_stays_as_it_is(column: str) -> None:
     assert unescaped(column) == column
 
 
-def test_trec_qrels_name_documents_as_runs_do_and_beirs_as_corpora_do(tmp_path: Path) -> None:
+def test_only_trec_qrels_are_unescaped(tmp_path: Path) -> None:
     (tmp_path / "trec.txt").write_text("q%201 0 my%20file.py 2\n", encoding="utf-8")
     (tmp_path / "beir.tsv").write_text("q%201\tmy%20file.py\t2\n", encoding="utf-8")
     assert read_qrels(tmp_path / "trec.txt") == {"q 1": {"my file.py": 2.0}}
     assert read_qrels(tmp_path / "beir.tsv") == {"q%201": {"my%20file.py": 2.0}}
 
 
-def test_a_document_that_is_ranked_twice_in_two_spellings_is_refused(tmp_path: Path) -> None:
+def test_document_ranked_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     path.write_text("q\tQ0\ta b\t1\t0.5\trun\nq\tQ0\ta%20b\t2\t0.4\trun\n", encoding="utf-8")
     with pytest.raises(InvalidInput, match="line 2: document 'a b' is ranked twice"):
@@ -327,7 +323,7 @@ def test_a_written_run_is_one_that_ir_measures_reads(tmp_path: Path) -> None:
     assert read == [("q1", "b", 1.0), ("q1", "a", 0.5)]
 
 
-def test_an_unwritable_run_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+def test_failed_write_leaves_the_old_run(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     write_run(path, {"q": ["old"]})
     with pytest.raises(InvalidInput, match="An id is empty"):
@@ -335,7 +331,7 @@ def test_an_unwritable_run_leaves_the_old_file_and_no_litter(tmp_path: Path) -> 
     with pytest.raises(StorageFailed, match="No such file"):
         write_run(tmp_path / "missing" / "run.txt", {"q": ["a"]})
     assert read_run(path) == {"q": ["old"]}
-    assert [found.name for found in tmp_path.iterdir()] == ["run.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["run.txt"]
 
 
 @pytest.mark.parametrize(

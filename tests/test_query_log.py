@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import builds, self_check
+from index import builds
 from index.errors import Damaged, InvalidInput, NotFound
 from index.indexing.build import Options, build
 from index.search import query_log
@@ -29,7 +29,7 @@ LOG = [
 ]
 
 
-def made(home: Path, log: list[Logged], encoder: HashEncoder, count: int = 600) -> Corpus:
+def build_corpus(home: Path, log: list[Logged], encoder: HashEncoder, count: int = 600) -> Corpus:
     build(
         home,
         "c",
@@ -43,50 +43,48 @@ def made(home: Path, log: list[Logged], encoder: HashEncoder, count: int = 600) 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return made(tmp_path_factory.mktemp("home"), LOG, HashEncoder())
+    return build_corpus(tmp_path_factory.mktemp("home"), LOG, HashEncoder())
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return made(tmp_path_factory.mktemp("home"), [], HashEncoder())
+    return build_corpus(tmp_path_factory.mktemp("home"), [], HashEncoder())
 
 
 def near(query: str, document: str) -> float:
     """From the definition."""
     encoder = HashEncoder()
-    asked = encoder.encode([query], role="query")[0]
-    earlier = [one.query for one in LOG if one.document == document]
-    cosines = encoder.encode(earlier, role="query") @ asked if earlier else [0.0]
+    query_vector = encoder.encode([query], role="query")[0]
+    earlier = [logged.query for logged in LOG if logged.document == document]
+    cosines = encoder.encode(earlier, role="query") @ query_vector if earlier else [0.0]
     return max(0.0, (float(max(cosines)) - FLOOR) / (1 - FLOOR))
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
 @pytest.mark.parametrize("query", ["lock up the door", "gamma rays", "retry the upload", "f40"])
-def test_scores_are_those_without_a_log_raised_by_how_near_earlier_queries_are(
-    corpus: Corpus, plain: Corpus, query: str, mode: str
-) -> None:
+def test_nearness_raises_scores(corpus: Corpus, plain: Corpus, query: str, mode: str) -> None:
     before = {hit.id: hit for hit in plain.search(query, k=600, mode=mode).hits}  # type: ignore[arg-type]
-    found = corpus.search(query, k=600, mode=mode).hits  # type: ignore[arg-type]
-    assert {hit.id for hit in found} == set(before)
-    for hit in found:
+    hits = corpus.search(query, k=600, mode=mode).hits  # type: ignore[arg-type]
+    assert {hit.id for hit in hits} == set(before)
+    for hit in hits:
         nearness = 0.0 if mode == "lexical" else near(query, hit.document_id)
         assert hit.score == pytest.approx(
             1 - (1 - before[hit.id].score) * (1 - BLEND * nearness), abs=2e-3
         )
         assert hit.scores.get("log", 0.0) == pytest.approx(nearness, abs=2e-3)
-    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_a_document_is_found_by_others_words_for_it_and_the_explanation_quotes_them(
+def test_explanation_quotes_the_earlier_query(
     corpus: Corpus,
 ) -> None:
     hit = corpus.search("shut the door of the house", k=1, explain=True).hits[0]
     assert hit.document_id == "m.py::f3"
     assert hit.explanation is not None
     assert hit.explanation["earlier"] == "shut the door of the house"
-    other = corpus.search("lock up", k=1, explain=True).hits[0]
-    assert other.explanation is not None
-    assert (other.document_id, other.explanation["earlier"]) == ("m.py::f40", "lock up")
+    second = corpus.search("lock up", k=1, explain=True).hits[0]
+    assert second.explanation is not None
+    assert (second.document_id, second.explanation["earlier"]) == ("m.py::f40", "lock up")
     last = corpus.search("f599", k=1, explain=True).hits[0]
     assert last.explanation is not None
     assert last.explanation["earlier"] == ""
@@ -94,7 +92,7 @@ def test_a_document_is_found_by_others_words_for_it_and_the_explanation_quotes_t
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 30), st.sampled_from(["lock up", "upload retry door", "gamma"]))
-def test_pages_fit_together_with_a_log(corpus: Corpus, k: int, query: str) -> None:
+def test_pages_are_consistent_with_a_log(corpus: Corpus, k: int, query: str) -> None:
     whole = [hit.id for hit in corpus.search(query, k=90).hits]
     pages = [
         hit.id for start in range(0, 90, k) for hit in corpus.search(query, k=k, offset=start).hits
@@ -102,55 +100,58 @@ def test_pages_fit_together_with_a_log(corpus: Corpus, k: int, query: str) -> No
     assert pages[:90] == whole
 
 
-def test_a_filter_holds_for_what_earlier_queries_led_to(corpus: Corpus) -> None:
+def test_filter_applies_to_logged_documents(corpus: Corpus) -> None:
     assert corpus.search("lock up", k=3).hits[0].document_id == "m.py::f40"
-    found = corpus.search("lock up", k=600, filter={"language": "go"}).hits
-    assert "m.py::f40" not in {hit.document_id for hit in found}
-    assert len(found) == 200
+    hits = corpus.search("lock up", k=600, filter={"language": "go"}).hits
+    assert "m.py::f40" not in {hit.document_id for hit in hits}
+    assert len(hits) == 200
 
 
 def test_many_near_documents_are_ranked_exactly(tmp_path: Path, encoder: HashEncoder) -> None:
     """More than are looked at first: 500 of 600, each by another query."""
     random = np.random.default_rng(7)
     log = [Logged(" ".join(random.choice(WORDS, 4)), f"m.py::f{n}") for n in range(500)]
-    corpus = made(tmp_path, log, encoder)
-    asked = encoder.encode(["open file"], role="query")[0]
+    corpus = build_corpus(tmp_path, log, encoder)
+    query_vector = encoder.encode(["open file"], role="query")[0]
     plain = {
         hit.id: hit.score
-        for hit in made(tmp_path / "plain", [], encoder).search("open file", k=600).hits
+        for hit in build_corpus(tmp_path / "plain", [], encoder).search("open file", k=600).hits
     }
-    vectors = {one.document: encoder.encode([one.query], role="query")[0] for one in log}
+    vectors = {logged.document: encoder.encode([logged.query], role="query")[0] for logged in log}
     expected = [
         1
         - (1 - score)
-        * (1 - BLEND * max(0.0, float(vectors.get(id_, 0 * asked) @ asked) - FLOOR) / (1 - FLOOR))
+        * (
+            1
+            - BLEND
+            * max(0.0, float(vectors.get(id_, 0 * query_vector) @ query_vector) - FLOOR)
+            / (1 - FLOOR)
+        )
         for id_, score in plain.items()
     ]
-    found = [hit.score for hit in corpus.search("open file", k=40).hits]
-    np.testing.assert_allclose(found, sorted(expected, reverse=True)[:40], atol=2e-3)
+    scores = [hit.score for hit in corpus.search("open file", k=40).hits]
+    np.testing.assert_allclose(scores, sorted(expected, reverse=True)[:40], atol=2e-3)
 
 
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=5), st.floats(0, 1, width=32))
-def test_blended_scores_stay_in_bounds_and_rise_with_nearness(
-    scores: list[float], nearness: float
-) -> None:
+def test_blended_scores_rise_within_bounds(scores: list[float], nearness: float) -> None:
     given_ = np.array(scores, dtype=np.float32)
     none, some = blend(given_, np.zeros_like(given_)), blend(given_, np.full_like(given_, nearness))
     np.testing.assert_allclose(none, given_, atol=1e-6)
     assert ((some >= none - 1e-6) & (some <= 1.0)).all()
 
 
-def test_nearness_is_that_of_a_loop() -> None:
+def test_nearness_equals_a_loop() -> None:
     random = np.random.default_rng(3)
     vectors = random.normal(size=(40, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = np.sort(random.integers(0, 15, 40))
     log, query = QueryLog(vectors, rows, [f"q{n}" for n in range(40)]), vectors[5]
-    found = log.nearness(query, 20)
+    nearness = log.nearness(query, 20)
     for row in range(20):
         cosines = {n: float(vectors[n] @ query) for n in range(40) if rows[n] == row}
         expected = max(0.0, (max(cosines.values()) - FLOOR) / (1 - FLOOR)) if cosines else 0.0
-        assert found[row] == pytest.approx(expected, abs=1e-5)
+        assert nearness[row] == pytest.approx(expected, abs=1e-5)
         assert log.nearest(query, row) == (
             f"q{max(cosines, key=cosines.__getitem__)}" if cosines else ""
         )
@@ -159,37 +160,31 @@ def test_nearness_is_that_of_a_loop() -> None:
 # Builds
 
 
-def test_a_build_notes_what_it_took_and_encodes_no_query_twice(
-    tmp_path: Path, encoder: HashEncoder
-) -> None:
-    first = made(tmp_path, LOG, encoder)
+def test_rebuild_encodes_only_new_queries(tmp_path: Path, encoder: HashEncoder) -> None:
+    first = build_corpus(tmp_path, LOG, encoder)
     assert first.manifest.logged == 4
-    texts: list[str] = []
 
-    class Watched(HashEncoder):
-        def encode(self, texts_: list[str], **given: object) -> np.ndarray:  # type: ignore[override]
-            texts.extend(texts_)
-            return super().encode(texts_, **given)  # type: ignore[arg-type]
+    second_encoder = HashEncoder()
+    again = build_corpus(tmp_path, [*LOG, Logged("new words", "m.py::f9")], second_encoder)
 
-    again = made(tmp_path, [*LOG, Logged("new words", "m.py::f9")], Watched())
     assert again.manifest.logged == 5
-    assert [text for text in texts if text not in self_check.TEXTS] == ["new words"]
+    assert second_encoder.encoded == ["new words"]
     assert again.search("lock up", k=1).hits[0].document_id == "m.py::f40"
-    assert made(tmp_path, [], encoder).manifest.logged == 0
+    assert build_corpus(tmp_path, [], encoder).manifest.logged == 0
 
 
-def test_a_log_that_leads_nowhere_is_refused_and_nothing_is_left(
-    tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_log_without_known_documents_is_refused(tmp_path: Path, encoder: HashEncoder) -> None:
     with pytest.raises(InvalidInput, match="None of the 1 queries leads to a document") as raised:
-        made(tmp_path, [Logged("q", "nowhere")], encoder)
+        build_corpus(tmp_path, [Logged("q", "nowhere")], encoder)
     assert raised.value.field == "query_log"
     assert builds.corpora(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", [query_log.VECTORS, query_log.DOCUMENTS, query_log.TEXTS])
+@pytest.mark.parametrize(
+    "name", [query_log.VECTORS_FILE, query_log.DOCUMENTS_FILE, query_log.TEXTS_FILE]
+)
 def test_a_damaged_log_is_named(tmp_path: Path, encoder: HashEncoder, name: str) -> None:
-    made(tmp_path, LOG, encoder).close()
+    build_corpus(tmp_path, LOG, encoder).close()
     path = builds.current(tmp_path, "c") / name
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
@@ -201,7 +196,7 @@ def test_a_damaged_log_is_named(tmp_path: Path, encoder: HashEncoder, name: str)
 # Files
 
 
-def test_a_log_is_read_with_each_pair_once(tmp_path: Path) -> None:
+def test_read_log_keeps_each_pair_once(tmp_path: Path) -> None:
     rows = [
         {"query": " a ", "document": "x"},
         {"query": "a", "document": "x", "day": 3},
@@ -214,33 +209,34 @@ def test_a_log_is_read_with_each_pair_once(tmp_path: Path) -> None:
 
 def test_long_queries_are_cut(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(json.dumps({"query": "x" * 9000, "document": "d"}))
-    assert len(read_log(tmp_path / "log.jsonl")[0].query) == query_log.MAX_CHARS
+    assert len(read_log(tmp_path / "log.jsonl")[0].query) == query_log.MAX_LOGGED_CHARS
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("", "is empty"),
-        ('{"query": "q", "document": "d"}\n["q", "d"]\n', "line 2 is no JSON object with a query"),
-        ('{"query": " ", "document": "d"}\n', "line 1 is no JSON object"),
-        ('{"query": "\\ud800 q", "document": "d"}\n', "line 1 is no JSON object"),
-        ('{"query": "q", "document": 3}\n', "line 1 is no JSON object"),
-        ('{"query": "q"', "line 1 is no JSON object"),
-        ("[" * 100_000, "line 1 is no JSON object"),
+        (
+            '{"query": "q", "document": "d"}\n["q", "d"]\n',
+            "line 2 is not a JSON object with a query",
+        ),
+        ('{"query": " ", "document": "d"}\n', "line 1 is not a JSON object"),
+        ('{"query": "\\ud800 q", "document": "d"}\n', "line 1 is not a JSON object"),
+        ('{"query": "q", "document": 3}\n', "line 1 is not a JSON object"),
+        ('{"query": "q"', "line 1 is not a JSON object"),
+        ("[" * 100_000, "line 1 is not a JSON object"),
     ],
 )
-def test_lines_that_are_wrong_are_named(tmp_path: Path, text: str, problem: str) -> None:
+def test_invalid_lines_are_named(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "log.jsonl").write_text(text)
     with pytest.raises(InvalidInput, match=problem):
         read_log(tmp_path / "log.jsonl")
 
 
-def test_too_many_lines_and_no_file_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_or_missing_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_log, "MAX_LOGGED", 2)
     (tmp_path / "log.jsonl").write_text('{"query": "q", "document": "d"}\n' * 3)
-    with pytest.raises(InvalidInput, match="2 lines are the most"):
+    with pytest.raises(InvalidInput, match="at most 2 lines are allowed"):
         read_log(tmp_path / "log.jsonl")
     with pytest.raises(NotFound):
         read_log(tmp_path / "none.jsonl")

@@ -1,0 +1,45 @@
+import io
+
+import numpy as np
+import pytest
+
+from index import storage
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.arange(6, dtype=np.float16).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.zeros((0, 4), np.float32),
+        np.array(7, np.int32),
+    ],
+)
+def test_read_array_equals_numpy(numbers: np.ndarray) -> None:
+    file = io.BytesIO()
+    np.save(file, numbers)
+    array = storage.read_array(file.getvalue())
+    np.testing.assert_array_equal(array, numbers)
+    assert (array.dtype, array.flags.writeable) == (numbers.dtype, False)
+
+
+def _saved(numbers: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, numbers)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        _saved(np.ones((3, 4)))[:-1],
+        _saved(np.ones((3, 4)))[:20],
+        _saved(np.ones((3, 4))).replace(b"(3, 4)", b"(-3,4)"),
+        _saved(np.array([{}], dtype=object)),
+        _saved(np.ones(3)).replace(b"NUMPY\x01", b"NUMPY\x03"),
+    ],
+)
+def test_read_array_refuses_other_content(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        storage.read_array(content)
