@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from starlette.datastructures import Headers
 
 from app.access import is_loopback
-from app.problems import explained
+from app.problems import explain
 from app.routes import json_only
 from app.service import Service, ServiceOf
 from app.tools import TOOLS, Tool
@@ -269,7 +269,7 @@ def _call(asked: _Asked) -> JsonObject:
         )
     except ValidationError as error:
         return _failed(
-            explained([{**one, "loc": ("body", *one["loc"])} for one in error.errors()])[0]
+            explain([{**one, "loc": ("body", *one["loc"])} for one in error.errors()])[0]
         )
     except PurlinError as error:
         return _failed(error.message)

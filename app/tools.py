@@ -18,7 +18,8 @@ from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 from pydantic_core import CoreSchema
 
 from app.problems import Opening
-from app.routes import answered, classified, searched
+from app.replies import SearchReply
+from app.routes import classify_reply, qa_reply, search_reply
 from app.schemas import (
     MAX_TEXT_CHARS,
     MAX_VALUE_CHARS,
@@ -26,7 +27,6 @@ from app.schemas import (
     CorpusName,
     Labels,
     QaRequest,
-    SearchReply,
     SearchRequest,
     Strict,
     Text,
@@ -125,7 +125,7 @@ def search_code(asked: SearchCode, service: Service) -> Result:
     if path := (asked.path or "").removeprefix("./"):
         conditions["path"] = {"gte": path, "lte": path + _LAST}
     corpus = _corpus(service, "code", asked.corpus)
-    found = searched(
+    found = search_reply(
         SearchRequest(query=asked.query, corpus=corpus, k=asked.k, filter=conditions), service
     )
     return _fitted(
@@ -178,7 +178,7 @@ class AskReference(Strict):
 def ask_reference(asked: AskReference, service: Service) -> Result:
     """Answers in the reference's words, each with its passage and link."""
     corpus = _corpus(service, "reference", asked.corpus)
-    found = answered(QaRequest(question=asked.question, corpus=corpus, k=asked.k), service)
+    found = qa_reply(QaRequest(question=asked.question, corpus=corpus, k=asked.k), service)
     what = f"{len(found.answers)} answers from {corpus}; answerable {found.answerable:.2f} (low: it may be silent)"
     about = {
         "answerable": found.answerable,
@@ -232,7 +232,7 @@ class Classify(Strict):
 
 def classify(asked: Classify, service: Service) -> Result:
     """The best label of each text."""
-    found = classified(ClassifyRequest(**asked.model_dump(exclude={"max_tokens"})), service)
+    found = classify_reply(ClassifyRequest(**asked.model_dump(exclude={"max_tokens"})), service)
     parts = []
     for result in found.results:
         best = [{"label": one.label, "score": round(one.score, 4)} for one in result.ranking[:3]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,11 @@ def problem(response: Any, status: int) -> dict[str, Any]:
     assert found["title"]
     assert found["detail"]
     return found
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds; fails after 10 s."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

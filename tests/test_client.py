@@ -24,10 +24,9 @@ from index.records import Location
 from index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
-from tests.serving import FUNCTIONS, make
+from tests.serving import FUNCTIONS, make, until
 from tests.test_access import CLASSIFYING, KEYS, SEARCHING
 from tests.test_ask import HTML
-from tests.test_corpora import until
 
 PROBLEM = {"content-type": "application/problem+json"}
 
@@ -227,7 +226,7 @@ FOUND = {"corpora": [{"name": "code", "state": "serving", "new_key": 1}]}
 
 def waits(outcomes: list[Any], max_wait_s: float = 10.0) -> tuple[list[float], Any]:
     """Seconds waited between tries that end so, and the result."""
-    tries, waited = clients._tries(clients._corpora(), max_wait_s), []
+    tries, waited = clients._attempts(clients._corpora(), max_wait_s), []
     step = next(tries)
     try:
         for outcome in outcomes:

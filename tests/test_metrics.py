@@ -12,8 +12,7 @@ from index.errors import Worse
 from index.indexing.build import build
 from index.indexing.gate import Judgements
 from tests.conftest import HashEncoder, source
-from tests.serving import FUNCTIONS, make, numbered, serving
-from tests.test_corpora import until
+from tests.serving import FUNCTIONS, make, numbered, serving, until
 
 SEARCH = {"query": "sort", "corpus": "code"}
 

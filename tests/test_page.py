@@ -32,9 +32,8 @@ from index.records import Document, Location
 from index.sources import open_source
 from tests.browser import CHROMIUM, Tab, browsing
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, numbered, problem, serving
+from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 from tests.test_ask import HTML
-from tests.test_corpora import until
 from tests.tiny import staged
 
 WEB = Path(app.__file__).parent / "web"

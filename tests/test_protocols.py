@@ -171,7 +171,7 @@ def test_the_model_is_described(client: TestClient, encoder: Encoder) -> None:
         ({"encoding_format": "hex"}, "encoding_format", "'float' or 'base64'"),
         ({"input_type": "document"}, "input_type", "'query' or 'passage'"),
         ({"model": 5}, "model", "valid string"),
-        ({"colour": "red"}, "colour", "not a key"),
+        ({"colour": "red"}, "colour", "not a known key"),
     ],
 )
 def test_what_is_wrong_is_named_in_both_shapes(

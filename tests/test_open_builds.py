@@ -6,21 +6,21 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from app import builds as module
+from app import open_builds
 from app.open_builds import OpenCorpora
 from app.problems import Opening
 from index import builds
 from index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
 from index.records import Document
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, numbered, problem, serving
+from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 
 
 class OtherEncoder(HashEncoder):
@@ -35,13 +35,6 @@ def served(tmp_path: Path, encoder: HashEncoder) -> Iterator[OpenCorpora]:
     corpora.open_all()
     yield corpora
     corpora.close()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def next_second() -> None:
@@ -216,7 +209,7 @@ def test_a_repaired_build_is_tried_again(
     (build / "documents.sqlite").write_bytes(sound)
     with pytest.raises(Damaged):
         build_of(corpora)
-    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    monkeypatch.setattr(open_builds, "RETRY_S", 0.0)
     assert build_of(corpora) == build.name
     corpora.close()
 
@@ -297,11 +290,11 @@ def test_no_query_fails_while_builds_are_activated(tmp_path: Path, encoder: Hash
 
     with serving(tmp_path, encoder) as client, ThreadPoolExecutor(3) as clients:
         asking = [clients.submit(ask) for _ in range(3)]
-        builds = [
+        names = [
             make(tmp_path, "code", documents(version), encoder, "reference").name
             for version in range(1, 13)
         ]
-        until(lambda: builds[-1] in seen)
+        until(lambda: names[-1] in seen)
         stop.set()
         assert min(future.result() for future in asking) > 10
     assert len(seen) > 2
@@ -314,12 +307,12 @@ def test_swapping_leaves_no_files_open(
         gc.collect()
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    builds = [make(tmp_path, "code", numbered(5 + n), encoder).name for n in range(2)]
-    until(lambda: build_of(served) == builds[1])
+    names = [make(tmp_path, "code", numbered(5 + n), encoder).name for n in range(2)]
+    until(lambda: build_of(served) == names[1])
     before = open_files()
     for turn in range(20):
-        builds.activate(tmp_path, "code", builds[turn % 2])
-        until(lambda: build_of(served) == builds[turn % 2])  # noqa: B023 - called at once
+        builds.activate(tmp_path, "code", names[turn % 2])
+        until(lambda: build_of(served) == names[turn % 2])  # noqa: B023 - called at once
     assert open_files() <= before + 1
 
 
