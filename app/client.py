@@ -6,10 +6,12 @@
         for hit in purlin.search("read rows from a csv file", "stdlib", k=5).hits:
             print(hit.score, hit.location.path, hit.title)
 
-The clients need httpx and pydantic only; importing them loads neither the server nor the search engine.
+The clients need httpx and pydantic only; importing them loads neither the server nor the search
+engine.
 
-All calls only read, so a failed call can be sent again. The clients retry if the server refuses a call for now (429 or
-503 with Retry-After) or the network loses it, as long as the waits of one call add up to at most `max_wait_s`.
+All calls only read, so a failed call can be sent again. The clients retry if the server refuses a
+call for now (429 or 503 with Retry-After) or the network loses it, as long as the waits of one call
+add up to at most `max_wait_s`.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ class Unreachable(ClientError):
 
 
 class Unexpected(ClientError):
-    """A reply that this version cannot read: not a Purlin server, or one of a very different version."""
+    """A reply that this version cannot read: not from Purlin, or from another version."""
 
 
 class ProblemError(ClientError):
@@ -171,7 +173,7 @@ def _search(
     filter: Mapping[str, FilterCondition] | None = None,
     explain: bool = False,
 ) -> _Call[Found]:
-    """Search a corpus. `filter` maps fields to a value, a list of values, or {"gte": …, "lte": …}."""
+    """Search a corpus. `filter` maps fields to a value, a list, or {"gte": …, "lte": …}."""
     body = {
         "query": query,
         "corpus": corpus,
@@ -224,7 +226,7 @@ def _corpora() -> _Call[tuple[Corpus, ...]]:
 
 
 def _corpus(name: str) -> _Call[CorpusDetails]:
-    """Describe one corpus: its build, its measured quality, and whether its sources have changed."""
+    """Describe one corpus: its build, its quality, and whether its sources have changed."""
     return _Call("GET", f"/corpora/{quote(name, safe='')}", _read_corpus)
 
 
@@ -235,7 +237,10 @@ def _document(corpus: str, document_id: str) -> _Call[StoredDocument]:
 
 
 def _health() -> _Call[bool]:
-    """Check whether the server is ready; False while corpora are being opened. Raises Unreachable."""
+    """Check whether the server is ready; False while corpora are being opened.
+
+    Raises Unreachable.
+    """
     return _Call("GET", "/readyz", lambda response: response.is_success, expected=(200, 503))
 
 
@@ -247,8 +252,8 @@ _Outcome = httpx.Response | httpx.RequestError
 def _attempts(call: _Call[_T], max_wait_s: float) -> Generator[float | None, _Outcome | None, _T]:
     """Drive one call without doing any I/O, so that both clients share it and tests need no clock.
 
-    Yields None when the call is to be sent, and expects the outcome to be sent in; yields a number of seconds when the
-    client is to wait. Returns the parsed reply, or raises ClientError.
+    Yields None when the call is to be sent, and expects the outcome to be sent in; yields a number
+    of seconds when the client is to wait. Returns the parsed reply, or raises ClientError.
     """
     waited_s = 0.0
     for attempt in count():
@@ -277,7 +282,7 @@ def _read_reply(call: _Call[_T], response: httpx.Response) -> _T:
 
 
 def _wait_s(outcome: _Outcome, attempt: int) -> float | None:
-    """Return the seconds to wait before the next attempt, or None if another attempt would not help.
+    """Return the seconds to wait before the next attempt, or None if none would help.
 
     Waits are randomized, so that many clients do not come back at the same moment.
     """
@@ -357,8 +362,8 @@ def _copy_signature(call: Any, method: Any) -> None:
 class Client:
     """A blocking client, safe to share between threads.
 
-    `timeout_s` applies to each attempt; all waits between the attempts of one call add up to at most `max_wait_s`.
-    Methods raise ProblemError, Overloaded, Unreachable or Unexpected.
+    `timeout_s` applies to each attempt; all waits between the attempts of one call add up to at
+    most `max_wait_s`. Methods raise ProblemError, Overloaded, Unreachable or Unexpected.
     """
 
     def __init__(

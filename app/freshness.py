@@ -20,13 +20,16 @@ WAIT_S = 0.5  # longest time that a request waits for a check
 
 
 def corpus_staleness(corpus: Corpus) -> Staleness | None:
-    """Compare the sources of a corpus with its build; None if the build does not record its sources."""
+    """Compare the sources of a corpus with its build.
+
+    None if the build does not record its sources.
+    """
     return staleness.look(corpus.manifest, *corpus.file_names(staleness.MAX_FILES))
 
 
 @dataclass(slots=True)
 class _Check:
-    """A check of the sources of one build, in its own thread: an unreachable network drive may block it forever."""
+    """A check of the sources of one build, in a thread that a dead network drive may block."""
 
     build: str
     result: Staleness | None = None
@@ -46,7 +49,10 @@ class Freshness:
         self._lock = threading.Lock()
 
     def of(self, name: str, build: str) -> Staleness | None:
-        """Return the staleness of the build that serves; None if it is unknown, or not known yet."""
+        """Return the staleness of the build that serves.
+
+        None if it is unknown, or not known yet.
+        """
         with self._lock:
             check = self._checks.get(name)
             if check is None or check.build != build or check.is_old():

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAPI:
     """Make the HTTP service.
 
-    Only the keys are read now. The app loads `settings.encoder` when it starts, unless an encoder is given. Raises
-    NotFound if the environment asks for OpenTelemetry spans and the packages for that are not installed.
+    Only the keys are read now. The app loads `settings.encoder` when it starts, unless an encoder
+    is given. Raises NotFound if the environment asks for OpenTelemetry spans and the packages for
+    that are not installed.
     """
     keys = _keys(settings)
     metrics = Metrics()
@@ -98,7 +99,9 @@ def _middleware(
 
 
 def serve(settings: Settings) -> None:
-    """Run the server until SIGTERM or SIGINT, then finish running requests within `shutdown_timeout_s`.
+    """Run the server until SIGTERM or SIGINT, then finish the running requests.
+
+    They get `shutdown_timeout_s` to finish.
 
     Raises NotFound or Damaged, before anything listens, if the encoder cannot be loaded.
     """
@@ -136,8 +139,8 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
         from app.tracing import Spans
     except ModuleNotFoundError as error:
         raise NotFound(
-            f"OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, but {error.name} is not "
-            "installed: pip install 'purlin[otel]', or unset the variable."
+            "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, but "
+            f"{error.name} is not installed: pip install 'purlin[otel]', or unset the variable."
         ) from None
     return Spans()
 

@@ -1,6 +1,7 @@
 """The builds that serve requests.
 
-Each request uses the build that is active at that time; activating another never interrupts a running request.
+Each request uses the build that is active at that time; activating another never interrupts a
+running request.
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ class _Slot(Generic[_B]):
 
 @dataclass(frozen=True, slots=True)
 class Status(Generic[_B]):
-    """The state of one name: the build that serves, if any, and the problem with the newest build, if any.
+    """The state of one name: the build that serves, and the problem with the newest one.
 
-    Since the server started, `switches` counts the builds that replaced another one, and `refusals` those that could
-    not be opened.
+    Since the server started, `switches` counts the builds that replaced another one, and `refusals`
+    those that could not be opened.
     """
 
     name: str
@@ -101,9 +102,10 @@ class Status(Generic[_B]):
 class OpenBuilds(Generic[_B]):
     """The active builds on one shelf below `home`; one background thread opens them with `load`.
 
-    When CURRENT names a new build, the previous one serves until the new one is open. If `load` refuses a build, the
-    refusal is logged once and shown in the status, the build is tried again after a while, and the previous build
-    serves meanwhile, also after a restart. The same applies to a build whose files change while it serves.
+    When CURRENT names a new build, the previous one serves until the new one is open. If `load`
+    refuses a build, the refusal is logged once and shown in the status, the build is tried again
+    after a while, and the previous build serves meanwhile, also after a restart. The same applies
+    to a build whose files change while it serves.
     """
 
     def __init__(
@@ -134,7 +136,8 @@ class OpenBuilds(Generic[_B]):
     def lease(self, name: str) -> Iterator[_B]:
         """Yield the build that serves, and keep it open until the block ends.
 
-        Waits if it is being opened for the first time. Raises NotFound, Opening, or the error that it was refused with.
+        Waits if it is being opened for the first time. Raises NotFound, Opening, or the error that
+        it was refused with.
         """
         slot = self._update(name)
         if slot.open is None and slot.loading is not None:
@@ -205,7 +208,10 @@ class OpenBuilds(Generic[_B]):
             return problem
 
     def _withdraw(self, name: str, opened: _Open[_B], problem: Altered) -> None:
-        """Take a build whose files have changed out of service; the next request has it verified again."""
+        """Take a build whose files have changed out of service.
+
+        The next request has it verified again.
+        """
         with self._lock:
             slot = self._slots.get(name)
             if slot is None or slot.open is not opened:
@@ -320,7 +326,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
 
 
 class OpenClassifiers(OpenBuilds[TrainedClassifier]):
-    """All classifiers below `home`, each with its own encoder, or with `encoder` if theirs was not trained."""
+    """All classifiers below `home`, with their own encoders or, if untrained, with `encoder`."""
 
     def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""The web page at `/` and its files below `/web/`: an exact list, and no script from anywhere else."""
+"""The web page at `/` and its files below `/web/`; nothing else is served or loaded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ POLICY = "; ".join(
     ]
 )
 _HEADERS = {
-    # Browsers ask each time and mostly get 304: after an upgrade, old modules never mix with new ones.
+    # Browsers ask each time and mostly get 304, so that old and new modules never mix.
     "Cache-Control": "no-cache",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -85,7 +85,7 @@ def prefers_html(accept: str) -> bool:
 
 
 def _quality(accept: str, kind: str, subtype: str) -> float:
-    """Return the quality that the most specific range gives to a media type, or 0 if none matches."""
+    """Return the quality that the most specific range gives to a media type, or 0."""
     specificity = {f"{kind}/{subtype}": 3, f"{kind}/*": 2, "*/*": 1}
     best = (0, 0.0)  # specificity, quality
     for part in accept.lower().split(","):
@@ -96,7 +96,7 @@ def _quality(accept: str, kind: str, subtype: str) -> float:
 
 
 def _weight(parameters: list[str]) -> float:
-    """Return the parameter `q` of a media range, at most 1; 1 if it is absent, 0 if it is not a number."""
+    """Return the `q` of a media range, at most 1; 1 if absent, 0 if not a number."""
     weights = (parameter[2:] for parameter in parameters if parameter.startswith("q="))
     weight = next(weights, "1")
     if not weight.isascii() or not weight.replace(".", "", 1).isdecimal():

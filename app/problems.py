@@ -1,4 +1,7 @@
-"""Answers every error with `application/problem+json` (RFC 9457); one table maps exceptions to statuses."""
+"""Answers every error with `application/problem+json` (RFC 9457).
+
+One table maps exceptions to statuses.
+"""
 
 from __future__ import annotations
 
@@ -59,14 +62,17 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
 
 
 class FieldError(BaseModel):
-    """One invalid input: its position in the request (`filter.language`, `texts[3]`), and the rule it breaks."""
+    """One invalid input: where it is (`filter.language`, `texts[3]`) and the rule it breaks."""
 
     field: str
     message: str
 
 
 class Problem(BaseModel):
-    """An RFC 9457 problem. `type` is one of `urn:purlin:problem:…`, or `about:blank` if the status says enough."""
+    """An RFC 9457 problem.
+
+    `type` is one of `urn:purlin:problem:…`, or `about:blank` if the status says enough.
+    """
 
     type: str = "about:blank"
     title: str
@@ -83,7 +89,10 @@ def add_exception_handlers(app: FastAPI) -> None:
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses of a route that may answer with these problems; 500 is always added."""
+    """Return the OpenAPI responses of a route that may answer with these problems.
+
+    500 is always added.
+    """
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
@@ -105,7 +114,10 @@ def reply(
     errors: Sequence[tuple[str, str]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """Return a problem response. Unpaired surrogates, which UTF-8 cannot encode, are sent as escapes."""
+    """Return a problem response.
+
+    Unpaired surrogates, which UTF-8 cannot encode, are sent as escapes.
+    """
     problem = Problem(
         type=f"urn:purlin:problem:{slug}" if slug else "about:blank",
         title=status.phrase,
@@ -123,7 +135,7 @@ def reply(
 
 
 def status_and_slug(error: PurlinError) -> tuple[HTTPStatus, str]:
-    """Return the status and the slug of an error, by its class or the nearest base class in the table."""
+    """Return the status and the slug of an error, by the nearest class in the table."""
     for base in type(error).__mro__:
         if base in PROBLEMS:
             return PROBLEMS[base]
@@ -199,7 +211,10 @@ def _handle_validation_error(_: Request, error: Exception) -> JSONResponse:
 
 
 def explain(errors: Sequence[Mapping[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Return pydantic's errors as a sentence, and as (field, message) pairs; locations begin with `body`."""
+    """Return pydantic's errors as a sentence, and as (field, message) pairs.
+
+    Locations begin with `body`.
+    """
     field_errors = [(_field(error["loc"]), _message(error)) for error in errors[:MAX_ERRORS]]
     detail = "; ".join(f"{field} {message}" for field, message in field_errors[:_MAX_IN_DETAIL])
     if len(errors) > _MAX_IN_DETAIL:
@@ -210,7 +225,8 @@ def explain(errors: Sequence[Mapping[str, Any]]) -> tuple[str, list[tuple[str, s
 def _field(location: Sequence[str | int]) -> str:
     """Return a location as a path.
 
-    ("body", "filter", "language") -> filter.language; ("body", "texts", 3) -> texts[3]; ("body",) -> body.
+    ("body", "filter", "language") -> filter.language; ("body", "texts", 3) -> texts[3]; ("body",)
+    -> body.
     """
     keys = location[1:] or location
     path = "".join(

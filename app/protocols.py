@@ -1,7 +1,7 @@
 """Embeddings and reranking in the formats of other servers.
 
-`/v1/embeddings` and `/v1/models` follow OpenAI, `/embed` and `/rerank` follow text-embeddings-inference (TEI). The
-server's own encoder answers all of them.
+`/v1/embeddings` and `/v1/models` follow OpenAI, `/embed` and `/rerank` follow
+text-embeddings-inference (TEI). The server's own encoder answers all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _json_router = APIRouter(dependencies=[Depends(json_only)])
 
 
 def _as_list(value: Any) -> Any:
-    """Turn a single text into a list, and refuse token ids, which belong to another model's vocabulary."""
+    """Turn a single text into a list; refuse token ids, which are of another model."""
     if isinstance(value, list) and value and isinstance(value[0], int | list):
         raise PydanticCustomError(
             "tokens", "must be texts, no token ids: those of another model mean nothing"
@@ -61,7 +61,7 @@ class EmbeddingsRequest(Strict):
     dimensions: int | None = Field(default=None, description="Must be the encoder's own, if sent.")
     input_type: Role = Field(
         default="passage",
-        description="Not part of OpenAI's API: `query` for queries, `passage` for texts to be searched.",
+        description="Purlin's own: `query` for queries, `passage` for texts to be searched.",
     )
     user: str | None = Field(default=None, max_length=1_000, description="Ignored.")
 
@@ -91,7 +91,10 @@ class EmbeddingsReply(BaseModel):
 
 
 class Model(BaseModel):
-    """The encoder. `created` is unknown; `dim`, `max_tokens` and `fingerprint` are not part of OpenAI's API."""
+    """The encoder.
+
+    `created` is unknown; `dim`, `max_tokens` and `fingerprint` are not part of OpenAI's API.
+    """
 
     id: str
     object: Literal["model"] = "model"
@@ -256,7 +259,7 @@ def encode_as_tei(body: EmbedRequest, service: ServiceOf) -> Response:
     responses=responses(400, 408, 413, 415, 422, 503),
 )
 def rerank(body: RerankRequest, service: ServiceOf) -> list[Ranked]:
-    """Sort texts by the cosine of their vectors with the query's, in the format of text-embeddings-inference."""
+    """Sort texts by their cosine with the query, in the format of text-embeddings-inference."""
     encoder = service.encoder
     body.check_lengths([body.query], "query", "query", encoder)
     body.check_lengths(body.texts, "passage", "texts", encoder)
@@ -294,7 +297,7 @@ class ProtocolErrors:
             await self._app(scope, receive, send)
             return
 
-        # The start of a problem is held back: its content length is known only after the body is extended.
+        # The start of a problem is held back until the length of the extended body is known.
         start: Message | None = None
 
         async def send_extended(message: Message) -> None:

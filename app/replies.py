@@ -1,7 +1,8 @@
 """Replies of the HTTP API: the server sends them, the Python client returns them.
 
-This module stays light: the client imports it, so it may import neither the web framework nor the search engine.
-Fields that are None are left out of the JSON, except the `label` of a text that no label fits.
+This module stays light: the client imports it, so it may import neither the web framework nor the
+search engine. Fields that are None are left out of the JSON, except the `label` of a text that no
+label fits.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class SearchReply:
 class QaReply:
     """Answers, best first: exact words of the corpus, so that `passage[start:end] == text`.
 
-    `hits` are the passages that were read, ranked by the reader. `answerable` is the probability (0-1) that the corpus
-    answers the question at all.
+    `hits` are the passages that were read, ranked by the reader. `answerable` is the probability
+    (0-1) that the corpus answers the question at all.
     """
 
     answers: tuple[Answer, ...]
@@ -55,8 +56,9 @@ class QaReply:
 class ClassifyReply:
     """One result per text, in the order of `texts`.
 
-    A ranking has all labels, or the best 100 if there are more; it is shorter where the reply would grow too large.
-    `classifier` and `build` are present if a trained classifier was used, `warnings` if there are any.
+    A ranking has all labels, or the best 100 if there are more; it is shorter where the reply would
+    grow too large. `classifier` and `build` are present if a trained classifier was used,
+    `warnings` if there are any.
     """
 
     results: tuple[Classification, ...]
@@ -83,7 +85,7 @@ class ClassifierStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClassifierReply(ClassifierStatus):
-    """A trained classifier with its encoder, creation time, size on disk in bytes and measured quality."""
+    """A trained classifier with its encoder, creation time, size in bytes and quality."""
 
     created_at: str | None = None
     encoder: Mapping[str, Any] | None = None
@@ -105,9 +107,9 @@ class ClassifiersReply:
 class CorpusStatus:
     """A corpus and its state.
 
-    `serving`: searches are answered from `build`. `opening`: not ready yet. `refused`: its files are damaged, or it was
-    built with a different encoder. `problem` says what is wrong; if the state is `serving`, it is about a newer build
-    that cannot be used.
+    `serving`: searches are answered from `build`. `opening`: not ready yet. `refused`: its files
+    are damaged, or it was built with a different encoder. `problem` says what is wrong; if the
+    state is `serving`, it is about a newer build that cannot be used.
     """
 
     name: str
@@ -123,8 +125,9 @@ class CorpusStatus:
 class Against:
     """Comparison with the previously active build on the same queries.
 
-    `difference` is new minus previous, `low` and `high` bound its confidence interval. `missing` counts relevant
-    documents that the previous build lacks. `problem` says why the builds could not be compared.
+    `difference` is new minus previous, `low` and `high` bound its confidence interval. `missing`
+    counts relevant documents that the previous build lacks. `problem` says why the builds could not
+    be compared.
     """
 
     build: str
@@ -138,9 +141,10 @@ class Against:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityCheck:
-    """The judged queries that a new build was measured with, and the measure that decided whether to activate it.
+    """The judged queries and the measure that decided whether to activate a new build.
 
-    `relevant` counts the documents that should be retrieved, `missing` those of them that the build lacks.
+    `relevant` counts the documents that should be retrieved, `missing` those of them that the build
+    lacks.
     """
 
     measure: str
@@ -155,7 +159,8 @@ class QualityCheck:
 class Stale:
     """Source files changed, added and removed since the build, by name and time; at most 30 s old.
 
-    `reachable` is false if the server cannot see the sources, `complete` is false if there were too many to check.
+    `reachable` is false if the server cannot see the sources, `complete` is false if there were too
+    many to check.
     """
 
     reachable: bool
@@ -169,11 +174,12 @@ class Stale:
 class CorpusReply(CorpusStatus):
     """A corpus with what the manifest of its build says.
 
-    `bytes` is the size on disk, `took_s` the build time, `reused` the number of passages that were not encoded again,
-    `logged` the number of logged queries that lead to its documents.
-    `measures` are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `stale` is present if the
-    build records its sources. `drift` is the largest 1 - cosine between the vectors of a few texts on this machine and
-    on the one that made the build; `warning` is present if it is too large for vectors to be comparable.
+    `bytes` is the size on disk, `took_s` the build time, `reused` the number of passages that were
+    not encoded again, `logged` the number of logged queries that lead to its documents. `measures`
+    are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `stale` is
+    present if the build records its sources. `drift` is the largest 1 - cosine between the vectors
+    of a few texts on this machine and on the one that made the build; `warning` is present if it is
+    too large for vectors to be comparable.
     """
 
     created_at: str | None = None

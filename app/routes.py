@@ -1,4 +1,7 @@
-"""One function per route: request -> call -> reply. Errors are raised here; `app.problems` answers them."""
+"""One function per route: request -> call -> reply.
+
+Errors are raised here; `app.problems` answers them.
+"""
 
 from __future__ import annotations
 
@@ -255,9 +258,10 @@ def list_corpora(service: ServiceOf) -> CorporaReply:
 
 @api_router.get("/corpora/{name}", response_model_exclude_none=True, responses=responses(404, 422))
 def show_corpus(name: str, request: Request, service: ServiceOf) -> CorpusReply:
-    """Describe one corpus: its sources, its build, its measured quality, and whether its sources have changed.
+    """Describe one corpus: its build, its quality, and whether its sources have changed.
 
-    Only an admin key sees the full paths of the sources on the server; others see the last part of each.
+    Only an admin key sees the full paths of the sources on the server; others see the last part of
+    each.
     """
     status = service.corpora.status(name)
     fields = _corpus_fields(status)
@@ -292,7 +296,7 @@ def _status_fields(status: Status[Any]) -> dict[str, Any]:
 
 
 def _without_directories(source: str) -> str:
-    """Return the last part of a path; in a longer text, replace each absolute path by its last part."""
+    """Replace a path, or each absolute path in a longer text, by its last part."""
     if Path(source).is_absolute():
         return Path(source).name
     return re.sub(r"(?<!\S)/(?:[^\s/]+/)*", "", source)
@@ -304,7 +308,10 @@ def _without_directories(source: str) -> str:
     responses=responses(404, 422, 503),
 )
 def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentReply:
-    """Return a whole document by the `document_id` of a hit, percent-encoded (it may hold `#`, `?` and spaces)."""
+    """Return a whole document by the `document_id` of a hit.
+
+    Percent-encode the id: it may hold `#`, `?` and spaces.
+    """
     started = time.perf_counter()
 
     with service.corpora.lease(name) as corpus:
@@ -333,7 +340,7 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
     responses=responses(400, 404, 408, 409, 413, 415, 422, 503),
 )
 def post_activate(name: str, body: ActivateRequest, service: ServiceOf) -> ActiveReply:
-    """Activate another finished build of a corpus, after its files were compared with their checksums.
+    """Activate another finished build of a corpus, after verifying its checksums.
 
     A build that was refused because it answered the judged queries worse takes `force`.
     """
@@ -377,7 +384,7 @@ api_router.include_router(_json_router)
 
 
 def _json_response(content: bytes) -> Response:
-    """Return JSON that was serialized in the route's own thread: a long reply must not block the event loop."""
+    """Return JSON that the route's own thread serialized, so as not to block the event loop."""
     return Response(content, media_type="application/json")
 
 

@@ -1,4 +1,7 @@
-"""Requests of the HTTP API. Unknown keys and values of another type are refused; nothing is converted."""
+"""Requests of the HTTP API.
+
+Unknown keys and values of another type are refused; nothing is converted.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ _BOUNDS = 2  # gte and lte
 class Strict(BaseModel):
     """Base of all requests: accepts known keys only, with values of the declared types.
 
-    Pydantic collects every error before it reports any. Where the client controls how many errors there can be, the
-    number of items is checked first.
+    Pydantic collects every error before it reports any. Where the client controls how many errors
+    there can be, the number of items is checked first.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -56,7 +59,7 @@ def _limit_size(
 
 
 def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
-    """Report an invalid condition in one sentence, instead of one error per alternative of the union."""
+    """Report an invalid condition in one sentence, not as one error per union member."""
     _limit_size(value, list, MAX_VALUES, "a list of at most {} values")
     try:
         if isinstance(value, dict) and len(value) > _BOUNDS:
@@ -83,7 +86,10 @@ CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpor
 
 
 class SearchRequest(Strict):
-    """A query to a corpus. All conditions of `filter` must hold; a list matches any of its values."""
+    """A query to a corpus.
+
+    All conditions of `filter` must hold; a list matches any of its values.
+    """
 
     query: str = Field(
         min_length=1,
@@ -205,7 +211,7 @@ class ClassifyRequest(Strict):
     )
     labels: Labels | None = Field(
         default=None,
-        description='Names, or paths such as "Sports > Football > World Cup"; with multi_label one is enough.',
+        description='Names, or paths such as "Sports > Football > World Cup"; one is enough if multi_label.',
     )
     classifier: str | None = Field(
         default=None, max_length=64, description="One of GET /classifiers."
@@ -246,9 +252,10 @@ class ClassifyRequest(Strict):
             )
 
     def ranking_length(self, labels: Sequence[str]) -> int:
-        """Return how many labels a ranking may have, so that even a small request gets a reply of bounded size.
+        """Return how many labels a ranking may have without making the reply too large.
 
-        The best label is always sent, and once more outside the ranking, which is what `- 1` accounts for.
+        The best label is always sent, and once more outside the ranking, which is what `- 1`
+        accounts for.
         """
         label_bytes = max(map(_json_bytes, labels), default=0) + _RANKING_ITEM_BYTES
         within_limit = MAX_RANKING_BYTES // (label_bytes * max(1, len(self.texts))) - 1

@@ -47,8 +47,8 @@ class Service:
             if self._reader is None:
                 if not self._reader_directory.is_dir():
                     raise NotFound(
-                        "This server has no reader. Train one with `purlin train refqa`, and set PURLIN_READER to its "
-                        "directory."
+                        "This server has no reader. Train one with `purlin train refqa`, "
+                        "and set PURLIN_READER to its directory."
                     )
                 self._reader = Reader.load(self._reader_directory)
             return self._reader
@@ -59,7 +59,7 @@ class Service:
         return {"filters": self.corpora.filters, **self.classifier.lookups}
 
     def ready(self) -> bool:
-        """Return whether all corpora and classifiers that existed at the start are open, or refused."""
+        """Return whether every corpus and classifier that existed at the start is open or refused."""
         return self.corpora.ready() and self.classifiers.ready()
 
     def close(self) -> None:

@@ -41,7 +41,10 @@ def spans_requested(environ: Mapping[str, str]) -> bool:
 
 
 class Settings(BaseSettings):
-    """The server's settings. The limits of the API itself are fixed; its OpenAPI document lists them."""
+    """The server's settings.
+
+    The limits of the API itself are fixed; its OpenAPI document lists them.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix="PURLIN_", env_ignore_empty=True, hide_input_in_errors=True
@@ -67,7 +70,7 @@ class Settings(BaseSettings):
     )
     hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="comma-separated host names under which a server without keys is reached; * is any",
+        description="comma-separated host names that a server without keys answers to; * is any",
     )
     threads: int = Field(
         default_factory=lambda: 2 * available_cpus(),
@@ -99,7 +102,10 @@ class Settings(BaseSettings):
 
     @classmethod
     def read(cls, overrides: Mapping[str, Any]) -> Self:
-        """Return the settings of the environment with `overrides`. Raises InvalidInput naming the variable."""
+        """Return the settings of the environment with `overrides`.
+
+        Raises InvalidInput naming the variable.
+        """
         try:
             return cls(**overrides)
         except ValidationError as error:

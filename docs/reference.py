@@ -1,6 +1,7 @@
 """Generates docs/api.md (`make docs`).
 
-The page is made from the OpenAPI document, the signatures of the Python client, and the dataclasses of the recipes.
+The page is made from the OpenAPI document, the signatures of the Python client, and the dataclasses
+of the recipes.
 """
 
 from __future__ import annotations
@@ -311,7 +312,10 @@ def _recipes() -> Iterator[str]:
 
 
 def _recipe(table: Any, key: str, shown: dict[type, str]) -> Iterator[str]:
-    """Describe a table of a recipe and the tables in it; `shown` has the tables described so far, with their keys."""
+    """Describe a table of a recipe and the tables in it.
+
+    `shown` maps the tables described so far to their keys.
+    """
     types = get_type_hints(table)
     inner = {
         name: inner_table
