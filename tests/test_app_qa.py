@@ -9,11 +9,10 @@ from fastapi.testclient import TestClient
 from index.indexing.build import build
 from index.sources import open_source
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, problem, serving
-from tests.test_ask import HTML
+from tests.serving import FUNCTIONS, REFERENCE_PAGE, make, problem, serving
 
 PAGES = {
-    "functions.html": HTML,
+    "functions.html": REFERENCE_PAGE,
     "unclosed.html": "<html><body><dl class='py function'><dt id='open'><code>open(path)</code><dd><p>Opens a file.",
     "twice.html": "<html><body><dl><dt id='a'>first</dt><dd>One.</dd></dl><dl><dt id='a'>second</dt><dd>Two.</dd></dl>",
     "nested.html": "<html><body><dl><dt id='n'>modes</dt><dd><ul><li>r<ul><li>reads the file</ul></ul></dd></dl>",

@@ -45,7 +45,7 @@ def test_an_example_prints_what_readme_says(
     assert same(printed, client.post(path, json=json.loads(body)).text)
 
 
-def test_the_question_is_answered_as_readme_says_by_what_every_python_has(tmp_path: Path) -> None:
+def test_readme_question_is_answered_without_a_manual(tmp_path: Path) -> None:
     [(body, printed)] = re.findall(
         r"/qa -H '[^']+' -d '([^']+)' \| jq [^\n]+\n[\d.]+\n(\{.*?\})\n```", README
     )
