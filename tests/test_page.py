@@ -115,7 +115,7 @@ def client(home: Path) -> Iterator[TestClient]:
     [
         (BROWSER["Accept"], True),
         ("text/html", True),
-        ("TEXT/REFERENCE_PAGE ; Q=0.3", True),
+        ("TEXT/HTML ; Q=0.3", True),
         ("text/*", True),
         ("application/json;q=0.5, text/html", True),
         ("*/*;q=0.9, application/json;q=0.1", True),
@@ -521,10 +521,10 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         for number, answer in enumerate(reply["answers"]):
             marked = f"[...document.querySelectorAll('.answer')][{number}].querySelectorAll('mark')"
             assert (
-                tab.run(f"[...{marked}].map(one => answer.textContent).join('')").split()
+                tab.run(f"[...{marked}].map(one => one.textContent).join('')").split()
                 == answer["text"].split()
             )
-        links = tab.run("[...document.querySelectorAll('.answer a')].map(one => answer.href)")
+        links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
 
@@ -659,8 +659,9 @@ def test_measures_are_drawn_with_intervals(site: str, tab: Tab) -> None:
     drawn = on_page(
         tab,
         "chart.js",
-        f"[...m.measureTable({json.dumps(given)}).querySelectorAll('dd')].map(one => [one.innerText, one.querySelector"
-        "('.interval')?.getAttribute('x'), one.querySelector('.interval')?.getAttribute('width')])",
+        f"[...m.measureTable({json.dumps(measures)}).querySelectorAll('dd')].map("
+        "one => [one.innerText, one.querySelector('.interval')?.getAttribute('x'), "
+        "one.querySelector('.interval')?.getAttribute('width')])",
     )
     assert drawn[0] == ["0.545 (0.509–0.579)", "50.90%", "7.00%"]
     assert drawn[1] == ["0.500 (0.400–0.600)", "40.00%", "20.00%"]
