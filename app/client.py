@@ -1,4 +1,4 @@
-"""Clients of a server, blocking and async. Needs httpx and pydantic of what Purlin needs; nothing heavy is imported.
+"""Blocking and async clients of a Purlin server.
 
     from app.client import Client
 
@@ -6,8 +6,12 @@
         for hit in purlin.search("read rows from a csv file", "stdlib", k=5).hits:
             print(hit.score, hit.location.path, hit.title)
 
-A call that the server refuses for now (429 or 503 with Retry-After), or that the network lost, is tried again while the
-waits stay below `max_wait_s` altogether: all calls only read.
+The clients need httpx and pydantic only; importing them loads neither the server nor the search
+engine.
+
+All calls only read, so a failed call can be sent again. The clients retry if the server refuses a
+call for now (429 or 503 with Retry-After) or the network loses it, as long as the waits of one call
+add up to at most `max_wait_s`.
 """
 
 from __future__ import annotations
@@ -26,39 +30,75 @@ import anyio
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from index.records import Document, Hit, Kind, Mode
+from app.replies import Against, CorporaReply, Stale
+from app.replies import ClassifyReply as Classified
+from app.replies import CorpusReply as CorpusDetails
+from app.replies import CorpusStatus as Corpus
+from app.replies import QaReply as Answered
+from app.replies import QualityCheck as Judged
+from app.replies import SearchReply as Found
+from index.records import Answer, Classification, Document, LabelScore, Mode
 
-Scalar = str | int | float | bool
-Condition = (
-    Scalar | Sequence[Scalar] | Mapping[str, str | int | float]
-)  # a value, any of some, or gte and lte
+__all__ = [
+    "Against",
+    "Answer",
+    "Answered",
+    "AsyncClient",
+    "Classification",
+    "Classified",
+    "Client",
+    "ClientError",
+    "Corpus",
+    "CorpusDetails",
+    "Found",
+    "Judged",
+    "LabelScore",
+    "Overloaded",
+    "ProblemError",
+    "Stale",
+    "StoredDocument",
+    "Unexpected",
+    "Unreachable",
+]
 
-_LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-_LOST = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout, httpx.PoolTimeout)
+FilterValue = str | int | float | bool
+# A single value, a list of values (any of them), or bounds under the keys gte and lte.
+FilterCondition = FilterValue | Sequence[FilterValue] | Mapping[str, str | int | float]
+
+_RETRY_STATUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+_RETRY_ERRORS = (
+    httpx.NetworkError,
+    httpx.RemoteProtocolError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+)
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 4.0
-_SHOWN = 300  # characters of an answer that is no problem
+_MAX_QUOTED_CHARS = 300  # of a reply that is not a problem document
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
-# ---- what can go wrong
+# ---- errors
 
 
 class ClientError(Exception):
-    """Base of all errors here."""
+    """Base class of all errors that the clients raise."""
 
 
 class Unreachable(ClientError):
-    """No answer came: no connection, or not in time."""
+    """No reply: the connection failed, or the reply did not arrive in time."""
 
 
 class Unexpected(ClientError):
-    """The answer is none that this version knows: is it this server, and of a version near?"""
+    """A reply that this version cannot read: not from Purlin, or from another version."""
 
 
 class ProblemError(ClientError):
-    """The server said no: RFC 9457's members. `errors` has each wrong input as (field, message)."""
+    """The server refused the call; the attributes are the members of RFC 9457.
+
+    `errors` lists the invalid inputs as (field, message).
+    """
 
     def __init__(
         self,
@@ -69,206 +109,58 @@ class ProblemError(ClientError):
         errors: Sequence[tuple[str, str]] = (),
     ) -> None:
         super().__init__(f"{status} {title}: {detail}")
-        self.type, self.title, self.status, self.detail, self.errors = (
-            type,
-            title,
-            status,
-            detail,
-            tuple(errors),
-        )
+        self.type = type
+        self.title = title
+        self.status = status
+        self.detail = detail
+        self.errors = tuple(errors)
 
     @property
     def field(self) -> str | None:
-        """The first input that is wrong, such as `filter.language`."""
+        """The first invalid input, such as `filter.language`, or None."""
         return self.errors[0][0] if self.errors else None
 
 
 class Overloaded(ProblemError):
-    """429 or 503, still after all tries that fit into `max_wait_s`."""
+    """The server still answered 429 or 503 when `max_wait_s` was used up."""
 
 
-# ---- what comes back
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Hits best first; `total` counts all documents that can be paged to."""
-
-    hits: tuple[Hit, ...]
-    total: int
-    took_ms: float
-    corpus: str
-    build: str
-    encoder: str
-    timings_ms: Mapping[str, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LabelScore:
-    """A label and its score (0-1)."""
-
-    label: str
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Classification:
-    """Of one text: the best label, or None below `min_score`; how far it leads; and the best labels."""
-
-    label: str | None
-    score: float
-    margin: float
-    ranking: tuple[LabelScore, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Classified:
-    """One result per text, in their order."""
-
-    results: tuple[Classification, ...]
-    took_ms: float
-    encoder: str
-    classifier: str | None = None
-    build: str | None = None
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Exact words of a reference: `passage[start:end] == text`. `score` is in 0-1."""
-
-    text: str
-    score: float
-    start: int
-    end: int
-    passage_id: str
-    title: str
-    terms: tuple[str, ...]
-    passage: str
-    url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """Answers best first; `answerable` is the probability that the corpus has one at all."""
-
-    answers: tuple[Answer, ...]
-    answerable: float
-    hits: tuple[Hit, ...]
-    took_ms: float
-    corpus: str
-    build: str
-    encoder: str
-    reader: str
-    read: int | None = None
-    timings_ms: Mapping[str, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """A corpus and how it is doing: serving, opening or refused."""
-
-    name: str
-    state: str
-    problem: str | None = None
-    kind: Kind | None = None
-    build: str | None = None
-    documents: int | None = None
-    passages: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Against:
-    """The build that was active when one was made: the difference (new - this) on the same queries, its interval."""
-
-    build: str
-    mean: float | None = None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    missing: int | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The queries that a build was measured with, and the measure that decided; `missing` documents are not in it."""
-
-    measure: str
-    queries: int
-    relevant: int
-    missing: int
-    refused: bool
-    against: Against | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stale:
-    """Files of the sources that changed, came and went since the build, if the server can see them (`reachable`)."""
-
-    reachable: bool
-    complete: bool
-    changed: int
-    added: int
-    removed: int
-
-
-@dataclass(frozen=True, slots=True)
-class CorpusDetails(Corpus):
-    """A corpus with what its build was made from and how good it is; see `GET /corpora/{name}`."""
-
-    created_at: str | None = None
-    encoder: Mapping[str, Any] | None = None
-    sources: tuple[str, ...] = ()
-    skipped: int | None = None
-    took_s: float | None = None
-    bytes: int | None = None
-    measures: Mapping[str, Any] | None = None
-    judged: Judged | None = None
-    stale: Stale | None = None
-    drift: float | None = None
-    warning: str | None = None
+# ---- documents
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument(Document):
-    """A whole document, and the corpus and build that it is from."""
+    """A whole document, with the corpus and the build that it comes from."""
 
     corpus: str = ""
     build: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Corpora:
-    corpora: tuple[Corpus, ...]
 
 
 # ---- calls, each described once for both clients
 
 
 @dataclass(frozen=True, slots=True)
-class _Call(Generic[T]):
-    """A request, and how to read its answer if the status is an expected one."""
+class _Call(Generic[_T]):
+    """A request, and how to read its reply if the status is an expected one."""
 
     method: str
     path: str
-    read: Callable[[httpx.Response], T]
+    read: Callable[[httpx.Response], _T]
     body: Mapping[str, Any] | None = None
     expected: tuple[int, ...] = (200,)
 
 
-def _json_of(kind: type[T]) -> Callable[[httpx.Response], T]:
-    adapter = TypeAdapter(kind)
+def _json_reader(reply_type: type[_T]) -> Callable[[httpx.Response], _T]:
+    adapter = TypeAdapter(reply_type)
     return lambda response: adapter.validate_json(response.content)
 
 
-_read_found, _read_classified, _read_answered = (
-    _json_of(Found),
-    _json_of(Classified),
-    _json_of(Answered),
-)
-_read_corpora, _read_document = _json_of(_Corpora), _json_of(StoredDocument)
-_read_corpus = _json_of(CorpusDetails)
+_read_found = _json_reader(Found)
+_read_classified = _json_reader(Classified)
+_read_answered = _json_reader(Answered)
+_read_corpora = _json_reader(CorporaReply)
+_read_corpus = _json_reader(CorpusDetails)
+_read_document = _json_reader(StoredDocument)
 
 
 def _search(
@@ -278,10 +170,10 @@ def _search(
     k: int = 10,
     offset: int = 0,
     mode: Mode = "hybrid",
-    filter: Mapping[str, Condition] | None = None,
+    filter: Mapping[str, FilterCondition] | None = None,
     explain: bool = False,
 ) -> _Call[Found]:
-    """Search a corpus. `filter` maps fields to a value, a list of values, or {"gte": …, "lte": …}."""
+    """Search a corpus. `filter` maps fields to a value, a list, or {"gte": …, "lte": …}."""
     body = {
         "query": query,
         "corpus": corpus,
@@ -291,6 +183,7 @@ def _search(
         "filter": dict(filter or {}),
         "explain": explain,
     }
+
     return _Call("POST", "/search", _read_found, body)
 
 
@@ -303,91 +196,108 @@ def _classify(
     multi_label: bool = False,
     min_score: float = 0.0,
 ) -> _Call[Classified]:
-    """Choose among `labels`, or those of a trained `classifier`, for each text."""
+    """Choose a label for each text, among `labels` or among those of a trained `classifier`."""
     body: dict[str, Any] = {
         "texts": list(texts),
         "multi_label": multi_label,
         "min_score": min_score,
     }
+
+    # The server tells a missing key from a value, so that only given arguments are sent.
     if labels is not None:
         body["labels"] = list(labels)
     if classifier is not None:
         body["classifier"] = classifier
     if templates is not None:
         body["templates"] = list(templates)
+
     return _Call("POST", "/classify", _read_classified, body)
 
 
 def _qa(question: str, corpus: str, *, k: int = 3, explain: bool = False) -> _Call[Answered]:
-    """Answer a question in a reference's exact words."""
+    """Answer a question in the exact words of a reference."""
     body = {"question": question, "corpus": corpus, "k": k, "explain": explain}
     return _Call("POST", "/qa", _read_answered, body)
 
 
 def _corpora() -> _Call[tuple[Corpus, ...]]:
-    """All corpora, by name."""
+    """List all corpora, sorted by name."""
     return _Call("GET", "/corpora", lambda response: _read_corpora(response).corpora)
 
 
 def _corpus(name: str) -> _Call[CorpusDetails]:
-    """One corpus: its build, how good it was measured to be, and whether its sources have moved on."""
+    """Describe one corpus: its build, its quality, and whether its sources have changed."""
     return _Call("GET", f"/corpora/{quote(name, safe='')}", _read_corpus)
 
 
 def _document(corpus: str, document_id: str) -> _Call[StoredDocument]:
-    """A whole document, by the `document_id` of a hit."""
+    """Fetch a whole document by the `document_id` of a hit."""
     path = f"/corpora/{quote(corpus, safe='')}/documents/{quote(document_id, safe='')}"
     return _Call("GET", path, _read_document)
 
 
 def _health() -> _Call[bool]:
-    """Whether everything is open; False while it is being opened. Raises Unreachable."""
+    """Check whether the server is ready; False while corpora are being opened.
+
+    Raises Unreachable.
+    """
     return _Call("GET", "/readyz", lambda response: response.is_success, expected=(200, 503))
 
 
-# ---- trying, and trying again
+# ---- sending and retrying
 
 _Outcome = httpx.Response | httpx.RequestError
 
 
-def _tries(call: _Call[T], max_wait_s: float) -> Generator[float | None, _Outcome | None, T]:
-    """Yields None where the call is to be sent, and is sent what came of it; or yields the seconds to wait first."""
+def _attempts(call: _Call[_T], max_wait_s: float) -> Generator[float | None, _Outcome | None, _T]:
+    """Drive one call without doing any I/O, so that both clients share it and tests need no clock.
+
+    Yields None when the call is to be sent, and expects the outcome to be sent in; yields a number
+    of seconds when the client is to wait. Returns the parsed reply, or raises ClientError.
+    """
     waited_s = 0.0
-    for number in count():
+    for attempt in count():
         outcome = yield None
         assert outcome is not None
         if isinstance(outcome, httpx.Response) and outcome.status_code in call.expected:
-            return _read(call, outcome)
-        wait_s = _wait_s(outcome, number)
+            return _read_reply(call, outcome)
+
+        wait_s = _wait_s(outcome, attempt)
         if wait_s is None or waited_s + wait_s > max_wait_s:
             raise _error(outcome)
         waited_s += wait_s
         yield wait_s
+
     raise AssertionError("count() never ends")
 
 
-def _read(call: _Call[T], response: httpx.Response) -> T:
+def _read_reply(call: _Call[_T], response: httpx.Response) -> _T:
     try:
         return call.read(response)
     except ValidationError as error:
         raise Unexpected(
-            f"{call.path} was answered with something else: {str(error)[:_SHOWN]}"
+            f"The reply to {call.path} has another shape than expected: "
+            f"{str(error)[:_MAX_QUOTED_CHARS]}"
         ) from error
 
 
-def _wait_s(outcome: _Outcome, number: int) -> float | None:
-    """Seconds until it is worth another try, with some chance in it so that clients do not come in step; or None."""
-    backoff_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**number) * random.uniform(1, 1.5)
+def _wait_s(outcome: _Outcome, attempt: int) -> float | None:
+    """Return the seconds to wait before the next attempt, or None if none would help.
+
+    Waits are randomized, so that many clients do not come back at the same moment.
+    """
+    backoff_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt) * random.uniform(1, 1.5)
     if not isinstance(outcome, httpx.Response):
-        return backoff_s if isinstance(outcome, _LOST) else None
-    if outcome.status_code not in _LATER:
+        return backoff_s if isinstance(outcome, _RETRY_ERRORS) else None
+    if outcome.status_code not in _RETRY_STATUSES:
         return None
-    told = outcome.headers.get("retry-after", "")
-    if told.isascii() and told.isdigit():
-        return max(_FIRST_WAIT_S, int(told[:9])) * random.uniform(1, 1.25)
-    return (
-        None if _is_problem(outcome) else backoff_s
-    )  # the server always says when it helps, a proxy may not
+
+    retry_after = outcome.headers.get("retry-after", "")
+    if retry_after.isascii() and retry_after.isdigit():
+        return max(_FIRST_WAIT_S, int(retry_after[:9])) * random.uniform(1, 1.25)
+
+    # Purlin sends Retry-After wherever a retry helps, whereas a proxy may not.
+    return None if _is_problem(outcome) else backoff_s
 
 
 def _is_problem(response: httpx.Response) -> bool:
@@ -396,23 +306,21 @@ def _is_problem(response: httpx.Response) -> bool:
 
 
 def _error(outcome: _Outcome) -> ClientError:
+    """Return the exception for a failed call."""
     if not isinstance(outcome, httpx.Response):
         return Unreachable(f"{type(outcome).__name__}: {outcome}")
-    kind = Overloaded if outcome.status_code in _LATER else ProblemError
+
+    status, text = outcome.status_code, outcome.text[:_MAX_QUOTED_CHARS]
+    error_type = Overloaded if status in _RETRY_STATUSES else ProblemError
     if not _is_problem(outcome):
-        return kind(
-            "about:blank", outcome.reason_phrase, outcome.status_code, outcome.text[:_SHOWN]
-        )
+        return error_type("about:blank", outcome.reason_phrase, status, text)
+
     try:
         problem = outcome.json()
         errors = [(error["field"], error["message"]) for error in problem.get("errors", [])]
-        return kind(
-            problem["type"], problem["title"], outcome.status_code, problem["detail"], errors
-        )
+        return error_type(problem["type"], problem["title"], status, problem["detail"], errors)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Unexpected(
-            f"{outcome.status_code} with a problem that is none: {outcome.text[:_SHOWN]}"
-        )
+        return Unexpected(f"{status} with a malformed problem document: {text}")
 
 
 # ---- the clients
@@ -423,35 +331,39 @@ def _options(base_url: str, api_key: str | None, timeout_s: float) -> dict[str, 
     return {"base_url": base_url, "headers": headers, "timeout": timeout_s}
 
 
-def _blocking(describe: Callable[P, _Call[T]]) -> Callable[Concatenate[Client, P], T]:
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+def _blocking(describe: Callable[_P, _Call[_T]]) -> Callable[Concatenate[Client, _P], _T]:
+    def method(self: Client, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return self._send(describe(*args, **kwargs))
 
-    _describe(method, describe)
+    _copy_signature(describe, method)
     return method
 
 
 def _awaited(
-    describe: Callable[P, _Call[T]],
-) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    describe: Callable[_P, _Call[_T]],
+) -> Callable[Concatenate[AsyncClient, _P], Awaitable[_T]]:
+    async def method(self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await self._send(describe(*args, **kwargs))
 
-    _describe(method, describe)
+    _copy_signature(describe, method)
     return method
 
 
-def _describe(method: Any, call: Any) -> None:
-    """Give a method name, words and parameters of its call, for `help` and whatever else looks at it."""
-    method.__name__, method.__doc__ = call.__name__.removeprefix("_"), call.__doc__
-    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    method.__signature__ = inspect.Signature([itself, *inspect.signature(call).parameters.values()])
+def _copy_signature(call: Any, method: Any) -> None:
+    """Give a method the name, docstring and parameters of its call, for `help` and editors."""
+    method.__name__ = call.__name__.removeprefix("_")
+    method.__doc__ = call.__doc__
+
+    self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = inspect.signature(call).parameters.values()
+    method.__signature__ = inspect.Signature([self_parameter, *parameters])
 
 
 class Client:
-    """A client that blocks; safe to share between threads. `timeout_s` is for each try, see the module on `max_wait_s`.
+    """A blocking client, safe to share between threads.
 
-    Methods raise ProblemError, Overloaded, Unreachable or Unexpected.
+    `timeout_s` applies to each attempt; all waits between the attempts of one call add up to at
+    most `max_wait_s`. Methods raise ProblemError, Overloaded, Unreachable or Unexpected.
     """
 
     def __init__(
@@ -474,28 +386,28 @@ class Client:
     document = _blocking(_document)
     health = _blocking(_health)
 
-    def _send(self, call: _Call[T]) -> T:
-        tries = _tries(call, self._max_wait_s)
+    def _send(self, call: _Call[_T]) -> _T:
+        attempts = _attempts(call, self._max_wait_s)
         outcome: _Outcome | None = None
         try:
             while True:
-                wait_s = tries.send(outcome)
+                wait_s = attempts.send(outcome)
                 if wait_s is None:
-                    outcome = self._try(call)
+                    outcome = self._send_once(call)
                 else:
                     time.sleep(wait_s)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            reply: _T = end.value
+            return reply
 
-    def _try(self, call: _Call[T]) -> _Outcome:
+    def _send_once(self, call: _Call[_T]) -> _Outcome:
         try:
             return self._http.request(call.method, call.path, json=call.body)
         except httpx.RequestError as error:
             return error
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -506,7 +418,7 @@ class Client:
 
 
 class AsyncClient:
-    """The same for async code."""
+    """The same client for async code."""
 
     def __init__(
         self,
@@ -530,28 +442,28 @@ class AsyncClient:
     document = _awaited(_document)
     health = _awaited(_health)
 
-    async def _send(self, call: _Call[T]) -> T:
-        tries = _tries(call, self._max_wait_s)
+    async def _send(self, call: _Call[_T]) -> _T:
+        attempts = _attempts(call, self._max_wait_s)
         outcome: _Outcome | None = None
         try:
             while True:
-                wait_s = tries.send(outcome)
+                wait_s = attempts.send(outcome)
                 if wait_s is None:
-                    outcome = await self._try(call)
+                    outcome = await self._send_once(call)
                 else:
                     await anyio.sleep(wait_s)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            reply: _T = end.value
+            return reply
 
-    async def _try(self, call: _Call[T]) -> _Outcome:
+    async def _send_once(self, call: _Call[_T]) -> _Outcome:
         try:
             return await self._http.request(call.method, call.path, json=call.body)
         except httpx.RequestError as error:
             return error
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,7 @@
-"""How far the sources of what is served have moved on; looked at in the background, so that no request waits long."""
+"""How much the sources of the served corpora have changed since their builds.
+
+Sources are checked in the background, so that no request waits long for a slow disk.
+"""
 
 from __future__ import annotations
 
@@ -12,52 +15,61 @@ from index.indexing import staleness
 from index.indexing.staleness import Staleness
 from index.search.corpus import Corpus
 
-AGAIN_S = 30.0  # a look is good for so long
-WAIT_S = 0.5  # that requests wait for a look
+RECHECK_S = 30.0  # age at which a check is repeated
+WAIT_S = 0.5  # longest time that a request waits for a check
 
 
-def measured(corpus: Corpus) -> Staleness | None:
-    """How far the sources of a corpus have moved on since it was built; None if it does not know them."""
+def corpus_staleness(corpus: Corpus) -> Staleness | None:
+    """Compare the sources of a corpus with its build.
+
+    None if the build does not record its sources.
+    """
     return staleness.find_staleness(corpus.manifest, *corpus.file_names(staleness.MAX_FILES))
 
 
 @dataclass(slots=True)
-class _Look:
-    """A look at the sources of one build, in a thread of its own: a dead network drive may hold it up for ever."""
+class _Check:
+    """A check of the sources of one build, in a thread that a dead network drive may block."""
 
     build: str
-    found: Staleness | None = None
-    began: float = field(default_factory=time.monotonic)
-    over: threading.Event = field(default_factory=threading.Event)
+    result: Staleness | None = None
+    started: float = field(default_factory=time.monotonic)
+    finished: threading.Event = field(default_factory=threading.Event)
+
+    def is_old(self) -> bool:
+        return self.finished.is_set() and time.monotonic() - self.started > RECHECK_S
 
 
 class Freshness:
-    """Of each corpus that is served, one look at a time."""
+    """The latest check of each served corpus; at most one check per corpus runs at a time."""
 
     def __init__(self, corpora: OpenCorpora) -> None:
         self._corpora = corpora
-        self._looks: dict[str, _Look] = {}
+        self._checks: dict[str, _Check] = {}
         self._lock = threading.Lock()
 
     def of(self, name: str, build: str) -> Staleness | None:
-        """How stale the build is that serves; None where that is not known, or not yet."""
+        """Return the staleness of the build that serves.
+
+        None if it is unknown, or not known yet.
+        """
         with self._lock:
-            look = self._looks.get(name)
-            if look is None or look.build != build or self._is_old(look):
-                found = look.found if look is not None and look.build == build else None
-                look = self._looks[name] = _Look(build, found)
-                threading.Thread(target=self._look, args=(name, look), daemon=True).start()
-        look.over.wait(max(0.0, look.began + WAIT_S - time.monotonic()))
-        return look.found
+            check = self._checks.get(name)
+            if check is None or check.build != build or check.is_old():
+                # The previous result is returned while the new check runs.
+                previous = check.result if check is not None and check.build == build else None
+                check = self._checks[name] = _Check(build, previous)
+                threading.Thread(target=self._run, args=(name, check), daemon=True).start()
 
-    def _is_old(self, look: _Look) -> bool:
-        return look.over.is_set() and time.monotonic() - look.began > AGAIN_S
+        check.finished.wait(max(0.0, check.started + WAIT_S - time.monotonic()))
+        return check.result
 
-    def _look(self, name: str, look: _Look) -> None:
+    def _run(self, name: str, check: _Check) -> None:
         try:
             with self._corpora.lease(name) as corpus:
-                look.found = measured(corpus) if corpus.build == look.build else None
+                check.result = corpus_staleness(corpus) if corpus.build == check.build else None
         except (PurlinError, RuntimeError):
-            look.found = None  # it was deleted or replaced in the meantime, or the server is ending
+            # The corpus was deleted or replaced in the meantime, or the server is shutting down.
+            check.result = None
         finally:
-            look.over.set()
+            check.finished.set()

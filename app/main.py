@@ -1,4 +1,4 @@
-"""The app, made by a function that is given its settings, and the server that runs it."""
+"""The app factory, and the server that runs the app."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 import uvicorn
 from fastapi import FastAPI
+from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from app import access, logs, mcp, problems, protocols
+from app import access, logs, mcp, problems
 from app.connections import BACKLOG, Connection
 from app.encoding import BoundedEncoder
 from app.limits import BodyLimit
 from app.metrics import Meter, Metrics, metrics_router
 from app.overload import RequestQueue
-from app.page import router as page_router
-from app.routes import router
+from app.page import page_router
+from app.protocols import ProtocolErrors, protocols_router
+from app.routes import api_router
 from app.service import Service
-from app.settings import Settings, spans_wanted
+from app.settings import Settings, spans_requested
 from index.encoder import Encoder, TextEncoder, available_cpus
 from index.errors import InvalidInput, NotFound
 
@@ -32,62 +34,74 @@ if TYPE_CHECKING:
 
 
 def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAPI:
-    """The HTTP service. Only keys are read before it starts; it then loads `settings.encoder` unless one is given.
+    """Make the HTTP service.
 
-    With OpenTelemetry's variables set it also sends spans; raises NotFound where what that takes is not installed.
+    Only the keys are read now. The app loads `settings.encoder` when it starts, unless an encoder
+    is given. Raises NotFound if the environment asks for OpenTelemetry spans and the packages for
+    that are not installed.
     """
-    keys, metrics, spans = _keys(settings), Metrics(), _spans(os.environ)
+    keys = _keys(settings)
+    metrics = Metrics()
+    spans = _spans(os.environ)
+
     app = FastAPI(
         title="Purlin",
         summary="Search over code, products and references, and classification by label names.",
         version=version("purlin"),
         lifespan=_lifespan(settings, encoder, keys, metrics, spans),
+        middleware=_middleware(settings, keys, metrics, spans),
         redirect_slashes=False,
-        docs_url=None,  # the page that FastAPI would serve loads scripts from elsewhere
+        docs_url=None,  # FastAPI's page loads scripts from another site
         redoc_url=None,
     )
     app.state.metrics = metrics
     app.state.origins = settings.cors_origins
-    app.add_middleware(
-        RequestQueue,
-        running=settings.threads,
-        waiting=settings.queue,
-        deadline_s=settings.queue_timeout_s,
-        metrics=metrics,
-    )
-    app.add_middleware(
-        BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s
-    )
-    app.add_middleware(
-        access.Access, keys=keys, hosts=[name.lower().removesuffix(".") for name in settings.hosts]
-    )
-    if settings.cors_origins:
-        headers = ["Authorization", "Content-Type", *mcp.HEADERS]
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=headers,
-        )
-    problems.install(app)
-    app.add_middleware(protocols.OwnErrors)
-    app.add_middleware(access.SecurityHeaders)  # outside of problems, which then have them too
-    app.add_middleware(Meter, metrics=metrics)
-    if spans is not None:
-        app.add_middleware(spans.middleware)
-    app.add_middleware(logs.RequestLog)
-    app.include_router(router)
-    app.include_router(metrics_router)
-    app.include_router(page_router)
-    app.include_router(mcp.mcp_router)
-    app.include_router(protocols.router)
+
+    problems.add_exception_handlers(app)
+    for router in (api_router, metrics_router, page_router, mcp.mcp_router, protocols_router):
+        app.include_router(router)
     problems.add_schemas(app.openapi())
     access.describe(app.openapi())
     return app
 
 
+def _middleware(
+    settings: Settings, keys: tuple[access.Key, ...], metrics: Metrics, spans: Spans | None
+) -> list[Middleware]:
+    """Return the middleware in the order in which a request meets it."""
+    hosts = [name.lower().removesuffix(".") for name in settings.hosts]
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.cors_origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type", *mcp.HEADERS],
+    )
+
+    return [
+        Middleware(logs.RequestLog),
+        *([Middleware(spans.middleware)] if spans is not None else []),
+        Middleware(Meter, metrics=metrics),
+        Middleware(access.SecurityHeaders),
+        Middleware(ProtocolErrors),
+        Middleware(problems.UnexpectedErrors),
+        # All that follow may answer with a problem, which gets the headers of those above.
+        *([cors] if settings.cors_origins else []),
+        Middleware(access.Access, keys=keys, hosts=hosts),
+        Middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s),
+        Middleware(
+            RequestQueue,
+            running=settings.threads,
+            waiting=settings.queue,
+            deadline_s=settings.queue_timeout_s,
+            metrics=metrics,
+        ),
+    ]
+
+
 def serve(settings: Settings) -> None:
-    """Run the server until SIGTERM or SIGINT; requests then running are finished, within `shutdown_timeout_s`.
+    """Run the server until SIGTERM or SIGINT, then finish the running requests.
+
+    They get `shutdown_timeout_s` to finish.
 
     Raises NotFound or Damaged, before anything listens, if the encoder cannot be loaded.
     """
@@ -106,26 +120,27 @@ def serve(settings: Settings) -> None:
 
 
 def _keys(settings: Settings) -> tuple[access.Key, ...]:
-    given = settings.keys.get_secret_value()
+    text = settings.keys.get_secret_value()
     if settings.keys_file is None:
-        return access.parse_keys(given, "PURLIN_KEYS")
-    if given:
-        raise InvalidInput(
-            "PURLIN_KEYS and PURLIN_KEYS_FILE are both set: keys come from one of them."
-        )
+        return access.parse_keys(text, "PURLIN_KEYS")
+
+    if text:
+        raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: unset one of them.")
     return access.read_keys_file(settings.keys_file)
 
 
 def _spans(environ: Mapping[str, str]) -> Spans | None:
-    """Where spans go, if the variables of OpenTelemetry say where."""
-    if not spans_wanted(environ):
+    """Return the exporter of spans, or None if OpenTelemetry's variables do not ask for spans."""
+    if not spans_requested(environ):
         return None
+
+    # Imported only if needed: OpenTelemetry is an optional dependency.
     try:
         from app.tracing import Spans
     except ModuleNotFoundError as error:
         raise NotFound(
-            f"OTEL_EXPORTER_OTLP_ENDPOINT, or …_TRACES_ENDPOINT, is set, but {error.name} is not installed: "
-            "pip install 'purlin[otel]', or unset it."
+            "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, but "
+            f"{error.name} is not installed: pip install 'purlin[otel]', or unset the variable."
         ) from None
     return Spans()
 
@@ -136,7 +151,7 @@ _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Service
 
 def _lifespan(
     settings: Settings,
-    given: TextEncoder | None,
+    preloaded: TextEncoder | None,
     keys: tuple[access.Key, ...],
     metrics: Metrics,
     spans: Spans | None,
@@ -146,15 +161,16 @@ def _lifespan(
         for warning in access.exposures(settings.host, keys):
             _log.warning("%s", warning)
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        encoder = (
-            await anyio.to_thread.run_sync(Encoder.load, settings.encoder)
-            if given is None
-            else given
-        )
+
+        encoder = preloaded
+        if encoder is None:
+            encoder = await anyio.to_thread.run_sync(Encoder.load, settings.encoder)
         bounded = BoundedEncoder(encoder, max_calls=available_cpus(), metrics=metrics)
+
         service = Service(settings, bounded, metrics)
         metrics.show(settings.home, encoder, service.corpora.statuses, service.caches)
         await anyio.to_thread.run_sync(service.open)
+
         try:
             yield {"service": service}
         finally:

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from starlette.datastructures import Headers
 
 from app.access import is_loopback
-from app.problems import explained
+from app.problems import explain
 from app.routes import json_only
 from app.service import Service, ServiceOf
 from app.tools import TOOLS, Tool
@@ -288,7 +288,7 @@ def _call_tool(call: _Call) -> JsonObject:
     except ValidationError as error:
         # Locations begin with the part of the request, as FastAPI has them.
         errors = [{**details, "loc": ("body", *details["loc"])} for details in error.errors()]
-        return _failed(explained(errors)[0])
+        return _failed(explain(errors)[0])
     except PurlinError as error:
         return _failed(error.message)
 

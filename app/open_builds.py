@@ -1,4 +1,8 @@
-"""Builds being served. Each request finds a newly activated one, and no request is ever interrupted by that."""
+"""The builds that serve requests.
+
+Each request uses the build that is active at that time; activating another never interrupts a
+running request.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from app.problems import Opening
+from app.replies import ServingState
 from index import builds
 from index.builds import CLASSIFIERS, CORPORA, Catalog
 from index.classify.trained import TrainedClassifier
@@ -21,66 +26,70 @@ from index.errors import Altered, Damaged, NotFound, PurlinError
 from index.lookups import Lookups
 from index.search.corpus import Corpus
 
-RETRY_S = 60.0  # until a build that was refused is looked at again
+RETRY_S = 60.0  # after which a refused build is tried again
 
 
 class Build(Protocol):
-    """What an open build has, of whatever kind."""
+    """An open build of any kind."""
 
     @property
     def build(self) -> str:
-        """Its name."""
+        """The build's name."""
         ...
 
     def close(self) -> None:
-        """Release what it holds; nobody uses it any more."""
+        """Release all resources; called when nobody uses the build any more."""
         ...
 
 
-T = TypeVar("T", bound=Build)
+_B = TypeVar("_B", bound=Build)
 
 
 @dataclass(slots=True)
-class _Open(Generic[T]):
-    """An open build and how many requests are using it; closed when it is retired and the last one is done."""
+class _Open(Generic[_B]):
+    """An open build and the number of requests that use it.
 
-    build: T
+    It is closed when it is retired and the last of these requests ends.
+    """
+
+    build: _B
     users: int = 0
     retired: bool = False
 
 
 @dataclass(slots=True)
-class _Slot(Generic[T]):
-    """What is known of one name. `wanted` is what CURRENT said when it was last acted on."""
+class _Slot(Generic[_B]):
+    """The state of one name. `requested` is the content of CURRENT that was last acted upon."""
 
     name: str
-    wanted: str = ""
+    requested: str = ""
     tried_at: float = 0.0
     loading: Future[None] | None = None
     problem: PurlinError | None = None
-    open: _Open[T] | None = None
+    open: _Open[_B] | None = None
     switches: int = 0
     refusals: int = 0
 
-    def due(self, wanted: str) -> bool:
+    def due(self, requested: str) -> bool:
+        """Return whether the requested build is to be opened now."""
         if self.loading is not None and not self.loading.done():
             return False
         retry = self.problem is not None and time.monotonic() - self.tried_at > RETRY_S
-        return wanted != self.wanted or retry
+        return requested != self.requested or retry
 
 
 @dataclass(frozen=True, slots=True)
-class Status(Generic[T]):
-    """Of one name: the build that serves, if any, and what is wrong with the newest build, if anything.
+class Status(Generic[_B]):
+    """The state of one name: the build that serves, and the problem with the newest one.
 
-    `switches` and `refusals` count since the server saw it first: builds that took the place of another, and builds
-    that could not be opened.
+    Since the server started, `switches` counts the builds that replaced another one, and `refusals`
+    those that could not be opened.
     """
 
     name: str
-    state: Literal["serving", "opening", "refused"]
+    state: ServingState
     problem: str | None
-    opened: T | None
+    opened: _B | None
     switches: int = 0
     refusals: int = 0
 
@@ -90,48 +99,50 @@ class Status(Generic[T]):
         return self.opened.build if self.opened is not None else None
 
 
-class OpenBuilds(Generic[T]):
-    """The active builds of one catalog below `home`, opened by `load` in one thread in the background.
+class OpenBuilds(Generic[_B]):
+    """The active builds of one catalog below `home`; one background thread opens them with `load`.
 
-    Whatever CURRENT names is opened while the build before it goes on serving, and takes its place when it is open. A
-    build that `load` refuses is logged once, shown in its status, tried again after a while; meanwhile the build
-    before it serves, also after a restart. So it is with one whose files change while it serves.
+    When CURRENT names a new build, the previous one serves until the new one is open. If `load`
+    refuses a build, the refusal is logged once and shown in the status, the build is tried again
+    after a while, and the previous build serves meanwhile, also after a restart. The same applies
+    to a build whose files change while it serves.
     """
 
     def __init__(
-        self, home: Path, catalog: Catalog, load: Callable[[Path], T], *, timeout_s: float
+        self, home: Path, catalog: Catalog, load: Callable[[Path], _B], *, timeout_s: float
     ) -> None:
         self._home = home
         self._catalog = catalog
-        self._build = load
+        self._load_build = load
         self._timeout_s = timeout_s
-        self._slots: dict[str, _Slot[T]] = {}
         self._lock = threading.Lock()
+        self._slots: dict[str, _Slot[_B]] = {}
+        self._initial: list[Future[None]] = []
         self._loader = ThreadPoolExecutor(1, thread_name_prefix=f"{catalog.item}-loader")
-        self._first: list[Future[None]] = []
         self._log = logging.getLogger(f"purlin.{catalog.folder}")
 
     def open_all(self) -> None:
-        """Start opening everything there is; returns at once."""
+        """Start to open all builds; returns at once."""
         self.statuses()
         with self._lock:
-            self._first = [
-                slot.loading for slot in self._slots.values() if slot.loading is not None
-            ]
+            futures = [slot.loading for slot in self._slots.values()]
+            self._initial = [future for future in futures if future is not None]
 
     def ready(self) -> bool:
-        """Whether everything that `open_all` found is open or refused."""
-        return all(loading.done() for loading in self._first)
+        """Return whether every build that existed when `open_all` was called is open or refused."""
+        return all(loading.done() for loading in self._initial)
 
     @contextmanager
-    def lease(self, name: str) -> Iterator[T]:
-        """The build to work with, kept open until the block ends.
+    def lease(self, name: str) -> Iterator[_B]:
+        """Yield the build that serves, and keep it open until the block ends.
 
-        Waits for one that is being opened for the first time. Raises NotFound, Opening, or why it was refused.
+        Waits if it is being opened for the first time. Raises NotFound, Opening, or the error that
+        it was refused with.
         """
-        slot = self._notice(name)
+        slot = self._update(name)
         if slot.open is None and slot.loading is not None:
             wait([slot.loading], self._timeout_s)
+
         opened = self._acquire(slot)
         try:
             yield opened.build
@@ -141,48 +152,53 @@ class OpenBuilds(Generic[T]):
         finally:
             self._release(opened)
 
-    def statuses(self) -> list[Status[T]]:
-        """Everything there is, by name; those that are gone are closed."""
+    def statuses(self) -> list[Status[_B]]:
+        """Return all statuses, sorted by name, and close what was deleted."""
         names = builds.names(self._home, self._catalog)
         with self._lock:
-            gone = self._slots.keys() - set(names)
-        for name in gone:
+            deleted = self._slots.keys() - set(names)
+        for name in deleted:
             self._forget(name)
-        found = []
-        for name in names:
-            with suppress(NotFound):
-                found.append(self.status(name))
-        return found
 
-    def status(self, name: str) -> Status[T]:
-        """How one name is doing. NotFound if there is none of that name."""
-        slot = self._notice(name)
+        statuses = []
+        for name in names:
+            # A name may be deleted while the others are looked up.
+            with suppress(NotFound):
+                statuses.append(self.status(name))
+        return statuses
+
+    def status(self, name: str) -> Status[_B]:
+        """Return the status of one name. Raises NotFound."""
+        slot = self._update(name)
         with self._lock:
-            opened, problem, counts = slot.open, slot.problem, (slot.switches, slot.refusals)
+            opened, problem = slot.open, slot.problem
+            counts = slot.switches, slot.refusals
+
         message = problem.message if problem else None
         if opened is None:
             return Status(name, "refused" if problem else "opening", message, None, *counts)
         return Status(name, "serving", message, opened.build, *counts)
 
     def close(self) -> None:
-        """Stop opening and close everything; what is in use closes with their last request."""
+        """Stop opening and close all builds; those in use close with their last request."""
         self._loader.shutdown(cancel_futures=True)
         for name in list(self._slots):
             self._forget(name)
 
-    # ---- noticing
+    # ---- following CURRENT
 
-    def _notice(self, name: str) -> _Slot[T]:
-        """See what CURRENT says now, and start opening it if that is new."""
-        wanted = self._wanted(name)
+    def _update(self, name: str) -> _Slot[_B]:
+        """Read CURRENT, and start to open the build that it names if that is new."""
+        requested = self._requested(name)
         with self._lock:
             slot = self._slots.setdefault(name, _Slot(name))
-            if slot.due(str(wanted)):
-                slot.wanted, slot.tried_at = str(wanted), time.monotonic()
-                slot.loading = self._loader.submit(self._load, slot, wanted)
+            if slot.due(str(requested)):
+                slot.requested, slot.tried_at = str(requested), time.monotonic()
+                slot.loading = self._loader.submit(self._load, slot, requested)
         return slot
 
-    def _wanted(self, name: str) -> Path | Damaged:
+    def _requested(self, name: str) -> Path | Damaged:
+        """Return the directory that CURRENT names, or what is wrong with CURRENT."""
         try:
             return builds.current(self._home, name, self._catalog)
         except NotFound:
@@ -191,14 +207,17 @@ class OpenBuilds(Generic[T]):
         except Damaged as problem:
             return problem
 
-    def _withdraw(self, name: str, opened: _Open[T], problem: Altered) -> None:
-        """Let a build that turned out to be changed serve no longer; the next request has it compared again."""
+    def _withdraw(self, name: str, opened: _Open[_B], problem: Altered) -> None:
+        """Take a build whose files have changed out of service.
+
+        The next request has it verified again.
+        """
         with self._lock:
             slot = self._slots.get(name)
             if slot is None or slot.open is not opened:
                 return
             self._replace(slot, None)
-            slot.problem, slot.wanted = problem, ""
+            slot.problem, slot.requested = problem, ""
         self._log.error("%s", problem.message)
 
     def _forget(self, name: str) -> None:
@@ -209,93 +228,96 @@ class OpenBuilds(Generic[T]):
 
     # ---- opening, in the loader's thread
 
-    def _load(self, slot: _Slot[T], wanted: Path | Damaged) -> None:
-        problem = self._open(slot, wanted) if isinstance(wanted, Path) else wanted
+    def _load(self, slot: _Slot[_B], requested: Path | Damaged) -> None:
+        problem = self._open(slot, requested) if isinstance(requested, Path) else requested
+        # The same problem again, after a retry, is neither counted nor logged.
         if problem is not None and str(problem) != str(slot.problem):
             slot.refusals += 1
             self._log.error("%s", problem.message)
+
         if problem is not None and slot.open is None:
-            self._fall_back(slot, wanted)
+            self._fall_back(slot, requested)
         slot.problem = problem
 
-    def _open(self, slot: _Slot[T], directory: Path) -> PurlinError | None:
-        """Open a build and let it serve, or return why not."""
+    def _open(self, slot: _Slot[_B], directory: Path) -> PurlinError | None:
+        """Open a build and put it in service, or return the error that it is refused with."""
         try:
-            opened = self._build(directory)
+            opened = self._load_build(directory)
         except PurlinError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one of them, the others go on
+        except Exception as error:  # noqa: BLE001 - one broken build must not stop the others
             self._log.exception("%s/%s cannot be opened", slot.name, directory.name)
-            return Damaged(
-                f"{slot.name}/{directory.name} cannot be opened ({type(error).__name__}); see the log."
-            )
+            kind = type(error).__name__
+            return Damaged(f"{slot.name}/{directory.name} cannot be opened ({kind}); see the log.")
+
         with self._lock:
             if self._slots.get(slot.name) is slot:
                 slot.switches += slot.open is not None
                 self._replace(slot, _Open(opened))
                 self._log.info("%s is served from build %s", slot.name, directory.name)
             else:
-                opened.close()  # deleted in the meantime
+                # The name was deleted while its build was being opened.
+                opened.close()
         return None
 
-    def _fall_back(self, slot: _Slot[T], wanted: Path | Damaged) -> None:
-        """Let the newest build that is older than the refused one and sound serve instead."""
+    def _fall_back(self, slot: _Slot[_B], requested: Path | Damaged) -> None:
+        """Put the newest sound build that is older than the refused one in service."""
         directory = builds.builds_directory(self._home, slot.name, self._catalog)
         older = builds.builds(self._home, slot.name, self._catalog)
-        if isinstance(wanted, Path):
-            older = [build for build in older if build < wanted.name]
+        if isinstance(requested, Path):
+            older = [build for build in older if build < requested.name]
+
         for build in reversed(older):
-            if (
-                not builds.refused(directory / build)
-                and self._open(slot, directory / build) is None
-            ):
+            if builds.refused(directory / build):
+                continue
+            if self._open(slot, directory / build) is None:
                 return
 
     # ---- counting users
 
-    def _acquire(self, slot: _Slot[T]) -> _Open[T]:
+    def _acquire(self, slot: _Slot[_B]) -> _Open[_B]:
         with self._lock:
             if slot.open is not None:
                 slot.open.users += 1
                 return slot.open
             problem = slot.problem
-        if problem is None:
-            thing = self._catalog.item.capitalize()
-            raise Opening(
-                f"{thing} {slot.name!r} is still being opened: try again in a moment.",
-                field=self._catalog.item,
-            )
-        raise type(problem)(
-            problem.message, field=self._catalog.item
-        )  # a fresh one: each raise adds to a traceback
 
-    def _release(self, opened: _Open[T]) -> None:
+        field = self._catalog.item
+        if problem is None:
+            raise Opening(
+                f"{field.capitalize()} {slot.name!r} is still being opened: try again in a moment.",
+                field=field,
+            )
+        # A new exception each time, because raising one again adds to its traceback.
+        raise type(problem)(problem.message, field=field)
+
+    def _release(self, opened: _Open[_B]) -> None:
         with self._lock:
             opened.users -= 1
             if opened.retired and opened.users == 0:
                 opened.build.close()
 
-    def _replace(self, slot: _Slot[T], opened: _Open[T] | None) -> None:
-        """Put `opened` in service; what it replaces closes when unused. The lock is held."""
-        before, slot.open = slot.open, opened
-        if before is not None:
-            before.retired = True
-            if before.users == 0:
-                before.build.close()
+    def _replace(self, slot: _Slot[_B], opened: _Open[_B] | None) -> None:
+        """Put `opened` in service and retire the previous build. The caller holds the lock."""
+        previous, slot.open = slot.open, opened
+        if previous is not None:
+            previous.retired = True
+            if previous.users == 0:
+                previous.build.close()
 
 
 class OpenCorpora(OpenBuilds[Corpus]):
-    """All corpora below `home`, opened with one encoder; those made with another are refused.
+    """All corpora below `home`, opened with one encoder; those built with another one are refused.
 
-    `filters` counts how often the row mask of a filter was there, over all of them.
+    `filters` counts the hits and misses of the caches of filters' row masks, over all corpora.
     """
 
     def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
         self.filters = Lookups()
         self._encoder = encoder
-        super().__init__(home, CORPORA, self._opened, timeout_s=timeout_s)
+        super().__init__(home, CORPORA, self._load_corpus, timeout_s=timeout_s)
 
-    def _opened(self, build: Path) -> Corpus:
+    def _load_corpus(self, build: Path) -> Corpus:
         corpus = Corpus.load(build, self._encoder)
         corpus.filter_lookups = self.filters
         if corpus.warning is not None:
@@ -304,7 +326,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
 
 
 class OpenClassifiers(OpenBuilds[TrainedClassifier]):
-    """All classifiers below `home`, each with its own encoder; `encoder` is used by those that were left untrained."""
+    """All classifiers below `home`, with their own encoders or, if untrained, with `encoder`."""
 
     def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
         super().__init__(

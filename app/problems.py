@@ -1,4 +1,7 @@
-"""Every error as `application/problem+json` (RFC 9457), by one table."""
+"""Answers every error with `application/problem+json` (RFC 9457).
+
+One table maps exceptions to statuses.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,18 @@ from index.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 10
-_SHOWN = 60  # characters of anything that the client sent
-
+_MAX_IN_DETAIL = 3  # errors that the sentence in `detail` mentions
+_MAX_QUOTED_CHARS = 60  # of anything that the client sent
 
 _log = logging.getLogger("purlin.problems")
 
 
 class Opening(PurlinError):
-    """The corpus is still being opened; the next try may find it open."""
+    """The corpus is still being opened; a later attempt may succeed."""
 
 
 class Left(PurlinError):
-    """The client went away before it was answered; nobody reads this."""
+    """The client disconnected before the reply was sent; nobody reads this problem."""
 
 
 PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
@@ -59,14 +62,17 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
 
 
 class FieldError(BaseModel):
-    """One input that is wrong: where it is in the request (`filter.language`, `texts[3]`), and how it is wrong."""
+    """One invalid input: where it is (`filter.language`, `texts[3]`) and the rule it breaks."""
 
     field: str
     message: str
 
 
 class Problem(BaseModel):
-    """RFC 9457. `type` is one of `urn:purlin:problem:…`, or `about:blank` where the status says it all."""
+    """An RFC 9457 problem.
+
+    `type` is one of `urn:purlin:problem:…`, or `about:blank` if the status says enough.
+    """
 
     type: str = "about:blank"
     title: str
@@ -75,16 +81,18 @@ class Problem(BaseModel):
     errors: list[FieldError] = []
 
 
-def install(app: FastAPI) -> None:
-    """Answer every exception with a problem. To be called after all other middleware is added."""
-    app.add_exception_handler(PurlinError, _expected)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_middleware(_Unexpected)
+def add_exception_handlers(app: FastAPI) -> None:
+    """Answer every expected exception with a problem; `UnexpectedErrors` answers the others."""
+    app.add_exception_handler(PurlinError, _handle_purlin_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_error)
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route declares in OpenAPI about its problems; 500 is always among them."""
+    """Return the OpenAPI responses of a route that may answer with these problems.
+
+    500 is always added.
+    """
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
@@ -93,7 +101,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def add_schemas(openapi: dict[str, Any]) -> None:
-    """Put the schema that `responses` refers to into an OpenAPI document."""
+    """Add the schema that `responses` refers to, to an OpenAPI document."""
     schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     openapi["components"]["schemas"] |= schema.pop("$defs") | {"Problem": schema}
 
@@ -106,7 +114,10 @@ def reply(
     errors: Sequence[tuple[str, str]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """A problem response. Half surrogate pairs, which cannot be sent, are written as escapes."""
+    """Return a problem response.
+
+    Unpaired surrogates, which UTF-8 cannot encode, are sent as escapes.
+    """
     problem = Problem(
         type=f"urn:purlin:problem:{slug}" if slug else "about:blank",
         title=status.phrase,
@@ -117,124 +128,145 @@ def reply(
             for field, message in errors
         ],
     )
+
+    # `type` is always sent, even if it is the default.
     content = problem.model_dump(exclude_defaults=True)
     return JSONResponse({"type": problem.type, **content}, status, headers, MEDIA_TYPE)
 
 
-def expected(error: PurlinError) -> tuple[HTTPStatus, str]:
-    """Status and slug of an expected error; a class that is not in the table goes by its nearest base."""
+def status_and_slug(error: PurlinError) -> tuple[HTTPStatus, str]:
+    """Return the status and the slug of an error, by the nearest class in the table."""
     for base in type(error).__mro__:
         if base in PROBLEMS:
             return PROBLEMS[base]
     return HTTPStatus.INTERNAL_SERVER_ERROR, "unexpected"
 
 
-def _expected(_: Request, error: Exception) -> JSONResponse:
+def _handle_purlin_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, PurlinError)
-    status, slug = expected(error)
+    status, slug = status_and_slug(error)
     errors = [(error.field, error.message)] if error.field else []
     headers = {"Retry-After": "1"} if isinstance(error, Opening) else None
     return reply(status, error.message, slug=slug, errors=errors, headers=headers)
 
 
-def _http(request: Request, error: Exception) -> JSONResponse:
+def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    path = request.url.path[:_SHOWN]
-    details = {
-        HTTPStatus.NOT_FOUND: f"There is nothing at {path}; /openapi.json lists what there is.",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{path} does not take {request.method[:_SHOWN]}; see the Allow header.",
-    }
-    detail = details.get(status, error.detail) if error.detail == status.phrase else error.detail
+    detail = error.detail
+
+    # The framework repeats the status phrase where it has no message of its own.
+    if detail == status.phrase:
+        path, method = request.url.path[:_MAX_QUOTED_CHARS], request.method[:_MAX_QUOTED_CHARS]
+        if status == HTTPStatus.NOT_FOUND:
+            detail = f"There is nothing at {path}; /openapi.json lists all paths."
+        elif status == HTTPStatus.METHOD_NOT_ALLOWED:
+            detail = f"{path} does not accept {method}; see the Allow header."
     return reply(status, detail, headers=error.headers)
 
 
-class _Unexpected:
-    """Answers and logs what no handler knows. Starlette's own way would let it go on and cost the connection."""
+class UnexpectedErrors:
+    """Middleware that logs and answers exceptions without a handler.
+
+    Starlette would answer them, too, but raise them again, which costs the client its connection.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
+        """ASGI entry point."""
+        response_started = False
 
-        async def watch(message: Message) -> None:
-            nonlocal started
-            started = True
+        async def send_and_note(message: Message) -> None:
+            nonlocal response_started
+            response_started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, watch)
+            await self._app(scope, receive, send_and_note)
         except Exception:
-            if started or scope["type"] != "http":
+            # Half a response cannot be turned into a problem any more.
+            if response_started or scope["type"] != "http":
                 raise
-            _log.exception("%s %s failed", scope["method"], ascii(scope["path"][:_SHOWN]))
-            detail = "Something went wrong in the server; its log has the details."
+            path = ascii(scope["path"][:_MAX_QUOTED_CHARS])
+            _log.exception("%s %s failed", scope["method"], path)
+            detail = "Something went wrong in the server; see its log for details."
             await reply(HTTPStatus.INTERNAL_SERVER_ERROR, detail)(scope, receive, send)
 
 
 # ---- validation
 
 
-def _invalid(_: Request, error: Exception) -> JSONResponse:
+def _handle_validation_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    if found[0]["type"] == "json_invalid":
-        where, why = found[0]["loc"][-1], found[0]["ctx"]["error"]
-        return reply(
-            HTTPStatus.BAD_REQUEST,
-            f"The body is not JSON: {why} at character {where}.",
-            slug="not-json",
-        )
-    detail, errors = explained(found)
-    return reply(HTTPStatus.UNPROCESSABLE_ENTITY, detail, slug="invalid-input", errors=errors)
+    errors = error.errors()
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        detail = f"The body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}."
+        return reply(HTTPStatus.BAD_REQUEST, detail, slug="not-json")
+
+    detail, field_errors = explain(errors)
+    return reply(HTTPStatus.UNPROCESSABLE_ENTITY, detail, slug="invalid-input", errors=field_errors)
 
 
-def explained(found: Sequence[Mapping[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """What pydantic found wrong as a sentence, and as (field, message) each; locations begin with `body`."""
-    errors = [(_field(one["loc"]), _message(one)) for one in found[:MAX_ERRORS]]
-    detail = "; ".join(f"{field} {message}" for field, message in errors[:3])
-    if len(found) > 3:
-        detail += f"; and {len(found) - 3} more"
-    return f"{detail}.", errors
+def explain(errors: Sequence[Mapping[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
+    """Return pydantic's errors as a sentence, and as (field, message) pairs.
+
+    Locations begin with `body`.
+    """
+    field_errors = [(_field(error["loc"]), _message(error)) for error in errors[:MAX_ERRORS]]
+    detail = "; ".join(f"{field} {message}" for field, message in field_errors[:_MAX_IN_DETAIL])
+    if len(errors) > _MAX_IN_DETAIL:
+        detail += f"; and {len(errors) - _MAX_IN_DETAIL} more"
+    return f"{detail}.", field_errors
 
 
 def _field(location: Sequence[str | int]) -> str:
-    """("body", "filter", "language") -> filter.language; ("body", "texts", 3) -> texts[3]; ("body",) -> body."""
-    names = location[1:] or location
-    path = "".join(f"[{name}]" if isinstance(name, int) else f".{name[:_SHOWN]}" for name in names)
+    """Return a location as a path.
+
+    ("body", "filter", "language") -> filter.language; ("body", "texts", 3) -> texts[3]; ("body",)
+    -> body.
+    """
+    keys = location[1:] or location
+    path = "".join(
+        f"[{key}]" if isinstance(key, int) else f".{key[:_MAX_QUOTED_CHARS]}" for key in keys
+    )
     return path.removeprefix(".")
 
 
 def _message(error: Mapping[str, Any]) -> str:
+    """Return what is wrong with a field, to be read after its name."""
     if error["type"] == "missing":
         return "is required"
     if error["type"] == "extra_forbidden":
-        return "is not a key that is known here"
+        return "is not a known key"
     if error["type"] == "model_attributes_type":
         return "must be a JSON object"
+
+    # Pydantic's "Input should be" becomes "must be", without the notes that it adds for developers.
     rule = re.sub(r"^[A-Z]\w* should ", "must ", error["msg"])
-    return f"{rule.partition(' after validation')[0]}; {_given(error)}"
+    return f"{rule.partition(' after validation')[0]}; {_describe_input(error)}"
 
 
-def _given(error: Mapping[str, Any]) -> str:
-    """What was sent, in a few words: never a long text itself."""
+def _describe_input(error: Mapping[str, Any]) -> str:
+    """Describe the rejected value in a few words, never with a long text itself."""
     value = error["input"]
     if error["type"].endswith(("too_long", "too_short")):
         return f"it has {len(value)}"
     if isinstance(value, dict):
-        return (
-            f"it is an object with {_shortened(', '.join(map(str, list(value)[:5]))) or 'no keys'}"
-        )
+        keys = _shorten(", ".join(map(str, list(value)[:5])))
+        return f"it is an object with {keys or 'no keys'}"
     if isinstance(value, list):
         return f"it is a list of {len(value)}"
-    return (
-        f"it is {_shortened(json.dumps(value[: _SHOWN + 1] if isinstance(value, str) else value))}"
-    )
+
+    # Cut before it is serialized: the value may have a million characters.
+    excerpt = value[: _MAX_QUOTED_CHARS + 1] if isinstance(value, str) else value
+    return f"it is {_shorten(json.dumps(excerpt))}"
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
 
 
 def _sendable(text: str) -> str:

@@ -1,12 +1,14 @@
-"""Vectors and reranking in the shapes of others: OpenAI's `/v1/embeddings`, text-embeddings-inference's `/embed` and
-`/rerank`. All are answered by the server's encoder.
+"""Embeddings and reranking in the formats of other servers.
+
+`/v1/embeddings` and `/v1/models` follow OpenAI, `/embed` and `/rerank` follow
+text-embeddings-inference (TEI). The server's own encoder answers all of them.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -19,50 +21,49 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.problems import MEDIA_TYPE, responses
 from app.routes import json_only
 from app.schemas import MAX_TEXT_CHARS, Strict
-from app.service import Service, ServiceOf
+from app.service import ServiceOf
 from index.encoder import Role, TextEncoder, Vectors
 from index.errors import InvalidInput, NotFound
 from index.search.corpus import MAX_QUERY_CHARS
 
-MAX_INPUTS = 2_048  # of one request, as OpenAI has it
-_SHOWN = 60  # characters of what the client sent
-_Problem = dict[str, Any]
+MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's
+_MAX_QUOTED_CHARS = 60  # of anything that the client sent
 
-router = APIRouter()
-posting = APIRouter(dependencies=[Depends(json_only)])
+protocols_router = APIRouter()
+_json_router = APIRouter(dependencies=[Depends(json_only)])
 
 
-def _listed(given: Any) -> Any:
-    """One text is a list of one; token ids are refused by name."""
-    if isinstance(given, list) and given and isinstance(given[0], int | list):
+def _as_list(value: Any) -> Any:
+    """Turn a single text into a list; refuse token ids, which are of another model."""
+    if isinstance(value, list) and value and isinstance(value[0], int | list):
         raise PydanticCustomError(
-            "tokens", "must be texts, no token ids, which are another model's"
+            "tokens", "must be texts, no token ids: those of another model mean nothing"
         )
-    return [given] if isinstance(given, str) else given
+    return [value] if isinstance(value, str) else value
 
 
 _Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
 _Texts = Annotated[list[_Text], Field(min_length=1, max_length=MAX_INPUTS)]
-_OneOrMore = Annotated[_Texts, BeforeValidator(_listed, json_schema_input_type=_Text | _Texts)]
+_OneOrMore = Annotated[_Texts, BeforeValidator(_as_list, json_schema_input_type=_Text | _Texts)]
 
 
 # ---- OpenAI
 
 
 class EmbeddingsRequest(Strict):
-    """Texts to encode. What is longer than the encoder reads is cut off."""
+    """Texts to encode. Text beyond the encoder's limit is cut off."""
 
-    input: _OneOrMore = Field(description="The texts; no token ids.")
-    model: str = Field(max_length=200, description="The one of GET /v1/models.")
+    input: _OneOrMore = Field(description="The texts, not token ids.")
+    model: str = Field(max_length=200, description="The model of GET /v1/models.")
     encoding_format: Literal["float", "base64"] = Field(
-        default="float", description="base64 is of float32."
+        default="float", description="`base64` encodes little-endian float32."
     )
-    dimensions: int | None = Field(default=None, description="The encoder's own, if given.")
+    dimensions: int | None = Field(default=None, description="Must be the encoder's own, if sent.")
     input_type: Role = Field(
         default="passage",
-        description="Not OpenAI's: `query` for what is searched with, `passage` for what is searched.",
+        description="Purlin's own: `query` for queries, `passage` for texts to be searched.",
     )
-    user: str | None = Field(default=None, max_length=1_000, description="Not used.")
+    user: str | None = Field(default=None, max_length=1_000, description="Ignored.")
 
 
 class Embedding(BaseModel):
@@ -74,14 +75,14 @@ class Embedding(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens that were read, by the encoder's tokenizer."""
+    """Number of tokens that the encoder read."""
 
     prompt_tokens: int
     total_tokens: int
 
 
 class EmbeddingsReply(BaseModel):
-    """One vector per text, in their order."""
+    """One vector per text, in the order of the texts."""
 
     object: Literal["list"] = "list"
     data: list[Embedding]
@@ -90,7 +91,10 @@ class EmbeddingsReply(BaseModel):
 
 
 class Model(BaseModel):
-    """The encoder. `created` is not known; `dim`, `max_tokens` and `fingerprint` are not OpenAI's."""
+    """The encoder.
+
+    `created` is unknown; `dim`, `max_tokens` and `fingerprint` are not part of OpenAI's API.
+    """
 
     id: str
     object: Literal["model"] = "model"
@@ -102,49 +106,54 @@ class Model(BaseModel):
 
 
 class ModelsReply(BaseModel):
-    """The models there are: one."""
+    """The available models: always one."""
 
     object: Literal["list"] = "list"
     data: list[Model]
 
 
-@posting.post(
+@_json_router.post(
     "/v1/embeddings",
     response_model=EmbeddingsReply,
     responses=responses(400, 404, 408, 413, 415, 422, 503),
 )
-def encode_as_openai(asked: EmbeddingsRequest, service: ServiceOf) -> Response:
-    """Vectors of texts, in OpenAI's shape."""
+def encode_as_openai(body: EmbeddingsRequest, service: ServiceOf) -> Response:
+    """Encode texts, in OpenAI's format."""
     encoder = service.encoder
-    if asked.model != encoder.name:
+    if body.model != encoder.name:
         raise NotFound(
-            f"There is no model {asked.model[:_SHOWN]!r} here, only {encoder.name!r}.",
+            f"There is no model {body.model[:_MAX_QUOTED_CHARS]!r} here, only {encoder.name!r}.",
             field="model",
         )
-    _check_dimensions(asked.dimensions, encoder)
-    counts = encoder.count_tokens(asked.input, role=asked.input_type)
-    vectors = encoder.encode(asked.input, role=asked.input_type)
-    coded = _base64(vectors) if asked.encoding_format == "base64" else vectors.tolist()
-    read = int(np.minimum(counts, encoder.max_tokens).sum())
+    _check_dimensions(body.dimensions, encoder)
+
+    token_counts = encoder.count_tokens(body.input, role=body.input_type)
+    tokens_read = int(np.minimum(token_counts, encoder.max_tokens).sum())
+    vectors = encoder.encode(body.input, role=body.input_type)
+    embeddings = _base64(vectors) if body.encoding_format == "base64" else vectors.tolist()
+
     reply = EmbeddingsReply(
-        data=[Embedding(index=index, embedding=vector) for index, vector in enumerate(coded)],
+        data=[
+            Embedding(index=index, embedding=embedding)
+            for index, embedding in enumerate(embeddings)
+        ],
         model=encoder.name,
-        usage=Usage(prompt_tokens=read, total_tokens=read),
+        usage=Usage(prompt_tokens=tokens_read, total_tokens=tokens_read),
     )
     return Response(reply.model_dump_json(), media_type="application/json")
 
 
-@router.get("/v1/models", responses=responses())
+@protocols_router.get("/v1/models", responses=responses())
 def list_models(service: ServiceOf) -> ModelsReply:
-    """The encoder, in OpenAI's shape."""
+    """Describe the encoder, in OpenAI's format."""
     encoder = service.encoder
-    about = Model(
+    model = Model(
         id=encoder.name,
         dim=encoder.dim,
         max_tokens=encoder.max_tokens,
         fingerprint=encoder.fingerprint,
     )
-    return ModelsReply(data=[about])
+    return ModelsReply(data=[model])
 
 
 def _base64(vectors: Vectors) -> list[str]:
@@ -154,7 +163,7 @@ def _base64(vectors: Vectors) -> list[str]:
 def _check_dimensions(dimensions: int | None, encoder: TextEncoder) -> None:
     if dimensions not in (None, encoder.dim):
         raise InvalidInput(
-            f"This encoder's vectors have {encoder.dim} dimensions: leave it out.",
+            f"The vectors of this encoder have {encoder.dim} dimensions: omit `dimensions`.",
             field="dimensions",
         )
 
@@ -170,17 +179,21 @@ class _Truncating(Strict):
         default="right", description="Texts are cut at their end."
     )
 
-    def check(self, texts: Sequence[str], role: Role, field: str, encoder: TextEncoder) -> None:
-        """Refuse the first text that is too long."""
+    def check_lengths(
+        self, texts: Sequence[str], role: Role, field: str, encoder: TextEncoder
+    ) -> None:
+        """Raise InvalidInput for the first text that is too long, unless texts are to be truncated."""
         if self.truncate:
             return
-        counts = encoder.count_tokens(texts, role=role)
-        if counts.max(initial=0) > encoder.max_tokens:
-            at = int((counts > encoder.max_tokens).argmax())
+
+        token_counts = encoder.count_tokens(texts, role=role)
+        too_long = np.flatnonzero(token_counts > encoder.max_tokens)
+        if too_long.size:
+            index = int(too_long[0])
             raise InvalidInput(
-                f"{field}[{at}] has {counts[at]} tokens; this encoder reads {encoder.max_tokens}: shorten it, or set "
-                "`truncate` to true.",
-                field=f"{field}[{at}]",
+                f"{field}[{index}] has {token_counts[index]} tokens; this encoder reads {encoder.max_tokens}: "
+                "shorten it, or set `truncate` to true.",
+                field=f"{field}[{index}]",
             )
 
 
@@ -189,128 +202,144 @@ class EmbedRequest(_Truncating):
 
     inputs: _OneOrMore = Field(description="The texts.")
     normalize: bool = Field(
-        default=True, description="Vectors are always of unit length: only true is accepted."
+        default=True, description="Vectors always have unit length: only true is accepted."
     )
     prompt_name: Role = Field(
         default="passage",
-        description="`query` for what is searched with, `passage` for what is searched.",
+        description="`query` for queries, `passage` for texts to be searched.",
     )
-    dimensions: int | None = Field(default=None, description="The encoder's own, if given.")
+    dimensions: int | None = Field(default=None, description="Must be the encoder's own, if sent.")
 
 
 class RerankRequest(_Truncating):
-    """A query, and texts to order by how well they fit it."""
+    """A query, and texts to sort by their similarity to it."""
 
     query: str = Field(
-        min_length=1, max_length=MAX_QUERY_CHARS, description="What the texts are to fit."
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description="The query that the texts are compared with.",
     )
     texts: _Texts = Field(description="The texts, in any order.")
-    return_text: bool = Field(default=False, description="Adds its text to each result.")
+    return_text: bool = Field(default=False, description="Adds the text to each result.")
     raw_scores: bool = Field(
         default=False, description="The cosine itself (-1 to 1) instead of (1 + cosine) / 2."
     )
 
 
 class Ranked(BaseModel):
-    """One of the texts, by its place in the request; `text` is there where it was asked for."""
+    """One of the texts, by its index in the request; `text` is present if `return_text` is true."""
 
     index: int
     score: float
     text: str | None = None
 
 
-@posting.post(
+@_json_router.post(
     "/embed", response_model=list[list[float]], responses=responses(400, 408, 413, 415, 422, 503)
 )
-def encode_as_tei(asked: EmbedRequest, service: ServiceOf) -> Response:
-    """Vectors of texts, in text-embeddings-inference's shape."""
-    if not asked.normalize:
+def encode_as_tei(body: EmbedRequest, service: ServiceOf) -> Response:
+    """Encode texts, in the format of text-embeddings-inference."""
+    encoder = service.encoder
+    if not body.normalize:
         raise InvalidInput(
-            "This encoder's vectors are of unit length: leave `normalize` out.", field="normalize"
+            "The vectors of this encoder always have unit length: omit `normalize`.",
+            field="normalize",
         )
-    _check_dimensions(asked.dimensions, service.encoder)
-    asked.check(asked.inputs, asked.prompt_name, "inputs", service.encoder)
-    vectors = service.encoder.encode(asked.inputs, role=asked.prompt_name)
+    _check_dimensions(body.dimensions, encoder)
+    body.check_lengths(body.inputs, body.prompt_name, "inputs", encoder)
+
+    vectors = encoder.encode(body.inputs, role=body.prompt_name)
     return Response(json.dumps(vectors.tolist()), media_type="application/json")
 
 
-@posting.post(
+@_json_router.post(
     "/rerank",
     response_model=list[Ranked],
     response_model_exclude_none=True,
     responses=responses(400, 408, 413, 415, 422, 503),
 )
-def rerank(asked: RerankRequest, service: ServiceOf) -> list[Ranked]:
-    """Texts by the cosine of their vectors with the query's, best first, in text-embeddings-inference's shape."""
-    asked.check([asked.query], "query", "query", service.encoder)
-    asked.check(asked.texts, "passage", "texts", service.encoder)
-    cosines = _cosines(asked, service)
-    scores = cosines if asked.raw_scores else (1 + cosines) / 2
+def rerank(body: RerankRequest, service: ServiceOf) -> list[Ranked]:
+    """Sort texts by their cosine with the query, in the format of text-embeddings-inference."""
+    encoder = service.encoder
+    body.check_lengths([body.query], "query", "query", encoder)
+    body.check_lengths(body.texts, "passage", "texts", encoder)
+
+    query_vector = encoder.encode([body.query], role="query")[0]
+    cosines = np.clip(encoder.encode(body.texts, role="passage") @ query_vector, -1, 1)
+    scores = cosines if body.raw_scores else (1 + cosines) / 2
+
     return [
         Ranked(
-            index=at, score=float(scores[at]), text=asked.texts[at] if asked.return_text else None
+            index=index,
+            score=float(scores[index]),
+            text=body.texts[index] if body.return_text else None,
         )
-        for at in np.argsort(-cosines, kind="stable").tolist()
+        for index in np.argsort(-cosines, kind="stable").tolist()
     ]
 
 
-def _cosines(asked: RerankRequest, service: Service) -> Vectors:
-    query = service.encoder.encode([asked.query], role="query")[0]
-    cosines: Vectors = service.encoder.encode(asked.texts, role="passage") @ query
-    return np.clip(cosines, -1, 1)
-
-
-router.include_router(posting)
+protocols_router.include_router(_json_router)
 
 
 # ---- errors
 
 
-class OwnErrors:
-    """Adds to a problem, on the paths above, what the clients of these protocols show of an error."""
+class ProtocolErrors:
+    """Middleware that adds to a problem what the clients of these protocols expect of an error."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point."""
-        shape = _shape(scope["path"]) if scope["type"] == "http" else None
-        if shape is None:
+        error_format = _error_format(scope["path"]) if scope["type"] == "http" else None
+        if error_format is None:
             await self._app(scope, receive, send)
             return
-        held: Message | None = None
 
-        async def shaped(message: Message) -> None:
-            nonlocal held
-            if message["type"] == "http.response.start" and Headers(raw=message["headers"]).get(
-                "content-type"
-            ) == (MEDIA_TYPE):
-                held = message
+        # The start of a problem is held back until the length of the extended body is known.
+        start: Message | None = None
+
+        async def send_extended(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start" and _is_problem(message):
+                start = message
                 return
-            if held is not None:  # a problem's body is one message
+
+            if start is not None:
+                # The whole body of a problem comes in one message.
                 problem = json.loads(message["body"])
-                message = {**message, "body": json.dumps({**problem, **shape(problem)}).encode()}
-                MutableHeaders(raw=held["headers"])["content-length"] = str(len(message["body"]))
-                await send(held)
-                held = None
+                body = json.dumps({**problem, **error_format(problem)}).encode()
+                message = {**message, "body": body}
+                MutableHeaders(raw=start["headers"])["content-length"] = str(len(body))
+                await send(start)
+                start = None
             await send(message)
 
-        await self._app(scope, receive, shaped)
+        await self._app(scope, receive, send_extended)
 
 
-def _shape(path: str) -> Any:
+def _is_problem(start: Message) -> bool:
+    return Headers(raw=start["headers"]).get("content-type") == MEDIA_TYPE
+
+
+def _error_format(path: str) -> Callable[[Mapping[str, Any]], dict[str, Any]] | None:
     if path.startswith("/v1/"):
         return _openai_error
     return _tei_error if path in ("/embed", "/rerank") else None
 
 
-def _openai_error(problem: Mapping[str, Any]) -> _Problem:
-    kind = "server_error" if problem["status"] >= 500 else "invalid_request_error"
+def _openai_error(problem: Mapping[str, Any]) -> dict[str, Any]:
+    error_type = "server_error" if problem["status"] >= 500 else "invalid_request_error"
     field = next((error["field"] for error in problem.get("errors", [])), None)
     code = problem["type"].removeprefix("urn:purlin:problem:").removeprefix("about:blank") or None
-    return {"error": {"message": problem["detail"], "type": kind, "param": field, "code": code}}
+
+    return {
+        "error": {"message": problem["detail"], "type": error_type, "param": field, "code": code}
+    }
 
 
-def _tei_error(problem: Mapping[str, Any]) -> _Problem:
-    kinds = {429: "Overloaded", 500: "Backend", 503: "Overloaded"}
-    return {"error": problem["detail"], "error_type": kinds.get(problem["status"], "Validation")}
+def _tei_error(problem: Mapping[str, Any]) -> dict[str, Any]:
+    error_types = {429: "Overloaded", 500: "Backend", 503: "Overloaded"}
+    error_type = error_types.get(problem["status"], "Validation")
+    return {"error": problem["detail"], "error_type": error_type}

@@ -1,37 +1,42 @@
-"""One function per route: request -> call -> reply. Errors are raised here and answered in `problems`."""
+"""One function per route: request -> call -> reply.
+
+Errors are raised here; `app.problems` answers them.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
-from app.open_builds import Status, T
+from app.open_builds import Status
 from app.problems import Opening, responses
-from app.schemas import (
-    ActivateRequest,
+from app.replies import (
     ActiveReply,
     ClassifierReply,
     ClassifiersReply,
     ClassifierStatus,
     ClassifyReply,
-    ClassifyRequest,
     CorporaReply,
     CorpusReply,
     CorpusStatus,
     DeletedReply,
     DocumentReply,
+    ProbeReply,
     QaReply,
-    QaRequest,
     SearchReply,
+)
+from app.schemas import (
+    ActivateRequest,
+    ClassifyRequest,
+    QaRequest,
     SearchRequest,
-    State,
-    warnings,
+    label_warnings,
 )
 from app.service import Service, ServiceOf
 from index import builds
@@ -39,293 +44,348 @@ from index.classify.trained import TrainedClassifier
 from index.qa.ask import ask
 from index.search.corpus import Corpus
 
+_SEARCH_REPLY = TypeAdapter(SearchReply)
+_QA_REPLY = TypeAdapter(QaReply)
+_CLASSIFY_REPLY = TypeAdapter(ClassifyReply)
+_CORPUS_STATUS = TypeAdapter(CorpusStatus)
+_CORPUS_REPLY = TypeAdapter(CorpusReply)
+_CLASSIFIER_STATUS = TypeAdapter(ClassifierStatus)
+_CLASSIFIER_REPLY = TypeAdapter(ClassifierReply)
+
 
 async def json_only(request: Request) -> None:
-    """Refuse a body of another media type."""
+    """Refuse a body whose media type is not JSON."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
-        given = f"it is {media_type[:60]!r}" if media_type else "there is none"
-        raise HTTPException(415, f"The Content-Type must be application/json; {given}.")
+        actual = f"it is {media_type[:60]!r}" if media_type else "there is none"
+        raise HTTPException(415, f"The Content-Type must be application/json; {actual}.")
 
 
-router = APIRouter()
-posting = APIRouter(dependencies=[Depends(json_only)])
+api_router = APIRouter()
+_json_router = APIRouter(dependencies=[Depends(json_only)])
 
 
-@posting.post(
-    "/search", response_model=SearchReply, responses=responses(400, 404, 408, 413, 415, 422, 503)
+# ---- search, questions, classification
+
+
+@_json_router.post(
+    "/search",
+    name="search",
+    response_model=SearchReply,
+    responses=responses(400, 404, 408, 413, 415, 422, 503),
 )
-def search(asked: SearchRequest, service: ServiceOf) -> Response:
+def post_search(body: SearchRequest, service: ServiceOf) -> Response:
     """Search a corpus."""
-    return _json(searched(asked, service), exclude_none=True)
+    reply = search_reply(body, service)
+    return _json_response(_SEARCH_REPLY.dump_json(reply, exclude_none=True))
 
 
-def searched(asked: SearchRequest, service: Service) -> SearchReply:
-    """What `/search` replies."""
+def search_reply(request: SearchRequest, service: Service) -> SearchReply:
+    """Answer a search request."""
     started = time.perf_counter()
-    asked.check()
-    with service.corpora.lease(asked.corpus) as corpus:
-        found = corpus.search(
-            asked.query,
-            k=asked.k,
-            offset=asked.offset,
-            mode=asked.mode,
-            filter=asked.filter,
-            explain=asked.explain,
+    request.check()
+
+    with service.corpora.lease(request.corpus) as corpus:
+        results = corpus.search(
+            request.query,
+            k=request.k,
+            offset=request.offset,
+            mode=request.mode,
+            filter=request.filter,
+            explain=request.explain,
         )
-        service.metrics.stages(found.timings_ms)
+        service.metrics.stages(results.timings_ms)
+
         return SearchReply(
-            hits=found.hits,
-            total=found.total,
+            hits=results.hits,
+            total=results.total,
             took_ms=_ms_since(started),
             corpus=corpus.name,
             build=corpus.build,
             encoder=service.encoder.name,
-            timings_ms=found.timings_ms if asked.explain else None,
+            timings_ms=results.timings_ms if request.explain else None,
         )
 
 
-@posting.post("/qa", response_model=QaReply, responses=responses(400, 404, 408, 413, 415, 422, 503))
-def qa(asked: QaRequest, service: ServiceOf) -> Response:
-    """Answer a question in a reference's exact words."""
-    return _json(answered(asked, service), exclude_none=True)
+@_json_router.post(
+    "/qa",
+    name="qa",
+    response_model=QaReply,
+    responses=responses(400, 404, 408, 413, 415, 422, 503),
+)
+def post_qa(body: QaRequest, service: ServiceOf) -> Response:
+    """Answer a question in the exact words of a reference."""
+    reply = qa_reply(body, service)
+    return _json_response(_QA_REPLY.dump_json(reply, exclude_none=True))
 
 
-def answered(asked: QaRequest, service: Service) -> QaReply:
-    """What `/qa` replies."""
+def qa_reply(request: QaRequest, service: Service) -> QaReply:
+    """Answer a question request."""
     started = time.perf_counter()
-    with service.corpora.lease(asked.corpus) as corpus:
+
+    with service.corpora.lease(request.corpus) as corpus:
         reader = service.reader()
-        found = ask(corpus, reader, asked.question, k=asked.k)
-        service.metrics.stages(found.timings_ms)
+        results = ask(corpus, reader, request.question, k=request.k)
+        service.metrics.stages(results.timings_ms)
+
         return QaReply(
-            answers=found.answers,
-            answerable=found.answerable,
-            hits=found.hits,
+            answers=results.answers,
+            answerable=results.answerable,
+            hits=results.hits,
             took_ms=_ms_since(started),
             corpus=corpus.name,
             build=corpus.build,
             encoder=service.encoder.name,
             reader=reader.name,
-            read=found.read if asked.explain else None,
-            timings_ms=found.timings_ms if asked.explain else None,
+            read=results.read if request.explain else None,
+            timings_ms=results.timings_ms if request.explain else None,
         )
 
 
-@posting.post(
+@_json_router.post(
     "/classify",
+    name="classify",
     response_model=ClassifyReply,
     responses=responses(400, 404, 408, 413, 415, 422, 503),
 )
-def classify(asked: ClassifyRequest, service: ServiceOf) -> Response:
-    """Choose for each text among labels that need no training, or those of a trained classifier."""
-    reply = classified(asked, service)
-    return _json(
-        reply,
-        exclude={
-            name for name in ("classifier", "build", "warnings") if getattr(reply, name) is None
-        },
-    )
+def post_classify(body: ClassifyRequest, service: ServiceOf) -> Response:
+    """Choose a label for each text, among labels given by name or those of a trained classifier."""
+    reply = classify_reply(body, service)
+
+    # A result's label stays in the JSON even if it is null, so that only these keys are left out.
+    empty = {name for name in ("classifier", "build", "warnings") if not getattr(reply, name)}
+    return _json_response(_CLASSIFY_REPLY.dump_json(reply, exclude=empty))
 
 
-def classified(asked: ClassifyRequest, service: Service) -> ClassifyReply:
-    """What `/classify` replies."""
+def classify_reply(request: ClassifyRequest, service: Service) -> ClassifyReply:
+    """Answer a classification request."""
     started = time.perf_counter()
-    asked.check()
-    reply = (
-        _by_classifier(asked, service)
-        if asked.labels is None
-        else _by_labels(asked, asked.labels, service)
-    )
-    reply.took_ms = _ms_since(started)
-    return reply
+    request.check()
+
+    if request.labels is None:
+        reply = _classify_with_trained(request, service)
+    else:
+        reply = _classify_with_labels(request, request.labels, service)
+    return replace(reply, took_ms=_ms_since(started))
 
 
-def _by_labels(asked: ClassifyRequest, labels: list[str], service: Service) -> ClassifyReply:
-    ranked = asked.ranked(labels)
+def _classify_with_labels(
+    request: ClassifyRequest, labels: list[str], service: Service
+) -> ClassifyReply:
+    ranking_length = request.ranking_length(labels)
     results = service.classifier.classify(
-        asked.texts,
+        request.texts,
         labels,
-        templates=asked.templates,
-        multi_label=asked.multi_label,
-        min_score=asked.min_score,
-        ranked=ranked,
+        templates=request.templates,
+        multi_label=request.multi_label,
+        min_score=request.min_score,
+        ranked=ranking_length,
     )
-    chosen = service.classifier.label_set(labels, asked.templates)
+
+    label_set = service.classifier.label_set(labels, request.templates)
     return ClassifyReply(
-        results=results, took_ms=0, encoder=service.encoder.name, warnings=warnings(chosen, ranked)
+        results=tuple(results),
+        took_ms=0,
+        encoder=service.encoder.name,
+        warnings=label_warnings(label_set, ranking_length),
     )
 
 
-def _by_classifier(asked: ClassifyRequest, service: Service) -> ClassifyReply:
-    with service.classifiers.lease(str(asked.classifier)) as classifier:
-        ranked = asked.ranked(classifier.trained.labels)
+def _classify_with_trained(request: ClassifyRequest, service: Service) -> ClassifyReply:
+    with service.classifiers.lease(str(request.classifier)) as classifier:
+        ranking_length = request.ranking_length(classifier.trained.labels)
+        results = classifier.classify(
+            request.texts, min_score=request.min_score, ranked=ranking_length
+        )
+
         return ClassifyReply(
-            results=classifier.classify(asked.texts, min_score=asked.min_score, ranked=ranked),
+            results=tuple(results),
             took_ms=0,
             encoder=classifier.encoder.name,
             classifier=classifier.name,
             build=classifier.build,
-            warnings=warnings(classifier.label_set, ranked),
+            warnings=label_warnings(classifier.label_set, ranking_length),
         )
 
 
-@router.get("/classifiers", response_model_exclude_none=True, responses=responses())
+# ---- classifiers
+
+
+@api_router.get("/classifiers", response_model_exclude_none=True, responses=responses())
 def list_classifiers(service: ServiceOf) -> ClassifiersReply:
-    """Which trained classifiers there are, and whether they can be used."""
+    """List the trained classifiers and whether they can be used."""
     statuses = service.classifiers.statuses()
     return ClassifiersReply(
-        classifiers=[
-            ClassifierStatus.model_validate(_described(status, _classifier)) for status in statuses
-        ]
+        tuple(_CLASSIFIER_STATUS.validate_python(_classifier_fields(each)) for each in statuses)
     )
 
 
-@router.get("/classifiers/{name}", response_model_exclude_none=True, responses=responses(404, 422))
+@api_router.get(
+    "/classifiers/{name}", response_model_exclude_none=True, responses=responses(404, 422)
+)
 def show_classifier(name: str, service: ServiceOf) -> ClassifierReply:
-    """One trained classifier: its labels, its encoder, and how well it was measured to do."""
-    return ClassifierReply.model_validate(_described(service.classifiers.status(name), _classifier))
+    """Describe one trained classifier: its labels, its encoder and its measured quality."""
+    status = service.classifiers.status(name)
+    return _CLASSIFIER_REPLY.validate_python(_classifier_fields(status))
 
 
-@router.get("/corpora", response_model_exclude_none=True, responses=responses())
+def _classifier_fields(status: Status[TrainedClassifier]) -> dict[str, Any]:
+    if status.opened is None:
+        return _status_fields(status)
+
+    trained, encoder = status.opened.trained, status.opened.encoder
+    return {
+        "labels": trained.labels,
+        "created_at": trained.created,
+        "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
+        "bytes": status.opened.bytes,
+        "measures": trained.measures,
+        **_status_fields(status),
+    }
+
+
+# ---- corpora
+
+
+@api_router.get("/corpora", response_model_exclude_none=True, responses=responses())
 def list_corpora(service: ServiceOf) -> CorporaReply:
-    """Which corpora there are, and whether they can be searched."""
+    """List the corpora and whether they can be searched."""
     statuses = service.corpora.statuses()
     return CorporaReply(
-        corpora=[CorpusStatus.model_validate(_described(status, _corpus)) for status in statuses]
+        tuple(_CORPUS_STATUS.validate_python(_corpus_fields(each)) for each in statuses)
     )
 
 
-@router.get("/corpora/{name}", response_model_exclude_none=True, responses=responses(404, 422))
+@api_router.get("/corpora/{name}", response_model_exclude_none=True, responses=responses(404, 422))
 def show_corpus(name: str, request: Request, service: ServiceOf) -> CorpusReply:
-    """One corpus: what it was built from, when, how well it was measured to do, and whether its sources have moved on.
+    """Describe one corpus: its build, its quality, and whether its sources have changed.
 
-    Where the sources are on the server's disk is told to an admin key; others see the last parts of their names.
+    Only an admin key sees the full paths of the sources on the server; others see the last part of
+    each.
     """
     status = service.corpora.status(name)
-    found = _described(status, _corpus)
+    fields = _corpus_fields(status)
+
     if status.build is not None:
-        found["stale"] = service.freshness.of(name, status.build)
-    reply = CorpusReply.model_validate(found, from_attributes=True)
-    if reply.sources is not None and "admin" not in getattr(request.state, "scopes", ()):
-        reply.sources = tuple(map(_without_place, reply.sources))
-    return reply
+        staleness = service.freshness.of(name, status.build)
+        fields["stale"] = None if staleness is None else asdict(staleness)
+    if "sources" in fields and "admin" not in getattr(request.state, "scopes", ()):
+        fields["sources"] = tuple(map(_without_directories, fields["sources"]))
+    return _CORPUS_REPLY.validate_python(fields)
 
 
-def _without_place(source: str) -> str:
-    """The last part of a path; of words that hold one, the words with its last part."""
-    return (
-        Path(source).name
-        if Path(source).is_absolute()
-        else re.sub(r"(?<!\S)/(?:[^\s/]+/)*", "", source)
-    )
+def _corpus_fields(status: Status[Corpus]) -> dict[str, Any]:
+    """Return the fields of a status and of the manifest; a reply takes those that it declares."""
+    if status.opened is None:
+        return _status_fields(status)
+
+    manifest = status.opened.manifest
+    return {
+        **asdict(manifest),
+        "bytes": sum(file["bytes"] for file in manifest.files.values()),
+        "judged": manifest.judged or None,
+        "drift": status.opened.drift,
+        "warning": status.opened.warning,
+        **_status_fields(status),
+    }
 
 
-@router.get(
+def _status_fields(status: Status[Any]) -> dict[str, Any]:
+    fields = {"name": status.name, "state": status.state, "problem": status.problem}
+    return fields if status.build is None else {**fields, "build": status.build}
+
+
+def _without_directories(source: str) -> str:
+    """Replace a path, or each absolute path in a longer text, by its last part."""
+    if Path(source).is_absolute():
+        return Path(source).name
+    return re.sub(r"(?<!\S)/(?:[^\s/]+/)*", "", source)
+
+
+@api_router.get(
     "/corpora/{name}/documents/{document_id:path}",
     response_model_exclude_none=True,
     responses=responses(404, 422, 503),
 )
 def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentReply:
-    """A whole document, by the `document_id` of a hit (percent-encoded: it may hold `#`, `?` and spaces)."""
+    """Return a whole document by the `document_id` of a hit.
+
+    Percent-encode the id: it may hold `#`, `?` and spaces.
+    """
     started = time.perf_counter()
+
     with service.corpora.lease(name) as corpus:
-        found = corpus.document(document_id)
+        document = corpus.document(document_id)
         return DocumentReply(
-            id=found.id,
-            kind=found.kind,
-            title=found.title,
-            summary=found.summary,
-            body=found.body,
-            context=found.context,
-            location=found.location,
-            fields=found.fields,
+            id=document.id,
+            kind=document.kind,
+            title=document.title,
+            summary=document.summary,
+            body=document.body,
+            context=document.context,
+            location=document.location,
+            fields=document.fields,
             corpus=corpus.name,
             build=corpus.build,
             took_ms=_ms_since(started),
         )
 
 
-@posting.post(
-    "/corpora/{name}/activate", responses=responses(400, 404, 408, 409, 413, 415, 422, 503)
+# ---- administration
+
+
+@_json_router.post(
+    "/corpora/{name}/activate",
+    name="activate",
+    responses=responses(400, 404, 408, 409, 413, 415, 422, 503),
 )
-def activate(name: str, asked: ActivateRequest, service: ServiceOf) -> ActiveReply:
-    """Let another finished build of a corpus serve, after comparing its files with their checksums.
+def post_activate(name: str, body: ActivateRequest, service: ServiceOf) -> ActiveReply:
+    """Activate another finished build of a corpus, after verifying its checksums.
 
-    One that was refused when it was made, as it answered judged queries worse, takes `force`.
+    A build that was refused because it answered the judged queries worse takes `force`.
     """
-    builds.activate(service.home, name, asked.build, force=asked.force)
-    return ActiveReply(corpus=name, build=asked.build)
+    builds.activate(service.home, name, body.build, force=body.force)
+    return ActiveReply(corpus=name, build=body.build)
 
 
-@router.post("/corpora/{name}/rollback", responses=responses(404, 409, 422, 503))
-def roll_back(name: str, service: ServiceOf) -> ActiveReply:
-    """Let the build before the active one serve again."""
+@api_router.post(
+    "/corpora/{name}/rollback", name="roll_back", responses=responses(404, 409, 422, 503)
+)
+def post_rollback(name: str, service: ServiceOf) -> ActiveReply:
+    """Activate the build that was active before the current one."""
     return ActiveReply(corpus=name, build=builds.roll_back(service.home, name))
 
 
-@router.delete("/corpora/{name}", responses=responses(404, 409, 422, 503))
+@api_router.delete("/corpora/{name}", responses=responses(404, 409, 422, 503))
 def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
     """Delete a corpus with all its builds."""
     builds.delete(service.home, name)
     return DeletedReply(corpus=name)
 
 
-@router.get("/livez", responses=responses())
-async def live() -> State:
-    """Whether the server runs."""
-    return State()
+# ---- probes
 
 
-@router.get("/readyz", responses=responses(503))
-async def ready(service: ServiceOf) -> State:
-    """Whether all corpora and classifiers that were there at the start are open, or refused."""
+@api_router.get("/livez", responses=responses())
+async def live() -> ProbeReply:
+    """Report that the server runs."""
+    return ProbeReply()
+
+
+@api_router.get("/readyz", responses=responses(503))
+async def ready(service: ServiceOf) -> ProbeReply:
+    """Report whether all corpora and classifiers that existed at the start are open, or refused."""
     if not service.ready():
         raise Opening("Corpora or classifiers are still being opened.")
-    return State()
+    return ProbeReply()
 
 
-router.include_router(posting)
+api_router.include_router(_json_router)
 
 
-def _described(status: Status[T], details: Callable[[T], dict[str, object]]) -> dict[str, object]:
-    """A status and `details` of the build that serves; the replies take from it what they have a name for."""
-    about: dict[str, object] = {
-        "name": status.name,
-        "state": status.state,
-        "problem": status.problem,
-    }
-    return (
-        about if status.opened is None else details(status.opened) | about | {"build": status.build}
-    )
-
-
-def _corpus(opened: Corpus) -> dict[str, object]:
-    manifest = opened.manifest
-    size = sum(file["bytes"] for file in manifest.files.values())
-    check = {"drift": opened.drift, "warning": opened.warning}
-    return asdict(manifest) | {"bytes": size, "judged": manifest.judged or None} | check
-
-
-def _classifier(opened: TrainedClassifier) -> dict[str, object]:
-    trained, encoder = opened.trained, opened.encoder
-    return {
-        "labels": trained.labels,
-        "created_at": trained.created,
-        "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
-        "bytes": opened.bytes,
-        "measures": trained.measures,
-    }
-
-
-def _json(
-    reply: BaseModel, *, exclude_none: bool = False, exclude: set[str] | None = None
-) -> Response:
-    """Serialized here, in the route's thread: a long reply does not hold up the event loop."""
-    return Response(
-        reply.model_dump_json(exclude_none=exclude_none, exclude=exclude),
-        media_type="application/json",
-    )
+def _json_response(content: bytes) -> Response:
+    """Return JSON that the route's own thread serialized, so as not to block the event loop."""
+    return Response(content, media_type="application/json")
 
 
 def _ms_since(started: float) -> float:

@@ -1,10 +1,13 @@
-"""What goes over the wire. Requests refuse unknown keys and values of another type; nothing is guessed."""
+"""Requests of the HTTP API.
+
+Unknown keys and values of another type are refused; nothing is converted.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
@@ -12,77 +15,86 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 from index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
 from index.errors import InvalidInput
 from index.qa.reader import MAX_ANSWERS
-from index.records import Answer, Classification, Hit, Kind, Location, Mode, Value
+from index.records import Mode
 from index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK
 from index.search.store import MAX_CONDITIONS, MAX_VALUES
 
-MAX_KEYS = 100  # of an object in a request
+MAX_OBJECT_KEYS = 100
 MAX_VALUE_CHARS = 1_000
-MAX_TEXTS = 10_000
+MAX_REQUEST_TEXTS = 10_000
 MAX_TEXT_CHARS = 2**20
-MAX_LABELS = 10_000
-MAX_LABEL_CHARS = 1_000
-MAX_TEMPLATES = 8
+MAX_REQUEST_LABELS = 10_000
+MAX_REQUEST_LABEL_CHARS = 1_000
+MAX_REQUEST_TEMPLATES = 8
 MAX_TEMPLATE_CHARS = 1_000
-MAX_RANKING_BYTES = 64 * 2**20  # of all rankings of one reply together, about
-_ENTRY_BYTES = 40  # of one label in a ranking, besides its name
+MAX_RANKING_BYTES = 64 * 2**20  # of all rankings of one reply together, approximately
+_RANKING_ITEM_BYTES = 40  # of one label in a ranking, without its name
 _BOUNDS = 2  # gte and lte
 
 
 class Strict(BaseModel):
-    """Takes the keys that it knows, with values of their own type.
+    """Base of all requests: accepts known keys only, with values of the declared types.
 
-    Pydantic looks at all that is wrong before it says so; where a client decides how much that is, it is bounded first.
+    Pydantic collects every error before it reports any. Where the client controls how many errors
+    there can be, the number of items is checked first.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _few_keys(cls, given: Any) -> Any:
-        return _no_more(given, dict, MAX_KEYS, "an object of at most {} keys")
+    def _limit_keys(cls, data: Any) -> Any:
+        return _limit_size(data, dict, MAX_OBJECT_KEYS, "an object of at most {} keys")
 
 
-def _no_more(given: Any, kind: type[list[Any] | dict[Any, Any]], most: int, rule: str) -> Any:
-    if isinstance(given, kind) and len(given) > most:
-        raise PydanticCustomError("too_many", f"must be {rule.format(most)}")
-    return given
+def _limit_size(
+    value: Any, container: type[list[Any] | dict[Any, Any]], max_items: int, rule: str
+) -> Any:
+    if isinstance(value, container) and len(value) > max_items:
+        raise PydanticCustomError("too_many", f"must be {rule.format(max_items)}")
+    return value
 
 
 # ---- /search
 
 
-def _one_message(value: Any, validate: Callable[[Any], Any]) -> Any:
-    """Say in one sentence what a condition can be, instead of why it is none of the alternatives."""
-    _no_more(value, list, MAX_VALUES, "a list of at most {} values")
+def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Report an invalid condition in one sentence, not as one error per union member."""
+    _limit_size(value, list, MAX_VALUES, "a list of at most {} values")
     try:
         if isinstance(value, dict) and len(value) > _BOUNDS:
             raise ValueError
         return validate(value)
     except ValueError:
-        rule = f"must be a value, a list of values, or an object with gte and lte (texts: {MAX_VALUE_CHARS} characters)"
+        rule = (
+            "must be a value, a list of values, or an object with gte and lte "
+            f"(texts: {MAX_VALUE_CHARS} characters)"
+        )
         raise PydanticCustomError("condition", rule) from None
 
 
-def _few_fields(given: Any) -> Any:
-    return _no_more(given, dict, MAX_CONDITIONS, "an object of at most {} fields")
+def _limit_fields(value: Any) -> Any:
+    return _limit_size(value, dict, MAX_CONDITIONS, "an object of at most {} fields")
 
 
 Text = Annotated[str, Field(max_length=MAX_VALUE_CHARS)]
-Scalar = Text | int | float | bool
-Condition = Annotated[
-    Scalar | list[Scalar] | dict[str, Text | int | float], WrapValidator(_one_message)
+_Value = Text | int | float | bool
+_FieldCondition = Annotated[
+    _Value | list[_Value] | dict[str, Text | int | float], WrapValidator(_validate_condition)
 ]
 CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpora.")]
 
 
 class SearchRequest(Strict):
-    """A query to a corpus. The conditions of `filter` hold all at once; a list means any of its values."""
+    """A query to a corpus.
+
+    All conditions of `filter` must hold; a list matches any of its values.
+    """
 
     query: str = Field(
         min_length=1,
         max_length=MAX_QUERY_CHARS,
-        description="What to look for, in words or by name.",
+        description="What to search for, in words or by name.",
     )
     corpus: CorpusName
     k: int = Field(default=10, ge=1, le=MAX_K, description="Hits to return.")
@@ -90,12 +102,13 @@ class SearchRequest(Strict):
         default=0,
         ge=0,
         lt=MAX_RANK,
-        description=f"Hits to leave out first; offset + k <= {MAX_RANK}.",
+        description=f"Hits to skip; offset + k <= {MAX_RANK}.",
     )
     mode: Mode = Field(
-        default="hybrid", description="Which scores count: both, those of meaning, those of words."
+        default="hybrid",
+        description="Scores that count: both, dense (by meaning) or lexical (by words).",
     )
-    filter: Annotated[dict[str, Condition], BeforeValidator(_few_fields)] = Field(
+    filter: Annotated[dict[str, _FieldCondition], BeforeValidator(_limit_fields)] = Field(
         default={},
         description='Field -> a value, a list of values (any of them), or {"gte": …, "lte": …}.',
         examples=[
@@ -107,35 +120,23 @@ class SearchRequest(Strict):
         description="No reranker is installed in this version: only false is accepted.",
     )
     explain: bool = Field(
-        default=False, description="Adds `timings_ms`, and to each hit how its score came about."
+        default=False, description="Adds `timings_ms`, and an explanation of its score to each hit."
     )
 
     def check(self) -> None:
-        """Refuse what this version cannot do."""
+        """Raise InvalidInput for features that this version does not have."""
         if self.rerank:
             raise InvalidInput(
-                "No reranker is installed in this version: leave `rerank` out or set it to false.",
+                "No reranker is installed in this version: omit `rerank` or set it to false.",
                 field="rerank",
             )
-
-
-class SearchReply(BaseModel):
-    """Hits best first. `total` counts all documents that can be paged to; keys without a value are left out."""
-
-    hits: tuple[Hit, ...]
-    total: int
-    took_ms: float
-    corpus: str
-    build: str
-    encoder: str
-    timings_ms: Mapping[str, float] | None = None
 
 
 # ---- /qa
 
 
 class QaRequest(Strict):
-    """A question to a reference, in plain words."""
+    """A question to a corpus, in plain words."""
 
     question: str = Field(
         min_length=1,
@@ -146,79 +147,67 @@ class QaRequest(Strict):
     corpus: CorpusName
     k: int = Field(default=3, ge=1, le=MAX_ANSWERS, description="Answers to return.")
     explain: bool = Field(
-        default=False, description="Adds `timings_ms` and `read`, how many passages were read."
+        default=False,
+        description="Adds `timings_ms`, and `read`: the number of passages that were read.",
     )
-
-
-class QaReply(BaseModel):
-    """Answers best first: exact words, `passage[start:end] == text`. `hits` are the passages, as the reader ranks them.
-
-    `answerable` is the probability (0-1) that the corpus answers the question at all.
-    """
-
-    answers: tuple[Answer, ...]
-    answerable: float
-    hits: tuple[Hit, ...]
-    took_ms: float
-    corpus: str
-    build: str
-    encoder: str
-    reader: str
-    read: int | None = None
-    timings_ms: Mapping[str, float] | None = None
 
 
 # ---- /classify
 
 
-def _remedy(for_list: str, for_item: str) -> WrapValidator:
-    """Say what to do about a list, or an item of it, that is too long."""
+def _suggest(for_list: str, for_item: str) -> WrapValidator:
+    """Append a remedy to the error about a list, or an item of it, that is too long."""
 
-    def explained(error: Any) -> InitErrorDetails:
-        kind: Any = error["type"]
-        if kind in ("too_long", "string_too_long"):
+    def with_remedy(error: Any) -> InitErrorDetails:
+        error_type: Any = error["type"]
+        if error_type in ("too_long", "string_too_long"):
             rule = error["msg"].partition(" after validation")[0]
-            kind = PydanticCustomError(kind, f"{rule}: {for_item if error['loc'] else for_list}")
+            # An error about an item has the item's index as its location.
+            remedy = for_item if error["loc"] else for_list
+            error_type = PydanticCustomError(error_type, f"{rule}: {remedy}")
+
         return InitErrorDetails(
-            type=kind, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {})
+            type=error_type, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {})
         )
 
     def validate(value: Any, handler: Callable[[Any], Any]) -> Any:
         try:
             return handler(value)
         except ValidationError as error:
-            raise ValidationError.from_exception_data(
-                error.title, [explained(one) for one in error.errors()]
-            ) from None
+            line_errors = [with_remedy(line_error) for line_error in error.errors()]
+            raise ValidationError.from_exception_data(error.title, line_errors) from None
 
     return WrapValidator(validate)
 
 
 Texts = Annotated[
     list[Annotated[str, Field(max_length=MAX_TEXT_CHARS)]],
-    Field(max_length=MAX_TEXTS),
-    _remedy("send the rest in another request", "cut it, only its first 256 tokens or so are read"),
+    Field(max_length=MAX_REQUEST_TEXTS),
+    _suggest(
+        "send the rest in another request",
+        "shorten it: only about the first 256 tokens are read",
+    ),
 ]
 Labels = Annotated[
-    list[Annotated[str, Field(max_length=MAX_LABEL_CHARS)]],
-    Field(max_length=MAX_LABELS),
-    _remedy(
+    list[Annotated[str, Field(max_length=MAX_REQUEST_LABEL_CHARS)]],
+    Field(max_length=MAX_REQUEST_LABELS),
+    _suggest(
         "choose among groups of labels first, then within the group",
         "a label is a name or a phrase",
     ),
 ]
 Templates = Annotated[
     list[Annotated[str, Field(max_length=MAX_TEMPLATE_CHARS)]],
-    Field(max_length=MAX_TEMPLATES),
-    _remedy("keep the best of them", "a template is a sentence around {label}"),
+    Field(max_length=MAX_REQUEST_TEMPLATES),
+    _suggest("keep the best of them", "a template is a sentence around {label}"),
 ]
 
 
 class ClassifyRequest(Strict):
-    """Texts, and the labels to choose from: by name, or those of a trained classifier."""
+    """Texts, and the labels to choose from: given by name, or those of a trained classifier."""
 
     texts: Texts = Field(
-        description="What to classify; the encoder reads the first 256 tokens or so of each."
+        description="Texts to classify; the encoder reads about the first 256 tokens of each."
     )
     labels: Labels | None = Field(
         default=None,
@@ -229,236 +218,73 @@ class ClassifyRequest(Strict):
     )
     templates: Templates = Field(
         default=list(DEFAULT_TEMPLATES),
-        description="For `labels`: each has {label} where the label goes.",
+        description="For `labels`: sentences with {label} in place of the label.",
     )
     multi_label: bool = Field(
         default=False,
-        description="For `labels`: score each on its own instead of letting them share 1.",
+        description="For `labels`: score each label on its own, instead of scores that add up to 1.",
     )
     min_score: float = Field(
-        default=0.0, ge=0.0, le=1.0, description="Below it a result's label is null."
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="A result whose best score is lower has the label null.",
     )
 
     def check(self) -> None:
-        """Refuse what cannot go together."""
+        """Raise InvalidInput for keys that exclude each other."""
         if (self.labels is None) == (self.classifier is None):
             raise InvalidInput(
-                "Give either `labels` or `classifier`, one of the two.", field="labels"
+                "Send either `labels` or `classifier`: exactly one of the two.", field="labels"
             )
-        if self.classifier is not None and "templates" in self.model_fields_set:
+        if self.classifier is None:
+            return
+
+        if "templates" in self.model_fields_set:
             raise InvalidInput(
-                "A trained classifier has its own prompts: leave `templates` out.",
-                field="templates",
+                "A trained classifier has its own prompts: omit `templates`.", field="templates"
             )
-        if self.classifier is not None and self.multi_label:
+        if self.multi_label:
             raise InvalidInput(
-                "A trained classifier was calibrated to choose one of its labels: leave `multi_label` out, or give "
-                "`labels` instead.",
+                "A trained classifier is calibrated to choose one of its labels: "
+                "omit `multi_label`, or send `labels` instead.",
                 field="multi_label",
             )
 
-    def ranked(self, labels: Sequence[str]) -> int:
-        """How many labels a ranking can have, so that no reply is beyond all bounds, however small the request.
+    def ranking_length(self, labels: Sequence[str]) -> int:
+        """Return how many labels a ranking may have without making the reply too large.
 
-        The best label stands there once more, outside of the ranking, and is given in any case.
+        The best label is always sent, and once more outside the ranking, which is what `- 1`
+        accounts for.
         """
-        longest = max(map(_sent_bytes, labels), default=0) + _ENTRY_BYTES
-        return max(1, min(RANKED, MAX_RANKING_BYTES // (longest * max(1, len(self.texts))) - 1))
+        label_bytes = max(map(_json_bytes, labels), default=0) + _RANKING_ITEM_BYTES
+        within_limit = MAX_RANKING_BYTES // (label_bytes * max(1, len(self.texts))) - 1
+        return max(1, min(RANKED, within_limit))
 
 
-class ClassifyReply(BaseModel):
-    """One result per text, in the order of `texts`.
-
-    A ranking has all labels, or the best 100 of more, and fewer where the reply would get too long. `classifier` and
-    `build` are there where a trained one was asked for, `warnings` where there are any.
-    """
-
-    results: list[Classification]
-    took_ms: float
-    encoder: str
-    classifier: str | None = None
-    build: str | None = None
-    warnings: list[str] | None = None
-
-
-def warnings(chosen: LabelSet, ranked: int) -> list[str] | None:
-    """What the sender of these labels should know, or None."""
-    found = chosen.warnings()
-    if ranked < min(RANKED, len(chosen.labels)):
-        found.append(
-            f"Rankings have only the best {ranked} labels here, so that the reply does not get too long: send fewer "
-            "texts at a time for longer ones."
+def label_warnings(label_set: LabelSet, ranking_length: int) -> tuple[str, ...]:
+    """Return warnings about the labels, for the caller; empty if there are none."""
+    warnings = label_set.warnings()
+    if ranking_length < min(RANKED, len(label_set.labels)):
+        warnings.append(
+            f"Rankings are cut to the best {ranking_length} labels to limit the size of the reply: "
+            "send fewer texts per request for longer rankings."
         )
-    return found or None
+    return tuple(warnings)
 
 
-def _sent_bytes(text: str) -> int:
-    """Bytes of a text as JSON."""
+def _json_bytes(text: str) -> int:
+    """Return the size of a text as JSON, in bytes."""
     return len(json.dumps(text, ensure_ascii=False).encode())
-
-
-# ---- /classifiers
-
-
-class ClassifierStatus(BaseModel):
-    """A trained classifier and how it is doing; states as for corpora."""
-
-    name: str
-    state: Literal["serving", "opening", "refused"]
-    problem: str | None = None
-    build: str | None = None
-    labels: tuple[str, ...] | None = None
-
-
-class ClassifierReply(ClassifierStatus):
-    """The same with its encoder, when it was made, its size on disk and how well it was measured to do."""
-
-    created_at: str | None = None
-    encoder: Mapping[str, Any] | None = None
-    bytes: int | None = None
-    measures: Mapping[str, Any] | None = None
-
-
-class ClassifiersReply(BaseModel):
-    """All trained classifiers, by name."""
-
-    classifiers: list[ClassifierStatus]
 
 
 # ---- /corpora
 
 
-class CorpusStatus(BaseModel):
-    """A corpus and how it is doing.
-
-    `serving`: searches are answered, from `build`. `opening`: not yet. `refused`: its files are damaged or its encoder
-    is another. `problem` tells what is wrong; next to `serving` it is about a newer build that is not used.
-    """
-
-    name: str
-    state: Literal["serving", "opening", "refused"]
-    problem: str | None = None
-    kind: Kind | None = None
-    build: str | None = None
-    documents: int | None = None
-    passages: int | None = None
-
-
-class Against(BaseModel):
-    """A build and the one that was active before it, on the same queries: difference (new - before) and its interval.
-
-    `missing` counts relevant documents that the build before lacked; `problem` says why it could not be compared with.
-    """
-
-    build: str
-    mean: float | None = None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    missing: int | None = None
-    problem: str | None = None
-
-
-class Judged(BaseModel):
-    """The queries that a build was measured with when it was made, and the measure that decided over it.
-
-    `relevant` counts the documents that ought to be found, `missing` those of them that the build does not have.
-    """
-
-    measure: str
-    queries: int
-    relevant: int
-    missing: int
-    against: Against | None = None
-    refused: bool
-
-
-class Stale(BaseModel):
-    """Files of the sources that changed, came and went since the build, by name and time; at most 30 s old.
-
-    Not `reachable`: the server cannot see the sources. Not `complete`: there were too many to look at all of them.
-    """
-
-    reachable: bool
-    complete: bool
-    changed: int
-    added: int
-    removed: int
-
-
-class CorpusReply(CorpusStatus):
-    """The same with what its build's manifest says.
-
-    `bytes` is its size on disk, `took_s` how long it took to build, `reused` how many passages were not encoded again,
-    `logged` how many earlier queries lead to its documents.
-    `measures` are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `stale` is there where the
-    build knows its sources. `drift` is the largest 1 - cosine between the vectors of a few texts here and on the
-    machine that made the build; `warning` says so where it is too large to compare vectors.
-    """
-
-    created_at: str | None = None
-    encoder: Mapping[str, Any] | None = None
-    skipped: int | None = None
-    splitter: str | None = None
-    dense_weight: float | None = None
-    lexical_power: float | None = None
-    logged: int | None = None
-    sources: tuple[str, ...] | None = None
-    reused: int | None = None
-    took_s: float | None = None
-    bytes: int | None = None
-    measures: Mapping[str, Any] | None = None
-    judged: Judged | None = None
-    stale: Stale | None = None
-    drift: float | None = None
-    warning: str | None = None
-
-
-class CorporaReply(BaseModel):
-    """All corpora, by name."""
-
-    corpora: list[CorpusStatus]
-
-
 class ActivateRequest(Strict):
-    """The build that is to serve."""
+    """The build that shall serve."""
 
     build: str = Field(max_length=64, description="One of the corpus's builds.")
     force: bool = Field(
-        default=False, description="Even one that was refused, as it measured worse."
+        default=False, description="Activate it even if it was refused because it measured worse."
     )
-
-
-class ActiveReply(BaseModel):
-    """The build that serves from now on."""
-
-    corpus: str
-    build: str
-
-
-class DeletedReply(BaseModel):
-    """The corpus that is gone, with all its builds."""
-
-    corpus: str
-
-
-class DocumentReply(BaseModel):
-    """A whole document; `body` is what the offsets of hits count in."""
-
-    id: str
-    kind: Kind
-    title: str
-    summary: str
-    body: str
-    context: tuple[str, ...]
-    location: Location
-    fields: Mapping[str, Value]
-    corpus: str
-    build: str
-    took_ms: float
-
-
-class State(BaseModel):
-    """For probes."""
-
-    status: Literal["ok"] = "ok"

@@ -1,4 +1,4 @@
-"""What the routes work with, made once per server."""
+"""The state that all routes share, made once per server."""
 
 from __future__ import annotations
 
@@ -20,55 +20,58 @@ from index.qa.reader import Reader
 
 
 class Service:
-    """An encoder, a reader, and what answers with them."""
+    """The encoder, the reader, and the corpora and classifiers that use them."""
 
     def __init__(self, settings: Settings, encoder: TextEncoder, metrics: Metrics) -> None:
-        self.metrics = metrics
+        timeout_s = settings.open_timeout_s
         self.home = settings.home
-        self._reader: Reader | None = None
-        self._reader_directory, self._reading = settings.reader, threading.Lock()
+        self.metrics = metrics
         self.encoder = encoder
-        self.corpora = OpenCorpora(settings.home, encoder, timeout_s=settings.open_timeout_s)
+        self.corpora = OpenCorpora(settings.home, encoder, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
         self.classifier = Classifier(encoder)
-        self.classifiers = OpenClassifiers(
-            settings.home, encoder, timeout_s=settings.open_timeout_s
-        )
+        self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)
+
+        self._reader: Reader | None = None
+        self._reader_directory = settings.reader
+        self._reader_lock = threading.Lock()
 
     def open(self) -> None:
-        """Start opening what is there; returns at once."""
+        """Start to open all corpora and classifiers; returns at once."""
         self.corpora.open_all()
         self.classifiers.open_all()
 
     def reader(self) -> Reader:
-        """What reads passages, loaded when it is first asked for. Raises NotFound or Damaged."""
-        with self._reading:
-            if self._reader is None and not self._reader_directory.is_dir():
-                raise NotFound(
-                    "This server has no reader. Train one with `purlin train refqa`, and name it in PURLIN_READER."
-                )
+        """Return the reader, loaded on first use. Raises NotFound or Damaged."""
+        with self._reader_lock:
             if self._reader is None:
+                if not self._reader_directory.is_dir():
+                    raise NotFound(
+                        "This server has no reader. Train one with `purlin train refqa`, "
+                        "and set PURLIN_READER to its directory."
+                    )
                 self._reader = Reader.load(self._reader_directory)
             return self._reader
 
     @property
     def caches(self) -> Mapping[str, Lookups]:
-        """How often each cache had what was asked for."""
+        """Hit and miss counts of each cache, by name."""
         return {"filters": self.corpora.filters, **self.classifier.lookups}
 
     def ready(self) -> bool:
-        """Whether all that was there at the start is open, or refused."""
+        """Return whether every corpus and classifier that existed at the start is open or refused."""
         return self.corpora.ready() and self.classifiers.ready()
 
     def close(self) -> None:
-        """Stop opening and close everything."""
+        """Stop opening builds and close everything that is open."""
         self.corpora.close()
         self.classifiers.close()
         if self._reader is not None:
             self._reader.close()
 
 
-async def _service(request: Request) -> Service:  # async, so that probes wait for no thread
+# Async, because FastAPI would run a plain function in a thread, which probes must not wait for.
+async def _service(request: Request) -> Service:
     return cast(Service, request.state.service)
 
 

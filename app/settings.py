@@ -1,4 +1,4 @@
-"""What can be set from outside: `PURLIN_HOME`, `PURLIN_PORT` and so on, read when a `Settings` is made."""
+"""The server's settings, from the environment: `PURLIN_HOME`, `PURLIN_PORT` and so on."""
 
 from __future__ import annotations
 
@@ -16,29 +16,35 @@ from index.qa.reader import RELEASED as RELEASED_READER
 _PROTOCOL = "http/protobuf"
 
 
-def spans_wanted(environ: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry's variables ask for spans. Raises InvalidInput for a protocol that is not spoken here."""
+def spans_requested(environ: Mapping[str, str]) -> bool:
+    """Return whether OpenTelemetry's variables ask for spans.
+
+    Raises InvalidInput if they choose a protocol other than http/protobuf.
+    """
     endpoint = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environ.get(
         "OTEL_EXPORTER_OTLP_ENDPOINT"
     )
     disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    if (
-        not endpoint
-        or disabled
-        or environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none"
-    ):
+    no_exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none"
+    if not endpoint or disabled or no_exporter:
         return False
+
+    # The variable for traces overrides the general one, as OpenTelemetry specifies.
     names = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
     name = next((name for name in names if environ.get(name)), names[0])
     if environ.get(name, _PROTOCOL) not in ("", _PROTOCOL):
         raise InvalidInput(
-            f"{name} is {environ[name][:40]!r}; spans are sent by {_PROTOCOL}: set it so, or leave it out."
+            f"{name} is {environ[name][:40]!r}; spans are sent by {_PROTOCOL}: "
+            "set it to that, or unset it."
         )
     return True
 
 
 class Settings(BaseSettings):
-    """The server's settings. Limits of the API itself are fixed and stand in its OpenAPI document."""
+    """The server's settings.
+
+    The limits of the API itself are fixed; its OpenAPI document lists them.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix="PURLIN_", env_ignore_empty=True, hide_input_in_errors=True
@@ -50,58 +56,67 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     log: Literal["plain", "json"] = Field(
-        default="plain", description="json has a line for each request, too"
+        default="plain", description="json also logs one line per request"
     )
     keys: SecretStr = Field(
-        default=SecretStr(""), description="who may do what, see `app.access.parse_keys`"
+        default=SecretStr(""), description="API keys and their scopes, see `app.access.parse_keys`"
     )
-    keys_file: Path | None = Field(default=None, description="the same, in a file")
+    keys_file: Path | None = Field(
+        default=None, description="a file with the same content as `keys`"
+    )
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="origins, between commas, whose pages may call the API from a browser",
+        description="comma-separated origins whose pages may call the API from a browser",
     )
     hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="names, between commas, that lead to a server without keys; * is any",
+        description="comma-separated host names that a server without keys answers to; * is any",
     )
     threads: int = Field(
         default_factory=lambda: 2 * available_cpus(),
         ge=1,
         le=256,
-        description="requests worked on at once; more wait",
+        description="requests processed at once; more wait",
     )
     queue: int = Field(
         default_factory=lambda: 2 * available_cpus(),
         ge=0,
         le=10_000,
-        description="requests that wait; more are refused",
+        description="requests that may wait; more are refused",
     )
     queue_timeout_s: float = Field(
-        default=2.0, gt=0, description="that a request waits for its turn at most"
+        default=2.0, gt=0, description="longest time that a request waits for its turn"
     )
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024)
-    body_timeout_s: float = Field(default=60.0, gt=0, description="for a request's body to arrive")
-    open_timeout_s: float = Field(
-        default=10.0, ge=0, description="that a request waits for a corpus being opened"
+    body_timeout_s: float = Field(
+        default=60.0, gt=0, description="time for the body of a request to arrive"
     )
-    shutdown_timeout_s: int = Field(default=30, ge=0, description="for running requests to finish")
+    open_timeout_s: float = Field(
+        default=10.0,
+        ge=0,
+        description="time that a request waits for a corpus that is being opened",
+    )
+    shutdown_timeout_s: int = Field(
+        default=30, ge=0, description="time for running requests to finish"
+    )
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Self:
-        """What is `given`, and the rest from the environment. Raises InvalidInput naming the variable."""
+    def read(cls, overrides: Mapping[str, Any]) -> Self:
+        """Return the settings of the environment with `overrides`.
+
+        Raises InvalidInput naming the variable.
+        """
         try:
-            return cls(**given)
+            return cls(**overrides)
         except ValidationError as error:
-            name, rule = str(error.errors()[0]["loc"][0]), error.errors()[0]["msg"]
-            raise InvalidInput(
-                f"PURLIN_{name.upper()} {rule.replace('Input should', 'must')}.", field=name
-            ) from None
+            first_error = error.errors()[0]
+            name = str(first_error["loc"][0])
+            rule = first_error["msg"].replace("Input should", "must")
+            raise InvalidInput(f"PURLIN_{name.upper()} {rule}.", field=name) from None
 
     @field_validator("cors_origins", "hosts", mode="before")
     @classmethod
-    def _split(cls, given: Any) -> Any:
-        return (
-            tuple(filter(None, given.replace(",", " ").split()))
-            if isinstance(given, str)
-            else given
-        )
+    def _split(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return tuple(filter(None, value.replace(",", " ").split()))

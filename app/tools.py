@@ -19,7 +19,8 @@ from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 from pydantic_core import CoreSchema
 
 from app.problems import Opening
-from app.routes import answered, classified, searched
+from app.replies import SearchReply
+from app.routes import classify_reply, qa_reply, search_reply
 from app.schemas import (
     MAX_TEXT_CHARS,
     MAX_VALUE_CHARS,
@@ -27,7 +28,6 @@ from app.schemas import (
     CorpusName,
     Labels,
     QaRequest,
-    SearchReply,
     SearchRequest,
     Strict,
     Text,
@@ -130,7 +130,7 @@ def search_code(arguments: SearchCode, service: Service) -> Result:
 
     corpus = _corpus(service, "code", arguments.corpus)
     request = SearchRequest(query=arguments.query, corpus=corpus, k=arguments.k, filter=conditions)
-    reply = searched(request, service)
+    reply = search_reply(request, service)
     parts = [_code_part(hit) for hit in reply.hits]
     return _fit(_search_head(reply), "hits", parts, arguments.max_tokens)
 
@@ -187,7 +187,7 @@ def ask_reference(arguments: AskReference, service: Service) -> Result:
     """Answer a question in the reference's words, each answer with its passage and link."""
     corpus = _corpus(service, "reference", arguments.corpus)
     request = QaRequest(question=arguments.question, corpus=corpus, k=arguments.k)
-    reply = answered(request, service)
+    reply = qa_reply(request, service)
 
     # Answers of one passage refer to the first of them.
     first: dict[str, int] = {}
@@ -249,7 +249,7 @@ class ClassifyTexts(Strict):
 def classify_texts(arguments: ClassifyTexts, service: Service) -> Result:
     """Find the best labels of each text."""
     request = ClassifyRequest(**arguments.model_dump(exclude={"max_tokens"}))
-    reply = classified(request, service)
+    reply = classify_reply(request, service)
 
     parts = []
     for result in reply.results:

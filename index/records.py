@@ -169,8 +169,8 @@ class Answer:
     passage_id: str
     title: str
     terms: tuple[str, ...]
-    url: str | None
     passage: str
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,9 @@
-"""Headless Chromium, driven through its own DevTools protocol over a pair of pipes: no port, no driver, no library.
+"""Headless Chromium, driven by the DevTools protocol over a pair of pipes.
 
-`python -m tests.browser URL FILE.png [dark] [WIDTHxHEIGHT]` takes a picture of a page, such as those in docs/images.
+This needs no port, no driver and no library.
+
+`python -m tests.browser URL FILE.png [dark] [WIDTHxHEIGHT]` takes a screenshot, such as those in
+docs/images.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ _CODES = {"Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "Escape": 27, "Tab": 9}
 
 
 class Tab:
-    """A page of its own in a browser; `requests`, `complaints` and `policies` are what happened since it was made."""
+    """A browser tab; `requests` and `complaints` record its requests and console messages."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write = read, write
@@ -52,7 +55,7 @@ class Tab:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Give a command and return its result; what happens meanwhile is noted."""
+        """Send a command and return its result; events that arrive meanwhile are recorded."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
@@ -104,14 +107,14 @@ class Tab:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, url: str) -> None:
-        """Load a page anew, even if only the part after `#` differs."""
+        """Load a page from scratch, even if only the fragment differs."""
         self.call("Page.navigate", url="about:blank")
         self.until("location.href === 'about:blank'")
         self.call("Page.navigate", url=url)
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def run(self, script: str) -> Any:
-        """The value of an expression on the page, as JSON has it; a promise is waited for."""
+        """Evaluate an expression on the page, await a promise, and return the value as JSON."""
         answer = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -119,7 +122,7 @@ class Tab:
         return answer["result"].get("value")
 
     def until(self, script: str) -> None:
-        """Wait until an expression is true, or fail with what the page says."""
+        """Wait until an expression is true, or fail with the text of the page."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with suppress(AssertionError):  # the page may be on its way to another
@@ -131,19 +134,19 @@ class Tab:
         )
 
     def texts(self, selector: str) -> list[str]:
-        """The visible text of each element that is found."""
-        found: list[str] = self.run(
+        """Return the visible text of each matching element."""
+        texts: list[str] = self.run(
             f"[...document.querySelectorAll({json.dumps(selector)})].map(one => one.innerText)"
         )
-        return found
+        return texts
 
     def click(self, selector: str) -> None:
-        """Click the first element that is found."""
+        """Click the first matching element."""
         self.until(f"document.querySelector({json.dumps(selector)})")
         self.run(f"document.querySelector({json.dumps(selector)}).click()")
 
     def type(self, text: str) -> None:
-        """Type into what has the focus."""
+        """Type into the focused element."""
         self.call("Input.insertText", text=text)
 
     def press(self, *keys: str, modifiers: int = 0) -> None:
@@ -158,7 +161,7 @@ class Tab:
             self.call("Input.dispatchKeyEvent", type="keyUp", **about | {"text": ""})
 
     def picture(self, path: Path) -> None:
-        """What the window shows, as PNG."""
+        """Save a screenshot of the window as PNG."""
         path.write_bytes(
             base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
         )
@@ -166,7 +169,7 @@ class Tab:
 
 @contextmanager
 def browsing() -> Iterator[Tab]:
-    """A browser with a profile of its own, and a tab in it."""
+    """Yield a tab in a browser with a fresh profile."""
     assert CHROMIUM is not None
     commands, answers = os.pipe(), os.pipe()
     with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -186,7 +189,7 @@ def browsing() -> Iterator[Tab]:
             tab.look()
             yield tab
         finally:
-            os.close(commands[1])  # its end of input is the browser's cue to go
+            os.close(commands[1])  # the browser exits at the end of its input
             os.close(answers[0])
             with suppress(subprocess.TimeoutExpired):
                 process.wait(10)
@@ -195,7 +198,9 @@ def browsing() -> Iterator[Tab]:
 
 
 def main(url: str, path: str, *options: str) -> None:
-    width, _, height = next((one for one in options if "x" in one), "1280x900").partition("x")
+    width, _, height = next((option for option in options if "x" in option), "1280x900").partition(
+        "x"
+    )
     with browsing() as tab:
         tab.look(int(width), int(height), dark="dark" in options)
         tab.open(url)

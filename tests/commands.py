@@ -1,7 +1,8 @@
-"""Commands in Markdown, run as they stand there by one bash, and what they print compared with what the page prints.
+"""Runs the commands of a Markdown page in one bash, and compares their output with the page.
 
-```bash     run as a whole; what it prints is not shown
-```console  each line after `$ ` is a command (with the lines that belong to it), the lines after it what it prints
+```bash     a script; the page does not show its output
+```console  each line after `$ ` is a command with its continuation lines; the lines after it are
+            its output
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<'?(\w+)'?")
-_PROGRESS = re.compile(
-    r"\w+ [\d,]+( of [\d,]+)?( documents| passages)?(: [\d,.]+/s.*)?\n"
-)  # bars on a terminal
+# Progress bars, as they are printed without a terminal.
+_PROGRESS = re.compile(r"\w+ [\d,]+( of [\d,]+)?( documents| passages)?(: [\d,.]+/s.*)?\n")
 _END = "\x1e"  # never printed by a command
 
 VARYING = (
@@ -44,7 +44,7 @@ _VARYING = re.compile("|".join(f"({pattern})" for pattern in VARYING))
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language, where it begins (lines count from 1) and what is in it."""
+    """A fenced block: its language, its first line (counted from 1) and its text."""
 
     language: str
     line: int
@@ -53,7 +53,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, and what the page says it prints; None where the page does not say."""
+    """A command and the output that the page shows, or None if it shows none."""
 
     line: int
     text: str
@@ -61,21 +61,21 @@ class Command:
 
 
 def blocks(markdown: str) -> list[Block]:
-    """All fenced blocks of a page."""
+    """Return all fenced blocks of a page."""
     return [
         Block(m[1], markdown.count("\n", 0, m.start()) + 1, m[2]) for m in _FENCE.finditer(markdown)
     ]
 
 
 def commands(markdown: str) -> list[Command]:
-    """The commands of a page, in order."""
-    found: list[Command] = []
+    """Return the commands of a page, in order."""
+    result: list[Command] = []
     for block in blocks(markdown):
         if block.language == "bash":
-            found.append(Command(block.line, block.text, None))
+            result.append(Command(block.line, block.text, None))
         elif block.language == "console":
-            found.extend(_typed(block))
-    return found
+            result.extend(_typed(block))
+    return result
 
 
 def _typed(block: Block) -> Iterator[Command]:
@@ -95,29 +95,37 @@ def _typed(block: Block) -> Iterator[Command]:
 
 
 def same(expected: str, printed: str) -> bool:
-    """Whether a command printed what the page says, but for white space and `VARYING`; scores may differ by 0.03."""
-    pattern, scores, at = "", [], 0
+    """Return whether a command printed what the page shows.
+
+    White space and `VARYING` are ignored; scores may differ by 0.03.
+    """
     expected, printed = " ".join(expected.split()), " ".join(printed.split())
-    for found in _VARYING.finditer(expected):
-        pattern += re.escape(expected[at : found.start()])
-        at, kind = found.end(), found.lastindex
-        if kind == _SCORE:
-            scores.append(float(found[0]))
-        pattern += (
-            "(?:.*?)"
-            if kind == 1
-            else f"({VARYING[kind - 1]})"
-            if kind == _SCORE
-            else f"(?:{VARYING[kind - 1]})"
-        )
-    match = re.fullmatch(pattern + re.escape(expected[at:]), printed, re.DOTALL)
+    pattern, scores, end = "", [], 0
+    for varying in _VARYING.finditer(expected):
+        pattern += re.escape(expected[end : varying.start()])
+        end, kind = varying.end(), varying.lastindex
+        assert kind is not None
+
+        if kind == 1:
+            pattern += "(?:.*?)"
+        elif kind == _SCORE:
+            # The only groups of the pattern are the scores, to be compared as numbers below.
+            pattern += f"({VARYING[kind - 1]})"
+            scores.append(float(varying[0]))
+        else:
+            pattern += f"(?:{VARYING[kind - 1]})"
+
+    match = re.fullmatch(pattern + re.escape(expected[end:]), printed, re.DOTALL)
     return match is not None and [float(score) for score in match.groups()] == pytest.approx(
         scores, abs=0.03
     )
 
 
 class Shell:
-    """One bash in `directory`. `purlin` and `python` are this tree's, and port 8000 of the pages is a free one."""
+    """One bash in `directory`; its `purlin` and `python` are those of this checkout.
+
+    A free port takes the place of port 8000 in the commands.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -143,7 +151,7 @@ class Shell:
         )
 
     def run(self, text: str) -> tuple[str, int]:
-        """What a command prints, on both of its outputs, and its status."""
+        """Run a command, and return its output (stdout and stderr) and its status."""
         assert self._bash.stdin is not None
         assert self._bash.stdout is not None
         self._bash.stdin.write(
@@ -159,14 +167,14 @@ class Shell:
         raise AssertionError(f"bash ended in\n{text}\nafter\n{printed}")
 
     def close(self) -> None:
-        """End it with everything that it started."""
+        """Kill bash and all processes that it started."""
         os.killpg(self._bash.pid, signal.SIGKILL)
         self._bash.communicate()
 
 
 @contextmanager
 def shell(directory: Path) -> Iterator[Shell]:
-    """A bash that is gone afterwards, with what it started."""
+    """Yield a bash that is killed afterwards, with all processes that it started."""
     opened = Shell(directory)
     try:
         yield opened
@@ -175,9 +183,10 @@ def shell(directory: Path) -> Iterator[Shell]:
 
 
 def wrong(command: Command, printed: str, status: int) -> str | None:
-    """How a command that was run differs from what the page says; None if it does not.
+    """Return how the result of a command differs from the page, or None if it does not.
 
-    It must succeed, unless the page prints an error; and no problem may come back that the page does not print.
+    The command must succeed unless the page shows an error, and may print no problem that the page
+    does not show.
     """
     expected = command.printed
     fails = expected is not None and expected.startswith("error: ")

@@ -63,17 +63,6 @@ class HashEncoder:
         return vectors
 
 
-class FailingEncoder(HashEncoder):
-    """Fails on queries in a way that nobody foresaw."""
-
-    def encode(
-        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
-    ) -> Vectors:
-        if role == "query":
-            raise ZeroDivisionError("unforeseen: the secret is 42")
-        return super().encode(texts, role=role, progress=progress)
-
-
 @pytest.fixture(scope="session")
 def reader_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny reader with random weights, exported once: that takes seconds."""

@@ -1,9 +1,10 @@
-"""Small corpora and an app that serves them, for the tests of `app`."""
+"""Small corpora, API keys, and an app that serves them, for the tests of `app`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,30 @@ FUNCTIONS = [
     ),
 ]
 
+# A page of a manual with a class, an attribute and a function.
+REFERENCE_PAGE = """<html><head><title>Functions</title></head><body><section id="functions"><h1>Functions</h1>
+<p>They are always there.</p>
+<dl class="py class"><dt id="range"><code>class range(start, stop[, step])</code></dt>
+<dd><p>Numbers in order. If step is omitted, it defaults to 1.</p>
+<dl class="py attribute"><dt id="range.start"><code>start</code></dt>
+<dd><p>The start of the range, 0 if it was omitted.</p></dd></dl></dd></dl>
+<dl class="py function"><dt id="close"><code>close(file)</code></dt><dd><p>Closes the file. Returns None.</p></dd></dl>
+</section></body></html>"""
+
+SEARCH_KEY, CLASSIFY_KEY = "searching-key-of-tests", "classifying-key-of-tests"
+API_KEYS = f"""
+reader  search,qa  {SEARCH_KEY}
+sorter  classify   {CLASSIFY_KEY}
+"""
+
+
+def bearer(secret: str) -> dict[str, str]:
+    """Return the header that sends an API key."""
+    return {"Authorization": f"Bearer {secret}"}
+
 
 def numbered(count: int, word: str = "number") -> list[Document]:
-    """Documents that all match `word`."""
+    """Return documents that all match `word`."""
     return [
         Document(f"n{n}", "reference", f"{word} {n}", f"The {word} {n} of {count}.")
         for n in range(count)
@@ -61,7 +83,7 @@ def numbered(count: int, word: str = "number") -> list[Document]:
 def make(
     home: Path, name: str, documents: list[Document], encoder: TextEncoder, kind: Kind = "code"
 ) -> Path:
-    """Build and activate a corpus; returns its build's directory."""
+    """Build and activate a corpus, and return the directory of the build."""
     build(home, name, kind, [source("all", documents)], encoder)
     return current(home, name)
 
@@ -70,19 +92,28 @@ def make(
 def serving(
     home: Path, encoder: TextEncoder | None = None, **settings: Any
 ) -> Iterator[TestClient]:
-    """A client of an app that serves `home`."""
+    """Yield a client of an app that serves `home`."""
     app = create_app(Settings(home=home, **settings), encoder or HashEncoder())
     with TestClient(app) as client:
         yield client
 
 
 def problem(response: Any, status: int) -> dict[str, Any]:
-    """The problem in a response, checked to be one of RFC 9457 and of bounded size."""
+    """Return the problem in a response, after checking that it follows RFC 9457 and is short."""
     assert response.status_code == status, response.text[:500]
     assert response.headers["content-type"] == "application/problem+json"
     assert len(response.content) < 8_000
-    found: dict[str, Any] = json.loads(response.content)
-    assert found["status"] == status
-    assert found["title"]
-    assert found["detail"]
-    return found
+
+    content: dict[str, Any] = json.loads(response.content)
+    assert content["status"] == status
+    assert content["title"]
+    assert content["detail"]
+    return content
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds; fails after 10 s."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -27,7 +27,7 @@ def client(home: Path) -> Iterator[TestClient]:
         yield client
 
 
-def test_search_finds_and_tells_where(client: TestClient, home: Path) -> None:
+def test_search_returns_hits_with_locations(client: TestClient, home: Path) -> None:
     reply = client.post(
         "/search", json={"query": "read rows from a csv file", "corpus": "code"}
     ).json()
@@ -59,7 +59,7 @@ def test_highlights_are_offsets_into_the_text(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(("mode", "scores"), [("dense", {"dense"}), ("lexical", {"lexical"})])
-def test_modes_use_their_leg_alone(client: TestClient, mode: str, scores: set[str]) -> None:
+def test_mode_uses_a_single_retriever(client: TestClient, mode: str, scores: set[str]) -> None:
     reply = client.post(
         "/search", json={"query": "sort numbers", "corpus": "code", "mode": mode}
     ).json()
@@ -78,7 +78,9 @@ def test_modes_use_their_leg_alone(client: TestClient, mode: str, scores: set[st
         ({"language": "cobol"}, set()),
     ],
 )
-def test_filters(client: TestClient, filter: dict[str, object], expected: set[int]) -> None:
+def test_filter_selects_documents(
+    client: TestClient, filter: dict[str, object], expected: set[int]
+) -> None:
     reply = client.post(
         "/search", json={"query": "a function", "corpus": "code", "filter": filter}
     ).json()
@@ -86,7 +88,7 @@ def test_filters(client: TestClient, filter: dict[str, object], expected: set[in
     assert reply["total"] == len(expected)
 
 
-def test_pages_fit_together(client: TestClient) -> None:
+def test_pages_are_consecutive(client: TestClient) -> None:
     def page(k: int, offset: int) -> list[str]:
         reply = client.post(
             "/search", json={"query": "number 7", "corpus": "many", "k": k, "offset": offset}
@@ -100,13 +102,13 @@ def test_pages_fit_together(client: TestClient) -> None:
     assert page(10, 55) == page(60, 0)[55:]
 
 
-def test_beyond_the_end_is_an_empty_page_with_the_total(client: TestClient) -> None:
+def test_page_after_the_last_hit_is_empty(client: TestClient) -> None:
     reply = client.post("/search", json={"query": "number", "corpus": "many", "offset": 500}).json()
     assert reply["hits"] == []
     assert reply["total"] == 60
 
 
-def test_explain_adds_timings_and_explanations(client: TestClient) -> None:
+def test_explain_adds_timings(client: TestClient) -> None:
     reply = client.post(
         "/search", json={"query": "sort numbers", "corpus": "code", "explain": True}
     ).json()
@@ -124,7 +126,7 @@ def test_classify_by_label_names(client: TestClient) -> None:
     assert [result["label"] for result in reply["results"]] == ["sports", "business"]
     first = reply["results"][0]
     assert first["ranking"][0] == {"label": "sports", "score": first["score"]}
-    assert sum(one["score"] for one in first["ranking"]) == pytest.approx(1, abs=1e-5)
+    assert sum(entry["score"] for entry in first["ranking"]) == pytest.approx(1, abs=1e-5)
     assert first["margin"] == pytest.approx(first["score"] - first["ranking"][1]["score"], abs=1e-6)
     assert reply["encoder"] == "hash"
     assert reply["took_ms"] > 0
@@ -142,7 +144,7 @@ def test_classify_abstains_below_min_score(client: TestClient) -> None:
     assert len(result["ranking"]) == 2
 
 
-def test_classify_takes_templates(client: TestClient) -> None:
+def test_classify_accepts_templates(client: TestClient) -> None:
     body = {
         "texts": ["good"],
         "labels": ["poor", "good"],
@@ -155,13 +157,13 @@ def test_corpora_are_listed(client: TestClient) -> None:
     client.post("/search", json={"query": "x", "corpus": "code"})
     client.post("/search", json={"query": "x", "corpus": "many"})
     corpora = client.get("/corpora").json()["corpora"]
-    assert [(one["name"], one["kind"], one["documents"], one["state"]) for one in corpora] == [
+    assert [(each["name"], each["kind"], each["documents"], each["state"]) for each in corpora] == [
         ("code", "code", 3, "serving"),
         ("many", "reference", 60, "serving"),
     ]
 
 
-def test_a_corpus_is_described(client: TestClient, home: Path) -> None:
+def test_corpus_details(client: TestClient, home: Path) -> None:
     client.post("/search", json={"query": "x", "corpus": "code"})
     corpus = client.get("/corpora/code").json()
     directory = home / "corpora" / "code" / corpus["build"]
@@ -178,26 +180,24 @@ def test_a_corpus_is_described(client: TestClient, home: Path) -> None:
 
 
 @pytest.mark.parametrize("document", FUNCTIONS, ids=[document.title for document in FUNCTIONS])
-def test_a_document_comes_back_whole_by_the_id_of_a_hit(
-    client: TestClient, document: object
-) -> None:
+def test_document_is_returned_by_the_id_of_a_hit(client: TestClient, document: object) -> None:
     body = {"query": document.summary, "corpus": "code", "k": 1}  # type: ignore[attr-defined]
     (hit,) = client.post("/search", json=body).json()["hits"]
     for safe in ("/", ""):
-        found = client.get(f"/corpora/code/documents/{quote(hit['document_id'], safe=safe)}").json()
-        assert found["id"] == document.id  # type: ignore[attr-defined]
-        assert found["body"] == document.body  # type: ignore[attr-defined]
-        assert found["location"] == hit["location"]
-        assert found["corpus"] == "code"
+        reply = client.get(f"/corpora/code/documents/{quote(hit['document_id'], safe=safe)}").json()
+        assert reply["id"] == document.id  # type: ignore[attr-defined]
+        assert reply["body"] == document.body  # type: ignore[attr-defined]
+        assert reply["location"] == hit["location"]
+        assert reply["corpus"] == "code"
 
 
-def test_probes_and_front_door(client: TestClient) -> None:
+def test_probes_answer_ok(client: TestClient) -> None:
     assert client.get("/livez").json() == {"status": "ok"}
     assert client.get("/readyz").json() == {"status": "ok"}
     assert client.get(client.get("/").json()["openapi"]).status_code == 200
 
 
-def test_openapi_documents_the_problems_and_limits(client: TestClient) -> None:
+def test_openapi_lists_problems_per_route(client: TestClient) -> None:
     openapi = client.get("/openapi.json").json()
     schemas = openapi["components"]["schemas"]
     for path in openapi["paths"].values():
@@ -218,7 +218,7 @@ def test_openapi_documents_the_problems_and_limits(client: TestClient) -> None:
     assert not schemas["SearchRequest"]["additionalProperties"]
 
 
-def test_making_an_app_reads_nothing(tmp_path: Path) -> None:
+def test_create_app_reads_no_files(tmp_path: Path) -> None:
     create_app(Settings(home=tmp_path / "none", encoder=tmp_path / "none"))
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""POST /classify and GET /classifiers, through HTTP."""
+"""POST /classify and GET /classifiers over HTTP."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from index import builds
 from index.builds import CLASSIFIERS
 from index.classify.trained import ABOUT, publish
 from tests.conftest import HashEncoder
-from tests.serving import problem, serving
-from tests.test_corpora import until
+from tests.serving import problem, serving, until
 from tests.tiny import LABELS, staged
 
-ASK = {"texts": ["a text"], "labels": ["one", "two"]}
-NAMED = {"texts": ["business", "sports"], "classifier": "tickets"}
+BY_LABELS = {"texts": ["a text"], "labels": ["one", "two"]}
+BY_NAME = {"texts": ["business", "sports"], "classifier": "tickets"}
 
 
 @pytest.fixture(scope="module")
@@ -36,74 +35,76 @@ def client(home: Path) -> Iterator[TestClient]:
         yield client
 
 
-def test_a_trained_classifier_answers_by_name(client: TestClient, home: Path) -> None:
-    reply = client.post("/classify", json=NAMED).json()
+def test_trained_classifier_is_used_by_name(client: TestClient, home: Path) -> None:
+    reply = client.post("/classify", json=BY_NAME).json()
     assert [result["label"] for result in reply["results"]] == ["business", "sports"]
-    assert sum(one["score"] for one in reply["results"][0]["ranking"]) == pytest.approx(1, abs=1e-5)
+    assert sum(entry["score"] for entry in reply["results"][0]["ranking"]) == pytest.approx(
+        1, abs=1e-5
+    )
     build = builds.current(home, "tickets", CLASSIFIERS).name
     assert (reply["classifier"], reply["build"], reply["encoder"]) == ("tickets", build, "tiny")
     assert reply["took_ms"] > 0
 
 
-def test_it_abstains_too(client: TestClient) -> None:
-    results = client.post("/classify", json=NAMED | {"min_score": 1.0}).json()["results"]
+def test_trained_classifier_abstains_below_min_score(client: TestClient) -> None:
+    results = client.post("/classify", json=BY_NAME | {"min_score": 1.0}).json()["results"]
     assert [result["label"] for result in results] == [None, None]
     assert all(len(result["ranking"]) == 3 for result in results)
 
 
-def test_classifiers_are_listed_and_described(client: TestClient, home: Path) -> None:
+def test_classifiers_are_listed_with_details(client: TestClient, home: Path) -> None:
     build = builds.current(home, "tickets", CLASSIFIERS).name
-    listed = {"name": "tickets", "state": "serving", "build": build, "labels": list(LABELS)}
-    assert client.get("/classifiers").json() == {"classifiers": [listed]}
-    shown = client.get("/classifiers/tickets").json()
-    assert shown.items() >= listed.items()
-    assert shown["measures"] == {"agreement": 0.9}
-    assert (shown["encoder"]["name"], shown["encoder"]["dim"]) == ("tiny", 32)
-    assert shown["bytes"] > 1000
-    assert shown["created_at"].endswith("Z")
+    summary = {"name": "tickets", "state": "serving", "build": build, "labels": list(LABELS)}
+    assert client.get("/classifiers").json() == {"classifiers": [summary]}
+    details = client.get("/classifiers/tickets").json()
+    assert details.items() >= summary.items()
+    assert details["measures"] == {"agreement": 0.9}
+    assert (details["encoder"]["name"], details["encoder"]["dim"]) == ("tiny", 32)
+    assert details["bytes"] > 1000
+    assert details["created_at"].endswith("Z")
 
 
-def test_a_new_build_takes_over_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+def test_new_build_replaces_the_old_unless_damaged(tmp_path: Path) -> None:
     with serving(tmp_path) as client:
-        found = problem(client.post("/classify", json=NAMED), 404)
-        assert found["errors"][0]["field"] == "classifier"
-        assert "Classifiers: none yet; make one with `purlin train pesco`" in found["detail"]
-        builds = []
+        error = problem(client.post("/classify", json=BY_NAME), 404)
+        assert error["errors"][0]["field"] == "classifier"
+        assert "Classifiers: none yet; make one with `purlin train pesco`" in error["detail"]
+        names = []
         for labels in (LABELS, ("a", "b", "c")):
-            builds.append(publish(tmp_path, "tickets", staged(tmp_path / "staged", labels=labels)))
-            until(lambda: client.post("/classify", json=NAMED).json()["build"] == builds[-1])
-        assert client.post("/classify", json=NAMED).json()["results"][0]["label"] == "b"
+            names.append(publish(tmp_path, "tickets", staged(tmp_path / "staged", labels=labels)))
+            until(lambda: client.post("/classify", json=BY_NAME).json()["build"] == names[-1])
+        assert client.post("/classify", json=BY_NAME).json()["results"][0]["label"] == "b"
         publish(tmp_path, "tickets", staged(tmp_path / "staged"))
         about = builds.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT
         about.write_text(about.read_text().replace("sports", "Sports"))
         until(lambda: "problem" in client.get("/classifiers/tickets").json())
         assert ABOUT in client.get("/classifiers/tickets").json()["problem"]
-        assert client.post("/classify", json=NAMED).json()["build"] == builds[-1]
+        assert client.post("/classify", json=BY_NAME).json()["build"] == names[-1]
 
 
-def test_a_classifier_that_is_damaged_from_the_start(tmp_path: Path) -> None:
+def test_classifier_damaged_at_start_is_refused(tmp_path: Path) -> None:
     publish(tmp_path, "tickets", staged(tmp_path / "staged"))
     (builds.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT).write_text("{}")
     with serving(tmp_path) as client:
-        found = problem(client.post("/classify", json=NAMED), 503)
-        assert found["type"] == "urn:purlin:problem:damaged"
-        assert ABOUT in found["detail"]
-        assert "Train the classifier again" in found["detail"]
+        error = problem(client.post("/classify", json=BY_NAME), 503)
+        assert error["type"] == "urn:purlin:problem:damaged"
+        assert ABOUT in error["detail"]
+        assert "Train the classifier again" in error["detail"]
         assert client.get("/classifiers").json()["classifiers"][0]["state"] == "refused"
         until(lambda: client.get("/readyz").status_code == 200)
 
 
 @pytest.mark.parametrize("name", ["..", "../corpora/x", "a/b", "A", "", "tickets\n", "-x"])
-def test_a_name_leads_nowhere_else(client: TestClient, name: str) -> None:
-    found = problem(client.post("/classify", json=NAMED | {"classifier": name}), 422)
-    assert found["errors"][0]["field"] == "classifier"
-    assert "1 to 64 of a-z" in found["detail"]
+def test_classifier_name_cannot_be_a_path(client: TestClient, name: str) -> None:
+    error = problem(client.post("/classify", json=BY_NAME | {"classifier": name}), 422)
+    assert error["errors"][0]["field"] == "classifier"
+    assert "1 to 64 of a-z" in error["detail"]
 
 
 @pytest.mark.parametrize(
     "path", ["/classifiers/%2e%2e", "/classifiers/..%2fx", "/classifiers/UP", "/classifiers/none"]
 )
-def test_a_path_leads_nowhere_else(client: TestClient, path: str) -> None:
+def test_classifier_path_cannot_leave_its_directory(client: TestClient, path: str) -> None:
     assert client.get(path).status_code in (404, 422)
 
 
@@ -117,7 +118,7 @@ def test_a_path_leads_nowhere_else(client: TestClient, path: str) -> None:
             "texts",
             "at most 10000 items: send the rest in another request; it has 10001",
         ),
-        ({"texts": ["a", "x" * (2**20 + 1)]}, "texts[1]", "at most 1048576 characters: cut it"),
+        ({"texts": ["a", "x" * (2**20 + 1)]}, "texts[1]", "at most 1048576 characters: shorten it"),
         ({"texts": ["a", 5]}, "texts[1]", "valid string; it is 5"),
         ({"texts": "a"}, "texts", "valid list"),
         ({"labels": []}, "labels", "no labels: give the names"),
@@ -152,62 +153,62 @@ def test_a_path_leads_nowhere_else(client: TestClient, path: str) -> None:
         (
             {"labels": None, "classifier": "tickets", "templates": ["{label}"]},
             "templates",
-            "leave `templates` out",
+            "omit `templates`",
         ),
         (
             {"labels": None, "classifier": "tickets", "multi_label": True},
             "multi_label",
-            "give `labels` instead",
+            "send `labels` instead",
         ),
         ({"labels": None, "classifier": "x" * 65}, "classifier", "at most 64 characters"),
         ({"labels": None, "classifier": "tickets", "texts": [" "]}, "texts[0]", "empty"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_limit(
+def test_invalid_field_is_named_with_its_limit(
     client: TestClient, change: dict[str, Any], field: str, words: str
 ) -> None:
-    found = problem(client.post("/classify", json=ASK | change), 422)
-    assert found["type"] == "urn:purlin:problem:invalid-input"
-    assert found["errors"][0]["field"] == field
-    assert words in found["errors"][0]["message"]
+    error = problem(client.post("/classify", json=BY_LABELS | change), 422)
+    assert error["type"] == "urn:purlin:problem:invalid-input"
+    assert error["errors"][0]["field"] == field
+    assert words in error["errors"][0]["message"]
 
 
-def test_several_wrong_items_are_all_named(client: TestClient) -> None:
-    found = problem(
-        client.post("/classify", json=ASK | {"labels": ["x" * 1001, 3, "y" * 1001]}), 422
+def test_all_invalid_items_are_listed(client: TestClient) -> None:
+    error = problem(
+        client.post("/classify", json=BY_LABELS | {"labels": ["x" * 1001, 3, "y" * 1001]}), 422
     )
-    assert [error["field"] for error in found["errors"]] == ["labels[0]", "labels[1]", "labels[2]"]
+    assert [item["field"] for item in error["errors"]] == ["labels[0]", "labels[1]", "labels[2]"]
 
 
-def test_one_label_is_scored_on_its_own(client: TestClient) -> None:
+def test_single_label_is_scored_alone(client: TestClient) -> None:
     body = {"texts": ["one"], "labels": ["one"], "multi_label": True}
     (result,) = client.post("/classify", json=body).json()["results"]
     assert result["ranking"] == [{"label": "one", "score": result["score"]}]
     assert result["margin"] == result["score"] > 0.5
 
 
-def test_a_text_of_a_megabyte_is_read_as_far_as_the_encoder_reads(client: TestClient) -> None:
+def test_text_of_a_megabyte_is_accepted(client: TestClient) -> None:
     text = ("sports " * 2**18)[: 2**20]
-    for ask in ({"labels": ["sports", "business"]}, {"classifier": "tickets"}):
-        (result,) = client.post("/classify", json={"texts": [text]} | ask).json()["results"]
+    for choice in ({"labels": ["sports", "business"]}, {"classifier": "tickets"}):
+        (result,) = client.post("/classify", json={"texts": [text]} | choice).json()["results"]
         assert result["label"] == "sports"
 
 
-def test_ten_thousand_texts_in_one_call(client: TestClient) -> None:
+def test_ten_thousand_texts_are_accepted(client: TestClient) -> None:
     texts = [LABELS[number % 3] for number in range(10_000)]
-    for ask in ({"labels": LABELS}, {"classifier": "tickets"}):
-        reply = client.post("/classify", json={"texts": texts} | ask)
+    for choice in ({"labels": LABELS}, {"classifier": "tickets"}):
+        reply = client.post("/classify", json={"texts": texts} | choice)
         assert reply.status_code == 200
         assert [result["label"] for result in reply.json()["results"]] == texts
 
 
 @pytest.mark.parametrize("letter", ["x", "ж", "🪡", '"'])
-def test_a_reply_is_bounded_in_bytes(client: TestClient, letter: str) -> None:
+def test_reply_size_is_bounded(client: TestClient, letter: str) -> None:
     body = {"texts": ["a"] * 10_000, "labels": [letter * 990 + str(n) for n in range(6)]}
     assert len(client.post("/classify", json=body).content) < 1.3 * MAX_RANKING_BYTES
 
 
-def test_rankings_get_shorter_rather_than_the_request_refused(client: TestClient) -> None:
+def test_long_rankings_are_shortened(client: TestClient) -> None:
     body = {"texts": ["a"] * 2_000, "labels": [str(n).rjust(900, "x") for n in range(100)]}
     response = client.post("/classify", json=body)
     assert response.status_code == 200
@@ -215,10 +216,10 @@ def test_rankings_get_shorter_rather_than_the_request_refused(client: TestClient
     reply = response.json()
     lengths = {len(result["ranking"]) for result in reply["results"]}
     assert lengths == {34}
-    assert "only the best 34 labels" in reply["warnings"][-1]
+    assert "the best 34 labels" in reply["warnings"][-1]
 
 
-def test_labels_that_are_nearly_the_same_are_warned_of(client: TestClient) -> None:
+def test_nearly_identical_labels_cause_a_warning(client: TestClient) -> None:
     body = {"texts": ["a"], "labels": ["sports", "Sports", "the weather of tomorrow in town"]}
     (warning,) = client.post("/classify", json=body).json()["warnings"]
     assert "'sports' and 'Sports' are nearly the same" in warning
@@ -229,7 +230,7 @@ def test_labels_that_are_nearly_the_same_are_warned_of(client: TestClient) -> No
     )
 
 
-def test_paths_of_labels_come_back_as_they_were_given(client: TestClient) -> None:
+def test_label_paths_are_returned_unchanged(client: TestClient) -> None:
     labels = ["Sports > Football > World Cup", "Business > Banks"]
     (result,) = client.post("/classify", json={"texts": ["banks"], "labels": labels}).json()[
         "results"
@@ -237,10 +238,10 @@ def test_paths_of_labels_come_back_as_they_were_given(client: TestClient) -> Non
     assert result["label"] == labels[1]
 
 
-def test_known_labels_are_not_encoded_again(tmp_path: Path) -> None:
+def test_cached_labels_are_not_encoded_again(tmp_path: Path) -> None:
     encoder = HashEncoder()
     with serving(tmp_path, encoder) as client:
-        client.post("/classify", json=ASK)
+        client.post("/classify", json=BY_LABELS)
         encoder.encoded.clear()
-        assert client.post("/classify", json=ASK | {"texts": ["another"]}).status_code == 200
+        assert client.post("/classify", json=BY_LABELS | {"texts": ["another"]}).status_code == 200
     assert encoder.encoded == ["another"]

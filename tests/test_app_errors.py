@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app import problems
+from index.encoder import Role, Vectors
 from index.errors import PurlinError
-from tests.conftest import FailingEncoder, HashEncoder
+from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, problem, serving
 
 JSON = {"content-type": "application/json"}
@@ -81,32 +82,32 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"filter": {"lines": 10**40}}, "filter.lines", "64 bits"),
         ({"filter": {f"f{n}": 1 for n in range(33)}}, "filter", "at most 32"),
         ({"filter": ["language"]}, "filter", "it is a list of 1"),
-        ({"limit": 10}, "limit", "not a key that is known"),
-        ({"corpus": "../code"}, "corpus", "not a valid corpus name"),
+        ({"limit": 10}, "limit", "is not a known key"),
+        ({"corpus": "../code"}, "corpus", "no corpus name"),
         ({"corpus": "x" * 65}, "corpus", "at most 64 characters"),
     ],
 )
-def test_search_names_the_field_and_the_limit(
+def test_invalid_field_is_named_with_its_limit(
     client: TestClient, change: dict[str, Any], field: str, words: str
 ) -> None:
-    found = problem(client.post("/search", json=SEARCH | change), 422)
-    (error,) = found["errors"]
+    reply = problem(client.post("/search", json=SEARCH | change), 422)
+    (error,) = reply["errors"]
     assert error["field"] == field
     assert words in error["message"]
-    assert error["message"] in found["detail"]
-    assert found["type"] == "urn:purlin:problem:invalid-input"
+    assert error["message"] in reply["detail"]
+    assert reply["type"] == "urn:purlin:problem:invalid-input"
 
 
-def test_an_unknown_corpus_lists_what_there_is(client: TestClient) -> None:
-    asking = client.post("/search", json=SEARCH | {"corpus": "cod"})
-    for response in (asking, client.get("/corpora/cod"), client.get("/corpora/cod/documents/x")):
-        found = problem(response, 404)
-        assert found["errors"] == [
+def test_unknown_corpus_lists_the_existing_ones(client: TestClient) -> None:
+    search = client.post("/search", json=SEARCH | {"corpus": "cod"})
+    for response in (search, client.get("/corpora/cod"), client.get("/corpora/cod/documents/x")):
+        reply = problem(response, 404)
+        assert reply["errors"] == [
             {"field": "corpus", "message": "There is no corpus 'cod'. Corpora: code."}
         ]
 
 
-def test_an_unknown_document_is_named(client: TestClient) -> None:
+def test_unknown_document_is_named(client: TestClient) -> None:
     assert (
         "'no/such#1'" in problem(client.get("/corpora/code/documents/no/such%231"), 404)["detail"]
     )
@@ -127,9 +128,7 @@ def test_an_unknown_document_is_named(client: TestClient) -> None:
         (b"null", "must be a JSON object"),
     ],
 )
-def test_a_body_that_is_no_json_object_is_refused(
-    client: TestClient, body: bytes, words: str
-) -> None:
+def test_body_must_be_a_json_object(client: TestClient, body: bytes, words: str) -> None:
     response = client.post("/search", content=body, headers=JSON)
     assert words in problem(response, response.status_code)["detail"]
     assert response.status_code == (
@@ -140,14 +139,14 @@ def test_a_body_that_is_no_json_object_is_refused(
 @pytest.mark.parametrize(
     "media_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"]
 )
-def test_only_json_is_taken(client: TestClient, media_type: str | None) -> None:
+def test_other_media_types_are_refused(client: TestClient, media_type: str | None) -> None:
     headers = {"content-type": media_type} if media_type else {}
     for path, body in (("/search", SEARCH), ("/classify", CLASSIFY)):
-        found = problem(client.post(path, content=json.dumps(body), headers=headers), 415)
-        assert "must be application/json" in found["detail"]
+        reply = problem(client.post(path, content=json.dumps(body), headers=headers), 415)
+        assert "must be application/json" in reply["detail"]
 
 
-def test_json_with_a_charset_is_taken(client: TestClient) -> None:
+def test_json_with_a_charset_is_accepted(client: TestClient) -> None:
     headers = {"content-type": "Application/JSON; charset=utf-8"}
     assert client.post("/search", content=json.dumps(SEARCH), headers=headers).status_code == 200
 
@@ -165,11 +164,11 @@ def test_json_with_a_charset_is_taken(client: TestClient) -> None:
         (rb'{"query": "a", "corpus": "code", "filter": {"tags": "\ud800"}}', "filter.tags"),
     ],
 )
-def test_values_that_json_allows_and_text_does_not(
+def test_non_finite_numbers_or_surrogates_are_refused(
     client: TestClient, body: bytes, field: str
 ) -> None:
-    found = problem(client.post("/search", content=body, headers=JSON), 422)
-    assert found["errors"][0]["field"].startswith(field)
+    reply = problem(client.post("/search", content=body, headers=JSON), 422)
+    assert reply["errors"][0]["field"].startswith(field)
 
 
 @pytest.mark.parametrize(
@@ -179,10 +178,10 @@ def test_odd_queries_are_answered(client: TestClient, query: str) -> None:
     assert client.post("/search", json=SEARCH | {"query": query}).status_code == 200
 
 
-def test_many_errors_are_counted_and_only_the_first_shown(client: TestClient) -> None:
-    found = problem(client.post("/classify", json=CLASSIFY | {"texts": [None] * 5000}), 422)
-    assert len(found["errors"]) == problems.MAX_ERRORS
-    assert "and 4997 more" in found["detail"]
+def test_only_the_first_errors_are_listed(client: TestClient) -> None:
+    reply = problem(client.post("/classify", json=CLASSIFY | {"texts": [None] * 5000}), 422)
+    assert len(reply["errors"]) == problems.MAX_ERRORS
+    assert "and 4997 more" in reply["detail"]
 
 
 @pytest.mark.parametrize(
@@ -198,35 +197,37 @@ def test_many_errors_are_counted_and_only_the_first_shown(client: TestClient) ->
         ("/embed", {"inputs": [""] * 200_000}),
     ],
 )
-def test_what_is_wrong_many_times_is_not_explained_many_times(
+def test_number_of_collected_errors_is_bounded(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, body: Any
 ) -> None:
     counts: list[int] = []
-    explained = problems.explained
+    explain = problems.explain
     monkeypatch.setattr(
-        problems, "explained", lambda found: counts.append(len(found)) or explained(found)
+        problems, "explain", lambda errors: counts.append(len(errors)) or explain(errors)
     )
     problem(client.post(path, json=body), 422)
     assert counts[0] < 50
 
 
-def test_a_long_key_is_not_sent_back(client: TestClient) -> None:
-    found = problem(
+def test_long_key_is_not_echoed(client: TestClient) -> None:
+    reply = problem(
         client.post("/search", json=SEARCH | {"x" * 1_000_000: 1, "filter": {"y" * 1_000_000: 1}}),
         422,
     )
-    assert found["errors"][0]["field"].startswith("xxx")
+    assert reply["errors"][0]["field"].startswith("xxx")
 
 
-@pytest.mark.parametrize("promised", [True, False])
-def test_a_body_beyond_the_limit_is_refused(client: TestClient, promised: bool) -> None:
+@pytest.mark.parametrize("with_length", [True, False])
+def test_body_over_the_limit_is_refused(client: TestClient, with_length: bool) -> None:
     body = json.dumps(SEARCH | {"query": "x" * (4 * 2**20)}).encode()
     pieces = (body[start : start + 65536] for start in range(0, len(body), 65536))
-    found = problem(client.post("/search", content=body if promised else pieces, headers=JSON), 413)
-    assert "3,145,728 bytes" in found["detail"]
+    reply = problem(
+        client.post("/search", content=body if with_length else pieces, headers=JSON), 413
+    )
+    assert "3,145,728 bytes" in reply["detail"]
 
 
-def test_a_body_within_the_limit_may_come_in_pieces(client: TestClient) -> None:
+def test_body_may_arrive_in_pieces(client: TestClient) -> None:
     body = json.dumps(SEARCH).encode()
     assert (
         client.post("/search", content=(bytes([byte]) for byte in body), headers=JSON).status_code
@@ -234,7 +235,7 @@ def test_a_body_within_the_limit_may_come_in_pieces(client: TestClient) -> None:
     )
 
 
-def test_unknown_routes_and_wrong_methods(client: TestClient) -> None:
+def test_unknown_path_or_method_is_a_problem(client: TestClient) -> None:
     assert "/openapi.json" in problem(client.get("/nothing/here"), 404)["detail"]
     response = client.get("/search")
     assert "GET" in problem(response, 405)["detail"]
@@ -243,9 +244,16 @@ def test_unknown_routes_and_wrong_methods(client: TestClient) -> None:
     assert problem(client.post("/corpora"), 405)
 
 
-def test_the_unexpected_is_a_problem_without_internals(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+class FailingEncoder(HashEncoder):
+    """Raises an unexpected error for queries; passages are encoded when a corpus is opened."""
+
+    def encode(self, texts: Sequence[str], *, role: Role, **options: Any) -> Vectors:
+        if role == "query":
+            raise ZeroDivisionError("the secret is 42")
+        return super().encode(texts, role=role, **options)
+
+
+def test_unexpected_error_hides_internals(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make(tmp_path, "code", FUNCTIONS, HashEncoder())
     with serving(tmp_path, FailingEncoder()) as client:
         response = client.post("/search", json=SEARCH)
@@ -257,14 +265,16 @@ def test_the_unexpected_is_a_problem_without_internals(
     assert "the secret is 42" in caplog.text
 
 
-def test_every_expected_error_has_a_status_of_its_own_kind() -> None:
-    def below(kind: type[PurlinError]) -> set[type[PurlinError]]:
-        served = (one for one in kind.__subclasses__() if not one.__module__.startswith("training"))
-        return {kind}.union(*(below(one) for one in served))
+def test_every_error_class_has_a_status() -> None:
+    def subclasses(base: type[PurlinError]) -> set[type[PurlinError]]:
+        direct = [
+            each for each in base.__subclasses__() if not each.__module__.startswith("training")
+        ]
+        return {base}.union(*map(subclasses, direct))
 
-    assert below(PurlinError) - {PurlinError} == problems.PROBLEMS.keys()
+    assert subclasses(PurlinError) - {PurlinError} == problems.PROBLEMS.keys()
     assert all(400 <= status < 600 for status, _ in problems.PROBLEMS.values())
-    assert problems.expected(PurlinError("x"))[0] == 500
+    assert problems.status_and_slug(PurlinError("x"))[0] == 500
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
@@ -282,7 +292,7 @@ keys = st.sampled_from(
 @given(
     path=st.sampled_from(["/search", "/classify"]), change=st.dictionaries(keys, values, max_size=4)
 )
-def test_whatever_is_sent_the_server_is_never_at_fault(
+def test_arbitrary_bodies_never_cause_a_500(
     client: TestClient, path: str, change: dict[str, Any]
 ) -> None:
     body = json.dumps((SEARCH if path == "/search" else CLASSIFY) | change)

@@ -9,11 +9,10 @@ from fastapi.testclient import TestClient
 from index.indexing.build import build
 from index.sources import open_source
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, problem, serving
-from tests.test_ask import HTML
+from tests.serving import FUNCTIONS, REFERENCE_PAGE, make, problem, serving
 
 PAGES = {
-    "functions.html": HTML,
+    "functions.html": REFERENCE_PAGE,
     "unclosed.html": "<html><body><dl class='py function'><dt id='open'><code>open(path)</code><dd><p>Opens a file.",
     "twice.html": "<html><body><dl><dt id='a'>first</dt><dd>One.</dd></dl><dl><dt id='a'>second</dt><dd>Two.</dd></dl>",
     "nested.html": "<html><body><dl><dt id='n'>modes</dt><dd><ul><li>r<ul><li>reads the file</ul></ul></dd></dl>",
@@ -37,9 +36,9 @@ def client(home: Path, reader_directory: Path) -> Iterator[TestClient]:
         yield client
 
 
-def test_qa_answers_in_exact_words(client: TestClient) -> None:
-    asked = {"question": "What is the default step of range?", "corpus": "library"}
-    reply = client.post("/qa", json=asked).json()
+def test_answers_are_exact_words_of_the_passage(client: TestClient) -> None:
+    body = {"question": "What is the default step of range?", "corpus": "library"}
+    reply = client.post("/qa", json=body).json()
     assert reply.keys() == {
         "answers", "answerable", "hits", "took_ms", "corpus", "build", "encoder", "reader",
     }  # fmt: skip
@@ -66,7 +65,7 @@ def test_qa_answers_in_exact_words(client: TestClient) -> None:
     assert {hit["rank"] for hit in reply["hits"]} == set(range(1, len(reply["hits"]) + 1))
 
 
-def test_what_was_read_and_how_long_it_took_is_told_when_asked_for(client: TestClient) -> None:
+def test_explain_adds_timings(client: TestClient) -> None:
     reply = client.post(
         "/qa", json={"question": "close", "corpus": "library", "explain": True, "k": 1}
     ).json()
@@ -78,7 +77,7 @@ def test_what_was_read_and_how_long_it_took_is_told_when_asked_for(client: TestC
 @pytest.mark.parametrize(
     "question", ["Opens which file?", "first", "second", "reads the file", "history of files"]
 )
-def test_pages_of_any_shape_are_answered_from(client: TestClient, question: str) -> None:
+def test_pages_of_any_shape_have_answers(client: TestClient, question: str) -> None:
     body = (
         b'{"corpus": "library", "question": "'
         + question.encode("ascii", "backslashreplace")
@@ -89,10 +88,10 @@ def test_pages_of_any_shape_are_answered_from(client: TestClient, question: str)
     assert reply.json()["answers"]
 
 
-def test_a_corpus_of_another_kind_is_refused(client: TestClient) -> None:
-    found = problem(client.post("/qa", json={"question": "what?", "corpus": "code"}), 422)
-    assert found["errors"][0]["field"] == "corpus"
-    assert "kind reference" in found["detail"]
+def test_corpus_of_another_kind_is_refused(client: TestClient) -> None:
+    error = problem(client.post("/qa", json={"question": "what?", "corpus": "code"}), 422)
+    assert error["errors"][0]["field"] == "corpus"
+    assert "kind reference" in error["detail"]
 
 
 @pytest.mark.parametrize(
@@ -108,44 +107,29 @@ def test_a_corpus_of_another_kind_is_refused(client: TestClient) -> None:
         ({"mode": "dense"}, "mode"),
     ],
 )
-def test_bad_input_names_the_field(
-    client: TestClient, change: dict[str, object], field: str
-) -> None:
-    asked = {"question": "what?", "corpus": "library"} | change
-    assert problem(client.post("/qa", json=asked), 422)["errors"][0]["field"] == field
+def test_invalid_field_is_named(client: TestClient, change: dict[str, object], field: str) -> None:
+    body = {"question": "what?", "corpus": "library"} | change
+    assert problem(client.post("/qa", json=body), 422)["errors"][0]["field"] == field
 
 
-def test_an_unknown_corpus_is_not_found(client: TestClient) -> None:
-    assert (
-        "nowhere"
-        in problem(client.post("/qa", json={"question": "what?", "corpus": "nowhere"}), 404)[
-            "detail"
-        ]
-    )
+def test_unknown_corpus_is_not_found(client: TestClient) -> None:
+    response = client.post("/qa", json={"question": "what?", "corpus": "nowhere"})
+    assert "nowhere" in problem(response, 404)["detail"]
 
 
-def test_without_a_reader_the_rest_is_served_and_qa_says_what_is_missing(
-    home: Path, tmp_path: Path
-) -> None:
+def test_server_without_a_reader_serves_searches(home: Path, tmp_path: Path) -> None:
     with serving(home, reader=tmp_path / "none") as client:
-        assert (
-            client.post("/search", json={"query": "close", "corpus": "library"}).status_code == 200
-        )
-        found = problem(client.post("/qa", json={"question": "x", "corpus": "library"}), 404)
-        assert "PURLIN_READER" in found["detail"]
-        assert str(tmp_path) not in found["detail"]
+        search = client.post("/search", json={"query": "close", "corpus": "library"})
+        assert search.status_code == 200
+        error = problem(client.post("/qa", json={"question": "x", "corpus": "library"}), 404)
+        assert "PURLIN_READER" in error["detail"]
+        assert str(tmp_path) not in error["detail"]
 
 
-def test_a_damaged_reader_is_refused_by_name(
-    home: Path, reader_directory: Path, tmp_path: Path
-) -> None:
+def test_damaged_reader_is_refused(home: Path, reader_directory: Path, tmp_path: Path) -> None:
     for file in reader_directory.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "model.onnx").write_bytes(b"cut off")
     with serving(home, reader=tmp_path) as client:
-        assert (
-            "model.onnx"
-            in problem(client.post("/qa", json={"question": "x", "corpus": "library"}), 503)[
-                "detail"
-            ]
-        )
+        response = client.post("/qa", json={"question": "x", "corpus": "library"})
+        assert "model.onnx" in problem(response, 503)["detail"]

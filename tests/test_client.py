@@ -1,4 +1,4 @@
-"""The clients against a real server, and their trying again step by step."""
+"""The clients against a real server, and their retries without a clock."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ import anyio
 import httpx
 import pytest
 
-from app import client as clients
+from app import client as client_module
 from app.client import AsyncClient, Client, Overloaded, ProblemError, Unexpected, Unreachable
 from index.indexing.build import build
 from index.records import Location
 from index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
-from tests.serving import FUNCTIONS, make
-from tests.test_access import CLASSIFYING, KEYS, SEARCHING
-from tests.test_ask import HTML
-from tests.test_corpora import until
+from tests.serving import API_KEYS, CLASSIFY_KEY, FUNCTIONS, REFERENCE_PAGE, SEARCH_KEY, make, until
 
 PROBLEM = {"content-type": "application/problem+json"}
 
@@ -36,7 +33,7 @@ PROBLEM = {"content-type": "application/problem+json"}
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home, pages = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("pages")
     make(home, "code", FUNCTIONS, HashEncoder())
-    (pages / "functions.html").write_text(HTML)
+    (pages / "functions.html").write_text(REFERENCE_PAGE)
     build(home, "library", "reference", open_source("reference", [pages]), HashEncoder())
     return home
 
@@ -57,28 +54,28 @@ def purlin(url: str) -> Iterator[Client]:
 # ---- against a real server
 
 
-def test_search_finds_what_the_server_has(purlin: Client) -> None:
-    found = purlin.search(
+def test_search_returns_hits(purlin: Client) -> None:
+    reply = purlin.search(
         "sort numbers", "code", k=2, filter={"language": ["python"], "lines": {"gte": 2}}
     )
-    assert (found.corpus, found.encoder, found.total, len(found.hits)) == ("code", "hash", 2, 2)
-    assert found.took_ms > 0
-    hit = found.hits[0]
+    assert (reply.corpus, reply.encoder, reply.total, len(reply.hits)) == ("code", "hash", 2, 2)
+    assert reply.took_ms > 0
+    hit = reply.hits[0]
     assert hit.document_id == FUNCTIONS[1].id
     assert hit.location == Location("tools/sort.py", 1, 2)
     assert hit.scores.keys() == {"dense", "lexical"}
     assert {hit.text[start:end].lower() for start, end in hit.highlights} >= {"numbers"}
-    assert found.timings_ms is None
+    assert reply.timings_ms is None
     explained = purlin.search("sort numbers", "code", k=1, offset=1, mode="dense", explain=True)
     assert explained.timings_ms is not None
     assert explained.hits[0].explanation is not None
     assert purlin.search("rows", "code", k=1).hits[0].fields["tags"] == ("io", "table")
 
 
-def test_documents_come_whole_by_the_id_of_a_hit(purlin: Client) -> None:
+def test_document_is_returned_by_its_id(purlin: Client) -> None:
     for document in FUNCTIONS:
-        found = purlin.document("code", document.id)
-        assert (found.id, found.body, found.location, found.corpus) == (
+        reply = purlin.document("code", document.id)
+        assert (reply.id, reply.body, reply.location, reply.corpus) == (
             document.id,
             document.body,
             document.location,
@@ -86,14 +83,14 @@ def test_documents_come_whole_by_the_id_of_a_hit(purlin: Client) -> None:
         )
 
 
-def test_texts_are_classified(purlin: Client) -> None:
-    found = purlin.classify(
+def test_classify_returns_labels(purlin: Client) -> None:
+    reply = purlin.classify(
         ["the sports results"], ["business", "sports"], templates=["It is {label}."]
     )
-    (result,) = found.results
+    (result,) = reply.results
     assert result.label == "sports"
-    assert [one.label for one in result.ranking] == ["sports", "business"]
-    assert found.warnings == ()
+    assert [each.label for each in result.ranking] == ["sports", "business"]
+    assert reply.warnings == ()
     unsure = purlin.classify(
         ["cooking"], ["business", "sports", "Sports"], min_score=0.99, multi_label=True
     )
@@ -101,32 +98,32 @@ def test_texts_are_classified(purlin: Client) -> None:
     assert "nearly the same" in unsure.warnings[0]
 
 
-def test_questions_are_answered(purlin: Client) -> None:
-    found = purlin.qa("What is the default step of range?", "library", k=2, explain=True)
-    assert (found.corpus, found.reader, len(found.answers)) == ("library", "tiny-reader", 2)
-    for answer in found.answers:
+def test_qa_returns_answers(purlin: Client) -> None:
+    reply = purlin.qa("What is the default step of range?", "library", k=2, explain=True)
+    assert (reply.corpus, reply.reader, len(reply.answers)) == ("library", "tiny-reader", 2)
+    for answer in reply.answers:
         assert answer.passage[answer.start : answer.end] == answer.text
-    assert found.read
+    assert reply.read
 
 
 def test_corpora_are_listed(purlin: Client) -> None:
-    listed = [(one.name, one.state, one.kind, one.documents) for one in purlin.corpora()]
-    assert listed[0] == ("code", "serving", "code", 3)
-    assert listed[1][:3] == ("library", "serving", "reference")
+    corpora = [(each.name, each.state, each.kind, each.documents) for each in purlin.corpora()]
+    assert corpora[0] == ("code", "serving", "code", 3)
+    assert corpora[1][:3] == ("library", "serving", "reference")
 
 
-def test_a_corpus_is_described(purlin: Client) -> None:
+def test_corpus_details(purlin: Client) -> None:
     purlin.search("sort", "code")
-    found = purlin.corpus("code")
-    assert (found.name, found.state, found.documents) == ("code", "serving", 3)
-    assert found.encoder is not None
-    assert found.measures == {"dense recall@100": 1.0}
-    assert (found.bytes or 0) > 0
-    assert found.judged is None
-    assert found.stale is None  # these documents come from no file
+    reply = purlin.corpus("code")
+    assert (reply.name, reply.state, reply.documents) == ("code", "serving", 3)
+    assert reply.encoder is not None
+    assert reply.measures == {"dense recall@100": 1.0}
+    assert (reply.bytes or 0) > 0
+    assert reply.judged is None
+    assert reply.stale is None  # these documents come from no file
 
 
-def test_the_async_client_does_the_same(url: str, purlin: Client) -> None:
+def test_async_client_returns_the_same(url: str, purlin: Client) -> None:
     async def run() -> list[Any]:
         async with AsyncClient(url) as client:
             return [
@@ -139,23 +136,23 @@ def test_the_async_client_does_the_same(url: str, purlin: Client) -> None:
                 await client.qa("close", "library"),
             ]
 
-    health, found, corpora, corpus, document, classified, answered = anyio.run(run)
+    health, search, corpora, corpus, document, classification, answers = anyio.run(run)
     assert health is True
-    assert found.hits == purlin.search("sort", "code").hits
+    assert search.hits == purlin.search("sort", "code").hits
     assert corpora == purlin.corpora()
     assert corpus == purlin.corpus("code")
     assert document == purlin.document("code", FUNCTIONS[0].id)
-    assert classified.results == purlin.classify(["a"], ["a", "b"]).results
-    assert answered.answers == purlin.qa("close", "library").answers
+    assert classification.results == purlin.classify(["a"], ["a", "b"]).results
+    assert answers.answers == purlin.qa("close", "library").answers
 
 
-def test_problems_are_raised_with_what_they_say(purlin: Client, url: str) -> None:
-    with pytest.raises(ProblemError, match="422 Unprocessable") as refused:
+def test_problem_is_raised_with_its_members(purlin: Client, url: str) -> None:
+    with pytest.raises(ProblemError, match="422 Unprocessable") as invalid:
         purlin.search("x", "code", k=0)
-    assert refused.value.type == "urn:purlin:problem:invalid-input"
-    assert (refused.value.status, refused.value.field) == (422, "k")
-    assert "greater than or equal to 1" in refused.value.detail
-    assert refused.value.errors[0][0] == "k"
+    assert invalid.value.type == "urn:purlin:problem:invalid-input"
+    assert (invalid.value.status, invalid.value.field) == (422, "k")
+    assert "greater than or equal to 1" in invalid.value.detail
+    assert invalid.value.errors[0][0] == "k"
     with pytest.raises(ProblemError) as missing:
         purlin.document("code", "none")
     assert (missing.value.status, missing.value.title) == (404, "Not Found")
@@ -168,13 +165,13 @@ def test_problems_are_raised_with_what_they_say(purlin: Client, url: str) -> Non
         anyio.run(run)
 
 
-def test_a_key_is_sent_and_not_shown(home: Path) -> None:
-    with listening(home, HashEncoder(), keys=KEYS) as url:
-        with Client(url, api_key=SEARCHING) as client:
+def test_key_is_sent_but_not_shown(home: Path) -> None:
+    with listening(home, HashEncoder(), keys=API_KEYS) as url:
+        with Client(url, api_key=SEARCH_KEY) as client:
             assert client.search("sort", "code").total == 3
-            assert SEARCHING not in repr(client)
+            assert SEARCH_KEY not in repr(client)
         with (
-            Client(url, api_key=CLASSIFYING) as client,
+            Client(url, api_key=CLASSIFY_KEY) as client,
             pytest.raises(ProblemError, match="scope search"),
         ):
             client.search("sort", "code")
@@ -183,7 +180,7 @@ def test_a_key_is_sent_and_not_shown(home: Path) -> None:
         assert refused.value.status == 401
 
 
-def test_where_nobody_listens_is_unreachable() -> None:
+def test_closed_port_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         nowhere = f"http://127.0.0.1:{free.getsockname()[1]}"
     with Client(nowhere, max_wait_s=0.3) as client:
@@ -200,14 +197,14 @@ def test_where_nobody_listens_is_unreachable() -> None:
         anyio.run(run)
 
 
-def test_who_does_not_answer_in_time_is_unreachable() -> None:
+def test_timeout_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with Client(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.1) as client:
             with pytest.raises(Unreachable, match="ReadTimeout"):
                 client.search("x", "code")
 
 
-# ---- trying again, without a clock: what is sent in is what came of a try, what comes out is how long to wait
+# ---- retries without a clock: outcomes go in, waits come out
 
 
 def response(
@@ -222,47 +219,48 @@ BUSY = {
     "status": 503,
     "detail": "Later.",
 }
-FOUND = {"corpora": [{"name": "code", "state": "serving", "new_key": 1}]}
+CORPORA = {"corpora": [{"name": "code", "state": "serving", "new_key": 1}]}
 
 
 def waits(outcomes: list[Any], max_wait_s: float = 10.0) -> tuple[list[float], Any]:
-    """Seconds waited between tries that end so, and the result."""
-    tries, waited = clients._tries(clients._corpora(), max_wait_s), []
-    step = next(tries)
+    """Return the seconds waited between attempts with these outcomes, and the result."""
+    attempts = client_module._attempts(client_module._corpora(), max_wait_s)
+    waited: list[float] = []
+    step = next(attempts)
     try:
         for outcome in outcomes:
             assert step is None
-            step = tries.send(outcome)
+            step = attempts.send(outcome)
             assert step is not None
             waited.append(step)
-            step = next(tries)
+            step = next(attempts)
     except StopIteration as end:
         return waited, end.value
-    raise AssertionError("more tries were wanted")
+    raise AssertionError("another attempt was expected")
 
 
-def later(seconds: str, status: int = 503) -> httpx.Response:
-    return response(status, BUSY, PROBLEM | {"retry-after": seconds})
+def busy(retry_after: str, status: int = 503) -> httpx.Response:
+    return response(status, BUSY, PROBLEM | {"retry-after": retry_after})
 
 
-def test_refusals_are_waited_out_as_long_as_the_server_says() -> None:
-    waited, corpora = waits([later("1"), later("3", 429), later("0"), response(200, FOUND)])
+def test_retry_after_is_obeyed() -> None:
+    waited, corpora = waits([busy("1"), busy("3", 429), busy("0"), response(200, CORPORA)])
     assert 1 <= waited[0] <= 1.25
     assert 3 <= waited[1] <= 3.75
     assert 0 < waited[2] < 1
-    assert [one.name for one in corpora] == ["code"]
+    assert [each.name for each in corpora] == ["code"]
 
 
 @pytest.mark.parametrize(
-    "outcomes", [[later("11")], [later("4"), later("4"), later("4")], [later("0")] * 101]
+    "outcomes", [[busy("11")], [busy("4"), busy("4"), busy("4")], [busy("0")] * 101]
 )
-def test_waits_have_a_bound(outcomes: list[httpx.Response]) -> None:
+def test_waits_are_bounded(outcomes: list[httpx.Response]) -> None:
     with pytest.raises(Overloaded, match="Later"):
         waits(outcomes)
 
 
 @pytest.mark.parametrize(
-    "lost",
+    "error",
     [
         httpx.ConnectError("x"),
         httpx.ReadError("x"),
@@ -270,13 +268,13 @@ def test_waits_have_a_bound(outcomes: list[httpx.Response]) -> None:
         httpx.ConnectTimeout("x"),
     ],
 )
-def test_what_the_network_lost_is_sent_again_later_and_later(lost: httpx.RequestError) -> None:
-    waited, _ = waits([lost, lost, lost, response(200, FOUND)])
+def test_network_errors_are_retried_with_backoff(error: httpx.RequestError) -> None:
+    waited, _ = waits([error, error, error, response(200, CORPORA)])
     assert 0.1 <= waited[0] <= 0.15
     assert 0.2 <= waited[1] <= 0.3
     assert 0.4 <= waited[2] <= 0.6
     with pytest.raises(Unreachable):
-        waits([lost] * 20)
+        waits([error] * 20)
 
 
 @pytest.mark.parametrize(
@@ -294,41 +292,39 @@ def test_what_the_network_lost_is_sent_again_later_and_later(lost: httpx.Request
         (httpx.Response(302, headers={"location": "http://elsewhere"}), ProblemError),
     ],
 )
-def test_what_another_try_would_not_mend_is_raised_at_once(
-    outcome: Any, error: type[Exception]
-) -> None:
+def test_permanent_error_is_raised_at_once(outcome: Any, error: type[Exception]) -> None:
     with pytest.raises(error) as raised:
         waits([outcome])
     assert type(raised.value) is error
 
 
-def test_a_proxy_that_is_overloaded_is_tried_again() -> None:
+def test_overloaded_proxy_is_retried() -> None:
     waited, _ = waits(
-        [httpx.Response(503, text="busy"), httpx.Response(429, text="busy"), response(200, FOUND)]
+        [httpx.Response(503, text="busy"), httpx.Response(429, text="busy"), response(200, CORPORA)]
     )
     assert len(waited) == 2
 
 
-def test_the_clients_really_wait_and_try_again() -> None:
-    seen: list[str] = []
+def test_clients_wait_before_retrying() -> None:
+    paths: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        seen.append(request.url.path)
-        return response(200, FOUND) if len(seen) % 3 == 0 else later("0")
+        paths.append(request.url.path)
+        return response(200, CORPORA) if len(paths) % 3 == 0 else busy("0")
 
     with Client("http://server", transport=httpx.MockTransport(answer)) as client:
         assert client.corpora()[0].name == "code"
 
     async def run() -> Any:
-        async with AsyncClient("http://server", transport=httpx.MockTransport(answer)) as other:
-            return await other.corpora()
+        async with AsyncClient("http://server", transport=httpx.MockTransport(answer)) as client:
+            return await client.corpora()
 
     assert anyio.run(run)[0].name == "code"
-    assert seen == ["/corpora"] * 6
+    assert paths == ["/corpora"] * 6
 
 
-def test_health_is_false_while_corpora_are_being_opened_and_does_not_wait() -> None:
-    transport = httpx.MockTransport(lambda _: later("5"))
+def test_health_is_false_while_opening() -> None:
+    transport = httpx.MockTransport(lambda _: busy("5"))
     with Client("http://server", transport=transport) as client:
         assert client.health() is False
 
@@ -336,7 +332,7 @@ def test_health_is_false_while_corpora_are_being_opened_and_does_not_wait() -> N
 # ---- as a library
 
 
-def test_both_clients_have_the_same_methods_with_signatures_and_docs() -> None:
+def test_both_clients_have_the_same_methods() -> None:
     names = {"search", "classify", "qa", "corpora", "corpus", "document", "health"}
     for name in names:
         blocking, awaited = getattr(Client, name), getattr(AsyncClient, name)
@@ -348,7 +344,7 @@ def test_both_clients_have_the_same_methods_with_signatures_and_docs() -> None:
         assert blocking.__doc__
 
 
-def test_importing_the_client_loads_nothing_heavy() -> None:
+def test_client_import_is_light() -> None:
     heavy = {
         "faiss",
         "fastapi",
@@ -361,7 +357,7 @@ def test_importing_the_client_loads_nothing_heavy() -> None:
     }
     program = "import sys, app.client; print(*{name.partition('.')[0] for name in sys.modules})"
     root = Path(__file__).parent.parent
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         cwd=root,
         env=os.environ | {"PYTHONPATH": str(root)},
@@ -369,7 +365,7 @@ def test_importing_the_client_loads_nothing_heavy() -> None:
         text=True,
         check=True,
     )
-    loaded = set(done.stdout.split())
+    loaded = set(process.stdout.split())
     assert "httpx" in loaded
     assert not loaded & heavy
 
@@ -382,7 +378,7 @@ PROGRAMS = re.findall(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_programs_in_the_docs_run(
+def test_programs_in_the_docs_run(
     tmp_path: Path, program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path, "stdlib", FUNCTIONS, HashEncoder())

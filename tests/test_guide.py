@@ -15,14 +15,14 @@ from index.encoder import Encoder
 from index.indexing.build import build
 from index.sources import open_source
 from tests.commands import ROOT, Command, Shell, blocks, commands, same, shell, wrong
-from tests.serving import FUNCTIONS, make
-from tests.test_ask import HTML
+from tests.serving import FUNCTIONS, REFERENCE_PAGE, make
 from tests.tiny import LABELS, staged
 
 DOCS = ROOT / "docs"
 GUIDE = (DOCS / "guide.md").read_text()
 
-NOT_RUN = {  # what cannot be run here, and what tests it instead
+# Commands that cannot be run here, and what tests them instead.
+NOT_RUN = {
     r"docker\b": "needs a container engine; tests/test_containers.py",
     r"make install-dev$": "what these tests run in",
     r"purlin serve$": "stays in the foreground; the guide, tests/test_serve.py",
@@ -30,13 +30,11 @@ NOT_RUN = {  # what cannot be run here, and what tests it instead
     r"purlin train refqa ": "tests/test_train_reader.py, with a tiny model",
     r"purlin train pesco ": "the guide, with a quick recipe; tests/test_pesco.py",
 }
-NOT_HERE = {
-    "guide",
-    "results",
-}  # has a test of its own; is measured on data sets that are not in the repository
+# The guide has its own test; the results need data sets that are not in the repository.
+NOT_HERE = {"guide", "results"}
 
 
-# ---- how pages are read and compared
+# ---- reading and comparing pages
 
 
 PAGE = """
@@ -58,8 +56,8 @@ $ three
 """
 
 
-def test_commands_are_read_from_pages() -> None:
-    assert [(one.line, one.text, one.printed) for one in commands(PAGE)] == [
+def test_commands_are_parsed_from_a_page() -> None:
+    assert [(each.line, each.text, each.printed) for each in commands(PAGE)] == [
         (2, "cat > a <<'EOF'\n$ no command\nEOF\n", None),
         (8, "one \\\n    --more", "printed"),
         (8, "two <<'END'\nx\nEND", ""),
@@ -68,7 +66,7 @@ def test_commands_are_read_from_pages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "printed", "alike"),
+    ("expected", "printed", "equal"),
     [
         ("a  0.50 b", "a 0.52\nb", True),
         ("a 0.50", "a 0.54", False),
@@ -82,13 +80,11 @@ def test_commands_are_read_from_pages() -> None:
         ("[x]", "[x]", True),
     ],
 )
-def test_what_is_printed_is_compared_but_for_what_varies(
-    expected: str, printed: str, alike: bool
-) -> None:
-    assert same(expected, printed) is alike
+def test_comparison_ignores_varying_output(expected: str, printed: str, equal: bool) -> None:
+    assert same(expected, printed) is equal
 
 
-def test_a_shell_keeps_its_state_and_tells_what_failed(tmp_path: Path) -> None:
+def test_shell_keeps_its_state(tmp_path: Path) -> None:
     with shell(tmp_path) as bash:
         assert bash.run("cd / && HERE=there") == ("", 0)
         assert bash.run('echo "$HERE $PWD"; echo lost >&2') == ("there /\nlost\n", 0)
@@ -104,13 +100,13 @@ def test_a_shell_keeps_its_state_and_tells_what_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_every_command_of_the_guide_prints_what_it_says(tmp_path: Path) -> None:
+def test_guide_commands_print_the_shown_output(tmp_path: Path) -> None:
     with shell(tmp_path) as bash:
-        found = [wrong(command, *bash.run(command.text)) for command in commands(GUIDE)]
-    assert [one for one in found if one is not None] == []
+        differences = [wrong(command, *bash.run(command.text)) for command in commands(GUIDE)]
+    assert [each for each in differences if each is not None] == []
 
 
-def test_the_guide_has_few_commands_that_are_not_run() -> None:
+def test_guide_has_few_commands_that_are_not_run() -> None:
     others = [block for block in blocks(GUIDE) if block.language not in ("bash", "console")]
     assert {block.language for block in others} == {"text", "nginx"}
     lines = [
@@ -130,25 +126,27 @@ def _pages() -> Iterator[tuple[str, Command]]:
 
 
 RUN = [
-    (page, one)
-    for page, one in _pages()
-    if not any(re.search(pattern, one.text) for pattern in NOT_RUN)
+    (page, command)
+    for page, command in _pages()
+    if not any(re.search(pattern, command.text) for pattern in NOT_RUN)
 ]
 
 
 @pytest.fixture(scope="module")
 def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterator[Shell]:
-    """Where the pages' examples find what they speak of: a server with small corpora, a classifier, rows to measure."""
+    """A shell with what the pages' examples need: a server, corpora, a classifier and dev rows."""
     here = tmp_path_factory.mktemp("reader")
     home, manual = here / "var", here / "manual"
     make(home, "code", FUNCTIONS, released)
     manual.mkdir()
-    (manual / "functions.html").write_text(HTML)
+    (manual / "functions.html").write_text(REFERENCE_PAGE)
     build(home, "python", "reference", open_source("reference", [manual]), released)
     publish(home, "tickets", staged(here / "staged"))
     (here / "labels.txt").write_text("\n".join(LABELS))
     (here / "dev.jsonl").write_text(
-        "".join(json.dumps({"text": f"The {one} news", "label": one}) + "\n" for one in LABELS)
+        "".join(
+            json.dumps({"text": f"The {label} news", "label": label}) + "\n" for label in LABELS
+        )
     )
     (here / "src").mkdir()
     (here / "src" / "a.py").write_text("def sort_rows(rows):\n    return sorted(rows)\n")
@@ -158,7 +156,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
         '{"query": "put the latest ones first", "document": "a.py::sort_rows"}\n'
     )
     (here / "questions").mkdir()
-    asked = {
+    question = {
         "id": "1",
         "question": "What is the default of step?",
         "form": "default value",
@@ -166,7 +164,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
     }
     for name, about in (("python", {"answers": ["1"], "entry": "functions.html#range"}),
                         ("python-unanswerable", {"answers": [], "entry": None, "id": "2"})):  # fmt: skip
-        (here / "questions" / f"{name}.jsonl").write_text(json.dumps(asked | about))
+        (here / "questions" / f"{name}.jsonl").write_text(json.dumps(question | about))
     with shell(here) as opened:
         opened.run("purlin serve > server.log 2>&1 &")
         ready, _ = opened.run(
@@ -177,19 +175,19 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
 
 
 @pytest.mark.parametrize(
-    ("page", "command"), RUN, ids=[f"{page}-{one.text[:40]}" for page, one in RUN]
+    ("page", "command"), RUN, ids=[f"{page}-{command.text[:40]}" for page, command in RUN]
 )
-def test_a_command_of_the_other_pages_works(bash: Shell, page: str, command: Command) -> None:
+def test_command_of_another_page_works(bash: Shell, page: str, command: Command) -> None:
     printed, status = bash.run(command.text)
     assert wrong(command, printed, status) is None, (bash.directory / "server.log").read_text()
 
 
-def test_the_other_pages_are_among_them() -> None:
+def test_other_pages_have_commands() -> None:
     assert {"agents", "classify", "pesco", "qa", "running"} <= {page for page, _ in RUN}
     unused = [
         pattern
         for pattern in NOT_RUN
-        if not any(re.search(pattern, one.text) for _, one in _pages())
+        if not any(re.search(pattern, command.text) for _, command in _pages())
     ]
     assert unused == []
 
@@ -197,12 +195,12 @@ def test_the_other_pages_are_among_them() -> None:
 @pytest.mark.parametrize(
     "path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.stem
 )
-def test_pages_have_commands_only_in_blocks_that_are_run(path: Path) -> None:
-    known = {"bash", "console", "json", "nginx", "python", "text", "toml"}
-    assert {block.language for block in blocks(path.read_text())} <= known
+def test_pages_use_known_block_languages(path: Path) -> None:
+    languages = {"bash", "console", "json", "nginx", "python", "text", "toml"}
+    assert {block.language for block in blocks(path.read_text())} <= languages
 
 
-def test_links_between_the_pages_lead_somewhere() -> None:
+def test_links_between_pages_resolve() -> None:
     for path in (ROOT / "README.md", *DOCS.glob("*.md")):
         for target, anchor in re.findall(r"\]\(([\w./-]*\.md)?(?:#([\w-]+))?\)", path.read_text()):
             page = (path.parent / target).resolve() if target else path
@@ -218,7 +216,7 @@ def _anchors(page: Path) -> set[str]:
 # ---- measures
 
 
-def test_the_examples_of_the_measures_are_right() -> None:
-    done = doctest.testfile(str(DOCS / "measures.md"), module_relative=False)
-    assert done.attempted >= 12
-    assert done.failed == 0
+def test_examples_of_measures_are_correct() -> None:
+    results = doctest.testfile(str(DOCS / "measures.md"), module_relative=False)
+    assert results.attempted >= 12
+    assert results.failed == 0

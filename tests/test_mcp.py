@@ -22,10 +22,9 @@ from index.indexing.build import build
 from index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
-from tests.serving import make, numbered, problem, serving
+from tests.serving import make, numbered, problem, serving, until
 from tests.test_access import CLASSIFYING, KEYS, RUNNING, SEARCHING, bearer
 from tests.test_ask import HTML
-from tests.traffic import until
 
 FILES = {
     "tools/read.py": '"""Tables."""\n\n\ndef read_rows(path):\n    """Read rows from a csv file."""\n    return path\n',
@@ -223,7 +222,7 @@ def test_texts_get_labels_in_order(client: TestClient) -> None:
         ("search_code", {}, "query is required"),
         ("search_code", {"query": " "}, "query is empty"),
         ("search_code", {"query": "x", "max_tokens": 10}, "greater than or equal to 200"),
-        ("search_code", {"query": "x", "colour": "red"}, "colour is not a key that is known here"),
+        ("search_code", {"query": "x", "colour": "red"}, "colour is not a known key"),
         (
             "search_code",
             {"query": "x", "corpus": "library"},

@@ -1,4 +1,4 @@
-"""The page at `/`: its routes always, and where Chromium is installed the page itself, against a real server."""
+"""The page at `/`: its routes and, if Chromium is installed, its behaviour in a browser."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ from index.records import Document, Location
 from index.sources import open_source
 from tests.browser import CHROMIUM, Tab, browsing
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, numbered, problem, serving
-from tests.test_ask import HTML
-from tests.test_corpora import until
+from tests.serving import FUNCTIONS, REFERENCE_PAGE, make, numbered, problem, serving, until
 from tests.tiny import staged
 
 WEB = Path(app.__file__).parent / "web"
@@ -97,7 +95,7 @@ PRODUCTS = [
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home, pages = tmp_path_factory.mktemp("page"), tmp_path_factory.mktemp("pages")
-    (pages / "functions.html").write_text(HTML)
+    (pages / "functions.html").write_text(REFERENCE_PAGE)
     make(home, "code", CODE, HashEncoder())
     make(home, "lamps", PRODUCTS, HashEncoder(), "product")
     sources = open_source("reference", [pages], base_url="https://example.org")
@@ -151,12 +149,12 @@ def test_browsers_get_the_page_and_programs_json(
         )
     ).map("".join)
 )
-def test_no_accept_header_is_too_odd(accept: str) -> None:
+def test_any_accept_header_is_understood(accept: str) -> None:
     assert prefers_html(accept) in (True, False)
     assert not prefers_html(f"{accept},application/json;q=1")
 
 
-def test_the_page_may_load_nothing_but_its_own_files_and_frame_nothing(client: TestClient) -> None:
+def test_policy_allows_only_the_pages_own_files(client: TestClient) -> None:
     response = client.get("/", headers=BROWSER)
     assert response.headers["content-security-policy"] == POLICY
     assert POLICY.startswith("default-src 'none'; ")
@@ -173,7 +171,7 @@ def test_the_page_may_load_nothing_but_its_own_files_and_frame_nothing(client: T
 
 
 class Markup(HTMLParser):
-    """What a page refers to, and what stands in it that a strict policy forbids."""
+    """Collects the references of a page, and the inline code that a strict policy forbids."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -183,12 +181,14 @@ class Markup(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
+        attributes = dict(attrs)
         self._in_script = tag == "script"
-        if tag == "style" or (tag == "script" and "src" not in given):
+        if tag == "style" or (tag == "script" and "src" not in attributes):
             self.inline.append(tag)
-        self.inline += [name for name in given if name == "style" or name.startswith("on")]
-        self.references += [str(given[name]) for name in ("src", "href", "action") if name in given]
+        self.inline += [name for name in attributes if name == "style" or name.startswith("on")]
+        self.references += [
+            str(attributes[name]) for name in ("src", "href", "action") if name in attributes
+        ]
 
     def handle_data(self, data: str) -> None:
         if self._in_script and data.strip():
@@ -198,7 +198,7 @@ class Markup(HTMLParser):
         self._in_script = False
 
 
-def test_the_page_has_no_inline_script_or_style_and_refers_to_nothing_elsewhere(
+def test_page_has_no_inline_code_or_foreign_links(
     client: TestClient,
 ) -> None:
     markup = Markup(client.get("/", headers=BROWSER).text)
@@ -208,16 +208,14 @@ def test_the_page_has_no_inline_script_or_style_and_refers_to_nothing_elsewhere(
         assert reference.startswith("#") or client.get(f"/{reference}").status_code == 200
 
 
-def test_each_file_of_the_page_is_listed_and_each_that_is_listed_is_there() -> None:
+def test_every_file_is_served_and_packaged() -> None:
     assert {file.name for file in WEB.iterdir()} == {"index.html", *FILES}
     project = tomllib.loads((WEB.parent.parent / "pyproject.toml").read_text())
     assert "web/*" in project["tool"]["setuptools"]["package-data"]["app"]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_served_whole_and_not_again_while_it_is_the_same(
-    client: TestClient, name: str
-) -> None:
+def test_unchanged_file_is_answered_with_304(client: TestClient, name: str) -> None:
     response = client.get(f"/web/{name}")
     assert response.status_code == 200
     assert response.content == (WEB / name).read_bytes()
@@ -225,8 +223,8 @@ def test_a_file_is_served_whole_and_not_again_while_it_is_the_same(
     assert response.headers["cache-control"] == "no-cache"
     assert response.headers["x-content-type-options"] == "nosniff"
     tag = response.headers["etag"]
-    for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-        again = client.get(f"/web/{name}", headers={"If-None-Match": known})
+    for etag in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = client.get(f"/web/{name}", headers={"If-None-Match": etag})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     assert client.get(f"/web/{name}", headers={"If-None-Match": '"other"'}).status_code == 200
     head = client.head(f"/web/{name}")
@@ -253,11 +251,11 @@ def test_a_file_is_served_whole_and_not_again_while_it_is_the_same(
         "/web/" + "x" * 5000,
     ],
 )
-def test_nothing_else_is_served(client: TestClient, path: str) -> None:
+def test_other_files_are_not_served(client: TestClient, path: str) -> None:
     assert problem(client.get(path), 404)["type"] == "about:blank"
 
 
-def test_the_page_takes_no_key_and_changes_nothing(home: Path) -> None:
+def test_page_needs_no_key(home: Path) -> None:
     with serving(home, keys=f"reader search {KEY}") as client:
         assert client.get("/", headers=BROWSER).status_code == 200
         assert client.get("/web/app.js").status_code == 200
@@ -266,7 +264,7 @@ def test_the_page_takes_no_key_and_changes_nothing(home: Path) -> None:
         assert "/web/{file}" not in client.get("/openapi.json").json()["paths"]
 
 
-def test_no_script_makes_markup_from_text_or_asks_elsewhere() -> None:
+def test_scripts_never_parse_text_as_markup() -> None:
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|setHTML|srcdoc|DOMParser"
     for file in WEB.glob("*.js"):
         script = file.read_text()
@@ -282,7 +280,7 @@ def test_no_script_makes_markup_from_text_or_asks_elsewhere() -> None:
 
 @contextmanager
 def served(home: Path, **settings: Any) -> Iterator[str]:
-    """A server on a port of the loopback, in a thread; its address."""
+    """Run a server in a thread, and yield its address."""
     created = create_app(Settings(home=home, **settings), HashEncoder())
     config = uvicorn.Config(
         created, port=0, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
@@ -325,7 +323,7 @@ def tab(site: str) -> Iterator[Tab]:
 
 @pytest.fixture(autouse=True)
 def quiet(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test in a browser begins with nothing remembered, and ends without complaints but of refused requests."""
+    """Clear the storage after each browser test, and fail it for console messages."""
     if "tab" not in request.fixturenames:
         yield
         return
@@ -334,7 +332,9 @@ def quiet(request: pytest.FixtureRequest) -> Iterator[None]:
     tab.complaints.clear()
     yield
     tab.run("sessionStorage.clear(), localStorage.clear()")
-    assert [one for one in tab.complaints if "Failed to load resource" not in one] == []
+    assert [
+        complaint for complaint in tab.complaints if "Failed to load resource" not in complaint
+    ] == []
 
 
 IDLE = "document.querySelector('.view:not([hidden]) .results > *') && !document.querySelector('[aria-busy]')"
@@ -346,7 +346,7 @@ def shown(tab: Tab, address: str) -> None:
 
 
 def on_page(tab: Tab, module: str, expression: str) -> Any:
-    """The value of an expression in which `m` is one of the page's modules."""
+    """Evaluate an expression in which `m` is one of the page's modules."""
     return tab.run(f"import('/web/{module}').then((m) => ({expression}))")
 
 
@@ -354,7 +354,7 @@ def searched(site: str, **body: Any) -> Any:
     return httpx.post(f"{site}search", json={"k": 50, **body}).json()
 
 
-def test_searching_by_keyboard_alone(site: str, tab: Tab) -> None:
+def test_search_by_keyboard(site: str, tab: Tab) -> None:
     shown(tab, site)
     tab.press("/", "Escape")
     assert tab.run("document.activeElement === document.body")
@@ -390,7 +390,7 @@ def test_searching_by_keyboard_alone(site: str, tab: Tab) -> None:
     assert tab.run("location.hash + document.activeElement.type") == "#searchsearch"
 
 
-def test_code_has_line_numbers_colours_and_marked_words(site: str, tab: Tab) -> None:
+def test_code_has_line_numbers_and_marks(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=code&query=walk+step+tree")
     block = "[data-hit='walk.py::walk'] "
     lines = tab.run(
@@ -405,19 +405,19 @@ def test_code_has_line_numbers_colours_and_marked_words(site: str, tab: Tab) -> 
     assert tab.texts(f"{block}h3 .outer") == ["Forest."]
 
 
-def test_marks_are_where_the_server_counts_them_also_after_emoji(site: str, tab: Tab) -> None:
+def test_marks_are_correct_after_emoji(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=code&query=emoji+party+hat")
     (hit,) = [
-        one
-        for one in searched(site, corpus="code", query="emoji party hat")["hits"]
-        if one["title"] == "emoji"
+        hit
+        for hit in searched(site, corpus="code", query="emoji party hat")["hits"]
+        if hit["title"] == "emoji"
     ]
     expected = [hit["text"][start:end] for start, end in hit["highlights"]]
     assert expected.count("party") == 2
     assert tab.texts("[data-hit='odd.py::emoji'] mark") == expected
 
 
-def test_what_a_corpus_holds_is_putas_text_and_never_run(site: str, tab: Tab) -> None:
+def test_corpus_content_is_never_executed(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=code&query=evil")
     assert HOSTILE in tab.texts(".hit h3")
     assert any(HOSTILE in text for text in tab.texts(".hit pre"))
@@ -439,20 +439,21 @@ def test_what_a_corpus_holds_is_putas_text_and_never_run(site: str, tab: Tab) ->
     assert on_page(tab, "dom.js", "m.page('a/b.html#c')") == "a/b.html#c"
 
 
-def test_the_browser_itself_refuses_markup_from_text_and_pictures_from_elsewhere(
-    site: str, tab: Tab
-) -> None:
+def test_browser_enforces_the_policy(site: str, tab: Tab) -> None:
     shown(tab, site)
     refused = "(() => { try { document.body.innerHTML = '<b>'; } catch (error) { return error.name; } })()"
     assert tab.run(refused) == "TypeError"
-    told = "document.addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective))"
+    report = "document.addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective))"
     put = "document.body.append(Object.assign(document.createElement('img'), { src: 'data:,' }))"
-    assert tab.run(f"new Promise((done) => {{ {told}; {put}; }})") == "img-src"
-    assert all("Content Security Policy" in one or "TrustedHTML" in one for one in tab.complaints)
+    assert tab.run(f"new Promise((done) => {{ {report}; {put}; }})") == "img-src"
+    assert all(
+        "Content Security Policy" in complaint or "TrustedHTML" in complaint
+        for complaint in tab.complaints
+    )
     tab.complaints.clear()
 
 
-def test_products_are_narrowed_down_by_clicking_values(site: str, tab: Tab) -> None:
+def test_products_are_filtered_by_clicking_values(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=lamps&query=lamp+to+read")
     assert len(tab.texts(".hit")) == 10
     tab.click(".more")
@@ -492,7 +493,7 @@ def test_products_are_narrowed_down_by_clicking_values(site: str, tab: Tab) -> N
     assert sorted(float(text) for text in tab.texts(".price")) == [30.5 + n for n in range(10)]
 
 
-def test_a_filter_stays_with_its_corpus_and_can_be_lifted(site: str, tab: Tab) -> None:
+def test_filter_belongs_to_its_corpus(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=lamps&query=lamp&filter=%7B%22colour%22%3A%22blue%22%7D")
     tab.run("document.querySelector('input[type=search]').value = ''")
     tab.click(".chooser input[value='code']")
@@ -515,7 +516,7 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
         reply = httpx.post(f"{address}qa", json={"question": question, "corpus": "library"}).json()
         shown(tab, f"{address}#ask?corpus=library&question={question}")
         assert [text.strip() for text in tab.texts(".answer h3")] == [
-            one["text"].strip() for one in reply["answers"]
+            answer["text"].strip() for answer in reply["answers"]
         ]
         for number, answer in enumerate(reply["answers"]):
             marked = f"[...document.querySelectorAll('.answer')][{number}].querySelectorAll('mark')"
@@ -524,11 +525,11 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
                 == answer["text"].split()
             )
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
-        assert links == [one["url"] for one in reply["answers"] if one.get("url")] != []
+        assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]
 
 
-def test_without_a_reader_that_is_said_and_the_search_stands_in(site: str, tab: Tab) -> None:
+def test_ask_falls_back_to_search_without_a_reader(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#ask?corpus=library&question=close+the+file")
     assert "This server has no reader" in tab.texts(".no-reader")[0]
     assert tab.texts(".no-reader code") == ["purlin train refqa"]
@@ -539,23 +540,23 @@ def test_without_a_reader_that_is_said_and_the_search_stands_in(site: str, tab: 
     assert link == "https://example.org/functions.html#close noopener noreferrer"
 
 
-def test_classifying_and_its_address(site: str, tab: Tab) -> None:
-    asked = {"texts": ["sort the numbers", "fetch a page"], "labels": ["page fetching", "sort"]}
+def test_classification_is_kept_in_the_address(site: str, tab: Tab) -> None:
+    body = {"texts": ["sort the numbers", "fetch a page"], "labels": ["page fetching", "sort"]}
     shown(tab, site)
     tab.run("location.hash = '#classify'")
     tab.until("document.querySelector('#texts')")
-    for field, lines in (("texts", asked["texts"]), ("labels", asked["labels"])):
+    for field, lines in (("texts", body["texts"]), ("labels", body["labels"])):
         tab.run(f"document.querySelector('#{field}').focus()")
         tab.type("\n".join(lines))
     tab.press("Enter", modifiers=2)
     tab.until("document.querySelector('.classified')")
-    results = httpx.post(f"{site}classify", json=asked).json()["results"]
-    assert tab.texts(".classified .text") == asked["texts"]
-    assert tab.texts(".classified .best .name") == [one["label"] for one in results]
+    results = httpx.post(f"{site}classify", json=body).json()["results"]
+    assert tab.texts(".classified .text") == body["texts"]
+    assert tab.texts(".classified .best .name") == [entry["label"] for entry in results]
     shares = tab.run(
         "[...document.querySelectorAll('.classified .bar')].map(one => +one.style.getPropertyValue('--share'))"
     )
-    assert shares == [one["score"] for result in results for one in result["ranking"]]
+    assert shares == [entry["score"] for result in results for entry in result["ranking"]]
     address, before = tab.run("location.href"), tab.texts(".classified")
     shown(tab, address)
     assert tab.texts(".classified") == before
@@ -568,7 +569,7 @@ def test_classifying_and_its_address(site: str, tab: Tab) -> None:
     assert "dough" in tab.run("document.querySelector('#texts').value")
 
 
-def test_a_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
+def test_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
     publish(tmp_path, "tickets", staged(tmp_path / "staged"))
     with served(tmp_path) as address:
         shown(tab, f"{address}#corpora")
@@ -584,7 +585,7 @@ def test_a_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> Non
         assert tab.texts(".classified .best .name") == ["business", "sports"]
 
 
-def test_an_address_with_labels_is_not_answered_by_a_classifier(tmp_path: Path, tab: Tab) -> None:
+def test_address_with_labels_ignores_the_classifier(tmp_path: Path, tab: Tab) -> None:
     publish(tmp_path, "tickets", staged(tmp_path / "staged"))
     with served(tmp_path) as address:
         shown(tab, f"{address}#classify?classifier=tickets&texts=sports")
@@ -596,7 +597,7 @@ def test_an_address_with_labels_is_not_answered_by_a_classifier(tmp_path: Path, 
         assert tab.run("document.querySelector('#several').checked")
 
 
-def test_a_corpus_that_is_refused_says_why(tmp_path: Path, tab: Tab) -> None:
+def test_refused_corpus_shows_the_reason(tmp_path: Path, tab: Tab) -> None:
     make(tmp_path, "good", FUNCTIONS, HashEncoder())
     (make(tmp_path, "torn", FUNCTIONS, HashEncoder()) / "documents.sqlite").write_bytes(b"torn")
     with served(tmp_path) as address:
@@ -613,7 +614,7 @@ def test_a_corpus_that_is_refused_says_why(tmp_path: Path, tab: Tab) -> None:
         ) == [False, True]
 
 
-def test_corpora_tell_how_they_are(site: str, tab: Tab) -> None:
+def test_corpora_show_their_state(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#corpora")
     assert tab.texts(".stock-card h3") == ["code", "lamps", "library"]
     assert tab.texts(".state") == ["serving"] * 3
@@ -641,9 +642,9 @@ def test_corpora_tell_how_they_are(site: str, tab: Tab) -> None:
     )
 
 
-def test_measures_of_every_shape_are_drawn_with_their_intervals(site: str, tab: Tab) -> None:
+def test_measures_are_drawn_with_intervals(site: str, tab: Tab) -> None:
     shown(tab, site)
-    given = {
+    measures = {
         "MRR@100": {"mean": 0.545, "low": 0.509, "high": 0.579, "queries": 500},
         "dense": [{"name": "nDCG@10", "mean": 0.5, "low": 0.4, "high": 0.6}],
         "check": {"halves": 0.25, "deep": {"er": 0.125}},
@@ -651,26 +652,27 @@ def test_measures_of_every_shape_are_drawn_with_their_intervals(site: str, tab: 
         "nearly": 0.99999,
         "note": "none",
     }
-    flat = on_page(tab, "chart.js", f"m.flat({json.dumps(given)})")
-    assert [one["name"] for one in flat] == [
+    flat = on_page(tab, "chart.js", f"m.flat({json.dumps(measures)})")
+    assert [each["name"] for each in flat] == [
         "MRR@100", "dense, nDCG@10", "check, halves", "check, deep, er", "texts", "nearly",
     ]  # fmt: skip
     drawn = on_page(
         tab,
         "chart.js",
-        f"[...m.measureTable({json.dumps(given)}).querySelectorAll('dd')].map(one => [one.innerText, one.querySelector"
-        "('.interval')?.getAttribute('x'), one.querySelector('.interval')?.getAttribute('width')])",
+        f"[...m.measureTable({json.dumps(measures)}).querySelectorAll('dd')].map("
+        "one => [one.innerText, one.querySelector('.interval')?.getAttribute('x'), "
+        "one.querySelector('.interval')?.getAttribute('width')])",
     )
     assert drawn[0] == ["0.545 (0.509–0.579)", "50.90%", "7.00%"]
     assert drawn[1] == ["0.500 (0.400–0.600)", "40.00%", "20.00%"]
-    assert [one[0] for one in drawn[2:]] == ["0.250", "0.125", "12,345", "> 0.999"]
+    assert [cells[0] for cells in drawn[2:]] == ["0.250", "0.125", "12,345", "> 0.999"]
     assert (
         on_page(tab, "chart.js", "[null, [], {}, 'x', 3].map((one) => m.measureTable(one))")
         == [None] * 5
     )
 
 
-def test_a_key_is_asked_for_used_and_forgotten(home: Path, tab: Tab) -> None:
+def test_key_is_requested_and_forgotten(home: Path, tab: Tab) -> None:
     with served(
         home, keys=f"reader search sha256:{hashlib.sha256(KEY.encode()).hexdigest()}"
     ) as address:
@@ -708,9 +710,7 @@ def test_a_key_is_asked_for_used_and_forgotten(home: Path, tab: Tab) -> None:
         ("#classify?labels=c,d&texts=next", "document.querySelector('#texts').value === 'next'"),
     ],
 )
-def test_going_elsewhere_wins_over_what_a_view_waited_for(
-    site: str, tab: Tab, following: str, there: str
-) -> None:
+def test_navigation_cancels_a_pending_view(site: str, tab: Tab, following: str, there: str) -> None:
     shown(tab, f"{site}#search")
     held = "{ ok: true, json: async () => ({ classifiers: [], results: [] }) }"
     tab.run(
@@ -718,7 +718,7 @@ def test_going_elsewhere_wins_over_what_a_view_waited_for(
     )
     tab.run("location.hash = '#classify?labels=a,b&texts=left'")
     tab.until("window.release")
-    # What was waited for arrives after the address has changed and before anything has been told of it.
+    # The awaited reply arrives after the address has changed, but before that event.
     tab.run(f"location.hash = {json.dumps(following)}, window.release()")
     tab.until(there)
     assert tab.run("location.hash") == following
@@ -740,7 +740,7 @@ def let_go(tab: Tab) -> None:
 
 @pytest.fixture
 def far(tmp_path: Path, tab: Tab) -> Iterator[Tab]:
-    """A search whose next hits have to be asked for."""
+    """A search whose further hits must be requested."""
     make(tmp_path, "many", numbered(120), HashEncoder(), "reference")
     with served(tmp_path) as address:
         shown(tab, f"{address}#search?corpus=many&query=number")
@@ -751,7 +751,7 @@ def far(tmp_path: Path, tab: Tab) -> Iterator[Tab]:
         yield tab
 
 
-def test_more_of_the_last_search_does_not_stop_the_next(far: Tab) -> None:
+def test_loading_more_does_not_block_the_next_search(far: Tab) -> None:
     far.run("location.hash = '#search?corpus=many&query=other'")
     far.until("held.length")
     far.click(".more")
@@ -761,7 +761,7 @@ def test_more_of_the_last_search_does_not_stop_the_next(far: Tab) -> None:
     )
 
 
-def test_hits_that_come_late_leave_the_focus_where_one_types(far: Tab) -> None:
+def test_late_hits_do_not_steal_the_focus(far: Tab) -> None:
     far.click(".more")
     far.until("held.length")
     far.run("document.querySelector('input[type=search]').focus()")
@@ -779,7 +779,7 @@ def test_hits_that_come_late_leave_the_focus_where_one_types(far: Tab) -> None:
     assert far.run("document.activeElement === document.querySelectorAll('.hit')[100]")
 
 
-def test_another_corpus_without_a_query_drops_what_was_asked(site: str, tab: Tab) -> None:
+def test_changing_corpus_without_a_query_clears_hits(site: str, tab: Tab) -> None:
     for view, path in (
         ("search?corpus=library&query", "search"),
         ("ask?corpus=library&question", "qa"),
@@ -798,7 +798,7 @@ def test_another_corpus_without_a_query_drops_what_was_asked(site: str, tab: Tab
         assert tab.run("document.querySelector('.view:not([hidden]) .hit') === null")
 
 
-def test_a_view_asked_for_nothing_waits_for_nothing(site: str, tab: Tab) -> None:
+def test_empty_view_sends_no_request(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#ask?corpus=library&question=close")
     hold(tab, "qa")
     tab.run("location.hash = '#ask?corpus=library&question=range'")
@@ -808,9 +808,7 @@ def test_a_view_asked_for_nothing_waits_for_nothing(site: str, tab: Tab) -> None
     assert tab.run("document.querySelector('[aria-busy]') === null")
 
 
-def test_texts_too_long_for_the_address_are_classified_while_one_looks_elsewhere(
-    site: str, tab: Tab
-) -> None:
+def test_long_texts_are_classified_in_the_background(site: str, tab: Tab) -> None:
     shown(tab, site)
     tab.run("location.hash = '#classify'")
     tab.until("document.querySelector('#texts')")
@@ -828,7 +826,7 @@ def test_texts_too_long_for_the_address_are_classified_while_one_looks_elsewhere
     tab.until("document.querySelector('.classified') && !document.querySelector('[aria-busy]')")
 
 
-def test_choosing_a_corpus_by_keyboard_keeps_the_focus(site: str, tab: Tab) -> None:
+def test_choosing_a_corpus_keeps_the_focus(site: str, tab: Tab) -> None:
     shown(tab, f"{site}#search?corpus=code&query=sort")
     tab.run("document.querySelector('.chooser input:checked').focus()")
     for name in ("lamps", "library"):
@@ -838,7 +836,7 @@ def test_choosing_a_corpus_by_keyboard_keeps_the_focus(site: str, tab: Tab) -> N
         tab.until(f"document.activeElement.value === '{name}'")
 
 
-def test_where_no_key_helps_none_is_asked_for(site: str, tab: Tab) -> None:
+def test_key_is_not_requested_if_useless(site: str, tab: Tab) -> None:
     shown(tab, site)
     refused = "{ type: 'urn:purlin:problem:not-allowed', detail: 'Not known as x.' }"
     tab.run(
@@ -850,7 +848,7 @@ def test_where_no_key_helps_none_is_asked_for(site: str, tab: Tab) -> None:
     assert tab.texts(".problem button") == []
 
 
-def test_problems_are_told_in_words(home: Path, tab: Tab) -> None:
+def test_problems_are_shown_in_words(home: Path, tab: Tab) -> None:
     with served(home) as address:
         shown(tab, f"{address}#search?corpus=none&query=x")
         assert tab.texts(".problem h2") == ["That is not there"]
@@ -891,7 +889,7 @@ def test_dark_and_light(site: str, tab: Tab) -> None:
 @pytest.mark.parametrize("width", [360, 768])
 def test_nothing_is_wider_than_the_window(site: str, tab: Tab, width: int) -> None:
     tab.look(width, 740)
-    places = [
+    addresses = [
         "",
         "#search?corpus=code&query=walk+evil",
         "#search?corpus=lamps&query=lamp",
@@ -901,19 +899,19 @@ def test_nothing_is_wider_than_the_window(site: str, tab: Tab, width: int) -> No
         "#corpora",
         "#search?corpus=none&query=x",
     ]
-    for place in places:
-        shown(tab, site + place)
-        assert tab.run("document.documentElement.scrollWidth") <= width, place
+    for address in addresses:
+        shown(tab, site + address)
+        assert tab.run("document.documentElement.scrollWidth") <= width, address
 
 
 def test_every_control_has_a_name(site: str, tab: Tab) -> None:
-    for place in (
+    for address in (
         "#search?corpus=lamps&query=lamp",
         "#ask",
         "#classify?labels=a,b&texts=x",
         "#corpora",
     ):
-        tab.open(site + place)
+        tab.open(site + address)
         tab.until("document.querySelector('.view')")
         nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
         roles = {
@@ -927,12 +925,14 @@ def test_every_control_has_a_name(site: str, tab: Tab) -> None:
             "spinbutton",
             "img",
         }
-        controls = [one for one in nodes if not one["ignored"] and one["role"]["value"] in roles]
+        controls = [
+            node for node in nodes if not node["ignored"] and node["role"]["value"] in roles
+        ]
         assert len(controls) > 8
-        assert [one for one in controls if not one.get("name", {}).get("value")] == []
+        assert [node for node in controls if not node.get("name", {}).get("value")] == []
 
 
-def test_a_hit_page_further_down_is_loaded(tmp_path: Path, tab: Tab) -> None:
+def test_more_hits_are_loaded_on_request(tmp_path: Path, tab: Tab) -> None:
     make(tmp_path, "many", numbered(120), HashEncoder(), "reference")
     with served(tmp_path) as address:
         shown(tab, f"{address}#search?corpus=many&query=number")
@@ -959,21 +959,25 @@ LANGUAGES = {
 def test_code_of_every_language_is_coloured(site: str, tab: Tab, name: str) -> None:
     shown(tab, site)
     text = (Path(__file__).parent / "data" / "code" / name).read_text()
-    found = on_page(tab, "syntax.js", f"m.tokens({json.dumps(text)}, '{LANGUAGES[name]}')")
-    ends = [0, *(one["end"] for one in found)]
-    assert all(end <= one["start"] < one["end"] for end, one in zip(ends, found, strict=False))
-    kinds = {one["kind"] for one in found}
+    tokens = on_page(tab, "syntax.js", f"m.tokens({json.dumps(text)}, '{LANGUAGES[name]}')")
+    ends = [0, *(token["end"] for token in tokens)]
+    assert all(
+        end <= token["start"] < token["end"] for end, token in zip(ends, tokens, strict=False)
+    )
+    kinds = {token["kind"] for token in tokens}
     assert {"keyword", "string"} <= kinds <= {
         "keyword", "string", "comment", "number", "constant", "function", "type", "decorator",
     }  # fmt: skip
-    keywords = {text[one["start"] : one["end"]] for one in found if one["kind"] == "keyword"}
+    keywords = {
+        text[token["start"] : token["end"]] for token in tokens if token["kind"] == "keyword"
+    }
     assert keywords & {"def", "function", "func", "class", "return", "public"}
 
 
 @pytest.mark.parametrize(
     "piece", ['"', "'", "/*", "`", '"""', "\\", "0", "a", "@", "#", "//", "\n", "🎉", "0x", "r'''"]
 )
-def test_crafted_code_is_coloured_soon(site: str, tab: Tab, piece: str) -> None:
+def test_crafted_code_is_coloured_quickly(site: str, tab: Tab, piece: str) -> None:
     shown(tab, site)
     text = f"{json.dumps(piece)}.repeat(20000)"
     script = f"['python', 'php', 'java', 'tsx', 'go'].map(one => m.tokens({text}, one).length)"
@@ -981,22 +985,22 @@ def test_crafted_code_is_coloured_soon(site: str, tab: Tab, piece: str) -> None:
     assert on_page(tab, "syntax.js", "m.tokens('def f(): pass', 'constructor')") == []
 
 
-def test_offsets_in_code_points_become_those_of_strings(site: str, tab: Tab) -> None:
+def test_code_point_offsets_become_string_offsets(site: str, tab: Tab) -> None:
     shown(tab, site)
     text = "a🎉b🎉🎉c"
     spans = [[5, 6], [0, 1], [2, 3], [3, 5], [6, 9]]
-    found = on_page(
+    pieces = on_page(
         tab,
         "marks.js",
         f"m.unitSpans({json.dumps(text)}, {spans}).map(s => {json.dumps(text)}.slice(s.start, s.end))",
     )
-    assert found == ["a", "b", "🎉🎉", "c", ""]
+    assert pieces == ["a", "b", "🎉🎉", "c", ""]
     cut = on_page(
         tab,
         "marks.js",
         "m.pieces('ab\\ncd', 0, 5, [{start: 1, end: 4, kind: 'string'}], [{start: 0, end: 2}])",
     )
-    assert [(one["start"], one["end"], one.get("kind"), one["marked"]) for one in cut] == [
+    assert [(span["start"], span["end"], span.get("kind"), span["marked"]) for span in cut] == [
         (0, 1, None, True),
         (1, 2, "string", True),
         (2, 3, "string", False),
@@ -1005,7 +1009,7 @@ def test_offsets_in_code_points_become_those_of_strings(site: str, tab: Tab) -> 
     ]
 
 
-def test_code_is_putno_deeper_than_it_begins(site: str, tab: Tab) -> None:
+def test_common_indentation_is_removed(site: str, tab: Tab) -> None:
     shown(tab, site)
     texts = {
         "def f():\n        a\n        b": 4,

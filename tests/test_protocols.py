@@ -1,4 +1,4 @@
-"""/v1/embeddings, /v1/models, /embed and /rerank: message by message, and against the official clients."""
+"""/v1/embeddings, /v1/models, /embed and /rerank, also against the official clients."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from huggingface_hub.errors import HfHubHTTPError
 from app.protocols import MAX_INPUTS
 from index.encoder import RELEASED_ENCODER, SETTINGS, Encoder, EncoderSettings
 from tests.listening import listening
-from tests.serving import problem, serving
-from tests.test_access import CLASSIFYING, KEYS, SEARCHING, bearer
+from tests.serving import API_KEYS, CLASSIFY_KEY, SEARCH_KEY, bearer, problem, serving
 from tests.tiny import DIM, tiny_encoder
 
 TEXTS = ["sports news", "business of the world", "sports"]
-ASK = {"input": TEXTS, "model": "tiny"}
+EMBED = {"input": TEXTS, "model": "tiny"}
 DOCS = (Path(__file__).parent.parent / "docs" / "agents.md").read_text()
 COMMANDS = re.findall(r"\$ curl -s localhost:8000(/\S+) -H '[^']+' -d '([^']+)'", DOCS)
 PROGRAMS = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
@@ -37,11 +36,11 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     """A real one, with prefixes that tell queries from passages."""
     directory = tmp_path_factory.mktemp("encoder") / "tiny"
     tiny_encoder(directory)
-    written = json.loads((directory / SETTINGS).read_text())
-    del written["fingerprint"]
-    chosen = EncoderSettings(**written | {"query_prefix": "about ", "passage_prefix": "of "})
+    content = json.loads((directory / SETTINGS).read_text())
+    del content["fingerprint"]
+    encoder_settings = EncoderSettings(**content | {"query_prefix": "about ", "passage_prefix": "of "})
     (directory / SETTINGS).write_text(
-        json.dumps(asdict(chosen) | {"fingerprint": chosen.fingerprint})
+        json.dumps(asdict(encoder_settings) | {"fingerprint": encoder_settings.fingerprint})
     )
     return Encoder.load(directory)
 
@@ -67,26 +66,26 @@ def url(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 # ---- OpenAI
 
 
-def test_the_official_openai_client_gets_vectors(url: str, encoder: Encoder) -> None:
+def test_openai_client_gets_vectors(url: str, encoder: Encoder) -> None:
     with openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         for form in ({}, {"encoding_format": "float"}, {"dimensions": DIM}):
             reply = client.embeddings.create(input=TEXTS, model="tiny", **form)  # type: ignore[arg-type]
-            vectors = np.array([one.embedding for one in reply.data], np.float32)
+            vectors = np.array([each.embedding for each in reply.data], np.float32)
             np.testing.assert_array_equal(vectors, encoder.encode(TEXTS, role="passage"))
-            assert [one.index for one in reply.data] == [0, 1, 2]
-        asked = client.embeddings.create(
+            assert [each.index for each in reply.data] == [0, 1, 2]
+        reply = client.embeddings.create(
             input="sports", model="tiny", extra_body={"input_type": "query"}
         )
         np.testing.assert_array_equal(
-            np.array(asked.data[0].embedding, np.float32),
+            np.array(reply.data[0].embedding, np.float32),
             encoder.encode(["sports"], role="query")[0],
         )
-        assert asked.usage.prompt_tokens == asked.usage.total_tokens == 2
+        assert reply.usage.prompt_tokens == reply.usage.total_tokens == 2
         (model,) = client.models.list().data
-        assert model.id == asked.model == "tiny"
+        assert model.id == reply.model == "tiny"
 
 
-def test_the_official_openai_client_shows_errors(url: str) -> None:
+def test_openai_client_shows_errors(url: str) -> None:
     with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
         with pytest.raises(openai.UnprocessableEntityError, match="token ids") as refused:
             client.embeddings.create(input=[1, 2, 3], model="tiny")
@@ -96,11 +95,11 @@ def test_the_official_openai_client_shows_errors(url: str) -> None:
             client.embeddings.create(input="a", model="text-embedding-3-small")
 
 
-def test_the_official_openai_client_sends_a_key(encoder: Encoder, tmp_path: Path) -> None:
-    with listening(tmp_path, encoder, keys=KEYS) as url:
-        with openai.OpenAI(base_url=f"{url}/v1", api_key=SEARCHING) as client:
+def test_openai_client_sends_a_key(encoder: Encoder, tmp_path: Path) -> None:
+    with listening(tmp_path, encoder, keys=API_KEYS) as url:
+        with openai.OpenAI(base_url=f"{url}/v1", api_key=SEARCH_KEY) as client:
             assert len(client.embeddings.create(input="a", model="tiny").data) == 1
-        with openai.OpenAI(base_url=f"{url}/v1", api_key=CLASSIFYING) as client:
+        with openai.OpenAI(base_url=f"{url}/v1", api_key=CLASSIFY_KEY) as client:
             with pytest.raises(openai.PermissionDeniedError, match="lacks the scope search"):
                 client.embeddings.create(input="a", model="tiny")
         with openai.OpenAI(base_url=f"{url}/v1", api_key="unknown") as client:
@@ -108,39 +107,41 @@ def test_the_official_openai_client_sends_a_key(encoder: Encoder, tmp_path: Path
                 client.models.list()
 
 
-def test_base64_holds_the_same_numbers(client: TestClient) -> None:
-    numbers = client.post("/v1/embeddings", json=ASK).json()["data"]
-    coded = client.post("/v1/embeddings", json=ASK | {"encoding_format": "base64"}).json()["data"]
-    for one, other in zip(numbers, coded, strict=True):
-        decoded = np.frombuffer(base64.b64decode(other["embedding"]), "<f4")
-        np.testing.assert_array_equal(decoded, np.array(one["embedding"], np.float32))
+def test_base64_has_the_same_numbers(client: TestClient) -> None:
+    numbers = client.post("/v1/embeddings", json=EMBED).json()["data"]
+    encoded = client.post("/v1/embeddings", json=EMBED | {"encoding_format": "base64"}).json()[
+        "data"
+    ]
+    for expected, actual in zip(numbers, encoded, strict=True):
+        decoded = np.frombuffer(base64.b64decode(actual["embedding"]), "<f4")
+        np.testing.assert_array_equal(decoded, np.array(expected["embedding"], np.float32))
         assert np.linalg.norm(decoded) == pytest.approx(1, abs=1e-5)
 
 
-def test_usage_counts_the_tokens_that_were_read(client: TestClient, encoder: Encoder) -> None:
+def test_usage_counts_the_tokens_read(client: TestClient, encoder: Encoder) -> None:
     texts = ["news", "news " * 1000]
-    reply = client.post("/v1/embeddings", json=ASK | {"input": texts}).json()
+    reply = client.post("/v1/embeddings", json=EMBED | {"input": texts}).json()
     assert reply["usage"] == {
         "prompt_tokens": 2 + encoder.max_tokens,
         "total_tokens": 2 + encoder.max_tokens,
     }
     cut = client.post(
-        "/v1/embeddings", json=ASK | {"input": "news " * (encoder.max_tokens - 1)}
+        "/v1/embeddings", json=EMBED | {"input": "news " * (encoder.max_tokens - 1)}
     ).json()
     assert reply["data"][1]["embedding"] == cut["data"][0]["embedding"]
 
 
-def test_long_lists_come_back_in_order(client: TestClient, encoder: Encoder) -> None:
+def test_long_lists_keep_their_order(client: TestClient, encoder: Encoder) -> None:
     words = ["sports", "business", "world", "news"]
     texts = [" ".join(words[: 1 + number % 4]) for number in range(MAX_INPUTS)]
-    data = client.post("/v1/embeddings", json=ASK | {"input": texts}).json()["data"]
-    assert [one["index"] for one in data] == list(range(MAX_INPUTS))
+    data = client.post("/v1/embeddings", json=EMBED | {"input": texts}).json()["data"]
+    assert [each["index"] for each in data] == list(range(MAX_INPUTS))
     expected = encoder.encode(texts[:4], role="passage")
-    for number, one in enumerate(data):
-        np.testing.assert_allclose(one["embedding"], expected[number % 4], atol=1e-6)
+    for number, each in enumerate(data):
+        np.testing.assert_allclose(each["embedding"], expected[number % 4], atol=1e-6)
 
 
-def test_the_model_is_described(client: TestClient, encoder: Encoder) -> None:
+def test_models_lists_the_encoder(client: TestClient, encoder: Encoder) -> None:
     (model,) = client.get("/v1/models").json()["data"]
     assert model == {
         "id": "tiny",
@@ -171,50 +172,48 @@ def test_the_model_is_described(client: TestClient, encoder: Encoder) -> None:
         ({"encoding_format": "hex"}, "encoding_format", "'float' or 'base64'"),
         ({"input_type": "document"}, "input_type", "'query' or 'passage'"),
         ({"model": 5}, "model", "valid string"),
-        ({"colour": "red"}, "colour", "not a key"),
+        ({"colour": "red"}, "colour", "not a known key"),
     ],
 )
-def test_what_is_wrong_is_named_in_both_shapes(
+def test_invalid_field_is_named_in_both_formats(
     client: TestClient, change: dict[str, Any], field: str, words: str
 ) -> None:
-    found = problem(client.post("/v1/embeddings", json=ASK | change), 422)
-    assert found["errors"][0]["field"] == field
-    assert words in found["errors"][0]["message"]
-    assert found["error"] == {
-        "message": found["detail"],
+    reply = problem(client.post("/v1/embeddings", json=EMBED | change), 422)
+    assert reply["errors"][0]["field"] == field
+    assert words in reply["errors"][0]["message"]
+    assert reply["error"] == {
+        "message": reply["detail"],
         "type": "invalid_request_error",
         "param": field,
         "code": "invalid-input",
     }
 
 
-def test_errors_from_outside_of_the_routes_have_both_shapes_too(
-    encoder: Encoder, tmp_path: Path
-) -> None:
-    with serving(tmp_path, encoder, keys=KEYS) as client:
-        found = problem(client.post("/v1/embeddings", json=ASK), 401)
-        assert found["error"]["message"] == found["detail"]
-        assert found["error"]["code"] == "no-key"
-        found = problem(
-            client.post("/embed", json={"inputs": "a"}, headers=bearer(CLASSIFYING)), 403
+def test_middleware_errors_have_both_formats(encoder: Encoder, tmp_path: Path) -> None:
+    with serving(tmp_path, encoder, keys=API_KEYS) as client:
+        reply = problem(client.post("/v1/embeddings", json=EMBED), 401)
+        assert reply["error"]["message"] == reply["detail"]
+        assert reply["error"]["code"] == "no-key"
+        reply = problem(
+            client.post("/embed", json={"inputs": "a"}, headers=bearer(CLASSIFY_KEY)), 403
         )
-        assert (found["error"], found["error_type"]) == (found["detail"], "Validation")
+        assert (reply["error"], reply["error_type"]) == (reply["detail"], "Validation")
         assert "error" not in problem(client.get("/corpora"), 401)
-        found = problem(client.get("/v1/nothing", headers=bearer(SEARCHING)), 404)
-        assert found["error"]["code"] is None
+        reply = problem(client.get("/v1/nothing", headers=bearer(SEARCH_KEY)), 404)
+        assert reply["error"]["code"] is None
 
 
 # ---- text-embeddings-inference
 
 
-def test_the_official_hugging_face_client_gets_vectors(url: str, encoder: Encoder) -> None:
+def test_hugging_face_client_gets_vectors(url: str, encoder: Encoder) -> None:
     with InferenceClient(base_url=f"{url}/embed") as client:
         for role, options in (
             ("passage", {}),
             ("query", {"prompt_name": "query", "normalize": True}),
         ):
-            found = client.feature_extraction(TEXTS, **options)  # type: ignore[arg-type]
-            np.testing.assert_array_equal(found, encoder.encode(TEXTS, role=role))  # type: ignore[arg-type]
+            vectors = client.feature_extraction(TEXTS, **options)  # type: ignore[arg-type]
+            np.testing.assert_array_equal(vectors, encoder.encode(TEXTS, role=role))  # type: ignore[arg-type]
         assert client.feature_extraction(
             "sports", truncate=True, truncation_direction="right"
         ).shape == (1, DIM)
@@ -224,14 +223,12 @@ def test_the_official_hugging_face_client_gets_vectors(url: str, encoder: Encode
             client.feature_extraction("news", normalize=False)
 
 
-def test_embed_gives_a_list_of_vectors_for_one_text_and_for_many(
-    client: TestClient, encoder: Encoder
-) -> None:
-    one, many = (
+def test_embed_always_returns_a_list_of_vectors(client: TestClient, encoder: Encoder) -> None:
+    single, several = (
         client.post("/embed", json={"inputs": inputs}).json() for inputs in ("sports", TEXTS)
     )
-    assert (len(one), len(many), len(one[0])) == (1, 3, DIM)
-    assert one[0] == many[2]
+    assert (len(single), len(several), len(single[0])) == (1, 3, DIM)
+    assert single[0] == several[2]
     cut = client.post("/embed", json={"inputs": "news " * 1000, "truncate": True})
     assert cut.status_code == 200
 
@@ -248,34 +245,34 @@ def test_embed_gives_a_list_of_vectors_for_one_text_and_for_many(
         ({"truncation_direction": "left"}, "truncation_direction", "'right' or 'Right'"),
     ],
 )
-def test_what_embed_cannot_do_is_said(
+def test_embed_names_the_invalid_field(
     client: TestClient, change: dict[str, Any], field: str, words: str
 ) -> None:
-    found = problem(client.post("/embed", json={"inputs": "a"} | change), 422)
-    assert found["errors"][0]["field"] == field
-    assert words in found["errors"][0]["message"]
-    assert (found["error"], found["error_type"]) == (found["detail"], "Validation")
+    reply = problem(client.post("/embed", json={"inputs": "a"} | change), 422)
+    assert reply["errors"][0]["field"] == field
+    assert words in reply["errors"][0]["message"]
+    assert (reply["error"], reply["error_type"]) == (reply["detail"], "Validation")
 
 
-def test_texts_are_ordered_by_their_cosine_with_the_query(
-    client: TestClient, encoder: Encoder
-) -> None:
-    ask = {"query": "sports", "texts": ["business", "sports", "the news", "sports"]}
+def test_rerank_sorts_by_cosine(client: TestClient, encoder: Encoder) -> None:
+    body = {"query": "sports", "texts": ["business", "sports", "the news", "sports"]}
     cosines = (
-        encoder.encode(ask["texts"], role="passage") @ encoder.encode(["sports"], role="query")[0]
+        encoder.encode(body["texts"], role="passage") @ encoder.encode(["sports"], role="query")[0]
     )  # type: ignore[arg-type]
-    raw = client.post("/rerank", json=ask | {"raw_scores": True}).json()
-    assert [one["index"] for one in raw] == sorted(range(4), key=lambda at: (-cosines[at], at))
-    assert [one["index"] for one in raw][:2] == [1, 3]
-    for one, other in zip(
-        raw, client.post("/rerank", json=ask | {"return_text": True}).json(), strict=True
+    raw = client.post("/rerank", json=body | {"raw_scores": True}).json()
+    assert [each["index"] for each in raw] == sorted(
+        range(4), key=lambda index: (-cosines[index], index)
+    )
+    assert [each["index"] for each in raw][:2] == [1, 3]
+    for item, scaled in zip(
+        raw, client.post("/rerank", json=body | {"return_text": True}).json(), strict=True
     ):
-        assert one.keys() == {"index", "score"}
-        assert one["score"] == pytest.approx(cosines[one["index"]], abs=1e-5)
-        assert other == {
-            "index": one["index"],
-            "score": pytest.approx((1 + one["score"]) / 2, abs=1e-6),
-            "text": ask["texts"][one["index"]],
+        assert item.keys() == {"index", "score"}
+        assert item["score"] == pytest.approx(cosines[item["index"]], abs=1e-5)
+        assert scaled == {
+            "index": item["index"],
+            "score": pytest.approx((1 + item["score"]) / 2, abs=1e-6),
+            "text": body["texts"][item["index"]],
         }
 
 
@@ -291,12 +288,12 @@ def test_texts_are_ordered_by_their_cosine_with_the_query(
         ({"query": "news " * 100}, "query[0]", "101 tokens"),
     ],
 )
-def test_what_rerank_cannot_do_is_said(
+def test_rerank_names_the_invalid_field(
     client: TestClient, change: dict[str, Any], field: str, words: str
 ) -> None:
-    found = problem(client.post("/rerank", json={"query": "a", "texts": ["a"]} | change), 422)
-    assert found["errors"][0]["field"] == field
-    assert words in found["errors"][0]["message"]
+    reply = problem(client.post("/rerank", json={"query": "a", "texts": ["a"]} | change), 422)
+    assert reply["errors"][0]["field"] == field
+    assert words in reply["errors"][0]["message"]
 
 
 # ---- what docs/agents.md says
@@ -308,23 +305,23 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def test_there_are_examples() -> None:
+def test_docs_have_examples() -> None:
     assert [path for path, _ in COMMANDS] == ["/mcp", "/v1/embeddings", "/embed", "/rerank"]
     assert len(PROGRAMS) == 2
 
 
 @pytest.mark.parametrize(("path", "body"), COMMANDS)
-def test_the_commands_in_the_docs_are_answered(released: str, path: str, body: str) -> None:
+def test_commands_in_the_docs_succeed(released: str, path: str, body: str) -> None:
     reply = httpx.post(f"{released}{path}", json=json.loads(body))
     assert reply.status_code == 200, reply.text
     if path == "/mcp":
         assert "1. delivery" in reply.json()["result"]["content"][0]["text"]
     if path == "/rerank":
-        assert [one["index"] for one in reply.json()] == [1, 0]
+        assert [each["index"] for each in reply.json()] == [1, 0]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_programs_in_the_docs_run(released: str, program: str) -> None:
+def test_programs_in_the_docs_run(released: str, program: str) -> None:
     names: dict[str, Any] = {}
     exec(program.replace("http://127.0.0.1:8000", released), names)
     assert np.shape(names["vectors"]) == (1, 384)

@@ -1,4 +1,4 @@
-"""The README's examples on the demo catalogue print what it says; scores may differ a little between processors."""
+"""The README's examples print what it shows; scores may differ slightly between processors."""
 
 import json
 import re
@@ -34,18 +34,18 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 EXAMPLES = EXAMPLE.findall(README)
 
 
-def test_there_are_examples() -> None:
+def test_readme_has_examples() -> None:
     assert {path for path, _, _ in EXAMPLES} == {"/search", "/classify"}
 
 
 @pytest.mark.parametrize(("path", "body", "printed"), EXAMPLES)
-def test_an_example_prints_what_readme_says(
+def test_readme_example_prints_the_shown_output(
     client: TestClient, path: str, body: str, printed: str
 ) -> None:
     assert same(printed, client.post(path, json=json.loads(body)).text)
 
 
-def test_the_question_is_answered_as_readme_says_by_what_every_python_has(tmp_path: Path) -> None:
+def test_readme_question_is_answered_without_a_manual(tmp_path: Path) -> None:
     [(body, printed)] = re.findall(
         r"/qa -H '[^']+' -d '([^']+)' \| jq [^\n]+\n[\d.]+\n(\{.*?\})\n```", README
     )

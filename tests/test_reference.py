@@ -1,4 +1,4 @@
-"""docs/api.md is what `make docs` makes of the code as it is."""
+"""docs/api.md is what `make docs` generates from the current code."""
 
 import re
 from pathlib import Path
@@ -15,13 +15,13 @@ def page() -> str:
     return reference.page()
 
 
-def test_the_reference_is_up_to_date(page: str) -> None:
+def test_reference_is_up_to_date(page: str) -> None:
     assert page == (ROOT / "docs" / "api.md").read_text(), (
         "docs/api.md is out of date: run make docs"
     )
 
 
-def test_every_problem_type_of_the_code_is_told(page: str) -> None:
+def test_reference_lists_every_problem_type(page: str) -> None:
     slugs = {
         slug
         for path in (ROOT / "app").glob("*.py")
@@ -31,7 +31,7 @@ def test_every_problem_type_of_the_code_is_told(page: str) -> None:
     assert slugs <= set(re.findall(r"urn:purlin:problem:([\w-]+)", page))
 
 
-def test_types_and_limits_are_in_words() -> None:
+def test_types_and_limits_in_words() -> None:
     texts = {
         "type": "array",
         "maxItems": 10_000,

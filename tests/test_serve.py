@@ -1,4 +1,4 @@
-"""A real server in a process of its own, on a free port of the loopback."""
+"""A real server in its own process, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ main.serve(Settings(home=Path(sys.argv[1]), port=int(sys.argv[2]), max_body_byte
 
 
 class Server:
-    """The process, a client for it, and what it wrote."""
+    """A server process, a client of it, and its log."""
 
     def __init__(self, process: subprocess.Popen[str], client: httpx.Client) -> None:
         self.process = process
@@ -95,7 +95,7 @@ def running(home: Path) -> Iterator[Server]:
             process.kill()
 
 
-def test_a_server_serves_and_finishes_running_requests_before_it_stops(home: Path) -> None:
+def test_running_requests_finish_before_the_server_stops(home: Path) -> None:
     with running(home) as server:
         replies: list[httpx.Response] = []
         body = {"query": "slow", "corpus": "code"}
@@ -114,7 +114,7 @@ def test_a_server_serves_and_finishes_running_requests_before_it_stops(home: Pat
         assert "Traceback" not in server.log
 
 
-def test_what_a_socket_can_send_that_a_client_library_would_not(home: Path) -> None:
+def test_oversized_slow_or_failing_requests(home: Path) -> None:
     with running(home) as server:
         pieces = (b"x" * 65536 for _ in range(64))
         too_long = server.client.post(
@@ -133,15 +133,15 @@ def test_what_a_socket_can_send_that_a_client_library_would_not(home: Path) -> N
         assert head.startswith(b"HTTP/1.1 408 ")
         assert json.loads(content)["detail"] == "The body took too long to arrive."
 
-        found = problem(
+        reply = problem(
             server.client.post("/search", json={"query": "fail", "corpus": "code"}), 500
         )
-        assert "unforeseen" not in found["detail"]
+        assert "unforeseen" not in reply["detail"]
         assert server.client.get("/livez").status_code == 200
         server.stop()
         assert "ZeroDivisionError: unforeseen" in server.log
 
 
-def test_without_an_encoder_nothing_starts(tmp_path: Path) -> None:
+def test_server_needs_an_encoder(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="encoder"):
         serve(Settings(home=tmp_path, encoder=tmp_path / "none"))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from app import freshness
-from app.freshness import measured
-from app.routes import _without_place
+from app.freshness import corpus_staleness
+from app.routes import _without_directories
 from index.builds import current
 from index.indexing import staleness
 from index.indexing.build import build
@@ -41,7 +41,7 @@ def built(home: Path, kind: Kind, *roots: Path, secondary: Secondary = "demote")
 def moved(home: Path) -> Staleness | None:
     corpus = Corpus.load(current(home, "c"), HashEncoder())
     try:
-        return measured(corpus)
+        return corpus_staleness(corpus)
     finally:
         corpus.close()
 
@@ -201,7 +201,7 @@ def test_description_has_fresh_staleness(
         assert shown(client)["stale"] == fresh
         (code / "c.go").unlink()
         assert shown(client)["stale"] == fresh  # the look before is still good
-        monkeypatch.setattr(freshness, "AGAIN_S", 0.0)
+        monkeypatch.setattr(freshness, "RECHECK_S", 0.0)
         assert shown(client)["stale"] == fresh | {"removed": 1}
         shutil.rmtree(code)
         assert shown(client)["stale"]["reachable"] is False
@@ -228,8 +228,8 @@ def test_only_an_admin_sees_source_paths(tmp_path: Path, code: Path) -> None:
         ("either/or", "either/or"),
     ],
 )
-def test_paths_are_cut_to_their_last_part(source: str, shown_source: str) -> None:
-    assert _without_place(source) == shown_source
+def test_paths_are_cut_to_their_last_part(source: str, said: str) -> None:
+    assert _without_directories(source) == said
 
 
 def test_requests_do_not_wait_for_a_hanging_check(

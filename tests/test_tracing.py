@@ -19,7 +19,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 from app import tracing
 from app.logs import Trace, current_trace
 from app.main import create_app, serve
-from app.settings import Settings, spans_wanted
+from app.settings import Settings, spans_requested
 from index.encoder import Role
 from index.errors import InvalidInput, NotFound
 from tests.conftest import HashEncoder
@@ -255,7 +255,7 @@ def test_answers_name_their_reading_too(
 def test_spans_are_sent_only_where_the_variables_ask_for_them(
     environ: dict[str, str], wanted: bool
 ) -> None:
-    assert spans_wanted(environ) == wanted
+    assert spans_requested(environ) == wanted
 
 
 def test_another_protocol_is_refused_at_the_start(

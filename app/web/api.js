@@ -1,4 +1,4 @@
-// Requests to the server this page came from, with the key of this tab, and what can go wrong with them.
+// Requests to the server, with the API key of this tab, and their errors.
 
 const KEY = "purlin-key";
 let key = remembered();
@@ -11,20 +11,20 @@ function remembered() {
   }
 }
 
-/** Use this key from now on; an empty one means none. */
-export function useKey(given) {
-  key = given;
+/** Use this API key from now on; an empty one means none. */
+export function useKey(newKey) {
+  key = newKey;
   try {
-    if (given) sessionStorage.setItem(KEY, given);
+    if (newKey) sessionStorage.setItem(KEY, newKey);
     else sessionStorage.removeItem(KEY);
   } catch {
-    // Storage is off: the key lasts until the page is loaded again.
+    // Storage is disabled: the key lasts until the page is reloaded.
   }
 }
 
 export const hasKey = () => key !== "";
 
-/** Why a request was not answered: what a problem+json says, or what stands for it. `status` 0: no answer at all. */
+/** A failed request, with the members of its problem document; `status` is 0 if there was no reply. */
 export class Problem extends Error {
   constructor({ status, title = "", detail = "", type = "about:blank", errors = [], retryAfter = null }) {
     super(detail || title);

@@ -1,11 +1,11 @@
-// The frame: which view is shown, the key, the theme, and keys that work everywhere.
+// The frame: view switching, the API key, the theme, and global keyboard shortcuts.
 
 import { ask } from "./ask.js";
 import { hasKey, useKey } from "./api.js";
 import { classify } from "./classify.js";
 import { corpora } from "./corpora.js";
 import { el } from "./dom.js";
-import { read } from "./place.js";
+import { read } from "./address.js";
 import { search } from "./search.js";
 
 const VIEWS = { search, ask, classify, corpora };

@@ -1,11 +1,11 @@
-// Ask: a question to a reference, its answers marked in their passages.
+// Ask: a question to a reference, and its answers, marked in their passages.
 
 import { latest, post } from "./api.js";
 import { chooser, noCorpora } from "./chooser.js";
 import { el, fill, link, quoted, say } from "./dom.js";
 import { hitCard, prose, walk } from "./hits.js";
 import { unitSpans } from "./marks.js";
-import { address, go } from "./place.js";
+import { address, go } from "./address.js";
 import { problemCard } from "./problem.js";
 import { askForm, hero, searchField } from "./search.js";
 

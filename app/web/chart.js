@@ -1,4 +1,4 @@
-// Measures as small drawings: where the mean is between 0 and 1, and its interval.
+// Small charts of measures: the mean between 0 and 1, and its confidence interval.
 
 import { el, number, svg } from "./dom.js";
 

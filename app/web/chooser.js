@@ -1,4 +1,4 @@
-// Which corpus: the ones that the server has, as buttons of which one is down.
+// The corpus chooser: one radio button per corpus.
 
 import { get } from "./api.js";
 import { el, number } from "./dom.js";

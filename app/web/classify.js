@@ -1,8 +1,8 @@
-// Classify: texts under labels that are only named, or under those of a trained classifier.
+// Classify: texts by labels given by name, or by those of a trained classifier.
 
 import { get, latest, post } from "./api.js";
 import { el, fill, number, quoted, say } from "./dom.js";
-import { note } from "./place.js";
+import { note } from "./address.js";
 import { problemCard } from "./problem.js";
 import { hero } from "./search.js";
 

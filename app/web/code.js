@@ -1,4 +1,4 @@
-// A block of code with line numbers, colours, marked words and the lines they are in.
+// A block of code with line numbers, syntax colours, and marked words and lines.
 
 import { el, say } from "./dom.js";
 import { nodes, pieces } from "./marks.js";

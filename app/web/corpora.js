@@ -1,10 +1,10 @@
-// Corpora and classifiers: what is served, from which build, and how well it was measured to do.
+// Corpora and classifiers: their states, builds and measured quality.
 
 import { Problem, get, latest } from "./api.js";
 import { measureTable } from "./chart.js";
 import { noCorpora, unit } from "./chooser.js";
 import { el, fill, number, quoted, say, words } from "./dom.js";
-import { address } from "./place.js";
+import { address } from "./address.js";
 import { problemCard } from "./problem.js";
 import { hero } from "./search.js";
 

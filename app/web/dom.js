@@ -1,4 +1,4 @@
-// Whatever the page shows is made here, from names, attributes and text: markup in a text stays text.
+// Creates all elements of the page from names, attributes and text; markup in a text stays text.
 
 const SVG = "http://www.w3.org/2000/svg";
 

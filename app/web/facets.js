@@ -1,4 +1,4 @@
-// What the best hits have in common: values to click, ranges to type.
+// Facets of the best hits: values to click, ranges to type.
 
 import { el, shown, words } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Hits of each kind, and moving between them by keyboard.
+// Hits of each kind, with keyboard navigation.
 
 import { codeBlock } from "./code.js";
 import { el, link, shown, words } from "./dom.js";

@@ -1,4 +1,4 @@
-// Texts with stretches of them marked and coloured.
+// Texts with marked and coloured spans.
 
 import { el } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Problems, told to people.
+// Error messages for people.
 
 import { hasKey } from "./api.js";
 import { el, quoted, say } from "./dom.js";

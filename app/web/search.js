@@ -1,11 +1,11 @@
-// Search: one field, the corpora, hits, and what they have in common.
+// Search: the query field, the corpora, the hits and their facets.
 
 import { latest, post } from "./api.js";
 import { chooser, noCorpora } from "./chooser.js";
 import { el, fill, number, say } from "./dom.js";
 import { conditions, facets } from "./facets.js";
 import { hitCard, walk } from "./hits.js";
-import { address, go } from "./place.js";
+import { address, go } from "./address.js";
 import { problemCard } from "./problem.js";
 
 const LOADED = 50; // hits in one request: facets count in them

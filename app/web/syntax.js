@@ -1,4 +1,4 @@
-// Colours for code: a scanner by regular expressions, which need not be right everywhere, only quick and calm.
+// Syntax colours: a scanner by regular expressions, made to be fast rather than always right.
 
 const LONGEST = 100_000; // characters that are coloured
 

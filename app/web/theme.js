@@ -1,4 +1,4 @@
-// Not a module: it runs before anything is painted, so that a chosen theme does not flash.
+// Not a module: it runs before the first paint, so that the chosen theme does not flicker.
 "use strict";
 try {
   const chosen = localStorage.getItem("purlin-theme");

@@ -6,21 +6,21 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from app import open_builds as module
+from app import open_builds
 from app.open_builds import OpenCorpora
 from app.problems import Opening
 from index import builds
 from index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
 from index.records import Document
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, numbered, problem, serving
+from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 
 
 class OtherEncoder(HashEncoder):
@@ -35,13 +35,6 @@ def served(tmp_path: Path, encoder: HashEncoder) -> Iterator[OpenCorpora]:
     corpora.open_all()
     yield corpora
     corpora.close()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def next_second() -> None:
@@ -63,14 +56,14 @@ def damage(build: Path) -> None:
     path.write_bytes(content)
 
 
-def test_what_is_there_at_the_start_is_opened(served: OpenCorpora) -> None:
+def test_existing_corpora_are_opened(served: OpenCorpora) -> None:
     until(served.ready)
     (status,) = served.statuses()
     assert (status.name, status.state, status.problem) == ("code", "serving", None)
     assert status.build == build_of(served)
 
 
-def test_a_new_build_is_noticed(served: OpenCorpora, tmp_path: Path, encoder: HashEncoder) -> None:
+def test_new_build_is_served(served: OpenCorpora, tmp_path: Path, encoder: HashEncoder) -> None:
     first = build_of(served)
     second = make(tmp_path, "code", numbered(5), encoder).name
     until(lambda: build_of(served) == second)
@@ -78,7 +71,7 @@ def test_a_new_build_is_noticed(served: OpenCorpora, tmp_path: Path, encoder: Ha
     until(lambda: build_of(served) == first)
 
 
-def test_the_old_build_serves_until_the_new_one_is_open_and_closes_after_its_last_use(
+def test_old_build_closes_after_its_last_use(
     served: OpenCorpora, tmp_path: Path, encoder: HashEncoder
 ) -> None:
     with served.lease("code") as old:
@@ -89,9 +82,7 @@ def test_the_old_build_serves_until_the_new_one_is_open_and_closes_after_its_las
         old.document(FUNCTIONS[1].id)
 
 
-def test_a_new_corpus_is_noticed_and_a_deleted_one_is_gone(
-    served: OpenCorpora, tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_corpora_may_come_and_go(served: OpenCorpora, tmp_path: Path, encoder: HashEncoder) -> None:
     with pytest.raises(NotFound, match="Corpora: code"):
         build_of(served, "more")
     make(tmp_path, "more", numbered(5), encoder)
@@ -105,21 +96,19 @@ def test_a_new_corpus_is_noticed_and_a_deleted_one_is_gone(
     assert build_of(served)
 
 
-def test_a_deleted_corpus_serves_those_who_are_using_it(
-    served: OpenCorpora, tmp_path: Path
-) -> None:
+def test_deleted_corpus_serves_running_requests(served: OpenCorpora, tmp_path: Path) -> None:
     with served.lease("code") as corpus:
         builds.delete(tmp_path, "code")
         assert served.statuses() == []
         assert corpus.document(FUNCTIONS[0].id) == corpus.document(FUNCTIONS[0].id)
 
 
-def test_a_name_leads_nowhere_else(served: OpenCorpora) -> None:
+def test_name_cannot_be_a_path(served: OpenCorpora) -> None:
     with pytest.raises(InvalidInput):
         build_of(served, "../corpora/code")
 
 
-def test_a_damaged_build_is_refused_by_name_and_the_one_before_serves(
+def test_damaged_build_is_refused(
     served: OpenCorpora, tmp_path: Path, encoder: HashEncoder, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = build_of(served)
@@ -139,7 +128,7 @@ def test_a_damaged_build_is_refused_by_name_and_the_one_before_serves(
     assert served.status("code").problem is None
 
 
-def test_a_build_that_is_changed_while_it_serves_makes_room_for_the_one_before(
+def test_build_altered_in_use_falls_back(
     tmp_path: Path, encoder: HashEncoder, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = make(tmp_path, "code", FUNCTIONS, encoder)
@@ -160,7 +149,7 @@ def test_a_build_that_is_changed_while_it_serves_makes_room_for_the_one_before(
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 4
 
 
-def test_a_build_that_was_only_touched_serves_again(served: OpenCorpora, tmp_path: Path) -> None:
+def test_touched_build_serves_again(served: OpenCorpora, tmp_path: Path) -> None:
     build = build_of(served)
     os.utime(builds.current(tmp_path, "code") / "documents.sqlite")
     with pytest.raises(Altered):
@@ -169,16 +158,16 @@ def test_a_build_that_was_only_touched_serves_again(served: OpenCorpora, tmp_pat
     assert served.status("code").problem is None
 
 
-@pytest.mark.parametrize("spoil", ["truncate", "remove", "current"])
-def test_after_a_restart_the_sound_build_before_the_damaged_one_serves(
-    tmp_path: Path, encoder: HashEncoder, spoil: str
+@pytest.mark.parametrize("harm", ["truncate", "remove", "current"])
+def test_restart_falls_back_to_the_last_sound_build(
+    tmp_path: Path, encoder: HashEncoder, harm: str
 ) -> None:
     first = make(tmp_path, "code", FUNCTIONS, encoder)
     next_second()
     second = make(tmp_path, "code", numbered(5), encoder)
-    if spoil == "truncate":
+    if harm == "truncate":
         os.truncate(second / "vectors.npy", 100)
-    elif spoil == "remove":
+    elif harm == "remove":
         shutil.rmtree(second / "lexical")
     else:
         (second.parent / "CURRENT").write_text("no such build\n")
@@ -189,9 +178,7 @@ def test_after_a_restart_the_sound_build_before_the_damaged_one_serves(
     corpora.close()
 
 
-def test_a_build_that_was_rolled_back_from_is_not_fallen_back_to(
-    tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_fallback_skips_newer_builds(tmp_path: Path, encoder: HashEncoder) -> None:
     first = make(tmp_path, "code", FUNCTIONS, encoder)
     next_second()
     make(tmp_path, "code", numbered(5), encoder)
@@ -204,7 +191,7 @@ def test_a_build_that_was_rolled_back_from_is_not_fallen_back_to(
     corpora.close()
 
 
-def test_a_repaired_build_is_tried_again(
+def test_repaired_build_is_retried(
     tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = make(tmp_path, "code", FUNCTIONS, encoder)
@@ -216,12 +203,12 @@ def test_a_repaired_build_is_tried_again(
     (build / "documents.sqlite").write_bytes(sound)
     with pytest.raises(Damaged):
         build_of(corpora)
-    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    monkeypatch.setattr(open_builds, "RETRY_S", 0.0)
     assert build_of(corpora) == build.name
     corpora.close()
 
 
-def test_another_encoder_is_refused(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_corpus_of_another_encoder_is_refused(tmp_path: Path, encoder: HashEncoder) -> None:
     make(tmp_path, "code", FUNCTIONS, encoder)
     corpora = OpenCorpora(tmp_path, OtherEncoder(), timeout_s=10)
     with pytest.raises(EncoderMismatch, match="'hash'"):
@@ -229,8 +216,8 @@ def test_another_encoder_is_refused(tmp_path: Path, encoder: HashEncoder) -> Non
     corpora.close()
 
 
-class Stuck(HashEncoder):
-    """Keeps whoever asks for its fingerprint waiting."""
+class StuckEncoder(HashEncoder):
+    """An encoder whose fingerprint is not available until `go_on` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -242,9 +229,9 @@ class Stuck(HashEncoder):
         return "hash-64"
 
 
-def test_while_a_corpus_is_being_opened_it_is_said_so(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_corpus_being_opened_answers_503(tmp_path: Path, encoder: HashEncoder) -> None:
     make(tmp_path, "code", FUNCTIONS, encoder)
-    stuck = Stuck()
+    stuck = StuckEncoder()
     with serving(tmp_path, stuck, open_timeout_s=0.05) as client:
         assert client.get("/livez").status_code == 200
         assert problem(client.get("/readyz"), 503)["type"] == "urn:purlin:problem:opening"
@@ -257,15 +244,13 @@ def test_while_a_corpus_is_being_opened_it_is_said_so(tmp_path: Path, encoder: H
         assert client.post("/search", json={"query": "sort", "corpus": "code"}).status_code == 200
 
 
-def test_refused_corpora_do_not_keep_the_others_from_serving(
-    tmp_path: Path, encoder: HashEncoder
-) -> None:
+def test_refused_corpora_do_not_block_others(tmp_path: Path, encoder: HashEncoder) -> None:
     damage(make(tmp_path, "broken", FUNCTIONS, encoder))
     make(tmp_path, "code", FUNCTIONS, encoder)
     make(tmp_path, "foreign", FUNCTIONS, OtherEncoder())
     with serving(tmp_path, encoder) as client:
         until(lambda: client.get("/readyz").status_code == 200)
-        states = {one["name"]: one["state"] for one in client.get("/corpora").json()["corpora"]}
+        states = {each["name"]: each["state"] for each in client.get("/corpora").json()["corpora"]}
         assert states == {"broken": "refused", "code": "serving", "foreign": "refused"}
         ask = {"query": "sort"}
         assert client.post("/search", json=ask | {"corpus": "code"}).status_code == 200
@@ -277,53 +262,53 @@ def test_refused_corpora_do_not_keep_the_others_from_serving(
         assert client.get("/corpora/broken").json()["problem"] == broken["detail"]
 
 
-def test_no_query_fails_while_builds_are_activated(tmp_path: Path, encoder: HashEncoder) -> None:
+def test_no_query_fails_during_activation(tmp_path: Path, encoder: HashEncoder) -> None:
     def documents(version: int) -> list[Document]:
         return numbered(20 + version)
 
     make(tmp_path, "code", documents(0), encoder, "reference")
-    seen: set[str] = set()
+    served_builds: set[str] = set()
     stop = threading.Event()
 
     def ask() -> int:
-        asked = 0
+        count = 0
         while not stop.is_set():
             response = client.post("/search", json={"query": "number", "corpus": "code", "k": 1})
             assert response.status_code == 200, response.text
             assert len(response.json()["hits"]) == 1
-            seen.add(response.json()["build"])
-            asked += 1
-        return asked
+            served_builds.add(response.json()["build"])
+            count += 1
+        return count
 
     with serving(tmp_path, encoder) as client, ThreadPoolExecutor(3) as clients:
         asking = [clients.submit(ask) for _ in range(3)]
-        builds = [
+        names = [
             make(tmp_path, "code", documents(version), encoder, "reference").name
             for version in range(1, 13)
         ]
-        until(lambda: builds[-1] in seen)
+        until(lambda: names[-1] in served_builds)
         stop.set()
         assert min(future.result() for future in asking) > 10
-    assert len(seen) > 2
+    assert len(served_builds) > 2
 
 
-def test_swapping_leaves_no_files_open(
+def test_activation_leaks_no_files(
     served: OpenCorpora, tmp_path: Path, encoder: HashEncoder
 ) -> None:
     def open_files() -> int:
         gc.collect()
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    builds = [make(tmp_path, "code", numbered(5 + n), encoder).name for n in range(2)]
-    until(lambda: build_of(served) == builds[1])
+    names = [make(tmp_path, "code", numbered(5 + n), encoder).name for n in range(2)]
+    until(lambda: build_of(served) == names[1])
     before = open_files()
     for turn in range(20):
-        builds.activate(tmp_path, "code", builds[turn % 2])
-        until(lambda: build_of(served) == builds[turn % 2])  # noqa: B023 - called at once
+        builds.activate(tmp_path, "code", names[turn % 2])
+        until(lambda: build_of(served) == names[turn % 2])  # noqa: B023 - called at once
     assert open_files() <= before + 1
 
 
-def test_what_nobody_foresaw_is_logged_and_refused(
+def test_unexpected_error_is_logged_as_a_refusal(
     tmp_path: Path,
     encoder: HashEncoder,
     monkeypatch: pytest.MonkeyPatch,
@@ -341,7 +326,7 @@ def test_what_nobody_foresaw_is_logged_and_refused(
     corpora.close()
 
 
-def test_nothing_is_opened_after_closing(served: OpenCorpora) -> None:
+def test_closed_corpora_open_nothing(served: OpenCorpora) -> None:
     served.close()
     with pytest.raises((Opening, RuntimeError)):
         build_of(served)

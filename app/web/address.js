@@ -1,26 +1,26 @@
-// Where one is: `#search?corpus=code&query=…`. The address is all the state that a view needs to be shown again.
+// The address of a view, such as `#search?corpus=code&query=…`. It holds all the state needed to show the view again.
 
-/** The view's name and its values, all strings. */
+/** Return the name of the view and its values, all strings. */
 export function read(hash = location.hash) {
   const [view, rest = ""] = hash.replace(/^#/, "").split(/\?(.*)/s);
   return { view, values: Object.fromEntries(new URLSearchParams(rest)) };
 }
 
-/** The address of a view; empty values are left out. */
+/** Return the address of a view, without empty values. */
 export function address(view, values = {}) {
   const kept = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const query = new URLSearchParams(kept).toString();
   return query ? `#${view}?${query}` : `#${view}`;
 }
 
-/** Go there; going where one is shows it anew. */
+/** Go to a view; the current view is shown again. */
 export function go(view, values) {
   const hash = address(view, values);
   if (hash === location.hash) window.dispatchEvent(new HashChangeEvent("hashchange"));
   else location.hash = hash;
 }
 
-/** Have the address say so without going anywhere, unless one has left that view; `noted` tells that it changed. */
+/** Change the address without navigating, if the view is still shown; dispatches the event `noted`. */
 export function note(view, values) {
   if (read().view !== view) return;
   history.replaceState(null, "", address(view, values));

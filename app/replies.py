@@ -1,0 +1,249 @@
+"""Replies of the HTTP API: the server sends them, the Python client returns them.
+
+This module stays light: the client imports it, so it may import neither the web framework nor the
+search engine. Fields that are None are left out of the JSON, except the `label` of a text that no
+label fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from index.records import Answer, Classification, Hit, Kind, Location, Value
+
+ServingState = Literal["serving", "opening", "refused"]
+
+
+# ---- search, questions, classification
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReply:
+    """Hits, best first. `total` counts all documents that paging can reach."""
+
+    hits: tuple[Hit, ...]
+    total: int
+    took_ms: float
+    corpus: str
+    build: str
+    encoder: str
+    timings_ms: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QaReply:
+    """Answers, best first: exact words of the corpus, so that `passage[start:end] == text`.
+
+    `hits` are the passages that were read, ranked by the reader. `answerable` is the probability
+    (0-1) that the corpus answers the question at all.
+    """
+
+    answers: tuple[Answer, ...]
+    answerable: float
+    hits: tuple[Hit, ...]
+    took_ms: float
+    corpus: str
+    build: str
+    encoder: str
+    reader: str
+    read: int | None = None
+    timings_ms: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifyReply:
+    """One result per text, in the order of `texts`.
+
+    A ranking has all labels, or the best 100 if there are more; it is shorter where the reply would
+    grow too large. `classifier` and `build` are present if a trained classifier was used,
+    `warnings` if there are any.
+    """
+
+    results: tuple[Classification, ...]
+    took_ms: float
+    encoder: str
+    classifier: str | None = None
+    build: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+# ---- classifiers
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifierStatus:
+    """A trained classifier and its state. States mean the same as for corpora."""
+
+    name: str
+    state: ServingState
+    problem: str | None = None
+    build: str | None = None
+    labels: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifierReply(ClassifierStatus):
+    """A trained classifier with its encoder, creation time, size in bytes and quality."""
+
+    created_at: str | None = None
+    encoder: Mapping[str, Any] | None = None
+    bytes: int | None = None
+    measures: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifiersReply:
+    """All trained classifiers, sorted by name."""
+
+    classifiers: tuple[ClassifierStatus, ...]
+
+
+# ---- corpora
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusStatus:
+    """A corpus and its state.
+
+    `serving`: searches are answered from `build`. `opening`: not ready yet. `refused`: its files
+    are damaged, or it was built with a different encoder. `problem` says what is wrong; if the
+    state is `serving`, it is about a newer build that cannot be used.
+    """
+
+    name: str
+    state: ServingState
+    problem: str | None = None
+    kind: Kind | None = None
+    build: str | None = None
+    documents: int | None = None
+    passages: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """Comparison with the previously active build on the same queries.
+
+    `difference` is new minus previous, `low` and `high` bound its confidence interval. `missing`
+    counts relevant documents that the previous build lacks. `problem` says why the builds could not
+    be compared.
+    """
+
+    build: str
+    mean: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    missing: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityCheck:
+    """The judged queries and the measure that decided whether to activate a new build.
+
+    `relevant` counts the documents that should be retrieved, `missing` those of them that the build
+    lacks.
+    """
+
+    measure: str
+    queries: int
+    relevant: int
+    missing: int
+    against: Against | None = None
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Source files changed, added and removed since the build, by name and time; at most 30 s old.
+
+    `reachable` is false if the server cannot see the sources, `complete` is false if there were too
+    many to check.
+    """
+
+    reachable: bool
+    complete: bool
+    changed: int
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusReply(CorpusStatus):
+    """A corpus with what the manifest of its build says.
+
+    `bytes` is the size on disk, `took_s` the build time, `reused` the number of passages that were
+    not encoded again, `logged` the number of logged queries that lead to its documents. `measures`
+    are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `stale` is
+    present if the build records its sources. `drift` is the largest 1 - cosine between the vectors
+    of a few texts on this machine and on the one that made the build; `warning` is present if it is
+    too large for vectors to be comparable.
+    """
+
+    created_at: str | None = None
+    encoder: Mapping[str, Any] | None = None
+    skipped: int | None = None
+    splitter: str | None = None
+    dense_weight: float | None = None
+    lexical_power: float | None = None
+    logged: int | None = None
+    sources: tuple[str, ...] | None = None
+    reused: int | None = None
+    took_s: float | None = None
+    bytes: int | None = None
+    measures: Mapping[str, Any] | None = None
+    judged: QualityCheck | None = None
+    stale: Stale | None = None
+    drift: float | None = None
+    warning: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CorporaReply:
+    """All corpora, sorted by name."""
+
+    corpora: tuple[CorpusStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveReply:
+    """The build that serves from now on."""
+
+    corpus: str
+    build: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedReply:
+    """The corpus that was deleted, with all its builds."""
+
+    corpus: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReply:
+    """A whole document. The offsets of hits count in its `body`."""
+
+    id: str
+    kind: Kind
+    title: str
+    summary: str
+    body: str
+    context: tuple[str, ...]
+    location: Location
+    fields: Mapping[str, Value]
+    corpus: str
+    build: str
+    took_ms: float
+
+
+# ---- probes
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    """Reply of the liveness and readiness probes."""
+
+    status: Literal["ok"] = "ok"
