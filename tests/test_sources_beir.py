@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from index.records import KINDS, Document, Kind, Location, Skipped, SourceFile
 from index.sources import open_source
-from index.sources.beir import MAX_DEPTH, MAX_FIELDS, MAX_LINE, files, recognises
+from index.sources.beir import (
+    MAX_LINE_BYTES,
+    MAX_RECORD_FIELDS,
+    MAX_RECORD_NESTING,
+    files,
+    is_corpus,
+)
 
 URL = "https://example.org/repo/blob/main/a.go#L3-L5"
 
@@ -173,13 +179,13 @@ def test_broken_rows_are_told_by_line_and_the_rest_is_read(tmp_path: Path) -> No
         (b'{"_id": "e", "text": "\\ud800"}', "surrogate"),
         (b'{"_id": "e", "text": "x", "path": "\xed\xa0\x80"}', "not UTF-8"),
         (b'{"_id": "f", "text": ' + b"[" * 100_000, "nested too deeply"),
-        (b'{"_id": "g", "text": "' + b"x" * MAX_LINE + b'"}', "longer than"),
+        (b'{"_id": "g", "text": "' + b"x" * MAX_LINE_BYTES + b'"}', "longer than"),
         (b'{"_id": "h", "text": "x", "n": ' + b"9" * 5000 + b"}", "not JSON"),
         (
-            {"_id": "i", "text": "x", **{f"f{n}": 1 for n in range(MAX_FIELDS + 1)}},
+            {"_id": "i", "text": "x", **{f"f{n}": 1 for n in range(MAX_RECORD_FIELDS + 1)}},
             "more than 500 fields",
         ),
-        ({"_id": "j", "text": "x", "deep": nested(MAX_DEPTH)}, "nest deeper"),
+        ({"_id": "j", "text": "x", "deep": nested(MAX_RECORD_NESTING)}, "nest deeper"),
         (b"", None),
         ({"_id": "z", "text": "last"}, None),
     ]
@@ -283,14 +289,14 @@ def test_the_digest_covers_content_and_kind(tmp_path: Path) -> None:
     ],
 )
 def test_recognises(tmp_path: Path, rows: list[object], name: str, expected: bool) -> None:
-    assert recognises(lines(tmp_path, *rows, name=name)) is expected
+    assert is_corpus(lines(tmp_path, *rows, name=name)) is expected
 
 
 def test_recognises_no_directory_and_no_broken_gzip(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").mkdir()
     (tmp_path / "x.jsonl.gz").write_bytes(b"plain")
-    assert not recognises(tmp_path / "d.jsonl")
-    assert not recognises(tmp_path / "x.jsonl.gz")
+    assert not is_corpus(tmp_path / "d.jsonl")
+    assert not is_corpus(tmp_path / "x.jsonl.gz")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -342,6 +348,6 @@ def test_any_json_gives_a_document_with_filterable_fields_or_a_reason(
 def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    recognises(path)
+    is_corpus(path)
     for item in read(path):
         assert isinstance(item, Document | Skipped)

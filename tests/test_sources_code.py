@@ -15,7 +15,7 @@ from index.errors import InvalidInput, NotFound
 from index.records import Document, Kind, Skipped, SourceFile
 from index.sources import names, open_source
 from index.sources.code import MAX_NESTING, files, identifiers
-from index.sources.files import MAX_BYTES, role, walk
+from index.sources.files import MAX_FILE_BYTES, role, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES
 from tests.conftest import unprivileged
 
@@ -512,7 +512,7 @@ def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
     [
         (b"x = 1\ny = '\xff'\n", "not UTF-8", 2),
         (b"x = 1\n\0\n", "binary", None),
-        (b"#" * (MAX_BYTES + 1), "larger than 2 MiB", None),
+        (b"#" * (MAX_FILE_BYTES + 1), "larger than 2 MiB", None),
     ],
 )
 def test_a_file_that_is_not_text_is_skipped(

@@ -8,8 +8,6 @@ import gzip
 import io
 import json
 import re
-import sys
-import types
 from decimal import Decimal
 from pathlib import Path
 
@@ -686,32 +684,12 @@ def marked(title: str, body: str) -> list[str]:
     return [body[span.start : span.end] for span in nouns.shared_nouns(title, body)]
 
 
-def test_shared_nouns_by_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nouns, "_nltk", lambda: None)
-    assert nouns.tagger() == "rules"
+def test_shared_nouns() -> None:
     title = "The Compact TN-2420X Toner Cartridges for Pagewell printers, foldable, 500 pages, 12mm"
     body = "A compact toner for the TN-2420X: one cartridge, foldable, prints 500 pages on a Pagewell printer, 12mm"
     assert marked(title, body) == ["toner", "TN-2420X", "cartridge", "pages", "Pagewell", "printer"]
     assert marked("Drive", "a drive that drives easily") == ["drive", "drives"]
     assert marked("", "nothing") == []
-
-
-def test_shared_nouns_by_nltk_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class PerceptronTagger:
-        def tag(self, words: list[str]) -> list[tuple[str, str]]:
-            return [(word, "NNP" if word[0].isupper() else "JJ") for word in words]
-
-    module = types.ModuleType("nltk.tag.perceptron")
-    module.PerceptronTagger = PerceptronTagger  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "nltk", types.ModuleType("nltk"))
-    monkeypatch.setitem(sys.modules, "nltk.tag", types.ModuleType("nltk.tag"))
-    monkeypatch.setitem(sys.modules, "nltk.tag.perceptron", module)
-    nouns._nltk.cache_clear()
-    try:
-        assert nouns.tagger() == "nltk"
-        assert marked("Lowly lamp", "a lowly lamp") == ["lowly"]
-    finally:
-        nouns._nltk.cache_clear()
 
 
 def test_entities_are_marked_on_request_only() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Skipped, SourceFile
 from index.sources import docstrings, reference, topics
-from index.sources.html import MAX_NESTED, MAX_TITLE, read_page
+from index.sources.html import MAX_NESTED_LISTS, MAX_TITLE, read_page
 
 DATA = Path(__file__).parent / "data" / "reference"
 
@@ -257,7 +257,7 @@ def test_depth_costs_no_stack_and_terms_are_bounded() -> None:
     assert page("<div>a" * 100_000) == [("", "\n\n".join("a" * 100_000))]
     assert len(page("<b>" * 100_000 + "x")) == 1
     nested = read_page("<dl><dt>t<dd>d" * 5_000).entries
-    assert max(len(entry.context) for entry in nested) == MAX_NESTED - 1
+    assert max(len(entry.context) for entry in nested) == MAX_NESTED_LISTS - 1
     assert sum(len(entry.blocks) for entry in nested) >= 5_000
     [long] = read_page(f"<dl><dt id=x>{'long term ' * 1000}<dd>d</dl>").entries
     assert len(long.title) <= MAX_TITLE

@@ -30,8 +30,8 @@ PARSE_SECONDS = (
 MAX_TREE_DEPTH = 200
 MAX_NESTING = 16
 MAX_NAME = 200  # characters
-MAX_SIGNATURE = 300  # characters
-MAX_GAP = 400  # bytes of white space between a doc comment and its definition
+MAX_SIGNATURE_LINE = 300  # characters
+MAX_GAP_BYTES = 400  # bytes of white space between a doc comment and its definition
 LICENCE_ROWS = 5  # a licence begins in one of the first lines
 
 _FUNCTIONS = frozenset({"function", "method"})
@@ -186,8 +186,8 @@ def _document(definition: _Definition, source: bytes, path: str, body: str, part
 
 
 def _one_line(signature: str) -> str:
-    line = " ".join(signature[: 10 * MAX_SIGNATURE].split())
-    return line.removesuffix("=>").removesuffix(":").rstrip()[:MAX_SIGNATURE]
+    line = " ".join(signature[: 10 * MAX_SIGNATURE_LINE].split())
+    return line.removesuffix("=>").removesuffix(":").rstrip()[:MAX_SIGNATURE_LINE]
 
 
 def _outline(definition: _Definition, lines: list[bytes]) -> bytes:
@@ -429,7 +429,7 @@ class _Walk:
     def _add_comment(self, node: ts.Node) -> None:
         column = node.start_point.column
         own_line = (
-            column <= MAX_GAP
+            column <= MAX_GAP_BYTES
             and not self._source[node.start_byte - column : node.start_byte].strip()
         )
         if not own_line or not self._comments or not self._touches(self._comments[-1], node):
@@ -439,7 +439,7 @@ class _Walk:
 
     def _touches(self, comment: ts.Node, node: ts.Node) -> bool:
         """Whether a node begins on the same line as the comment ends, or on the next."""
-        if not 0 <= node.start_byte - comment.end_byte <= MAX_GAP:
+        if not 0 <= node.start_byte - comment.end_byte <= MAX_GAP_BYTES:
             return False
         gap = self._source[comment.end_byte : node.start_byte]
         return not gap.strip() and gap.count(b"\n") <= 1

@@ -18,12 +18,12 @@ from index.records import Span
 BREAK = "\u2028"
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 MAX_TITLE = 200
-MAX_SIGNATURE = 2000
-MAX_NESTED = 32
+MAX_TERM = 2000
+MAX_NESTED_LISTS = 32
 MAX_ANCHORS = 16
 MAX_ANCHOR = 500
-MAX_HEADS = 64
-MAX_ENTRIES = 200_000
+MAX_TERMS = 64
+MAX_SECTIONS = 200_000
 PIECE = 1 << 16
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -79,7 +79,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class Entry:
+class Section:
     """One document in the making: a definition (it has signatures), or a section of prose.
 
     `anchor` is the nearest id, `anchors` are further ids of the same place. `headings` are the enclosing ones,
@@ -114,7 +114,7 @@ class Page:
 
     title: str
     url: str
-    entries: list[Entry]
+    entries: list[Section]
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class _DefinitionList:
     directive: str
     plain: bool
     items: int = 0
-    entry: Entry | None = None
+    entry: Section | None = None
     described: bool = False
 
 
@@ -173,7 +173,7 @@ def collapse(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def bounded(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Distinct names joined by commas, as many as fit a title; the first is cut if it alone does not."""
     title = ""
     for name in dict.fromkeys(names):
@@ -204,13 +204,13 @@ class _Reader:
         self._capture = ""
         self._lead = ""
         self._h1 = ""
-        self._section = Entry(directive="page" if self._whole else "section")
+        self._section = Section(directive="page" if self._whole else "section")
         self._entries = [self._section]
         self._path: list[tuple[int, str]] = []
         self._lists: list[_DefinitionList] = []
         self._items: list[_ItemList] = []
-        self._definitions: list[Entry] = []
-        self._absorbing: Entry | None = None
+        self._definitions: list[Section] = []
+        self._absorbing: Section | None = None
         self._boxes = 0
         self._rows = 0
         self._row: list[str] | None = None
@@ -363,7 +363,7 @@ class _Reader:
         title = _heading_text(self._captured())
         if level == 1 and not self._h1:
             self._h1 = title
-        if self._whole or len(self._entries) >= MAX_ENTRIES:
+        if self._whole or len(self._entries) >= MAX_SECTIONS:
             self._emit(title)
         elif title:
             self._open_section(level, title, self._link or own_id)
@@ -378,7 +378,7 @@ class _Reader:
             f"module-{self._module}" == _slug(title) in (anchor, *anchors)
         ):  # of a heading such as "Module Contents"
             self._module = self._module_before
-        self._section = Entry(
+        self._section = Section(
             title, anchor=anchor, anchors=anchors, headings=headings, module=self._module
         )
         self._entries.append(self._section)
@@ -392,8 +392,8 @@ class _Reader:
         self._see(tag, attributes)
         plain = (
             bool(classes & PLAIN_LISTS)
-            or len(self._lists) >= MAX_NESTED
-            or len(self._entries) >= MAX_ENTRIES
+            or len(self._lists) >= MAX_NESTED_LISTS
+            or len(self._entries) >= MAX_SECTIONS
         )
         if not plain:
             self._absorbing = None
@@ -417,7 +417,7 @@ class _Reader:
         self._drop_lead()
         self._capture = "term"
         self._names.clear()
-        if self._lists[-1].plain or len(self._entries) >= MAX_ENTRIES:
+        if self._lists[-1].plain or len(self._entries) >= MAX_SECTIONS:
             self._finish_term = self._close_field
             return self._close_term
         self._ids.clear()
@@ -437,7 +437,7 @@ class _Reader:
         if definitions.entry is not None:
             self._definitions.pop()
         outer = self._definitions[-1] if self._definitions else self._section
-        definitions.entry = Entry(
+        definitions.entry = Section(
             directive=definitions.directive,
             anchor=outer.anchor,
             module=self._module,
@@ -668,13 +668,13 @@ def _directive(classes: str) -> str:
     return next((DIRECTIVES[name] for name in names if name in DIRECTIVES), "term")
 
 
-def _head(entry: Entry, text: str, names: list[str], own_id: str) -> None:
+def _head(entry: Section, text: str, names: list[str], own_id: str) -> None:
     """Add one `dt` to a definition: its line, the names it defines, the title they make."""
-    if len(text) > MAX_SIGNATURE:
-        cut = text.rfind(" ", 0, MAX_SIGNATURE) if " " in text[:MAX_SIGNATURE] else MAX_SIGNATURE
+    if len(text) > MAX_TERM:
+        cut = text.rfind(" ", 0, MAX_TERM) if " " in text[:MAX_TERM] else MAX_TERM
         entry.blocks.append(Block(text[cut:].strip()))
         text = text[:cut]
-    if len(entry.signatures) >= MAX_HEADS:
+    if len(entry.signatures) >= MAX_TERMS:
         entry.blocks.append(Block(text, atom=True, tight=bool(entry.blocks)))
         return
     entry.signatures.append(text)
@@ -682,7 +682,7 @@ def _head(entry: Entry, text: str, names: list[str], own_id: str) -> None:
         qualified = _qualified(name, own_id)
         if not any(known == qualified or known.endswith(f".{qualified}") for known in entry.names):
             entry.names.append(qualified)
-    entry.title = bounded(entry.names)
+    entry.title = join_names(entry.names)
     if entry.directive == "term" and all(name.startswith("-") for name in entry.names):
         entry.directive = "option"
 

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from index.errors import InvalidInput
 
-MAX_LINE = 100_000  # characters of reStructuredText, whose parser takes time by the square of a line's length
+MAX_RST_LINE = 100_000  # characters of reStructuredText, whose parser takes time by the square of a line's length
 
 _FRONT_MATTER = re.compile(r"\A---\r?\n.{0,20000}?\n---\r?\n", re.DOTALL)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
@@ -34,7 +34,7 @@ _SETTINGS = {
     "file_insertion_enabled": False,
     "halt_level": 5,
     "input_encoding": "unicode",
-    "line_length_limit": MAX_LINE,
+    "line_length_limit": MAX_RST_LINE,
     "math_output": "LaTeX",
     "output_encoding": "unicode",
     "raw_enabled": False,
@@ -103,9 +103,9 @@ def rst(text: str) -> str:
     Raises InvalidInput where docutils gives up, as it does on blocks nested some hundred deep and on overlong lines.
     """
     for number, line in enumerate(string2lines(text, convert_whitespace=True), 1):
-        if len(line) > MAX_LINE:
+        if len(line) > MAX_RST_LINE:
             raise InvalidInput(
-                f"Its line {number} is longer than {MAX_LINE:,} characters; break it."
+                f"Its line {number} is longer than {MAX_RST_LINE:,} characters; break it."
             )
     _know_sphinx()
     known = dict(_PAGE_ROLES)

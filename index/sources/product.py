@@ -24,13 +24,13 @@ import lxml.html
 from index.errors import InvalidInput, NotFound
 from index.records import MAX_FILTERABLE_CHARS, Document, Location, Skipped, SourceFile, Span, Value
 from index.sources import nouns
-from index.sources.files import below
-from index.sources.tables import MAX_ROW, SUFFIXES, TOO_LONG, Row, format_of, read_rows
+from index.sources.files import files_below
+from index.sources.tables import MAX_ROW, TABLE_SUFFIXES, TOO_LONG, Row, read_rows, table_format
 
 VERSION = 2
-MAX_FIELDS = 1_000
-MAX_DEPTH = 5
-MAX_ID = 512
+MAX_PRODUCT_FIELDS = 1_000
+MAX_ATTRIBUTE_NESTING = 5
+MAX_PRODUCT_ID = 512
 MAX_TAGS = (
     2_000  # beyond, tags are cut out unread: libxml2 drops what is nested deeper than 2,047 levels
 )
@@ -155,9 +155,10 @@ def files(
         )
     if not path.exists():
         raise NotFound(f"{path} does not exist.", field="path")
-    if path.is_file() and not format_of(path):
+    if path.is_file() and not table_format(path):
         raise InvalidInput(
-            f"{path.name} is no product table: give one of {', '.join(SUFFIXES)}.", field="path"
+            f"{path.name} is no product table: give one of {', '.join(TABLE_SUFFIXES)}.",
+            field="path",
         )
     return _files(path, chosen, entities)
 
@@ -212,12 +213,12 @@ def from_record(
 def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[SourceFile | Skipped]:
     root = path if path.is_dir() else path.parent
     alone = [path] if path.is_file() and _is_shown(path.name) else []
-    found = list(below(path, _is_shown)) if path.is_dir() else alone
+    found = list(files_below(path, _is_shown)) if path.is_dir() else alone
     yield from (one for one in found if isinstance(one, Skipped))
     for file in sorted(one for one in found if isinstance(one, Path)):
         name = file.relative_to(root).as_posix()
-        if not format_of(file):
-            yield Skipped(name, f"is no product table ({', '.join(SUFFIXES)})")
+        if not table_format(file):
+            yield Skipped(name, f"is no product table ({', '.join(TABLE_SUFFIXES)})")
             continue
         try:
             digest = _digest(file, columns, entities)
@@ -229,8 +230,8 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
 
 def names(root: Path) -> Iterator[str]:
     """Names of the product tables below a directory; none of them is opened."""
-    for file in below(root, _is_shown):
-        if isinstance(file, Path) and format_of(file):
+    for file in files_below(root, _is_shown):
+        if isinstance(file, Path) and table_format(file):
             yield file.relative_to(root).as_posix()
 
 
@@ -241,9 +242,9 @@ def _is_shown(name: str) -> bool:
 def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
     options = [
         VERSION,
-        format_of(path),
+        table_format(path),
         sorted(columns.items()),
-        nouns.tagger() if entities else None,
+        nouns.RULES if entities else None,
     ]
     with path.open("rb") as handle:
         content = hashlib.file_digest(handle, "sha256")
@@ -259,7 +260,7 @@ def _read(
     if reason := _unfit([row.record for row in first if isinstance(row, Row)], columns, name):
         yield Skipped(name, reason)
         rows, first = iter(()), [row for row in first if isinstance(row, Skipped)]
-    is_text = format_of(path) in (".csv", ".tsv")
+    is_text = table_format(path) in (".csv", ".tsv")
     seen: dict[str, bytes] = {}
     for row in chain(first, rows):
         if isinstance(row, Skipped):
@@ -352,9 +353,9 @@ def _fields(
 ) -> dict[str, Value]:
     fields = {**others, **{f"attrs.{name}": value for name, value in attributes.items()}}
     fields |= {name: value for name, value in named.items() if value is not None}
-    if len(fields) > MAX_FIELDS:
+    if len(fields) > MAX_PRODUCT_FIELDS:
         raise InvalidInput(
-            f"has {len(fields):,} fields; the limit is {MAX_FIELDS:,}", field="attributes"
+            f"has {len(fields):,} fields; the limit is {MAX_PRODUCT_FIELDS:,}", field="attributes"
         )
     if sum(map(len, _texts(fields))) > MAX_ROW:
         raise InvalidInput(TOO_LONG, field="attributes")
@@ -401,8 +402,10 @@ def _json_cell(cell: str) -> object:
 def _flat(
     values: Mapping[str, object], prefix: str = "", depth: int = 1
 ) -> Iterator[tuple[str, Value]]:
-    if depth > MAX_DEPTH:
-        raise InvalidInput(f"nests attributes deeper than {MAX_DEPTH} levels", field="attributes")
+    if depth > MAX_ATTRIBUTE_NESTING:
+        raise InvalidInput(
+            f"nests attributes deeper than {MAX_ATTRIBUTE_NESTING} levels", field="attributes"
+        )
     for key, value in values.items():
         name = prefix + str(key)
         if isinstance(value, Mapping):
@@ -522,9 +525,9 @@ def _shown(value: Value) -> str:
 def _identifier(raw: object) -> str:
     """An id is kept as it is: it is what judgements and other systems name the product by."""
     text = _checked(raw.strip()) if isinstance(raw, str) else _line(raw)
-    if len(text) > MAX_ID:
+    if len(text) > MAX_PRODUCT_ID:
         raise InvalidInput(
-            f"has an id of {len(text):,} characters; the limit is {MAX_ID}", field="id"
+            f"has an id of {len(text):,} characters; the limit is {MAX_PRODUCT_ID}", field="id"
         )
     return text
 

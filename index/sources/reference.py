@@ -20,15 +20,15 @@ from urllib.parse import quote
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Value
 from index.sources import docstrings, markup, topics
-from index.sources.files import below
-from index.sources.html import Entry, Page, read_page
+from index.sources.files import files_below
+from index.sources.html import Page, Section, read_page
 
 Unit = Literal["definition", "page"]
 
 VERSION = 3
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
-SUFFIXES = {
+PAGE_FORMATS = {
     ".html": "html",
     ".htm": "html",
     ".md": "markdown",
@@ -75,7 +75,7 @@ def files(
         path, name = page
         limit = (
             max_bytes
-            if SUFFIXES[path.suffix.lower()] == "html"
+            if PAGE_FORMATS[path.suffix.lower()] == "html"
             else min(max_bytes, MAX_MARKUP_BYTES)
         )
         content = _content(path, name, limit)
@@ -92,7 +92,7 @@ def files(
 def python_help() -> Iterator[SourceFile]:
     """What `help()` tells: the topics, one source for each page of the manual that has some, and the docstrings."""
     for page in topics.TITLES:
-        content = topics.text_of(page)
+        content = topics.page_text(page)
         if content:
             digest = blake2b(
                 f"{VERSION}:{sys.version}:{page}\0{content}".encode(), digest_size=16
@@ -112,9 +112,9 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
     if not root.exists():
         raise NotFound(f"There is no file or directory {root}; check the path.", field="path")
     if root.is_file():
-        if root.suffix.lower() not in SUFFIXES:
+        if root.suffix.lower() not in PAGE_FORMATS:
             raise InvalidInput(
-                f"{root.name} is no reference page: it must end in {', '.join(SUFFIXES)}.",
+                f"{root.name} is no reference page: it must end in {', '.join(PAGE_FORMATS)}.",
                 field="path",
             )
         yield root, root.name
@@ -126,7 +126,9 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
         key=lambda path: path.relative_to(root).as_posix(),
     )
     suffixes = (
-        set(SUFFIXES) if any(path.suffix == ".rst" for path in paths) else set(SUFFIXES) - {".txt"}
+        set(PAGE_FORMATS)
+        if any(path.suffix == ".rst" for path in paths)
+        else set(PAGE_FORMATS) - {".txt"}
     )
     for path in paths:
         if path.suffix.lower() in suffixes:
@@ -149,7 +151,7 @@ def names(root: Path) -> Iterator[str]:
 
 def _walk(root: Path) -> Iterator[Path | Skipped]:
     inside = root.resolve()
-    for found in below(root, _is_page, _is_entered):
+    for found in files_below(root, _is_page, _is_entered):
         if (
             isinstance(found, Skipped)
             or not found.is_symlink()
@@ -159,7 +161,7 @@ def _walk(root: Path) -> Iterator[Path | Skipped]:
 
 
 def _is_page(name: str) -> bool:
-    return Path(name).suffix.lower() in SUFFIXES and not _INDEX_PAGE.fullmatch(name)
+    return Path(name).suffix.lower() in PAGE_FORMATS and not _INDEX_PAGE.fullmatch(name)
 
 
 def _is_entered(name: str) -> bool:
@@ -190,7 +192,7 @@ def _read(
         yield text
         return
     try:
-        html = _MARKUP[SUFFIXES[path.suffix.lower()]](text)
+        html = _MARKUP[PAGE_FORMATS[path.suffix.lower()]](text)
     except InvalidInput as error:
         yield Skipped(name, error.message)
         return
@@ -215,7 +217,7 @@ def _decode(content: bytes, name: str) -> str | Skipped:
     else:
         if b"\0" in content[:8192]:
             return Skipped(name, "It is binary, not text.")
-        tells = SUFFIXES[Path(name).suffix.lower()] == "html" and not content.startswith(
+        tells = PAGE_FORMATS[Path(name).suffix.lower()] == "html" and not content.startswith(
             codecs.BOM_UTF8
         )
         declared = _CHARSET.search(content, 0, 4096) if tells else None
@@ -272,7 +274,7 @@ def _unique(name: str, taken: set[str], counts: dict[str, int]) -> str:
     return unique
 
 
-def _fields(entry: Entry, page: Page, name: str) -> dict[str, Value]:
+def _fields(entry: Section, page: Page, name: str) -> dict[str, Value]:
     """What can be filtered on: where the entry stands, and what it defines; empty ones are left out."""
     fields: dict[str, Value] = {
         "directive": entry.directive,

@@ -18,9 +18,9 @@ from typing import IO, Any, NamedTuple
 
 from index.errors import InvalidInput
 from index.records import Skipped
-from index.sources.files import passes
+from index.sources.files import is_transient
 
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 MAX_ROW = 1 << 20  # characters
 _BLOCK = 1 << 16
 TOO_LONG = f"is longer than {MAX_ROW:,} characters"
@@ -33,18 +33,18 @@ class Row(NamedTuple):
     record: Mapping[str, object]
 
 
-def format_of(path: Path) -> str:
+def table_format(path: Path) -> str:
     """The suffix that tells how to read a file, without `.gz`; empty where there is no way."""
     name = path.name.lower()
     suffix = Path(name.removesuffix(".gz")).suffix
     packed_parquet = suffix == ".parquet" and name.endswith(".gz")
-    return suffix if suffix in SUFFIXES and not packed_parquet else ""
+    return suffix if suffix in TABLE_SUFFIXES and not packed_parquet else ""
 
 
 def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
     """The records of one table of any known format; what is broken is a `Skipped` that says where (`name` and row)."""
     read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}.get(
-        format_of(path), _json_lines
+        table_format(path), _json_lines
     )
     row: Row | Skipped | None = None
     try:
@@ -62,7 +62,9 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
         InvalidInput,
     ) as error:
         number = row.number if isinstance(row, Row) else (row and row.line) or 0
-        yield Skipped(name, f"cannot be read from here on: {error}", number + 1, passes(error))
+        yield Skipped(
+            name, f"cannot be read from here on: {error}", number + 1, is_transient(error)
+        )
 
 
 @contextmanager
@@ -190,7 +192,7 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
     csv.field_size_limit(max(MAX_ROW, csv.field_size_limit()))
     with open_text(path) as handle:
         lines = _CsvLines(handle)
-        reader = csv.reader(lines, delimiter=_delimiter(lines, format_of(path)), strict=True)
+        reader = csv.reader(lines, delimiter=_delimiter(lines, table_format(path)), strict=True)
         places: dict[str, int] = {}
         width = 0
         for number in count(1):
@@ -241,7 +243,7 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
                     name,
                     f"is damaged, as are the rows up to {end}: {error}",
                     number + 1,
-                    passes(error),
+                    is_transient(error),
                 )
             number = end
 

@@ -59,10 +59,10 @@ _STARRED = re.compile(r"(?<![\w*])(\*\*?)(?=[^\s*])([^*]+)(?<=\S)\1(?![\w*])")
 _PROSE = re.compile(r'["A-Z“]')
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
 
-Lines = Sequence[str]
+Paragraph = Sequence[str]
 
 
-def text_of(page: str) -> str:
+def page_text(page: str) -> str:
     """All topics of one of the manual's pages, each once; empty where this Python comes without them."""
     try:
         known: dict[str, str] = import_module("pydoc_data.topics").topics
@@ -86,7 +86,7 @@ def _plain(text: str) -> str:
 def html(page: str) -> str:
     """One of the manual's pages, as far as there are topics of it."""
     title = TITLES[page]
-    body = _SAME_LIST.sub("", "\n".join(_blocks(_paragraphs(text_of(page)), "")))
+    body = _SAME_LIST.sub("", "\n".join(_blocks(_paragraphs(page_text(page)), "")))
     return f"<title>{title}</title><h1>{title}</h1>\n{body}"
 
 
@@ -104,7 +104,7 @@ def titles() -> frozenset[str]:
 # ---- text -> HTML
 
 
-def _paragraphs(text: str) -> list[Lines]:
+def _paragraphs(text: str) -> list[Paragraph]:
     return [
         part.split("\n")
         for part in re.split(r"\n(?: *\n)+", text.expandtabs().strip("\n"))
@@ -112,19 +112,19 @@ def _paragraphs(text: str) -> list[Lines]:
     ]
 
 
-def _indent(lines: Lines) -> int:
+def _indent(lines: Paragraph) -> int:
     return min(len(line) - len(line.lstrip()) for line in lines)
 
 
-def _right_of(margin: int, lines: Lines) -> bool:
+def _right_of(margin: int, lines: Paragraph) -> bool:
     return _indent(lines) > margin
 
 
-def _dedented(lines: Lines, margin: int) -> Lines:
+def _dedented(lines: Paragraph, margin: int) -> Paragraph:
     return [line[margin:] for line in lines]
 
 
-def _blocks(paragraphs: Sequence[Lines], outer: str) -> Iterator[str]:
+def _blocks(paragraphs: Sequence[Paragraph], outer: str) -> Iterator[str]:
     """Markup of paragraphs, each with those below it that stand further right; `outer` is the definition around."""
     at = 0
     while at < len(paragraphs):
@@ -137,7 +137,7 @@ def _blocks(paragraphs: Sequence[Lines], outer: str) -> Iterator[str]:
         )
 
 
-def _block(lines: Lines, below: Sequence[Lines], outer: str) -> Iterator[str]:
+def _block(lines: Paragraph, below: Sequence[Paragraph], outer: str) -> Iterator[str]:
     if len(lines) == 2 and _RULE.fullmatch(lines[1]) and not lines[0].startswith(" "):
         level = 2 + _UNDERLINES.index(lines[1][0])
         yield f'<h{level} id="{_slug(lines[0])}">{_inline(lines[0])}</h{level}>{_code(below)}'
@@ -165,13 +165,13 @@ def _block(lines: Lines, below: Sequence[Lines], outer: str) -> Iterator[str]:
         yield f"<p>{_inline(' '.join(lines))}</p>{told}"
 
 
-def _told(text: Lines, column: int, below: Sequence[Lines], outer: str) -> str:
+def _told(text: Paragraph, column: int, below: Sequence[Paragraph], outer: str) -> str:
     """A paragraph that stands at a column, and what is below it: code first, as far as that stands further right."""
     code = list(takewhile(partial(_right_of, column), below))
     return f"<p>{_inline(' '.join(text))}</p>{_code(code)}{''.join(_blocks(below[len(code) :], outer))}"
 
 
-def _code(paragraphs: Sequence[Lines]) -> str:
+def _code(paragraphs: Sequence[Paragraph]) -> str:
     if not paragraphs:
         return ""
     margin = min(_indent(lines) for lines in paragraphs)
@@ -179,14 +179,14 @@ def _code(paragraphs: Sequence[Lines]) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-def _is_definition(lines: Lines, below: Sequence[Lines]) -> bool:
+def _is_definition(lines: Paragraph, below: Sequence[Paragraph]) -> bool:
     """Prose below it, rather than code, and no sentence itself."""
     return not any(line.endswith((".", ":", ",")) for line in lines) and bool(
         _PROSE.match(below[0][0].lstrip())
     )
 
 
-def _definition(lines: Lines, below: Sequence[Lines], outer: str) -> str:
+def _definition(lines: Paragraph, below: Sequence[Paragraph], outer: str) -> str:
     name = _name(lines[0])
     whole = name if not outer or name.startswith(f"{outer}.") else f"{outer}.{name}"
     is_class = lines[0].startswith("class ")
@@ -229,7 +229,7 @@ def _is_there(name: str) -> bool:
     return not outer or outer == "object" or known is None or hasattr(known, last)
 
 
-def _is_table(lines: Lines) -> bool:
+def _is_table(lines: Paragraph) -> bool:
     """Whether every line has a border wherever the first one has, as none has whose cells span columns."""
     first = lines[0]
     return _BORDER.fullmatch(first) is not None and all(
@@ -242,7 +242,7 @@ def _crosses(line: str) -> list[int]:
     return [at for at, char in enumerate(line) if char == "+"]
 
 
-def _table(lines: Lines) -> str:
+def _table(lines: Paragraph) -> str:
     """Rows stand between rules, cells between the rules' crosses."""
     cuts = _crosses(lines[0])
     rows: list[list[list[str]]] = [[]]

@@ -313,7 +313,7 @@ def _rows(path: Path) -> Iterator[_Row | Skipped]:
 def _tables(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.is_file() and tables.format_of(file))
+    return sorted(file for file in path.rglob("*") if file.is_file() and tables.table_format(file))
 
 
 def _in_rows(
@@ -961,7 +961,7 @@ class HeldOut:
 
 def _held_out(path: Path) -> Iterator[Held]:
     """The set's queries and documents."""
-    if not path.is_dir() and not beir.recognises(path):
+    if not path.is_dir() and not beir.is_corpus(path):
         pairs = (found for found in read(PairSource("pairs", path)) if isinstance(found, Pair))
         yield from (Held((pair.passage,), (*pair.queries, pair.title)) for pair in pairs)
         return
