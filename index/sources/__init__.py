@@ -30,6 +30,7 @@ def open_source(
     """
     if kind not in KINDS:
         raise InvalidInput(f"unknown kind {kind!r}; known are {', '.join(KINDS)}", field="kind")
+
     roots = [Path(path) for path in paths]
     if not roots:
         raise InvalidInput("no path to read from; give at least one", field="path")
@@ -39,6 +40,7 @@ def open_source(
 
     if len(roots) == 1:
         return _open(kind, roots[0], secondary, base_url)
+
     return _open_all(kind, roots, secondary, base_url)
 
 
@@ -73,6 +75,7 @@ def prefixes(roots: Sequence[Path]) -> list[str]:
 
     counts: Counter[str] = Counter()
     unique_names = []
+
     for root in roots:
         name = root.resolve().name or "root"
         counts[name] += 1

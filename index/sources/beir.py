@@ -151,6 +151,7 @@ def _record(line: bytes) -> dict[str, Any]:
 
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
+
     return record
 
 
@@ -253,6 +254,7 @@ def _flatten(record: Mapping[str, Any], prefix: str = "", depth: int = 1) -> dic
 
     if len(fields) > MAX_RECORD_FIELDS:
         raise ValueError(f"more than {MAX_RECORD_FIELDS} fields")
+
     return fields
 
 

@@ -53,9 +53,11 @@ def _modules() -> Iterator[tuple[str, str]]:
     for name in sys.stdlib_module_names - _LEFT_OUT:
         if name.startswith("_"):
             continue
+
         spec = PathFinder.find_spec(name) or find_spec(name)
         if spec is None:
             continue
+
         yield name, spec.origin if spec.has_location and spec.origin else ""
         if spec.submodule_search_locations and name not in _WITHOUT_SUBMODULES:
             yield from _submodules(name, list(spec.submodule_search_locations))
@@ -88,6 +90,7 @@ def _documents(module: ModuleType, name: str) -> Iterator[Document]:
     shown = _DOCUMENTED_AS.get(name, name)
     if text := _docstring(module):
         yield _document(shown, shown, "module", "", text, ())
+
     for member, value in _members(module, name):
         title = member if name == "builtins" else f"{shown}.{member}"
         text = _docstring(value)
@@ -106,10 +109,12 @@ def _members(module: ModuleType, name: str) -> Iterator[tuple[str, object]]:
     """Public functions and classes: those in `__all__`, or else made here; none that the package shows already."""
     package = sys.modules.get(name.rpartition(".")[0])
     public = getattr(module, "__all__", None)
+
     for member in sorted(public if public is not None else vars(module)):
         value = getattr(module, member, None)
         if not (inspect.isclass(value) or inspect.isroutine(value)) or member.startswith("_"):
             continue
+
         home = getattr(value, "__module__", None) or name
         if public is None and home.lstrip("_") != name.lstrip("_"):
             continue
@@ -121,10 +126,12 @@ def _methods(cls: type, module: str, title: str) -> Iterator[Document]:
     for member, value in sorted(_own_members(cls).items()):
         if member.startswith("_"):
             continue
+
         method = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
         text = _docstring(method)
         if not text:
             continue
+
         if inspect.isroutine(method):
             signature = f"{title}.{member}{_SELF.sub('(', _arguments(method))}"
             yield _document(module, f"{title}.{member}", "method", signature, text, (title,))
@@ -148,14 +155,17 @@ def _document(
 ) -> Document:
     head = [Block(signature, atom=True)] if signature else []
     body, atoms = compose([*head, *_blocks(text)])
+
     fields: dict[str, Value] = {
         "directive": directive,
         "module": module,
         "page": module,
         "page_title": module,
     }
+
     if signature:
         fields["signature"] = signature
+
     return Document(
         id=f"{module}#{title}" if directive != "module" else module,
         kind="reference",
@@ -176,6 +186,7 @@ def _blocks(text: str) -> Iterator[Block]:
             yield Block(before.rstrip())
         yield Block(example[0].rstrip(), atom=True)
         at = example.end()
+
     if rest := text[at:].strip("\n"):
         yield Block(rest.rstrip())
 

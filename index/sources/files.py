@@ -82,6 +82,7 @@ def files_below(
     for directory, dir_names, file_names in os.walk(root, onerror=errors.append):
         dir_names[:] = filter(enters_dir, dir_names)
         unreadable_dirs = [name for name in dir_names if not is_text(name)]
+
         for name in (*unreadable_dirs, *filter(accepts_file, file_names)):
             file = _regular_file(Path(directory, name), root)
             if file is not None:
@@ -126,6 +127,7 @@ def _child(entry: os.DirEntry[str], parent: str) -> str | None:
         return None
     if os.path.lexists(os.path.join(entry.path, "pyvenv.cfg")):  # noqa: PTH118 (a Path per directory is slow)
         return None
+
     return f"{parent}{entry.name}/"
 
 
@@ -133,6 +135,7 @@ def _read_ignore(root: Path, base: str) -> Iterator[_Ignore | Skipped]:
     """Parse the directory's .gitignore; a pattern that is not applied is a `Skipped`."""
     name = f"{base}.gitignore"
     content = read_bounded(root / name, name, MAX_IGNORE_BYTES)
+
     if isinstance(content, Skipped):
         yield content
         return
@@ -175,6 +178,7 @@ def read_bounded(path: Path, name: str, limit: int = MAX_FILE_BYTES) -> bytes | 
 
     if len(content) > limit:
         return Skipped(name, f"larger than {limit / 2**20:.3g} MiB")
+
     return content
 
 
@@ -220,6 +224,7 @@ def role(path: str, content: bytes) -> str:
     for name, pattern in _ROLES.items():
         if pattern.search(path):
             return name
+
     return _role_by_content(content) or ("test" if _TEST.search(path) else "source")
 
 

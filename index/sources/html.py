@@ -143,12 +143,14 @@ def read_page(markup: str, *, whole: bool = False) -> Page:
         remove_comments=True,
         remove_pis=True,
     )
+
     try:
         for start in range(0, len(markup), PIECE):
             parser.feed(markup[start : start + PIECE].replace("\0", "\ufffd").encode())
         parser.close()
     except etree.XMLSyntaxError:
         pass  # nothing but white space, or a tag that never ends: what was read up to there stands
+
     return reader.page()
 
 
@@ -157,13 +159,16 @@ def compose(blocks: Iterable[Block]) -> tuple[str, tuple[Span, ...]]:
     parts: list[str] = []
     atoms: list[Span] = []
     at = 0
+
     for block in blocks:
         gap = "" if not parts else "\n" if block.tight else "\n\n"
         at += len(gap)
         if block.atom:
             atoms.append(Span(at, at + len(block.text)))
+
         at += len(block.text)
         parts += gap, block.text
+
     return "".join(parts), tuple(atoms)
 
 
@@ -226,12 +231,14 @@ class _Reader:
         if self._skipping:
             self._skipping += 1
             return
+
         classes = frozenset(attributes["class"].split()) if "class" in attributes else _NO_CLASSES
         if _is_furniture(tag, attributes, classes):
             if "headerlink" in classes:
                 self._link = attributes.get("href", "").partition("#")[2][:MAX_ANCHOR]
             self._skipping = 1
             return
+
         self._closers.append(self._open(tag, attributes, classes))
 
     def end(self, tag: str) -> None:
@@ -254,10 +261,12 @@ class _Reader:
         title = self._h1 or self._head_title
         self._entries[0].title = title
         kept = [entry for entry in self._entries if entry.blocks or entry.signatures]
+
         if title and not self._h1:
             for entry in kept:
                 if title != (*entry.headings, entry.title)[0]:
                     entry.headings = (title, *entry.headings)
+
         return Page(title, self._url, kept)
 
     # -- opening elements ----------------------------------------------------------------------------------------
@@ -271,12 +280,15 @@ class _Reader:
             self._unfold()
         if self._capture == "term" and tag in ("dd", "dt"):
             self._close_term()  # of a `dt` without end tag, which the parser lets the next one nest in
+
         if self._capture:
             self._see(tag, attributes)
             return self._open_captured(tag, attributes, classes)
+
         opener = _OPENERS.get(tag)
         if opener is None or (self._whole and tag in ("dl", "dt", "dd")):
             opener = _Reader._open_block if tag in BLOCKS else _Reader._open_inline
+
         return opener(self, tag, attributes, classes)
 
     def _open_main(self, tag: str, attributes: Mapping[str, str]) -> Close:
@@ -302,6 +314,7 @@ class _Reader:
         elif self._capture != "code" and tag in BLOCKS:
             self._text.append(" ")
             return partial(self._text.append, " ")
+
         return _nothing
 
     def _close_link(self, text_start: int, anchor: str) -> None:
@@ -371,13 +384,16 @@ class _Reader:
     def _open_section(self, level: int, title: str, anchor: str) -> None:
         while self._path and self._path[-1][0] >= level:
             self._path.pop()
+
         headings = tuple(above for _, above in self._path)
         self._path.append((level, title))
         anchor, anchors = self._take_ids(anchor or (self._ids[-1] if self._ids else ""))
+
         if (
             f"module-{self._module}" == _slug(title) in (anchor, *anchors)
         ):  # of a heading such as "Module Contents"
             self._module = self._module_before
+
         self._section = Section(
             title, anchor=anchor, anchors=anchors, headings=headings, module=self._module
         )
@@ -390,13 +406,16 @@ class _Reader:
         self._flush()
         self._drop_lead()
         self._see(tag, attributes)
+
         plain = (
             bool(classes & PLAIN_LISTS)
             or len(self._lists) >= MAX_NESTED_LISTS
             or len(self._entries) >= MAX_SECTIONS
         )
+
         if not plain:
             self._absorbing = None
+
         self._lists.append(_DefinitionList(_directive(attributes.get("class", "")), plain))
         return self._close_dl
 
@@ -414,16 +433,20 @@ class _Reader:
         self._flush()
         if not self._lists:
             return self._open_block(tag, attributes, classes)
+
         self._drop_lead()
         self._capture = "term"
         self._names.clear()
+
         if self._lists[-1].plain or len(self._entries) >= MAX_SECTIONS:
             self._finish_term = self._close_field
             return self._close_term
+
         self._ids.clear()
         self._see(tag, attributes)
         self._begin_definition(self._lists[-1])
         self._finish_term = partial(self._close_dt, _anchor(tag, attributes))
+
         return self._close_term
 
     def _close_term(self) -> None:
@@ -436,6 +459,7 @@ class _Reader:
             return
         if definitions.entry is not None:
             self._definitions.pop()
+
         outer = self._definitions[-1] if self._definitions else self._section
         definitions.entry = Section(
             directive=definitions.directive,
@@ -444,6 +468,7 @@ class _Reader:
             headings=tuple(title for _, title in self._path),
             context=tuple(enclosing.title for enclosing in self._definitions),
         )
+
         definitions.described = False
         self._definitions.append(definitions.entry)
         self._entries.append(definitions.entry)
@@ -453,12 +478,14 @@ class _Reader:
         entry = self._lists[-1].entry
         if entry is None or not text:
             return
+
         anchor, anchors = self._take_ids(own_id)
         if anchor and not entry.signatures:
             entry.anchor = anchor
             entry.anchors = anchors
         elif anchor and len(entry.anchors) < MAX_ANCHORS:
             entry.anchors += anchor, *anchors
+
         _head(entry, text, names, own_id)
 
     def _open_dd(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
@@ -492,12 +519,14 @@ class _Reader:
         self._flush()
         self._drop_lead()
         self._see(tag, attributes)
+
         if self._items:
             items = self._items[-1]
             items.items += 1
             indent = "  " * min(len(self._items) - 1, 8)
             self._lead = indent + (f"{items.items}. " if items.ordered else "- ")
             self._lead_tight = items.items > 1 or len(self._items) > 1
+
         return self._flush
 
     def _open_pre(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
@@ -597,9 +626,11 @@ class _Reader:
             return
         if anchor.startswith("module-"):
             self._module_before, self._module = self._module, anchor.removeprefix("module-")
+
         if not self._capture and not self._blank:
             self._ids.clear()
             self._id_ends_text = True
+
         if len(self._ids) < MAX_ANCHORS:
             self._ids.append(anchor)
 
@@ -674,14 +705,17 @@ def _head(entry: Section, text: str, names: list[str], own_id: str) -> None:
         cut = text.rfind(" ", 0, MAX_TERM) if " " in text[:MAX_TERM] else MAX_TERM
         entry.blocks.append(Block(text[cut:].strip()))
         text = text[:cut]
+
     if len(entry.signatures) >= MAX_TERMS:
         entry.blocks.append(Block(text, atom=True, tight=bool(entry.blocks)))
         return
+
     entry.signatures.append(text)
     for name in names or [text.replace("\n", ", ")[:MAX_TITLE]]:
         qualified = _qualified(name, own_id)
         if not any(known == qualified or known.endswith(f".{qualified}") for known in entry.names):
             entry.names.append(qualified)
+
     entry.title = join_names(entry.names)
     if entry.directive == "term" and all(name.startswith("-") for name in entry.names):
         entry.directive = "option"

@@ -87,11 +87,13 @@ def markdown(text: str) -> str:
     parser = MarkdownIt("commonmark").enable("table")
     tokens = parser.parse(_FRONT_MATTER.sub("", text, count=1))
     seen: dict[str, int] = {}
+
     for token, inline in pairwise(tokens):
         if token.type == "heading_open":
             slug = _NOT_IN_SLUG.sub("", inline.content.lower()).replace(" ", "-")
             seen[slug] = seen.get(slug, -1) + 1
             token.attrSet("id", f"{slug}-{seen[slug]}" if seen[slug] else slug)
+
     return str(parser.renderer.render(tokens, parser.options, {}))
 
 
@@ -107,12 +109,15 @@ def rst(text: str) -> str:
             raise InvalidInput(
                 f"Its line {number} is longer than {MAX_RST_LINE:,} characters; break it."
             )
+
     _know_sphinx()
     known = dict(_PAGE_ROLES)
+
     try:
         tree = publish_doctree(text, settings_overrides=_SETTINGS)
         _keep_unparsed(tree)
         _name_terms(tree)
+
         return str(publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS))
     except RecursionError as error:
         raise InvalidInput(
@@ -139,9 +144,11 @@ def _know_sphinx() -> None:
         directives.register_directive(kind, _Definition)
         for domain in _DOMAINS:
             directives.register_directive(f"{domain}:{kind}", _Definition)
+
     for names, directive in _OTHERS:
         for name in names:
             directives.register_directive(name, directive)
+
     for name in _ROLES:
         roles.register_canonical_role(name, _role)  # type: ignore[arg-type]
         for domain in _DOMAINS:
@@ -176,8 +183,10 @@ class _Definition(_Lenient):
     def run(self) -> Sequence[nodes.Node]:
         domain, _, kind = self.name.rpartition(":")
         item = nodes.definition_list_item()
+
         for line in filter(None, map(str.strip, self.argument().replace("\\\n", " ").splitlines())):
             item += _term(line.replace("\\", ""), kind)
+
         item += self.parsed(nodes.definition())
         return [
             nodes.definition_list(
@@ -197,22 +206,26 @@ def _term(line: str, kind: str) -> nodes.term:
     term = nodes.term(classes=["sig"])
     if kind in ("class", "exception"):
         term += nodes.Text(f"{kind} ")
+
     if kind in _OPTIONS:
         for number, option in enumerate(line.split(", ")):
             name = _OPTION_END.split(option, maxsplit=1)[0]
             rest = option[len(name) :]
             term["ids"].append(f"cmdoption-{name.lstrip('-')}")
+
             term += (
                 nodes.Text(", " if number else ""),
                 nodes.inline("", name, classes=["descname"]),
                 nodes.Text(rest),
             )
         return term
+
     start = name_start(line)
     name = re.split(r"[\s(\[:=]", line[start:], maxsplit=1)[0] or line[start:]
     term += nodes.Text(line[:start])
     term += nodes.inline("", name, classes=["descname"])
     term += nodes.Text(line[start + len(name) :])
+
     return term
 
 
@@ -224,16 +237,20 @@ class _Version(_Lenient):
         if self.name == "deprecated-removed":
             removed, _, rest = rest.partition(" ")
             version = f"{version}, will be removed in version {removed}"
+
         children, messages = self.state.inline_text(rest, self.lineno)
         note = nodes.paragraph(
             "",
             f"{_VERSIONS[self.name]} {version}: " if rest else f"{_VERSIONS[self.name]} {version}",
         )
+
         note += children
         content = self.parsed(nodes.container()).children
+
         if not rest and content and isinstance(content[0], nodes.paragraph):
             note += [nodes.Text(": "), *content[0].children]
             content = content[1:]
+
         return [note, *messages, *content]
 
 
@@ -276,9 +293,11 @@ class _Aside(_Lenient):
         children, messages = self.state.inline_text(text, self.lineno)
         first = [nodes.paragraph("", "", *children)] if text else []
         content = self.parsed(nodes.container()).children
+
         for child in content if self.name == "glossary" else ():
             if isinstance(child, nodes.definition_list):
                 child["classes"].append("glossary")
+
         return [*first, *messages, *content]
 
 
@@ -304,10 +323,12 @@ def _role(
     text = nodes.unescape(text)
     labelled = _LABEL.match(text)
     shown = labelled[1] if labelled else text.removeprefix("!")
+
     if not labelled and shown.startswith("~"):
         shown = shown[1:].rpartition(".")[2]
     if name.rpartition(":")[2] in ("func", "meth") and not labelled and not shown.endswith(")"):
         shown += "()"
+
     return [nodes.literal(rawtext, shown)], []
 
 

@@ -153,13 +153,16 @@ def files(
         raise InvalidInput(
             f"Unknown column {unknown[0]!r}; known are {', '.join(COLUMNS)}.", field="columns"
         )
+
     if not path.exists():
         raise NotFound(f"{path} does not exist.", field="path")
+
     if path.is_file() and not table_format(path):
         raise InvalidInput(
             f"{path.name} is no product table: give one of {', '.join(TABLE_SUFFIXES)}.",
             field="path",
         )
+
     return _files(path, chosen, entities)
 
 
@@ -188,10 +191,12 @@ def from_record(
     summary, _ = _compose(description, lines)
     body, atoms = _compose(description, [*lines, *_named_lines(named), *_named_lines(attributes)])
     title = _line(ours.get("title")) or _opening(body)
+
     if not title:
         raise InvalidInput("has no title and no other text", field="title")
     if len(title) + len(body) > MAX_ROW:
         raise InvalidInput(TOO_LONG, field="description")
+
     alone = {"locale": _worded(ours.get("locale")), "price": _price(ours.get("price"))}
     return Document(
         id=_identifier(ours.get("id"))
@@ -215,16 +220,19 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
     alone = [path] if path.is_file() and _is_shown(path.name) else []
     found = list(files_below(path, _is_shown)) if path.is_dir() else alone
     yield from (one for one in found if isinstance(one, Skipped))
+
     for file in sorted(one for one in found if isinstance(one, Path)):
         name = file.relative_to(root).as_posix()
         if not table_format(file):
             yield Skipped(name, f"is no product table ({', '.join(TABLE_SUFFIXES)})")
             continue
+
         try:
             digest = _digest(file, columns, entities)
         except OSError as error:
             yield Skipped(name, f"cannot be read: {error.strerror}")
             continue
+
         yield SourceFile(name, digest, partial(_read, file, name, columns, entities))
 
 
@@ -246,8 +254,10 @@ def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
         sorted(columns.items()),
         nouns.RULES if entities else None,
     ]
+
     with path.open("rb") as handle:
         content = hashlib.file_digest(handle, "sha256")
+
     content.update(json.dumps(options).encode())
     return content.hexdigest()
 
@@ -257,11 +267,14 @@ def _read(
 ) -> Iterator[Document | Skipped]:
     rows = read_rows(path, name)
     first = list(islice(rows, _SAMPLE))
+
     if reason := _unfit([row.record for row in first if isinstance(row, Row)], columns, name):
         yield Skipped(name, reason)
         rows, first = iter(()), [row for row in first if isinstance(row, Skipped)]
+
     is_text = table_format(path) in (".csv", ".tsv")
     seen: dict[str, bytes] = {}
+
     for row in chain(first, rows):
         if isinstance(row, Skipped):
             yield row
@@ -284,7 +297,9 @@ def _unless_seen(
         [document.title, document.body, document.location.url, dict(document.fields)],
         sort_keys=True,
     )
+
     content = hashlib.blake2b(shown.encode(), digest_size=16).digest()
+
     if document.id not in seen:
         seen[document.id] = content
         yield document
@@ -298,11 +313,14 @@ def _unfit(
     """Why a table is left out, judged by its first rows; a column that was asked for and is missing raises."""
     if not sample:
         return None
+
     present = list(dict.fromkeys(chain.from_iterable(sample)))
     shown = ", ".join(present[:30]) or "none"
+
     for theirs in columns.values():
         if theirs not in present:
             raise InvalidInput(f"{name} has no column {theirs!r}; it has {shown}.", field="columns")
+
     known = _mapping(present, columns).keys() & _TEXT or any(map(_ICECAT.match, present))
     return None if known else f"none of its columns is known to hold text; it has {shown}"
 
@@ -353,12 +371,15 @@ def _fields(
 ) -> dict[str, Value]:
     fields = {**others, **{f"attrs.{name}": value for name, value in attributes.items()}}
     fields |= {name: value for name, value in named.items() if value is not None}
+
     if len(fields) > MAX_PRODUCT_FIELDS:
         raise InvalidInput(
             f"has {len(fields):,} fields; the limit is {MAX_PRODUCT_FIELDS:,}", field="attributes"
         )
+
     if sum(map(len, _texts(fields))) > MAX_ROW:
         raise InvalidInput(TOO_LONG, field="attributes")
+
     return fields
 
 
@@ -384,9 +405,11 @@ def _attributes(record: Mapping[str, object], given: object) -> tuple[dict[str, 
         given = _json_cell(given)
     if isinstance(given, list) and all(isinstance(pair, Mapping) for pair in given):
         given = {str(pair.get("name", "")): pair.get("value") for pair in given}
+
     loose = {name: value for name, value in record.items() if _ICECAT.match(name)}
     if isinstance(given, Mapping):
         return dict(_flat({**given, **loose})), []
+
     return dict(_flat(loose)), _bullets(given)
 
 
@@ -406,6 +429,7 @@ def _flat(
         raise InvalidInput(
             f"nests attributes deeper than {MAX_ATTRIBUTE_NESTING} levels", field="attributes"
         )
+
     for key, value in values.items():
         name = prefix + str(key)
         if isinstance(value, Mapping):
@@ -433,7 +457,9 @@ def _bullets(raw: object) -> list[str]:
         if isinstance(raw, str)
         else [raw]
     )
+
     lines = (line for item in items for line in _text(item).split("\n"))
+
     return [line for line in (re.sub(r"^[•*–-]\s+", "", line) for line in lines) if line]
 
 
@@ -460,10 +486,12 @@ def _compose(description: str, lines: Iterable[str]) -> tuple[str, tuple[Span, .
     body, atoms = description, []
     parts = [description] if description else []
     offset = len(description) + 1 if description else 0
+
     for line in lines:
         atoms.append(Span(offset, offset + len(line)))
         parts.append(line)
         offset += len(line) + 1
+
     body = "\n".join(parts)
     return body, tuple(atoms)
 
@@ -488,6 +516,7 @@ def _value(raw: object) -> Value | None:
         return float(raw) if math.isfinite(raw) else None
     if isinstance(raw, date | time):
         return raw.isoformat()
+
     if isinstance(raw, list | tuple):
         return (
             tuple(
@@ -495,6 +524,7 @@ def _value(raw: object) -> Value | None:
             )
             or None
         )
+
     return None
 
 
@@ -539,12 +569,15 @@ def _price(raw: object) -> float | None:
         return None
     if isinstance(value, int | float) or _NUMBER.fullmatch(value):
         return float(value)
+
     amount = _AMOUNT.fullmatch(value)
     if amount is None:
         return None
+
     digits = re.sub(r"[' ]|[., ]+$", "", amount[1])
     cents = re.search(r"[.,](\d{1,2})$", digits)
     whole = re.sub(r"[.,]", "", digits[: cents.start()] if cents else digits)
+
     return float(f"{whole}.{cents[1] if cents else 0}")
 
 
@@ -567,6 +600,7 @@ def _plain(text: str) -> str:
             text = _without_tags(text)
         elif _ENTITY.search(text):
             text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+
     lines = (" ".join(line.split()) for line in text.translate(_CONTROL).splitlines())
     return "\n".join(line for line in lines if line)
 
@@ -575,14 +609,18 @@ def _without_tags(text: str) -> str:
     text = _COMMENT.sub(" ", text)
     if len(_TAG.findall(text)) > MAX_TAGS:
         return _TAG.sub(" ", text)
+
     try:
         root = lxml.html.document_fromstring(text.encode(), parser=_HTML)
     except lxml.etree.LxmlError:
         return ""
+
     lxml.etree.strip_elements(root, "script", "style", with_tail=False)
     pieces = []
+
     for event, element in lxml.etree.iterwalk(root, events=("start", "end")):
         near = element.text if event == "start" else element.tail
         mark = "\n" if element.tag in _BREAKS else " " if element.tag in ("td", "th") else ""
         pieces.append(mark + re.sub(r"\s+", " ", near or ""))
+
     return "".join(pieces)

@@ -72,16 +72,20 @@ def files(
         if isinstance(page, Skipped):
             yield page
             continue
+
         path, name = page
         limit = (
             max_bytes
             if PAGE_FORMATS[path.suffix.lower()] == "html"
             else min(max_bytes, MAX_MARKUP_BYTES)
         )
+
         content = _content(path, name, limit)
+
         if isinstance(content, Skipped):
             yield content
             continue
+
         digest = blake2b(
             f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16
         ).hexdigest()
@@ -98,6 +102,7 @@ def python_help() -> Iterator[SourceFile]:
                 f"{VERSION}:{sys.version}:{page}\0{content}".encode(), digest_size=16
             ).hexdigest()
             yield SourceFile(f"{page}.html", digest, partial(_read_topics, page))
+
     yield from docstrings.files()
 
 
@@ -111,6 +116,7 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
     """Each page's path, and its name relative to the root; what cannot be looked at comes first."""
     if not root.exists():
         raise NotFound(f"There is no file or directory {root}; check the path.", field="path")
+
     if root.is_file():
         if root.suffix.lower() not in PAGE_FORMATS:
             raise InvalidInput(
@@ -119,17 +125,21 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
             )
         yield root, root.name
         return
+
     found = list(_walk(root))
     yield from (one for one in found if isinstance(one, Skipped))
+
     paths = sorted(
         (one for one in found if isinstance(one, Path)),
         key=lambda path: path.relative_to(root).as_posix(),
     )
+
     suffixes = (
         set(PAGE_FORMATS)
         if any(path.suffix == ".rst" for path in paths)
         else set(PAGE_FORMATS) - {".txt"}
     )
+
     for path in paths:
         if path.suffix.lower() in suffixes:
             yield path, path.relative_to(root).as_posix()
@@ -146,6 +156,7 @@ def names(root: Path) -> Iterator[str]:
             texts.append(path)
         else:
             yield path.relative_to(root).as_posix()
+
     yield from (path.relative_to(root).as_posix() for path in texts if ".rst" in suffixes)
 
 
@@ -174,10 +185,12 @@ def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
             content = file.read(limit + 1)
     except OSError as error:
         return Skipped(name, f"It cannot be read: {error.strerror}.")
+
     if len(content) > limit:
         return Skipped(
             name, f"It is larger than {limit:,} bytes, the most that is read of one page; split it."
         )
+
     return content
 
 
@@ -188,14 +201,17 @@ def _read(
     text = (
         replace(content, passing=True) if isinstance(content, Skipped) else _decode(content, name)
     )
+
     if isinstance(text, Skipped):
         yield text
         return
+
     try:
         html = _MARKUP[PAGE_FORMATS[path.suffix.lower()]](text)
     except InvalidInput as error:
         yield Skipped(name, error.message)
         return
+
     yield from documents(read_page(html, whole=unit == "page"), name, address)
 
 
@@ -217,11 +233,13 @@ def _decode(content: bytes, name: str) -> str | Skipped:
     else:
         if b"\0" in content[:8192]:
             return Skipped(name, "It is binary, not text.")
+
         tells = PAGE_FORMATS[Path(name).suffix.lower()] == "html" and not content.startswith(
             codecs.BOM_UTF8
         )
         declared = _CHARSET.search(content, 0, 4096) if tells else None
         encoding = _codec(declared[1].decode("ascii", "replace")) if declared else "utf-8-sig"
+
     try:
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
@@ -248,6 +266,7 @@ def documents(page: Page, name: str, address: str = "") -> Iterator[Document]:
     """
     taken: set[str] = set()
     counts: dict[str, int] = {}
+
     for entry in page.entries:
         body, atoms = entry.compose()
         yield Document(
@@ -286,4 +305,5 @@ def _fields(entry: Section, page: Page, name: str) -> dict[str, Value]:
         "names": tuple(entry.names) if len(entry.names) > 1 else (),
         "anchors": tuple(entry.anchors),
     }
+
     return {key: value for key, value in fields.items() if value}

@@ -47,6 +47,7 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
         table_format(path), _json_lines
     )
     row: Row | Skipped | None = None
+
     try:
         for row in read(path, name):
             yield row
@@ -102,6 +103,7 @@ def _json_row(line: str, name: str, number: int) -> Row | Skipped:
         record = json.loads(line, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
         return Skipped(name, f"is not valid JSON: {error}", number)
+
     return (
         Row(number, record)
         if isinstance(record, dict)
@@ -119,6 +121,7 @@ def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
                 name, "is not an array of records; a file with one record a line is called .jsonl"
             )
             return
+
         number, buffer = 1, buffer[1:]
         while (buffer := buffer.lstrip(" \t\r\n,"))[:1] != "]":
             try:
@@ -129,10 +132,12 @@ def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
                     if len(buffer) <= MAX_ROW and isinstance(error, ValueError)
                     else ""
                 )
+
                 if not more:
                     reason = TOO_LONG if len(buffer) > MAX_ROW else f"is not valid JSON: {error}"
                     yield Skipped(name, f"{reason}; the rows after it are left out, too", number)
                     return
+
                 buffer += more
                 continue
             yield (
@@ -195,6 +200,7 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
         reader = csv.reader(lines, delimiter=_delimiter(lines, table_format(path)), strict=True)
         places: dict[str, int] = {}
         width = 0
+
         for number in count(1):
             lines.start_row()
             try:
@@ -204,8 +210,10 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
             except (csv.Error, InvalidInput) as error:
                 yield Skipped(name, f"is not valid CSV: {error}{lines.give_back(1)}", number)
                 continue
+
             if not any(cells):
                 continue
+
             if not places:
                 places, width = {column: cells.index(column) for column in cells}, len(cells)
             elif len(cells) == width:

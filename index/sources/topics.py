@@ -68,6 +68,7 @@ def page_text(page: str) -> str:
         known: dict[str, str] = import_module("pydoc_data.topics").topics
     except ImportError:
         return ""
+
     kept: dict[str, str] = {}
     for text in sorted(
         (known[name] for name in _TOPICS[page].split() if name in known), key=len, reverse=True
@@ -75,6 +76,7 @@ def page_text(page: str) -> str:
         plain = _plain(text)
         if not any(plain in other for other in kept.values()):
             kept[text] = plain
+
     return "\n\n".join(kept)
 
 
@@ -191,6 +193,7 @@ def _definition(lines: Paragraph, below: Sequence[Paragraph], outer: str) -> str
     whole = name if not outer or name.startswith(f"{outer}.") else f"{outer}.{name}"
     is_class = lines[0].startswith("class ")
     named = bool(name) and (is_class or ("." in whole and _is_there(whole)))
+
     kind = (
         "class"
         if is_class
@@ -200,11 +203,13 @@ def _definition(lines: Paragraph, below: Sequence[Paragraph], outer: str) -> str
         if "(" in lines[0]
         else "attribute"
     )
+
     anchor = f' id="{whole}"' if named else ""
     terms = "".join(
         _term(line, named, "" if number else anchor) for number, line in enumerate(lines)
     )
     told = "".join(_blocks(below, whole if named else outer))
+
     return f'<dl class="py {kind}">{terms}<dd>{told}</dd></dl>'
 
 
@@ -246,14 +251,17 @@ def _table(lines: Paragraph) -> str:
     """Rows stand between rules, cells between the rules' crosses."""
     cuts = _crosses(lines[0])
     rows: list[list[list[str]]] = [[]]
+
     for line in lines:
         if not line.strip("+|-= "):
             rows.append([])
         else:
             rows[-1].append([line[start + 1 : end].strip() for start, end in pairwise(cuts)])
+
     cells = (
         [" ".join(filter(None, cell)) for cell in zip(*row, strict=True)] for row in rows if row
     )
+
     return f"<table>{''.join(f'<tr>{_cells(row)}</tr>' for row in cells)}</table>"
 
 
