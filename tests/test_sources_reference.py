@@ -39,7 +39,7 @@ def by_id(root: Path) -> dict[str, Document]:
 
 
 def page(markup: str) -> list[tuple[str, str]]:
-    return [(entry.title, entry.compose()[0]) for entry in read_page(markup).entries]
+    return [(entry.title, entry.compose()[0]) for entry in read_page(markup).sections]
 
 
 def only_skipped(root: Path, **options: object) -> str:
@@ -225,7 +225,7 @@ def test_odd_markup(markup: str, expected: list[tuple[str, str]]) -> None:
 
 
 def test_headings_form_a_path() -> None:
-    entries = read_page("<h1>A</h1>a<h2>B</h2>b<h3>C</h3>c<h2>D</h2>d").entries
+    entries = read_page("<h1>A</h1>a<h2>B</h2>b<h3>C</h3>c<h2>D</h2>d").sections
     assert [(entry.title, entry.headings) for entry in entries] == [
         ("A", ()),
         ("B", ("A",)),
@@ -240,26 +240,26 @@ def test_a_mark_that_links_to_its_heading_is_its_anchor_and_not_its_name() -> No
         '<h2>zlib<span><a class="mark" href="#zlib" id="zlib">#</a></span></h2>a<h2><a href="#f">§</a>f(x)</h2>b'
         '<h2>C#</h2>c<h2 id=d><a href="#d">D</a></h2>d<h2><a href="other.html">#</a></h2>e'
     )
-    entries = read_page(markup).entries
+    entries = read_page(markup).sections
     assert [(one.title, one.anchor) for one in entries] == [
         ("zlib", "zlib"), ("f(x)", "f"), ("C#", ""), ("D", "d"), ("#", "")
     ]  # fmt: skip
-    [term] = read_page('<dl><dt id=t>term <a href="#t">¶</a><dd>d</dl>').entries
+    [term] = read_page('<dl><dt id=t>term <a href="#t">¶</a><dd>d</dl>').sections
     assert (term.title, term.anchor) == ("term", "t")
 
 
 def test_without_a_first_heading_the_page_title_leads_the_path() -> None:
-    entries = read_page("<title>The page</title><h2>B</h2>b").entries
+    entries = read_page("<title>The page</title><h2>B</h2>b").sections
     assert [(entry.title, entry.headings) for entry in entries] == [("B", ("The page",))]
 
 
 def test_depth_costs_no_stack_and_terms_are_bounded() -> None:
     assert page("<div>a" * 100_000) == [("", "\n\n".join("a" * 100_000))]
     assert len(page("<b>" * 100_000 + "x")) == 1
-    nested = read_page("<dl><dt>t<dd>d" * 5_000).entries
+    nested = read_page("<dl><dt>t<dd>d" * 5_000).sections
     assert max(len(entry.context) for entry in nested) == MAX_NESTED_LISTS - 1
     assert sum(len(entry.blocks) for entry in nested) >= 5_000
-    [long] = read_page(f"<dl><dt id=x>{'long term ' * 1000}<dd>d</dl>").entries
+    [long] = read_page(f"<dl><dt id=x>{'long term ' * 1000}<dd>d</dl>").sections
     assert len(long.title) <= MAX_TITLE
     assert long.compose()[0].split() == [*(["long", "term"] * 1000), "d"]
 
@@ -286,10 +286,10 @@ def soup(draw: st.DrawFn) -> tuple[str, list[str]]:
 @given(soup())
 def test_no_word_is_lost_or_doubled(markup_and_words: tuple[str, list[str]]) -> None:
     markup, words = markup_and_words
-    bodies = [entry.compose()[0] for entry in read_page(markup).entries]
+    bodies = [entry.compose()[0] for entry in read_page(markup).sections]
     found = " ".join(bodies).replace("|", " ").replace("-", " ").replace(":", " ").split()
     assert sorted(word for word in found if word.startswith("w")) == sorted(words)
-    whole = " ".join(entry.compose()[0] for entry in read_page(markup, whole=True).entries)
+    whole = " ".join(entry.compose()[0] for entry in read_page(markup, whole=True).sections)
     assert set(words) <= set(whole.split())
 
 
@@ -315,7 +315,7 @@ def test_atoms_lie_in_the_body_and_ids_are_unique(parts: list[str]) -> None:
 @settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_page(text: str) -> None:
-    for entry in read_page(text).entries:
+    for entry in read_page(text).sections:
         assert entry.compose()[0]
 
 
@@ -480,7 +480,7 @@ def test_a_page_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> N
     assert isinstance(file, SourceFile)
     (tmp_path / "a.html").unlink()
     assert list(file.read()) == [
-        Skipped("a.html", "It cannot be read: No such file or directory.", passing=True)
+        Skipped("a.html", "cannot be read: No such file or directory", passing=True)
     ]
 
 

@@ -96,10 +96,10 @@ def html(page: str) -> str:
 def titles() -> frozenset[str]:
     """What is defined in topics: `dict.get`."""
     return frozenset(
-        entry.title
+        section.title
         for page in TITLES
-        for entry in read_page(html(page)).entries
-        if entry.signatures
+        for section in read_page(html(page)).sections
+        if section.signatures
     )
 
 
