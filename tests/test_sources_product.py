@@ -333,7 +333,7 @@ def test_a_truncated_gzip_yields_what_comes_before_the_cut(tmp_path: Path) -> No
         (
             "a.json",
             '{"products": []}',
-            "is not an array of records; a file with one record a line is called .jsonl",
+            "is not an array of records; name a file with one record per line .jsonl",
         ),
         ("a.csv", "x,y\n1,2\n", "none of its columns is known to hold text; it has x, y"),
     ],

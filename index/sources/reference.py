@@ -123,19 +123,16 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
         yield root, root.name
         return
 
-    found = list(_walk(root))
-    yield from (one for one in found if isinstance(one, Skipped))
+    pages = list(_walk(root))
+    yield from (page for page in pages if isinstance(page, Skipped))
 
-    paths = sorted(
-        (one for one in found if isinstance(one, Path)),
-        key=lambda path: path.relative_to(root).as_posix(),
-    )
+    paths = [page for page in pages if isinstance(page, Path)]
+    paths.sort(key=lambda path: path.relative_to(root).as_posix())
 
-    suffixes = (
-        set(PAGE_FORMATS)
-        if any(path.suffix == ".rst" for path in paths)
-        else set(PAGE_FORMATS) - {".txt"}
-    )
+    # A .txt beside .rst is most likely reStructuredText, too; elsewhere it may be anything.
+    suffixes = set(PAGE_FORMATS)
+    if not any(path.suffix == ".rst" for path in paths):
+        suffixes.discard(".txt")
 
     for path in paths:
         if path.suffix.lower() in suffixes:
