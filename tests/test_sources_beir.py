@@ -24,10 +24,10 @@ URL = "https://example.org/repo/blob/main/a.go#L3-L5"
 
 
 def read(path: Path, kind: Kind = "code") -> list[Document | Skipped]:
-    found: list[Document | Skipped] = []
+    items: list[Document | Skipped] = []
     for file in files(path, kind):
-        found += [file] if isinstance(file, Skipped) else file.read()
-    return found
+        items += [file] if isinstance(file, Skipped) else file.read()
+    return items
 
 
 def lines(tmp_path: Path, *rows: object, name: str = "corpus.jsonl") -> Path:
@@ -142,12 +142,12 @@ def test_locations(tmp_path: Path, record: dict[str, Any], location: Location) -
 
 
 def test_numbers_and_gaps_in_the_usual_fields(tmp_path: Path) -> None:
-    found = read(
+    items = read(
         lines(
             tmp_path, {"_id": 7, "title": 12, "text": None}, {"_id": "8", "title": "only a title"}
         )
     )
-    assert [(d.id, d.title, d.body) for d in found if isinstance(d, Document)] == [
+    assert [(d.id, d.title, d.body) for d in items if isinstance(d, Document)] == [
         ("7", "12", ""),
         ("8", "only a title", ""),
     ]
@@ -163,7 +163,7 @@ def test_numbers_that_nothing_can_store_become_text(tmp_path: Path) -> None:
     assert document.fields == {"big": "92233720368547758080", "inf": "inf", "ok": 1.5}
 
 
-def test_broken_rows_are_told_by_line_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_broken_rows_are_reported_by_line(tmp_path: Path) -> None:
     rows: list[tuple[object, str | None]] = [
         ({"_id": "a", "text": "x"}, None),
         (b"{broken", "not JSON"),
@@ -176,7 +176,7 @@ def test_broken_rows_are_told_by_line_and_the_rest_is_read(tmp_path: Path) -> No
         ({"_id": "b", "title": "", "text": ""}, "neither a title nor a text"),
         ({"_id": "c", "text": ["x"]}, "text is not text"),
         (b'{"_id": "d", "text": "\xff"}', "not UTF-8"),
-        (b'{"_id": "e", "text": "\\ud800"}', "surrogate"),
+        (b'{"_id": "e", "text": "\\ud800"}', "lone surrogate"),
         (b'{"_id": "e", "text": "x", "path": "\xed\xa0\x80"}', "not UTF-8"),
         (b'{"_id": "f", "text": ' + b"[" * 100_000, "nested too deeply"),
         (b'{"_id": "g", "text": "' + b"x" * MAX_LINE_BYTES + b'"}', "longer than"),
@@ -189,13 +189,13 @@ def test_broken_rows_are_told_by_line_and_the_rest_is_read(tmp_path: Path) -> No
         (b"", None),
         ({"_id": "z", "text": "last"}, None),
     ]
-    found = read(lines(tmp_path, *(row for row, _ in rows)))
-    assert [item.id for item in found if isinstance(item, Document)] == ["a", "z"]
-    told = {item.line: item.reason for item in found if isinstance(item, Skipped)}
+    items = read(lines(tmp_path, *(row for row, _ in rows)))
+    assert [item.id for item in items if isinstance(item, Document)] == ["a", "z"]
+    reasons = {item.line: item.reason for item in items if isinstance(item, Skipped)}
     expected = {number: reason for number, (_, reason) in enumerate(rows, start=1) if reason}
-    assert told.keys() == expected.keys()
+    assert reasons.keys() == expected.keys()
     for number, reason in expected.items():
-        assert reason in told[number]
+        assert reason in reasons[number]
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -210,10 +210,10 @@ def test_an_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
             stream.write(b"x" * 1024 * 1024)
         stream.write(b'"}\n{"_id": "c", "text": "x"}\n')
     tracemalloc.start()
-    found = read(path)
+    items = read(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [getattr(item, "id", getattr(item, "line", None)) for item in found] == ["a", 2, "c"]
+    assert [getattr(item, "id", getattr(item, "line", None)) for item in items] == ["a", 2, "c"]
     assert peak < 16 * 1024 * 1024
 
 
@@ -233,7 +233,7 @@ def test_a_truncated_gzip_keeps_what_was_read(tmp_path: Path) -> None:
     assert last.line == len(documents) + 1
 
 
-def test_a_file_that_is_no_gzip_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_gzip_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(b"plain text")
     (item,) = read(path)
@@ -241,7 +241,7 @@ def test_a_file_that_is_no_gzip_is_told(tmp_path: Path) -> None:
     assert "cannot be read" in item.reason
 
 
-def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_reported(tmp_path: Path) -> None:
     (item,) = read(tmp_path / "corpus.jsonl")
     assert item == Skipped("corpus.jsonl", "cannot be read: No such file or directory")
 
@@ -288,11 +288,11 @@ def test_the_digest_covers_content_and_kind(tmp_path: Path) -> None:
         ([], "c.jsonl", False),
     ],
 )
-def test_recognises(tmp_path: Path, rows: list[object], name: str, expected: bool) -> None:
+def test_is_corpus(tmp_path: Path, rows: list[object], name: str, expected: bool) -> None:
     assert is_corpus(lines(tmp_path, *rows, name=name)) is expected
 
 
-def test_recognises_no_directory_and_no_broken_gzip(tmp_path: Path) -> None:
+def test_is_corpus_accepts_no_directory_and_no_broken_gzip(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").mkdir()
     (tmp_path / "x.jsonl.gz").write_bytes(b"plain")
     assert not is_corpus(tmp_path / "d.jsonl")

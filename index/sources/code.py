@@ -496,7 +496,7 @@ class _Walk:
         return not gap.strip() and gap.count(b"\n") <= 1
 
     def _doc_comment(self, outer: ts.Node) -> tuple[str, int]:
-        """Text and first row of the doc comment above; empty and the node's row if there is none."""
+        """Text and first row of the doc comment above; "" and the node's row without one."""
         row = outer.start_point.row
         if not self._comments or not self._touches(self._comments[-1], outer):
             return "", row

@@ -117,7 +117,7 @@ def _printable(name: str) -> str:
 
 
 def _child(entry: os.DirEntry[str], parent: str) -> str | None:
-    """The entry's relative path, a directory's with a slash at its end; None if it is never read."""
+    """The relative path, a directory's ending in a slash; None for what is never read."""
     if entry.is_file(follow_symlinks=False):
         return parent + entry.name
     if not entry.is_dir(follow_symlinks=False):

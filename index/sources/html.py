@@ -160,7 +160,7 @@ def read_page(markup: str, *, whole: bool = False) -> Page:
 
 
 def compose(blocks: Iterable[Block]) -> tuple[str, tuple[Span, ...]]:
-    """Join blocks by blank lines (tight ones by a newline) into a text and the spans of its atoms."""
+    """Join blocks by blank lines (tight ones by newlines) into a text and its atoms' spans."""
     parts: list[str] = []
     atoms: list[Span] = []
     offset = 0
@@ -184,7 +184,7 @@ def collapse(text: str) -> str:
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Join distinct names by commas, as many as fit a title; a first name too long for it is cut."""
+    """Join distinct names by commas, as many as fit a title; the first is cut if need be."""
     title = ""
     for name in dict.fromkeys(names):
         longer = f"{title}, {name}" if title else name[:MAX_TITLE]
@@ -195,7 +195,7 @@ def join_names(names: Iterable[str]) -> str:
 
 
 class _Reader:
-    """The parser's target: each element, as it opens, puts the function that closes it on a stack."""
+    """The parser's target: an element that opens puts the function that closes it on a stack."""
 
     def __init__(self, whole: bool) -> None:
         self._whole = whole

@@ -163,11 +163,11 @@ def from_record(
     """Make a document of one product record; `columns` and `entities` as for `files`.
 
     The body is the description, then a line for each bullet and for texts of other columns that are
-    too long to filter by, then `Name: value` lines for brand, category, colour and attributes; these
-    lines are its atoms. The summary is the body without the `Name: value` lines.
+    too long to filter by, then `Name: value` lines for brand, category, colour and attributes;
+    these lines are its atoms. The summary is the body without the `Name: value` lines.
 
-    Raises InvalidInput for a record without text, with characters that are not valid text, or beyond
-    the limits on length, depth and number of fields.
+    Raises InvalidInput for a record without text, with characters that are not valid text, or
+    beyond the limits on length, depth and number of fields.
     """
     filled_names = [name for name, value in record.items() if value not in (None, "", [], {})]
     names = _column_names(filled_names, columns or {})

@@ -61,8 +61,8 @@ def files(
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the pages below a directory, sorted by path, or the one page that `root` is.
 
-    A document's URL is the page's canonical one (`rel="canonical"`), else its path below `base_url`,
-    the web address of `root`; without a `base_url` it is a path. `unit="page"` makes each page one
+    A document's URL is the page's canonical one (`rel="canonical"`), else its path below
+    `base_url`, the web address of `root`; without a `base_url` it is a path. `unit="page"` makes each page one
     document with all its text in reading order. Plain `.txt` counts as reStructuredText if the
     directory also has `.rst`. Pages over `max_bytes` (markup: 4 MiB) are skipped.
 
@@ -275,7 +275,7 @@ def documents(page: Page, name: str, address: str = "") -> Iterator[Document]:
 
 
 def _unique_id(name: str, used_ids: set[str], counts: dict[str, int]) -> str:
-    """The name, with a number if it was used before; `counts` holds the last number of each name."""
+    """Number the name if it was used before; `counts` holds each name's last number."""
     count, unique = counts.get(name, 0), name
     while not count or unique in used_ids:
         count += 1

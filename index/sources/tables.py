@@ -42,9 +42,9 @@ def table_format(path: Path) -> str:
 
 
 def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
-    """Yield the records of a table of any known format; a broken row is a `Skipped` with its number.
+    """Yield the records of a table in any known format; a broken row is a `Skipped`.
 
-    `name` is the file's name in these.
+    `name` is what a `Skipped` calls the file.
     """
     readers = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}
     read = readers.get(table_format(path), _json_lines)
@@ -118,7 +118,7 @@ def _row_or_skipped(record: object, name: str, number: int) -> Row | Skipped:
 
 
 def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
-    """Yield the rows of an array, up to the first broken one: nothing marks where the next starts."""
+    """Yield the rows up to the first broken one: nothing marks where the next one starts."""
     decode = json.JSONDecoder(parse_constant=lambda _: None).raw_decode
     with open_text(path) as handle:
         buffer = handle.read(_CHUNK_CHARS).lstrip()
