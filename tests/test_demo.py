@@ -16,12 +16,19 @@ def test_newest_installed_reference_is_used(tmp_path: Path) -> None:
 
 def test_the_demo_corpora_and_their_sources() -> None:
     demo_of = {demo.name: demo for demo in demos()}
+
     assert list(demo_of) == ["products", "python", "code"]
+
     [catalogue] = demo_of["products"].sources()
+
     assert isinstance(catalogue, SourceFile)
+
     documents = list(catalogue.read())
+
     assert len(documents) >= 200
     assert not [record for record in documents if isinstance(record, Skipped)]
+
     first = next(file for file in demo_of["python"].sources() if isinstance(file, SourceFile))
     document = next(record for record in first.read() if isinstance(record, Document))
+
     assert str(document.location.url).startswith("https://docs.python.org/3")

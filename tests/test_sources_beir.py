@@ -58,6 +58,7 @@ def test_a_row_of_code(tmp_path: Path) -> None:
         "language": "go",
         "depth": 0,
     }
+
     assert read(lines(tmp_path, row)) == [
         Document(
             id=URL,
@@ -96,6 +97,7 @@ def test_other_fields_are_flattened(tmp_path: Path) -> None:
             "no": None,
         },
     )
+
     assert document.fields == {
         "repo": "x/y",
         "attrs.a": "b",
@@ -112,7 +114,9 @@ def test_a_row_of_products_reads_as_from_a_catalogue(tmp_path: Path) -> None:
         "brand": "Xerox",
         "attrs": {"attr_t_colour": "Black"},
     }
+
     document = only(tmp_path, record, "product")
+
     assert (document.id, document.kind, document.title) == ("1", "product", "Toner")
     assert document.body.startswith("Six in a box.")
     assert document.summary == "Six in a box."
@@ -147,6 +151,7 @@ def test_numbers_and_gaps_in_the_usual_fields(tmp_path: Path) -> None:
             tmp_path, {"_id": 7, "title": 12, "text": None}, {"_id": "8", "title": "only a title"}
         )
     )
+
     assert [(d.id, d.title, d.body) for d in items if isinstance(d, Document)] == [
         ("7", "12", ""),
         ("8", "only a title", ""),
@@ -189,11 +194,16 @@ def test_broken_rows_are_reported_by_line(tmp_path: Path) -> None:
         (b"", None),
         ({"_id": "z", "text": "last"}, None),
     ]
+
     items = read(lines(tmp_path, *(row for row, _ in rows)))
+
     assert [item.id for item in items if isinstance(item, Document)] == ["a", "z"]
+
     reasons = {item.line: item.reason for item in items if isinstance(item, Skipped)}
     expected = {number: reason for number, (_, reason) in enumerate(rows, start=1) if reason}
+
     assert reasons.keys() == expected.keys()
+
     for number, reason in expected.items():
         assert reason in reasons[number]
 
@@ -209,10 +219,12 @@ def test_an_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
         for _ in range(64):
             stream.write(b"x" * 1024 * 1024)
         stream.write(b'"}\n{"_id": "c", "text": "x"}\n')
+
     tracemalloc.start()
     items = read(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+
     assert [getattr(item, "id", getattr(item, "line", None)) for item in items] == ["a", 2, "c"]
     assert peak < 16 * 1024 * 1024
 
@@ -223,8 +235,10 @@ def test_a_truncated_gzip_keeps_what_was_read(tmp_path: Path) -> None:
         *({"_id": str(n), "text": f"{n * n} " * 50} for n in range(5000)),
         name="corpus.jsonl.gz",
     )
+
     path.write_bytes(path.read_bytes()[:-2000])
     *documents, last = read(path)
+
     assert len(documents) > 1000
     assert all(isinstance(item, Document) for item in documents)
     assert isinstance(last, Skipped)
@@ -272,6 +286,7 @@ def test_the_digest_covers_content_and_kind(tmp_path: Path) -> None:
         ]
 
     first = digests(lines(tmp_path, {"_id": "a", "text": "x"}))
+
     assert first == digests(tmp_path / "corpus.jsonl")
     assert len(set(first + digests(lines(tmp_path, {"_id": "a", "text": "y"})))) == 6
 
@@ -332,10 +347,12 @@ def test_any_json_gives_a_document_with_filterable_fields_or_a_reason(
     if isinstance(item, Document):
         assert item.id
         assert item.title or item.body
+
         for value in item.fields.values():
             assert isinstance(value, str | int | float | bool) or all(
                 isinstance(part, str) for part in value
             )
+
         json.dumps(dict(item.fields), allow_nan=False).encode()
     else:
         assert item.line == 1

@@ -162,7 +162,9 @@ def test_definitions_of_each_language(name: str) -> None:
         )
         for d in definitions
     ]
+
     assert rows == EXPECTED[name]
+
     for document in definitions:
         assert document.kind == "code"
         assert document.location.path == document.fields["path"] == name
@@ -183,9 +185,12 @@ def test_bodies_are_the_lines_of_the_file(name: str) -> None:
     lines = (DATA / name).read_text().split("\n")
     for document in documents(DATA / name):
         first, last = document.location.start_line, document.location.end_line
+
         assert first is not None
         assert last is not None
+
         source = "\n".join(lines[first - 1 : last])
+
         if document.fields["kind"] in {"function", "method"}:
             assert document.body in source
             assert document.body.count("\n") == last - first
@@ -225,13 +230,18 @@ def test_signatures_leave_out_decorators_and_bodies(name: str, title: str, signa
 
 def test_summaries_are_cleaned() -> None:
     widest = named(documents(DATA / "shelf.py"), "widest")
+
     assert widest.summary == "Width of the widest parcel.\n\nParcels under `least` do not count."
+
     matches = named(documents(DATA / "router.js"), "matches")
+
     assert matches.summary.splitlines()[2:] == [
         "@param {string} route what was asked for",
         "@returns {boolean}",
     ]
+
     push = named(documents(DATA / "ring.go"), "Ring.Push")
+
     assert push.summary == "Push puts a value in place of the oldest;\ngröße is not checked."
 
 
@@ -326,6 +336,7 @@ def test_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
     (document,) = read_text(
         tmp_path, ".py", b'\xef\xbb\xbfdef f():\r\n    """D\xc3\xb6c."""\r\n    return 1\r\n'
     )
+
     assert isinstance(document, Document)
     assert document.body == 'def f():\r\n    """Döc."""\r\n    return 1'
     assert (document.summary, document.location.start_line, document.location.end_line) == (
@@ -381,7 +392,9 @@ def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
             "z/.gitignore": "!tmp2.py\n",
         },
     )
+
     kept = ["a/gen/kept.py", "a/x.py", "a/build/y.py", "build/top.py", "z/tmp2.py", "z/k.py"]
+
     ignored = [
         "a/gen/g.py",
         "a/b/c/k.py",
@@ -391,8 +404,10 @@ def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
         "a/logs/l.py",
         "tmp1.py",
     ]
+
     write(tmp_path, dict.fromkeys([*kept, *ignored, "#hash.py"], ""))
     (tmp_path / "logs" / ".gitignore").write_text("!*\n")
+
     assert sorted(path for path in paths(tmp_path) if path.endswith(".py")) == sorted(kept)
 
 
@@ -401,7 +416,9 @@ def test_gitignore_patterns_that_cannot_be_used_are_told(tmp_path: Path) -> None
         tmp_path,
         {".gitignore": f"!\n*a*a*a*a*a*\n{'x' * 600}\nno.py\n", "no.py": "", "a" * 200 + ".py": ""},
     )
+
     items = list(walk(tmp_path))
+
     assert [(item.path, item.line) for item in items if isinstance(item, Skipped)] == [
         (".gitignore", 1),
         (".gitignore", 2),
@@ -490,6 +507,7 @@ def test_roles_by_content(content: str, expected: str) -> None:
 def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
     code = "def f():\n    pass\n"
     write(tmp_path, {"a.py": code, "tests/t.py": code, "vendor/v.py": code, "x_pb2.py": code})
+
     assert {d.fields["path"]: d.fields["role"] for d in documents(tmp_path)} == {
         "a.py": "source",
         "tests/t.py": "test",
@@ -497,7 +515,9 @@ def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
         "x_pb2.py": "generated",
     }
     assert len(documents(tmp_path, secondary="keep")) == 4
+
     items = read(tmp_path, secondary="leave-out")
+
     assert [item.id for item in items if isinstance(item, Document)] == ["a.py::f"]
     assert [item for item in items if isinstance(item, Skipped)] == [
         Skipped("tests/t.py", "left out as test code"),
@@ -529,14 +549,19 @@ def test_a_file_that_is_not_text_is_skipped(
 def test_a_file_that_goes_or_changes_after_it_was_listed_is_skipped(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
     gone, changed = files(tmp_path)
+
     assert isinstance(gone, SourceFile)
     assert isinstance(changed, SourceFile)
+
     (tmp_path / "a.py").unlink()
     (tmp_path / "b.py").write_text("def h(): pass")
+
     assert list(gone.read()) == [
         Skipped("a.py", "cannot be read: No such file or directory", passing=True)
     ]
+
     reason = "changed while it was being read; build again to include it"
+
     assert list(changed.read()) == [Skipped("b.py", reason, passing=True)]
 
 
@@ -549,7 +574,9 @@ def test_the_digest_covers_content_name_and_options(tmp_path: Path) -> None:
         ]
 
     assert digests(tmp_path) == digests(tmp_path)
+
     every = digests(tmp_path) + digests(tmp_path / "c") + digests(tmp_path, entities=True)
+
     assert len(set(every)) == len(every) == 7
 
 
@@ -559,6 +586,7 @@ def test_a_syntax_error_costs_only_the_definition_that_holds_it(tmp_path: Path) 
         ".js",
         "function a() {}\n\nfunction b() {\n  return 1 +* ;\n}\n\nfunction c() {}\n",
     )
+
     assert [item.title for item in items if isinstance(item, Document)] == ["a", "c"]
     assert items[-1] == Skipped(
         "one.js", "does not parse here; the 2 sound definitions of the file were read", 4
@@ -653,7 +681,9 @@ def test_almost_code_gives_documents_that_hold_together(
         for item in read_text(tmp_path, suffix, source, entities=True)
         if isinstance(item, Document)
     ]
+
     assert len({document.id for document in definitions}) == len(definitions)
+
     for document in definitions:
         for span in (*document.atoms, *document.entities):
             assert 0 <= span.start < span.end <= len(document.body)
@@ -712,7 +742,9 @@ def test_identifiers_are_names_only(language: str, body: str, expected: str) -> 
 def test_entities_are_the_identifiers_of_the_body(name: str) -> None:
     for document in documents(DATA / name, entities=True):
         assert document.entities == identifiers(document.body, LANGUAGE_OF[name])
+
         words = [document.body[span.start : span.end] for span in document.entities]
+
         assert all(re.fullmatch(r"[@#]{0,2}[\w$]+[?!]?", word) for word in words)
         assert not {
             "def",
@@ -724,7 +756,9 @@ def test_entities_are_the_identifiers_of_the_body(name: str) -> None:
             "abstract",
             "end",
         } & set(words)
+
         ends = [0, *(span.end for span in document.entities)]
+
         assert all(end <= span.start for end, span in zip(ends, document.entities, strict=False))
 
 
@@ -776,8 +810,11 @@ def test_several_roots_get_prefixes_and_one_does_not(tmp_path: Path) -> None:
             "y/lib/a.py": "def f(): pass",
         },
     )
+
     assert [d.id for d in _opened(tmp_path / "x" / "app")] == ["a.py::f"]
+
     items = _opened(tmp_path / "x" / "app", tmp_path / "y" / "app", tmp_path / "y" / "lib")
+
     assert [d.id for d in items] == ["app/a.py::f", "app~2/a.py::f", "lib/a.py::f"]
     assert [d.location.path for d in items] == ["app/a.py", "app~2/a.py", "lib/a.py"]
 
@@ -799,6 +836,7 @@ def denied() -> Iterator[Path]:
         for folder in ("listed", "closed", "open")
         for suffix in ("csv", "html", "py")
     ]
+
     with tempfile.TemporaryDirectory() as name:
         root = write(Path(name), dict.fromkeys(paths, ""))
         root.chmod(0o755)
@@ -818,8 +856,11 @@ def test_what_may_not_be_read_is_told_and_the_rest_is_read(
     with unprivileged():
         items = list(open_source(kind, [denied]))
         assert f"open/a.{suffix}" in set(names(kind, [denied]))
+
     assert f"open/a.{suffix}" in [item.path for item in items if isinstance(item, SourceFile)]
+
     reasons = {item.path.rstrip("/"): item.reason for item in items if isinstance(item, Skipped)}
+
     assert reasons["closed"] == "the directory cannot be read: Permission denied"
     assert reasons[f"listed/a.{suffix}"] == "cannot be read: Permission denied"
 
@@ -830,9 +871,11 @@ def test_roots_that_cannot_be_read_or_named_are_refused(denied: Path, tmp_path: 
         pytest.raises(InvalidInput, match=r"listed/a\.py' cannot be read: Permission denied"),
     ):
         open_source("code", [denied / "listed" / "a.py"])
+
     odd = tmp_path / os.fsdecode(b"caf\xe9")
     odd.mkdir()
     (tmp_path / "link").symlink_to(odd, target_is_directory=True)
+
     for root in (odd, tmp_path / "link"):
         with pytest.raises(InvalidInput, match="is not UTF-8; rename it"):
             open_source("code", [root])

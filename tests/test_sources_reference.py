@@ -72,6 +72,7 @@ def test_only_content_pages_are_read(sphinx: dict[str, Document]) -> None:
 
 def test_a_definition_with_two_signatures_is_one_document(sphinx: dict[str, Document]) -> None:
     weave = sphinx["library/loom.html#loom.weave"]
+
     assert weave.title == "loom.weave"
     assert weave.location.url == "https://loom.example/docs/library/loom.html#loom.weave"
     assert weave.fields["signature"] == "loom.weave(warp)\nloom.weave(warp, weft[, tension])"
@@ -86,7 +87,9 @@ def test_a_definition_with_two_signatures_is_one_document(sphinx: dict[str, Docu
         ">>> cloth = weave('ab')\n>>> for row in cloth:\n...     print(row)\n\nab\n\n"
         "New in version 1.4: The tension parameter."
     )
+
     atoms = [weave.body[atom.start : atom.end] for atom in weave.atoms]
+
     assert atoms[0] == weave.fields["signature"]
     assert atoms[1].startswith(">>> cloth")
     assert atoms[1].endswith("ab")
@@ -96,6 +99,7 @@ def test_nested_definitions_leave_their_parent_and_name_it(sphinx: dict[str, Doc
     shuttle = sphinx["library/loom.html#loom.Shuttle"]
     length = sphinx["library/loom.html#loom.Shuttle.length"]
     unit = next(document for document in sphinx.values() if document.title == "unit")
+
     assert (
         shuttle.body
         == "class loom.Shuttle(thread=None)\n\nCarries the thread.\n\nShuttles are cheap."
@@ -118,13 +122,16 @@ def test_prose_loses_furniture_and_definitions(sphinx: dict[str, Document]) -> N
 
 def test_tables_and_lists_keep_their_lines(sphinx: dict[str, Document]) -> None:
     patterns = sphinx["library/loom.html#patterns"]
+
     assert patterns.title == "Patterns"
     assert patterns.body == (
         "A pattern is one of:\n\nKnown patterns\n\n"
         "Name | Threads\nplain | one over, one under\ntwill | two over, one under\n\n"
         "1. Thread the heddles.\n  - All of them.\n2. Beat."
     )
+
     rows = [patterns.body[atom.start : atom.end] for atom in patterns.atoms]
+
     assert rows == ["Name | Threads", "plain | one over, one under", "twill | two over, one under"]
 
 
@@ -143,9 +150,11 @@ def test_a_bare_signature_is_described_by_the_prose_after_it(sphinx: dict[str, D
 def test_unit_page_is_all_the_text_in_reading_order() -> None:
     documents, _ = read(DATA / "sphinx", unit="page")
     [whole] = documents
+
     assert whole.title == "loom — Weaving threads"
     assert whole.id == "library/loom.html"
     assert whole.fields["directive"] == "page"
+
     for earlier, later in [
         ("loom — Weaving threads", "Source code"),
         ("Source code", "loom.weave(warp)"),
@@ -163,13 +172,16 @@ def test_unit_page_is_all_the_text_in_reading_order() -> None:
 def test_docbook_variable_lists_are_definitions() -> None:
     documents = by_id(DATA / "docbook")
     looms = documents["settings.html#GUC-MAX-LOOMS"]
+
     assert looms.title == "max_looms"
     assert looms.body == (
         "max_looms (integer)\n\nSets how many looms may run at once. The default is 100.\n\nNote\n\nOnly at start."
     )
     assert looms.fields["headings"] == ("Server Settings", "Limits")
     assert looms.location.url == "settings.html#GUC-MAX-LOOMS"
+
     file = documents["settings.html#SETTINGS-LIMITS"]
+
     assert file.title == "-f, --file"
     assert file.body == "-f file\n--file=file\n\nReads settings from a file."
     assert file.fields["directive"] == "option"
@@ -178,6 +190,7 @@ def test_docbook_variable_lists_are_definitions() -> None:
 
 def test_unclosed_tags_still_make_definitions_and_sections() -> None:
     documents, skipped = read(DATA / "broken.html")
+
     assert skipped == []
     assert [(document.id, document.title, document.body) for document in documents] == [
         ("broken.html", "Broken page", "First paragraph bold, never closed\n\nSecond paragraph"),
@@ -240,11 +253,15 @@ def test_a_mark_that_links_to_its_heading_is_its_anchor_and_not_its_name() -> No
         '<h2>zlib<span><a class="mark" href="#zlib" id="zlib">#</a></span></h2>a<h2><a href="#f">§</a>f(x)</h2>b'
         '<h2>C#</h2>c<h2 id=d><a href="#d">D</a></h2>d<h2><a href="other.html">#</a></h2>e'
     )
+
     sections = read_page(markup).sections
+
     assert [(section.title, section.anchor) for section in sections] == [
         ("zlib", "zlib"), ("f(x)", "f"), ("C#", ""), ("D", "d"), ("#", "")
     ]  # fmt: skip
+
     [term] = read_page('<dl><dt id=t>term <a href="#t">¶</a><dd>d</dl>').sections
+
     assert (term.title, term.anchor) == ("term", "t")
 
 
@@ -274,11 +291,13 @@ def soup(draw: st.DrawFn) -> tuple[str, list[str]]:
     """Opening and closing tags in any order, with numbered words between."""
     parts: list[str] = []
     words: list[str] = []
+
     for number, (tag, closing) in enumerate(
         draw(st.lists(st.tuples(st.sampled_from(TAGS[:-1]), st.booleans())))
     ):
         words.append(f"w{number}")
         parts += f"</{tag}>" if closing else f"<{tag}>", f" {words[-1]} "
+
     return "".join(parts), words
 
 
@@ -349,6 +368,7 @@ def test_rst_keeps_what_only_sphinx_knows() -> None:
         for name, document in documents.items()
         if name.startswith("api")
     }
+
     assert bodies["shuttle.weave"] == (
         "weave(warp, /, *, weft=None)\nweave(warp)\n\nReturn a cloth.\n\n"
         "New in version 1.4: The weft parameter.\n\n>>> weave(\"ab\")\n  'ab'"
@@ -359,13 +379,17 @@ def test_rst_keeps_what_only_sphinx_knows() -> None:
     assert bodies["shuttle-api"] == (
         "See weave() and throw(), or the manual.\n\n.. wonder:: unknown directive\n   with text"
     )
+
     throw = documents["api.rst#shuttle.Shuttle.throw"]
+
     assert (throw.title, throw.context) == ("shuttle.Shuttle.throw", ("shuttle.Shuttle",))
     assert (throw.fields["directive"], throw.fields["module"]) == ("method", "shuttle")
     assert documents["api.rst#shuttle.Shuttle.thread"].body == "Shuttle.thread\n\nThe thread."
+
     titles = [
         document.title for document in documents.values() if document.location.path == "api.rst"
     ]
+
     assert titles[-4:] == ["Terms", "heddle", "--dry-run", "-o"]
 
 
@@ -517,9 +541,12 @@ def test_the_digest_follows_content_and_unit(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("<p>one")
     before = digest()
+
     assert digest() == before
     assert digest(unit="page") != before
+
     path.write_text("<p>two")
+
     assert digest() != before
 
 
@@ -544,6 +571,7 @@ def test_docstrings_name_list_without_importing_the_noisy() -> None:
 def test_docstrings_of_builtins() -> None:
     documents = docstring_documents("builtins")
     fromhex = documents["bytes.fromhex"]
+
     assert fromhex.body.startswith(
         "bytes.fromhex(string, /)\n\nCreate a bytes object from a string"
     )
@@ -558,14 +586,19 @@ def test_docstrings_of_builtins() -> None:
 
 def test_docstrings_of_a_module_and_its_private_bases() -> None:
     documents = docstring_documents("io")
+
     assert documents["io"].fields["directive"] == "module"
     assert documents["io.RawIOBase.readall"].context == ("io.RawIOBase",)
+
     fold = docstring_documents("bisect")["bisect.bisect_left"]
+
     assert fold.body.startswith(
         "bisect.bisect_left(a, x, lo=0, hi=None, *, key=None)\n\nReturn the index"
     )
+
     example = docstring_documents("collections")["collections.namedtuple"]
     code = [example.body[atom.start : atom.end] for atom in example.atoms[1:]]
+
     assert code
     assert all(block.lstrip().startswith(">>>") for block in code)
 
@@ -660,6 +693,7 @@ def topic_documents(monkeypatch: pytest.MonkeyPatch, topics: dict[str, str]) -> 
 
 def test_topics_read_like_the_pages_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = topic_documents(monkeypatch, {"typesmapping": TOPIC})
+
     assert list(documents) == [
         "mapping-types-dict",
         "dict",
@@ -673,7 +707,9 @@ def test_topics_read_like_the_pages_they_come_from(monkeypatch: pytest.MonkeyPat
         "Operation | Result | Notes\nx in s | True if an item is x | (1)(2)\n\n"
         "- one item, which goes on\n\nand has a second paragraph\n- another"
     )
+
     constructor = documents["dict"]
+
     assert constructor.body == (
         "class dict(**kwargs)\nclass dict(mapping, **kwargs)\n\n"
         "Return a new dictionary. It is the same as:\n\n>>> dict(one=1)\n\n{'one': 1}"
@@ -684,7 +720,9 @@ def test_topics_read_like_the_pages_they_come_from(monkeypatch: pytest.MonkeyPat
         r"https://docs.python.org/3\.\d+/library/stdtypes.html#dict", constructor.location.url or ""
     )
     assert documents["dict~2"].title == "list(d)"
+
     get = documents["dict.get"]
+
     assert (get.context, get.title, get.fields["directive"]) == (("dict",), "dict.get", "method")
     assert get.body.endswith("else default:\n\nif key in d:\n    return d[key]")
     assert documents["notes"].body == (
@@ -713,7 +751,9 @@ term
       if "a":
           "b"
 """
+
     documents = topic_documents(monkeypatch, {"truth": text})
+
     assert documents["notes"].body == '1. As in:\n\n>>> "gg" in "eggs"\nTrue\n\nThen more.'
     assert documents["notes~2"].body == 'term\n\nTold by:\n\nif "a":\n    "b"'
 
@@ -756,7 +796,9 @@ def test_no_letter_of_a_topic_is_lost(text: str) -> None:
             r"(?m)^\s*[-=]{4}$", "", text
         )  # what is no heading: one with nothing below has no document
         documents = topic_documents(patched, {"truth": plain})
+
     shown = Counter("".join(document.body for document in documents.values()))
+
     assert {
         char for char, times in Counter(plain).items() if char.isalpha() and shown[char] < times
     } == set()
@@ -775,8 +817,10 @@ def test_a_topic_within_another_is_read_once(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_python_without_topics_has_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     topics.titles.cache_clear()
+
     try:
         paths = [file.path for file in reference.python_help()]
+
         assert "builtins" in paths
         assert not [path for path in paths if path.endswith(".html")]
         assert {"range", "str.zfill"} <= set(docstring_documents("builtins"))
@@ -787,20 +831,27 @@ def test_a_python_without_topics_has_docstrings(monkeypatch: pytest.MonkeyPatch)
 def test_help_has_each_thing_once_and_from_the_manual_where_it_can() -> None:
     files = list(reference.python_help())
     pages = [file for file in files if file.path.endswith(".html")]
+
     assert {file.path.removesuffix(".html") for file in pages} == set(topics.TITLES)
+
     builtin = next(file for file in files if file.path == "builtins")
     documents = [
         item for file in (*pages, builtin) for item in file.read() if isinstance(item, Document)
     ]
+
     assert len({item.id for item in documents}) == len(documents) > 400
+
     defined = Counter(
         item.title
         for item in documents
         if item.fields["directive"] in ("class", "method", "attribute")
     )
+
     assert defined["dict.get"] == 1
     assert max(defined.values()) == 1
+
     step = next(item for item in documents if item.id == "library/stdtypes.html#range")
+
     assert "If the step argument is omitted, it defaults to 1." in step.body
 
 
@@ -809,11 +860,14 @@ def test_links_lead_to_the_reference_on_the_web(tmp_path: Path) -> None:
         "<h1>T</h1><dl class='py function'><dt id='f'>f(x)</dt><dd>Return x.</dd></dl>"
     )
     [file] = reference.files(tmp_path, base_url="https://example.org/3.11/")
+
     assert isinstance(file, SourceFile)
     assert [d.location.url for d in file.read() if isinstance(d, Document)] == [
         "https://example.org/3.11/a%20b.html#f"
     ]
+
     [relinked] = reference.files(tmp_path)
+
     assert isinstance(relinked, SourceFile)
     assert relinked.digest != file.digest
 
@@ -826,10 +880,14 @@ def test_a_heading_that_begins_with_module_names_no_module(tmp_path: Path) -> No
         '<dl class="py class"><dt id="loom.abc.Frame"><code>class loom.abc.Frame</code></dt><dd>A frame.</dd></dl>'
         "</section></section>"
     )
+
     [file] = reference.files(tmp_path)
+
     assert isinstance(file, SourceFile)
+
     modules = {
         item.title: item.fields["module"] for item in file.read() if isinstance(item, Document)
     }
+
     assert modules["loom.weave()"] == "loom"
     assert modules["class loom.abc.Frame"] == "loom.abc"
