@@ -14,7 +14,7 @@ def test_newest_installed_reference_is_used(tmp_path: Path) -> None:
     assert python_reference(tmp_path) == (tmp_path / "python3.11" / "html").resolve()
 
 
-def test_the_demo_corpora_and_their_sources() -> None:
+def test_demo_corpora_have_sources() -> None:
     demo_of = {demo.name: demo for demo in demos()}
 
     assert list(demo_of) == ["products", "python", "code"]

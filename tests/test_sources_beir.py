@@ -46,7 +46,7 @@ def only(tmp_path: Path, record: dict[str, Any], kind: Kind = "code") -> Documen
     return document
 
 
-def test_a_row_of_code(tmp_path: Path) -> None:
+def test_row_of_code(tmp_path: Path) -> None:
     row = {
         "_id": URL,
         "title": "Open",
@@ -79,7 +79,7 @@ def test_a_row_of_code(tmp_path: Path) -> None:
     ]
 
 
-def test_a_docstring_that_the_code_holds_is_no_summary(tmp_path: Path) -> None:
+def test_docstring_within_the_code_is_no_summary(tmp_path: Path) -> None:
     text = 'def f():\n    """Opens\n    a file.\n    """\n'
     assert only(tmp_path, {"text": text, "docstring": "Opens\na file."}).summary == ""
     assert (
@@ -107,7 +107,7 @@ def test_other_fields_are_flattened(tmp_path: Path) -> None:
     }
 
 
-def test_a_row_of_products_reads_as_from_a_catalogue(tmp_path: Path) -> None:
+def test_row_of_products_reads_like_a_catalogue(tmp_path: Path) -> None:
     record = {
         "title": "Toner",
         "text": "Six in a box.",
@@ -124,7 +124,7 @@ def test_a_row_of_products_reads_as_from_a_catalogue(tmp_path: Path) -> None:
     assert "Black" in document.fields.values()
 
 
-def test_a_row_of_references(tmp_path: Path) -> None:
+def test_row_of_references(tmp_path: Path) -> None:
     record = {"terms": ["json", "json.dumps", 3], "url": "https://example.org/json.html#dumps"}
     document = only(tmp_path, record, "reference")
     assert document.context == ("json", "json.dumps")
@@ -145,7 +145,7 @@ def test_locations(tmp_path: Path, record: dict[str, Any], location: Location) -
     assert only(tmp_path, record).location == location
 
 
-def test_numbers_and_gaps_in_the_usual_fields(tmp_path: Path) -> None:
+def test_numbers_and_nulls_as_id_title_or_text(tmp_path: Path) -> None:
     items = read(
         lines(
             tmp_path, {"_id": 7, "title": 12, "text": None}, {"_id": "8", "title": "only a title"}
@@ -158,7 +158,7 @@ def test_numbers_and_gaps_in_the_usual_fields(tmp_path: Path) -> None:
     ]
 
 
-def test_numbers_that_nothing_can_store_become_text(tmp_path: Path) -> None:
+def test_numbers_beyond_storage_become_text(tmp_path: Path) -> None:
     path = lines(
         tmp_path,
         b'{"_id": "1", "text": "x", "big": 92233720368547758080, "inf": 1e999, "nan": NaN, "ok": 1.5}',
@@ -212,7 +212,7 @@ def nested(depth: int) -> dict[str, Any]:
     return {"a": nested(depth - 1)} if depth else {"end": 1}
 
 
-def test_an_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
+def test_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl.gz"
     with gzip.open(path, "wb", compresslevel=1) as stream:
         stream.write(b'{"_id": "a", "text": "x"}\n{"_id": "b", "text": "')
@@ -229,7 +229,7 @@ def test_an_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
     assert peak < 16 * 1024 * 1024
 
 
-def test_a_truncated_gzip_keeps_what_was_read(tmp_path: Path) -> None:
+def test_truncated_gzip_keeps_earlier_rows(tmp_path: Path) -> None:
     path = lines(
         tmp_path,
         *({"_id": str(n), "text": f"{n * n} " * 50} for n in range(5000)),
@@ -247,7 +247,7 @@ def test_a_truncated_gzip_keeps_what_was_read(tmp_path: Path) -> None:
     assert last.line == len(documents) + 1
 
 
-def test_a_file_that_is_no_gzip_is_reported(tmp_path: Path) -> None:
+def test_file_that_is_not_gzip_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(b"plain text")
     (item,) = read(path)
@@ -255,12 +255,12 @@ def test_a_file_that_is_no_gzip_is_reported(tmp_path: Path) -> None:
     assert "cannot be read" in item.reason
 
 
-def test_a_file_that_is_gone_is_reported(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     (item,) = read(tmp_path / "corpus.jsonl")
     assert item == Skipped("corpus.jsonl", "cannot be read: No such file or directory")
 
 
-def test_a_file_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> None:
+def test_deleted_file_is_a_transient_skip(tmp_path: Path) -> None:
     path = lines(tmp_path, {"_id": "a", "text": "x"})
     (file,) = files(path, "reference")
     assert isinstance(file, SourceFile)
@@ -271,12 +271,12 @@ def test_a_file_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> N
     assert item.passing
 
 
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (document,) = read(lines(tmp_path, b'\xef\xbb\xbf{"_id": "a", "text": "x"}'))
     assert isinstance(document, Document)
 
 
-def test_the_digest_covers_content_and_kind(tmp_path: Path) -> None:
+def test_digest_covers_content_and_kind(tmp_path: Path) -> None:
     def digests(path: Path) -> list[str]:
         return [
             file.digest
@@ -307,7 +307,7 @@ def test_is_corpus(tmp_path: Path, rows: list[object], name: str, expected: bool
     assert is_corpus(lines(tmp_path, *rows, name=name)) is expected
 
 
-def test_is_corpus_accepts_no_directory_and_no_broken_gzip(tmp_path: Path) -> None:
+def test_is_corpus_rejects_directories_and_broken_gzip(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").mkdir()
     (tmp_path / "x.jsonl.gz").write_bytes(b"plain")
     assert not is_corpus(tmp_path / "d.jsonl")
@@ -315,7 +315,7 @@ def test_is_corpus_accepts_no_directory_and_no_broken_gzip(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_source_of_every_kind(tmp_path: Path, kind: Kind) -> None:
+def test_source_of_every_kind(tmp_path: Path, kind: Kind) -> None:
     path = lines(tmp_path, {"_id": "a", "title": "t", "text": "x"}, name="corpus.jsonl.gz")
     (file,) = open_source(kind, [path])
     assert isinstance(file, SourceFile)
@@ -340,7 +340,7 @@ _json = st.recursive(
     record=st.dictionaries(st.sampled_from(["_id", "title", "text", "a", "url", "start"]), _json),
     kind=st.sampled_from(KINDS),
 )
-def test_any_json_gives_a_document_with_filterable_fields_or_a_reason(
+def test_any_json_gives_a_document_or_a_reason(
     tmp_path: Path, record: dict[str, Any], kind: Kind
 ) -> None:
     (item,) = read(lines(tmp_path, record), kind)

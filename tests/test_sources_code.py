@@ -201,7 +201,7 @@ def test_bodies_are_the_lines_of_the_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_the_signature_is_an_atom(name: str) -> None:
+def test_signature_is_an_atom(name: str) -> None:
     for document in documents(DATA / name):
         (atom,) = document.atoms
         text = " ".join(document.body[atom.start : atom.end].split())
@@ -264,7 +264,7 @@ def test_outline_of_a_class_in_java() -> None:
     )
 
 
-def test_ids_are_unique_and_the_same_again() -> None:
+def test_ids_are_unique_and_stable() -> None:
     ids = [document.id for document in documents(DATA)]
     assert len(set(ids)) == len(ids)
     assert ids == [document.id for document in documents(DATA)]
@@ -349,7 +349,7 @@ def test_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
 # --- the walk -------------------------------------------------------------------------------------------------------
 
 
-def test_walk_is_sorted_and_leaves_out_what_is_not_the_projects_own(tmp_path: Path) -> None:
+def test_walk_is_sorted_and_skips_foreign_code(tmp_path: Path) -> None:
     own = ["a.py", "a/c.py", "a/d/e.py", "b.py", "lib/l.py"]
     others = ["node_modules/m.js", "a/__pycache__/p.py", "a/.tox/t.py", ".git/g.py", "venv/v.py"]
     others += ["lib/site-packages/s.py", "env/pyvenv.cfg", "env/bin/e.py"]
@@ -358,7 +358,7 @@ def test_walk_is_sorted_and_leaves_out_what_is_not_the_projects_own(tmp_path: Pa
     assert paths(tmp_path) == ["a/c.py", "a/d/e.py", "a.py", "b.py", "lib/l.py"]
 
 
-def test_a_root_inside_site_packages_is_what_the_user_wants(tmp_path: Path) -> None:
+def test_root_inside_site_packages_is_read(tmp_path: Path) -> None:
     root = (
         write(tmp_path, {"venv/pyvenv.cfg": "", "venv/site-packages/p.py": ""})
         / "venv"
@@ -411,7 +411,7 @@ def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
     assert sorted(path for path in paths(tmp_path) if path.endswith(".py")) == sorted(kept)
 
 
-def test_gitignore_patterns_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+def test_unusable_gitignore_patterns_are_reported(tmp_path: Path) -> None:
     write(
         tmp_path,
         {".gitignore": f"!\n*a*a*a*a*a*\n{'x' * 600}\nno.py\n", "no.py": "", "a" * 200 + ".py": ""},
@@ -428,13 +428,13 @@ def test_gitignore_patterns_that_cannot_be_used_are_told(tmp_path: Path) -> None
     assert len([item for item in items if str(item).endswith(".py")]) == 1
 
 
-def test_a_name_that_is_not_utf8_is_told(tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.py")).write_text("")
     (item,) = read(tmp_path)
     assert item == Skipped("caf\ufffd.py", "the file name is not UTF-8")
 
 
-def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_deleted_directory_is_reported(tmp_path: Path) -> None:
     write(tmp_path, {"a/x.py": "", "b.py": ""})
     items = walk(tmp_path)
     assert next(items) == "a/x.py"
@@ -537,7 +537,7 @@ def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
         (b"#" * (MAX_FILE_BYTES + 1), "larger than 2 MiB", None),
     ],
 )
-def test_a_file_that_is_not_text_is_skipped(
+def test_file_that_is_not_text_is_skipped(
     tmp_path: Path, content: bytes, reason: str, line: int | None
 ) -> None:
     (item,) = read_text(tmp_path, ".py", content)
@@ -546,7 +546,7 @@ def test_a_file_that_is_not_text_is_skipped(
     assert reason in item.reason
 
 
-def test_a_file_that_goes_or_changes_after_it_was_listed_is_skipped(tmp_path: Path) -> None:
+def test_file_changed_after_listing_is_skipped(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
     gone, changed = files(tmp_path)
 
@@ -565,7 +565,7 @@ def test_a_file_that_goes_or_changes_after_it_was_listed_is_skipped(tmp_path: Pa
     assert list(changed.read()) == [Skipped("b.py", reason, passing=True)]
 
 
-def test_the_digest_covers_content_name_and_options(tmp_path: Path) -> None:
+def test_digest_covers_content_name_and_options(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "def f(): pass", "b.py": "def f(): pass", "c/a.py": "def g(): pass"})
 
     def digests(root: Path, entities: bool = False) -> list[str]:
@@ -580,7 +580,7 @@ def test_the_digest_covers_content_name_and_options(tmp_path: Path) -> None:
     assert len(set(every)) == len(every) == 7
 
 
-def test_a_syntax_error_costs_only_the_definition_that_holds_it(tmp_path: Path) -> None:
+def test_syntax_error_loses_only_its_definition(tmp_path: Path) -> None:
     items = read_text(
         tmp_path,
         ".js",
@@ -593,7 +593,7 @@ def test_a_syntax_error_costs_only_the_definition_that_holds_it(tmp_path: Path) 
     )
 
 
-def test_a_class_survives_an_error_in_one_of_its_methods_only(tmp_path: Path) -> None:
+def test_class_survives_an_error_in_a_method(tmp_path: Path) -> None:
     inside = read_text(
         tmp_path, ".java", "class A {\n  int a() { return 1 +* ; }\n  int b() { return 2; }\n}\n"
     )
@@ -617,15 +617,13 @@ def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> 
     assert time.monotonic() - start < 60
 
 
-def test_a_parse_that_takes_too_long_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_parse_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("index.sources.code.PARSE_SECONDS", 0)
     (item,) = read_text(tmp_path, ".py", "def f(): pass\n" * 5000)
     assert item == Skipped("one.py", "takes more than 0 s to parse", passing=True)
 
 
-def test_definitions_nested_too_deeply_are_left_out(tmp_path: Path) -> None:
+def test_too_deeply_nested_definitions_are_left_out(tmp_path: Path) -> None:
     source = (
         "".join(f"{' ' * depth}class C{depth}:\n" for depth in range(60)) + " " * 60 + "x = 1\n"
     )
@@ -634,7 +632,7 @@ def test_definitions_nested_too_deeply_are_left_out(tmp_path: Path) -> None:
     assert max(len(item.context) for item in items if isinstance(item, Document)) == MAX_NESTING - 1
 
 
-def test_endless_names_and_signatures_are_bounded(tmp_path: Path) -> None:
+def test_endless_names_or_signatures_are_bounded(tmp_path: Path) -> None:
     assert read_text(tmp_path, ".py", f"def {'f' * 1000}(): pass\n") == []
     parameters = ", ".join(f"p{number}" for number in range(500))
     (document,) = read_text(tmp_path, ".py", f"def f({parameters}): pass\n")
@@ -642,7 +640,7 @@ def test_endless_names_and_signatures_are_bounded(tmp_path: Path) -> None:
     assert len(str(document.fields["signature"])) == 300
 
 
-def test_an_unknown_kind_of_file_is_told_only_if_it_was_named(tmp_path: Path) -> None:
+def test_unknown_suffix_is_reported_only_for_a_single_file(tmp_path: Path) -> None:
     write(tmp_path, {"notes.txt": "hello"})
     assert read(tmp_path) == []
     (item,) = read(tmp_path / "notes.txt")
@@ -672,7 +670,7 @@ _FRAGMENTS = [
     parts=st.lists(st.sampled_from(_FRAGMENTS), max_size=25),
     suffix=st.sampled_from(sorted(BY_SUFFIX)),
 )
-def test_almost_code_gives_documents_that_hold_together(
+def test_broken_code_gives_consistent_documents(
     tmp_path: Path, parts: list[str], suffix: str
 ) -> None:
     source = "".join(parts)
@@ -783,7 +781,7 @@ def test_identifiers_of_arbitrary_text(body: str, language: str) -> None:
 # --- open_source ----------------------------------------------------------------------------------------------------
 
 
-def test_a_path_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_path_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="nowhere") as caught:
         open_source("code", [tmp_path, tmp_path / "nowhere"])
     assert caught.value.field == "path"
@@ -801,7 +799,7 @@ def _opened(*roots: Path) -> list[Document]:
     return [item for file in sources for item in file.read() if isinstance(item, Document)]
 
 
-def test_several_roots_get_prefixes_and_one_does_not(tmp_path: Path) -> None:
+def test_several_roots_get_prefixes(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -819,7 +817,7 @@ def test_several_roots_get_prefixes_and_one_does_not(tmp_path: Path) -> None:
     assert [d.location.path for d in items] == ["app/a.py", "app~2/a.py", "lib/a.py"]
 
 
-def test_several_roots_prefix_what_was_skipped_and_the_digests(tmp_path: Path) -> None:
+def test_prefixes_apply_to_skipped_files_and_digests(tmp_path: Path) -> None:
     write(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
     (tmp_path / "y" / "b.py").write_bytes(b"\0")
     items = list(open_source("code", [tmp_path / "x", tmp_path / "y"]))
@@ -850,9 +848,7 @@ def denied() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("kind", "suffix"), [("product", "csv"), ("reference", "html"), ("code", "py")]
 )
-def test_what_may_not_be_read_is_told_and_the_rest_is_read(
-    denied: Path, kind: Kind, suffix: str
-) -> None:
+def test_unreadable_files_are_reported(denied: Path, kind: Kind, suffix: str) -> None:
     with unprivileged():
         items = list(open_source(kind, [denied]))
         assert f"open/a.{suffix}" in set(names(kind, [denied]))
@@ -865,7 +861,7 @@ def test_what_may_not_be_read_is_told_and_the_rest_is_read(
     assert reasons[f"listed/a.{suffix}"] == "cannot be read: Permission denied"
 
 
-def test_roots_that_cannot_be_read_or_named_are_refused(denied: Path, tmp_path: Path) -> None:
+def test_unreadable_roots_are_refused(denied: Path, tmp_path: Path) -> None:
     with (
         unprivileged(),
         pytest.raises(InvalidInput, match=r"listed/a\.py' cannot be read: Permission denied"),

@@ -164,7 +164,7 @@ def test_shop_export_with_semicolons_and_odd_rows() -> None:
     assert skipped == [Skipped("shop.csv", "has 3 cells where the header has 10", 5)]
 
 
-def test_a_json_array_with_nested_records() -> None:
+def test_json_array_with_nested_records() -> None:
     (trail, floor), skipped = read_products(DATA / "feed.json")
 
     assert (trail.id, trail.title) == ("501", "Trail pump")
@@ -208,7 +208,7 @@ def test_broken_lines_are_skipped_by_number() -> None:
 # Records
 
 
-def test_a_beir_record_is_a_product() -> None:
+def test_beir_record_is_a_product() -> None:
     record = {
         "_id": "p1",
         "title": "T",
@@ -384,7 +384,7 @@ def test_long_texts_are_fields_and_body_lines() -> None:
         ({"title": "T", "description": "x" * (1 << 20)}, "is longer than 1,048,576 characters"),
     ],
 )
-def test_records_beyond_the_limits_are_refused(record: dict[str, object], problem: str) -> None:
+def test_records_beyond_limits_are_refused(record: dict[str, object], problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         product.from_record(record)
 
@@ -421,7 +421,7 @@ def test_entities_are_marked_on_request_only() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=80))
-def test_spans_of_nouns_are_ordered_and_inside_the_body(title: str, body: str) -> None:
+def test_noun_spans_are_ordered_inside_the_body(title: str, body: str) -> None:
     spans = nouns.shared_nouns(title, body)
     ends = [0, *(offset for span in spans for offset in (span.start, span.end))]
     assert ends == sorted(ends)
@@ -431,7 +431,7 @@ def test_spans_of_nouns_are_ordered_and_inside_the_body(title: str, body: str) -
 # The demo
 
 
-def test_the_demo_catalogue_is_sound() -> None:
+def test_demo_catalogue_is_sound() -> None:
     documents, skipped = read_products(
         Path(product.__file__).parent.parent / "demo" / "products.jsonl"
     )

@@ -70,7 +70,7 @@ def test_only_content_pages_are_read(sphinx: dict[str, Document]) -> None:
     ]
 
 
-def test_a_definition_with_two_signatures_is_one_document(sphinx: dict[str, Document]) -> None:
+def test_definition_with_two_signatures_is_one_document(sphinx: dict[str, Document]) -> None:
     weave = sphinx["library/loom.html#loom.weave"]
 
     assert weave.title == "loom.weave"
@@ -95,7 +95,7 @@ def test_a_definition_with_two_signatures_is_one_document(sphinx: dict[str, Docu
     assert atoms[1].endswith("ab")
 
 
-def test_nested_definitions_leave_their_parent_and_name_it(sphinx: dict[str, Document]) -> None:
+def test_nested_definitions_name_their_parent(sphinx: dict[str, Document]) -> None:
     shuttle = sphinx["library/loom.html#loom.Shuttle"]
     length = sphinx["library/loom.html#loom.Shuttle.length"]
     unit = next(document for document in sphinx.values() if document.title == "unit")
@@ -135,7 +135,7 @@ def test_tables_and_lists_keep_their_lines(sphinx: dict[str, Document]) -> None:
     assert rows == ["Name | Threads", "plain | one over, one under", "twill | two over, one under"]
 
 
-def test_an_option_is_named_by_its_flags(sphinx: dict[str, Document]) -> None:
+def test_option_is_named_by_its_flags(sphinx: dict[str, Document]) -> None:
     option = sphinx["library/loom.html#cmdoption-loom-e"]
     assert option.title == "-e, --exclude"
     assert option.fields["names"] == ("-e", "--exclude")
@@ -143,7 +143,7 @@ def test_an_option_is_named_by_its_flags(sphinx: dict[str, Document]) -> None:
     assert option.body == "-e <pattern>, --exclude=<pattern>\n\nLeave a pattern out."
 
 
-def test_a_bare_signature_is_described_by_the_prose_after_it(sphinx: dict[str, Document]) -> None:
+def test_bare_signature_takes_the_prose_after_it(sphinx: dict[str, Document]) -> None:
     assert sphinx["library/loom.html#loom.MAX"].body == "MAX\n\nThe most threads that fit: 4096."
 
 
@@ -188,7 +188,7 @@ def test_docbook_variable_lists_are_definitions() -> None:
     assert len(documents) == 2
 
 
-def test_unclosed_tags_still_make_definitions_and_sections() -> None:
+def test_unclosed_tags_still_make_sections() -> None:
     documents, skipped = read(DATA / "broken.html")
 
     assert skipped == []
@@ -247,7 +247,7 @@ def test_headings_form_a_path() -> None:
     ]
 
 
-def test_a_mark_that_links_to_its_heading_is_its_anchor_and_not_its_name() -> None:
+def test_permalink_is_the_anchor_of_its_heading() -> None:
     """As Node.js, rustdoc and many generators of sites write them; a name may end in such a character itself."""
     markup = (
         '<h2>zlib<span><a class="mark" href="#zlib" id="zlib">#</a></span></h2>a<h2><a href="#f">§</a>f(x)</h2>b'
@@ -265,12 +265,12 @@ def test_a_mark_that_links_to_its_heading_is_its_anchor_and_not_its_name() -> No
     assert (term.title, term.anchor) == ("term", "t")
 
 
-def test_without_a_first_heading_the_page_title_leads_the_path() -> None:
+def test_page_title_replaces_a_missing_first_heading() -> None:
     sections = read_page("<title>The page</title><h2>B</h2>b").sections
     assert [(section.title, section.headings) for section in sections] == [("B", ("The page",))]
 
 
-def test_depth_costs_no_stack_and_terms_are_bounded() -> None:
+def test_deep_nesting_is_flattened() -> None:
     assert page("<div>a" * 100_000) == [("", "\n\n".join("a" * 100_000))]
     assert len(page("<b>" * 100_000 + "x")) == 1
     nested = read_page("<dl><dt>t<dd>d" * 5_000).sections
@@ -320,7 +320,7 @@ def test_no_word_is_lost_or_doubled(markup_and_words: tuple[str, list[str]]) -> 
         )
     )
 )
-def test_atoms_lie_in_the_body_and_ids_are_unique(parts: list[str]) -> None:
+def test_atoms_lie_in_the_body(parts: list[str]) -> None:
     documents = list(reference.documents(read_page("".join(parts)), "page.html"))
     assert len({document.id for document in documents}) == len(documents)
     for document in documents:
@@ -341,7 +341,7 @@ def test_any_text_is_a_page(text: str) -> None:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def test_markdown_declares_no_encoding_and_front_matter_may_have_the_line_ends_of_windows(
+def test_markdown_is_utf8_with_any_line_ends(
     tmp_path: Path,
 ) -> None:
     text = "---\r\ntitle: Loom\r\n---\r\n\r\nCafé:\r\n\r\n    <meta charset=latin-1>\r\n"
@@ -361,7 +361,7 @@ def test_markdown_sections_code_and_tables() -> None:
     assert documents["guide.md#set-up"].fields["headings"] == ("Weaving guide",)
 
 
-def test_rst_keeps_what_only_sphinx_knows() -> None:
+def test_rst_keeps_sphinx_directives() -> None:
     documents = by_id(DATA / "markup")
     bodies = {
         name.partition("#")[2]: document.body
@@ -432,7 +432,7 @@ def test_odd_rst_is_read_or_skipped(tmp_path: Path, text: str) -> None:
     "line",
     ["A" * 100_001, "\t" * 12_600 + "A", "x\n\n.. image:: data:image/png;base64," + "A" * 100_000],
 )
-def test_rst_with_an_overlong_line_is_skipped_by_its_number(tmp_path: Path, line: str) -> None:
+def test_rst_with_an_overlong_line_is_skipped(tmp_path: Path, line: str) -> None:
     (tmp_path / "long.rst").write_text(f"T\n=\n\n{line}\n\nafter\n")
     number = 4 + line.count("\n")
     assert only_skipped(tmp_path) == f"line {number} is longer than 100,000 characters; break it"
@@ -440,7 +440,7 @@ def test_rst_with_an_overlong_line_is_skipped_by_its_number(tmp_path: Path, line
     assert len(read(tmp_path)[0]) == 1
 
 
-def test_a_role_of_one_page_is_unknown_to_the_next(tmp_path: Path) -> None:
+def test_roles_do_not_leak_to_the_next_page(tmp_path: Path) -> None:
     page = "Title\n=====\n\n:red:`word` here\n"
     (tmp_path / "b.rst").write_text(page)
     alone = [document.body for document in read(tmp_path)[0]]
@@ -490,7 +490,7 @@ def test_declared_encodings_are_honoured(tmp_path: Path, content: bytes, text: s
     assert document.body == text
 
 
-def test_a_page_over_the_limit_is_skipped_by_name(tmp_path: Path) -> None:
+def test_page_over_the_limit_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "big.html").write_text("<p>" + "x" * 1000)
     (tmp_path / "small.html").write_text("<p>x")
     documents, skipped = read(tmp_path, max_bytes=1000)
@@ -498,7 +498,7 @@ def test_a_page_over_the_limit_is_skipped_by_name(tmp_path: Path) -> None:
     assert [(skip.path, "1,000 bytes" in skip.reason) for skip in skipped] == [("big.html", True)]
 
 
-def test_a_page_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> None:
+def test_deleted_page_is_a_transient_skip(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<p>text")
     [file] = reference.files(tmp_path)
     assert isinstance(file, SourceFile)
@@ -532,7 +532,7 @@ def test_wrong_roots_are_named(tmp_path: Path) -> None:
         list(reference.files(tmp_path / "page.pdf"))
 
 
-def test_the_digest_follows_content_and_unit(tmp_path: Path) -> None:
+def test_digest_follows_content_and_unit(tmp_path: Path) -> None:
     def digest(**options: str) -> str:
         [file] = reference.files(tmp_path, **options)  # type: ignore[arg-type]
         assert isinstance(file, SourceFile)
@@ -584,7 +584,7 @@ def test_docstrings_of_builtins() -> None:
     )
 
 
-def test_docstrings_of_a_module_and_its_private_bases() -> None:
+def test_docstrings_include_private_bases() -> None:
     documents = docstring_documents("io")
 
     assert documents["io"].fields["directive"] == "module"
@@ -610,7 +610,7 @@ def test_docstrings_that_cannot_be_imported_are_skipped() -> None:
     assert skipped.passing
 
 
-def test_docstrings_show_a_thing_where_it_is_documented() -> None:
+def test_docstrings_use_the_documented_module() -> None:
     assert "asyncio.gather" in docstring_documents("asyncio")
     assert "asyncio.tasks.gather" not in docstring_documents("asyncio.tasks")
 
@@ -691,7 +691,7 @@ def topic_documents(monkeypatch: pytest.MonkeyPatch, topics: dict[str, str]) -> 
     }
 
 
-def test_topics_read_like_the_pages_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_read_like_pages_of_the_manual(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = topic_documents(monkeypatch, {"typesmapping": TOPIC})
 
     assert list(documents) == [
@@ -759,7 +759,7 @@ term
 
 
 @pytest.mark.parametrize("head", ["class list[T](items)", "class (T)", "class a.b()\nclass "])
-def test_a_class_without_a_plain_name_is_read(monkeypatch: pytest.MonkeyPatch, head: str) -> None:
+def test_class_without_a_plain_name_is_read(monkeypatch: pytest.MonkeyPatch, head: str) -> None:
     documents = topic_documents(
         monkeypatch, {"truth": f"Types\n*****\n\nSome.\n\n{head}\n\n   Told here.\n"}
     )
@@ -774,7 +774,7 @@ def test_a_class_without_a_plain_name_is_read(monkeypatch: pytest.MonkeyPatch, h
         "+------+----+\n| 日本 | b  |\n+------+----+",
     ],
 )
-def test_what_is_no_plain_table_stays_as_it_is(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+def test_irregular_table_stays_text(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     documents = topic_documents(monkeypatch, {"truth": f"Types\n*****\n\n{table}\n"})
     assert documents["types"].body == table
 
@@ -804,7 +804,7 @@ def test_no_letter_of_a_topic_is_lost(text: str) -> None:
     } == set()
 
 
-def test_a_topic_within_another_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_within_another_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = "Types\n*****\n\nIntroduction.\n\n\nTruth\n=====\n\nTrue or false.\n\n\nMore\n----\n\nMore on it.\n"
     part = "Truth\n*****\n\nTrue or false.\n\n\nMore\n====\n\nMore on it.\n"
     modules = "Modules\n*******\n\nOf their own.\n"
@@ -814,7 +814,7 @@ def test_a_topic_within_another_is_read_once(monkeypatch: pytest.MonkeyPatch) ->
     assert list(documents) == ["types", "truth", "more", "modules"]
 
 
-def test_a_python_without_topics_has_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_without_topics_has_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     topics.titles.cache_clear()
 
@@ -828,7 +828,7 @@ def test_a_python_without_topics_has_docstrings(monkeypatch: pytest.MonkeyPatch)
         topics.titles.cache_clear()
 
 
-def test_help_has_each_thing_once_and_from_the_manual_where_it_can() -> None:
+def test_help_prefers_topics_to_docstrings() -> None:
     files = list(reference.python_help())
     pages = [file for file in files if file.path.endswith(".html")]
 
@@ -872,7 +872,7 @@ def test_links_lead_to_the_reference_on_the_web(tmp_path: Path) -> None:
     assert relinked.digest != file.digest
 
 
-def test_a_heading_that_begins_with_module_names_no_module(tmp_path: Path) -> None:
+def test_heading_module_contents_names_no_module(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(
         '<section id="module-loom"><h1>loom</h1><section id="module-contents"><h2>Module Contents</h2>'
         '<dl class="py function"><dt id="loom.weave"><code>loom.weave()</code></dt><dd>Weaves.</dd></dl></section>'

@@ -221,7 +221,7 @@ def test_open_quote_loses_only_its_row(tmp_path: Path) -> None:
 def test_open_quotes_in_a_large_file_lose_only_their_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(product, "MAX_ROW", 5_000)
+    monkeypatch.setattr(tables, "MAX_ROW", 5_000)
     rows = [
         f"{number},{'' if number % 50 else chr(34)}Lamp {number},{'x' * 50}"
         for number in range(1, 5_001)
