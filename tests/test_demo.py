@@ -4,7 +4,7 @@ from index.demo import demos, python_reference
 from index.records import Document, Skipped, SourceFile
 
 
-def test_the_newest_installed_reference_is_taken(tmp_path: Path) -> None:
+def test_newest_installed_reference_is_used(tmp_path: Path) -> None:
     assert python_reference(tmp_path) is None
     for version in ("3.9", "3.11"):
         page = tmp_path / f"python{version}" / "html" / "library" / "stdtypes.html"
@@ -14,14 +14,21 @@ def test_the_newest_installed_reference_is_taken(tmp_path: Path) -> None:
     assert python_reference(tmp_path) == (tmp_path / "python3.11" / "html").resolve()
 
 
-def test_the_demo_corpora_and_their_sources() -> None:
-    found = {demo.name: demo for demo in demos()}
-    assert list(found) == ["products", "python", "code"]
-    [catalogue] = found["products"].sources()
+def test_demo_corpora_have_sources() -> None:
+    demo_of = {demo.name: demo for demo in demos()}
+
+    assert list(demo_of) == ["products", "python", "code"]
+
+    [catalogue] = demo_of["products"].sources()
+
     assert isinstance(catalogue, SourceFile)
+
     documents = list(catalogue.read())
+
     assert len(documents) >= 200
     assert not [record for record in documents if isinstance(record, Skipped)]
-    first = next(file for file in found["python"].sources() if isinstance(file, SourceFile))
+
+    first = next(file for file in demo_of["python"].sources() if isinstance(file, SourceFile))
     document = next(record for record in first.read() if isinstance(record, Document))
+
     assert str(document.location.url).startswith("https://docs.python.org/3")

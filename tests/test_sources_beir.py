@@ -12,16 +12,22 @@ from hypothesis import strategies as st
 
 from index.records import KINDS, Document, Kind, Location, Skipped, SourceFile
 from index.sources import open_source
-from index.sources.beir import MAX_DEPTH, MAX_FIELDS, MAX_LINE, files, recognises
+from index.sources.beir import (
+    MAX_LINE_BYTES,
+    MAX_RECORD_FIELDS,
+    MAX_RECORD_NESTING,
+    files,
+    is_corpus,
+)
 
 URL = "https://example.org/repo/blob/main/a.go#L3-L5"
 
 
 def read(path: Path, kind: Kind = "code") -> list[Document | Skipped]:
-    found: list[Document | Skipped] = []
+    items: list[Document | Skipped] = []
     for file in files(path, kind):
-        found += [file] if isinstance(file, Skipped) else file.read()
-    return found
+        items += [file] if isinstance(file, Skipped) else file.read()
+    return items
 
 
 def lines(tmp_path: Path, *rows: object, name: str = "corpus.jsonl") -> Path:
@@ -40,7 +46,7 @@ def only(tmp_path: Path, record: dict[str, Any], kind: Kind = "code") -> Documen
     return document
 
 
-def test_a_row_of_code(tmp_path: Path) -> None:
+def test_row_of_code(tmp_path: Path) -> None:
     row = {
         "_id": URL,
         "title": "Open",
@@ -52,6 +58,7 @@ def test_a_row_of_code(tmp_path: Path) -> None:
         "language": "go",
         "depth": 0,
     }
+
     assert read(lines(tmp_path, row)) == [
         Document(
             id=URL,
@@ -72,7 +79,7 @@ def test_a_row_of_code(tmp_path: Path) -> None:
     ]
 
 
-def test_a_docstring_that_the_code_holds_is_no_summary(tmp_path: Path) -> None:
+def test_docstring_within_the_code_is_no_summary(tmp_path: Path) -> None:
     text = 'def f():\n    """Opens\n    a file.\n    """\n'
     assert only(tmp_path, {"text": text, "docstring": "Opens\na file."}).summary == ""
     assert (
@@ -90,6 +97,7 @@ def test_other_fields_are_flattened(tmp_path: Path) -> None:
             "no": None,
         },
     )
+
     assert document.fields == {
         "repo": "x/y",
         "attrs.a": "b",
@@ -99,14 +107,16 @@ def test_other_fields_are_flattened(tmp_path: Path) -> None:
     }
 
 
-def test_a_row_of_products_reads_as_from_a_catalogue(tmp_path: Path) -> None:
+def test_row_of_products_reads_like_a_catalogue(tmp_path: Path) -> None:
     record = {
         "title": "Toner",
         "text": "Six in a box.",
         "brand": "Xerox",
         "attrs": {"attr_t_colour": "Black"},
     }
+
     document = only(tmp_path, record, "product")
+
     assert (document.id, document.kind, document.title) == ("1", "product", "Toner")
     assert document.body.startswith("Six in a box.")
     assert document.summary == "Six in a box."
@@ -114,7 +124,7 @@ def test_a_row_of_products_reads_as_from_a_catalogue(tmp_path: Path) -> None:
     assert "Black" in document.fields.values()
 
 
-def test_a_row_of_references(tmp_path: Path) -> None:
+def test_row_of_references(tmp_path: Path) -> None:
     record = {"terms": ["json", "json.dumps", 3], "url": "https://example.org/json.html#dumps"}
     document = only(tmp_path, record, "reference")
     assert document.context == ("json", "json.dumps")
@@ -135,19 +145,20 @@ def test_locations(tmp_path: Path, record: dict[str, Any], location: Location) -
     assert only(tmp_path, record).location == location
 
 
-def test_numbers_and_gaps_in_the_usual_fields(tmp_path: Path) -> None:
-    found = read(
+def test_numbers_and_nulls_as_id_title_or_text(tmp_path: Path) -> None:
+    items = read(
         lines(
             tmp_path, {"_id": 7, "title": 12, "text": None}, {"_id": "8", "title": "only a title"}
         )
     )
-    assert [(d.id, d.title, d.body) for d in found if isinstance(d, Document)] == [
+
+    assert [(d.id, d.title, d.body) for d in items if isinstance(d, Document)] == [
         ("7", "12", ""),
         ("8", "only a title", ""),
     ]
 
 
-def test_numbers_that_nothing_can_store_become_text(tmp_path: Path) -> None:
+def test_numbers_beyond_storage_become_text(tmp_path: Path) -> None:
     path = lines(
         tmp_path,
         b'{"_id": "1", "text": "x", "big": 92233720368547758080, "inf": 1e999, "nan": NaN, "ok": 1.5}',
@@ -157,7 +168,7 @@ def test_numbers_that_nothing_can_store_become_text(tmp_path: Path) -> None:
     assert document.fields == {"big": "92233720368547758080", "inf": "inf", "ok": 1.5}
 
 
-def test_broken_rows_are_told_by_line_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_broken_rows_are_reported_by_line(tmp_path: Path) -> None:
     rows: list[tuple[object, str | None]] = [
         ({"_id": "a", "text": "x"}, None),
         (b"{broken", "not JSON"),
@@ -170,55 +181,64 @@ def test_broken_rows_are_told_by_line_and_the_rest_is_read(tmp_path: Path) -> No
         ({"_id": "b", "title": "", "text": ""}, "neither a title nor a text"),
         ({"_id": "c", "text": ["x"]}, "text is not text"),
         (b'{"_id": "d", "text": "\xff"}', "not UTF-8"),
-        (b'{"_id": "e", "text": "\\ud800"}', "surrogate"),
+        (b'{"_id": "e", "text": "\\ud800"}', "lone surrogate"),
         (b'{"_id": "e", "text": "x", "path": "\xed\xa0\x80"}', "not UTF-8"),
         (b'{"_id": "f", "text": ' + b"[" * 100_000, "nested too deeply"),
-        (b'{"_id": "g", "text": "' + b"x" * MAX_LINE + b'"}', "longer than"),
+        (b'{"_id": "g", "text": "' + b"x" * MAX_LINE_BYTES + b'"}', "longer than"),
         (b'{"_id": "h", "text": "x", "n": ' + b"9" * 5000 + b"}", "not JSON"),
         (
-            {"_id": "i", "text": "x", **{f"f{n}": 1 for n in range(MAX_FIELDS + 1)}},
+            {"_id": "i", "text": "x", **{f"f{n}": 1 for n in range(MAX_RECORD_FIELDS + 1)}},
             "more than 500 fields",
         ),
-        ({"_id": "j", "text": "x", "deep": nested(MAX_DEPTH)}, "nest deeper"),
+        ({"_id": "j", "text": "x", "deep": nested(MAX_RECORD_NESTING)}, "nest deeper"),
         (b"", None),
         ({"_id": "z", "text": "last"}, None),
     ]
-    found = read(lines(tmp_path, *(row for row, _ in rows)))
-    assert [item.id for item in found if isinstance(item, Document)] == ["a", "z"]
-    told = {item.line: item.reason for item in found if isinstance(item, Skipped)}
+
+    items = read(lines(tmp_path, *(row for row, _ in rows)))
+
+    assert [item.id for item in items if isinstance(item, Document)] == ["a", "z"]
+
+    reasons = {item.line: item.reason for item in items if isinstance(item, Skipped)}
     expected = {number: reason for number, (_, reason) in enumerate(rows, start=1) if reason}
-    assert told.keys() == expected.keys()
+
+    assert reasons.keys() == expected.keys()
+
     for number, reason in expected.items():
-        assert reason in told[number]
+        assert reason in reasons[number]
 
 
 def nested(depth: int) -> dict[str, Any]:
     return {"a": nested(depth - 1)} if depth else {"end": 1}
 
 
-def test_an_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
+def test_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl.gz"
     with gzip.open(path, "wb", compresslevel=1) as stream:
         stream.write(b'{"_id": "a", "text": "x"}\n{"_id": "b", "text": "')
         for _ in range(64):
             stream.write(b"x" * 1024 * 1024)
         stream.write(b'"}\n{"_id": "c", "text": "x"}\n')
+
     tracemalloc.start()
-    found = read(path)
+    items = read(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [getattr(item, "id", getattr(item, "line", None)) for item in found] == ["a", 2, "c"]
+
+    assert [getattr(item, "id", getattr(item, "line", None)) for item in items] == ["a", 2, "c"]
     assert peak < 16 * 1024 * 1024
 
 
-def test_a_truncated_gzip_keeps_what_was_read(tmp_path: Path) -> None:
+def test_truncated_gzip_keeps_earlier_rows(tmp_path: Path) -> None:
     path = lines(
         tmp_path,
         *({"_id": str(n), "text": f"{n * n} " * 50} for n in range(5000)),
         name="corpus.jsonl.gz",
     )
+
     path.write_bytes(path.read_bytes()[:-2000])
     *documents, last = read(path)
+
     assert len(documents) > 1000
     assert all(isinstance(item, Document) for item in documents)
     assert isinstance(last, Skipped)
@@ -227,7 +247,7 @@ def test_a_truncated_gzip_keeps_what_was_read(tmp_path: Path) -> None:
     assert last.line == len(documents) + 1
 
 
-def test_a_file_that_is_no_gzip_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_gzip_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(b"plain text")
     (item,) = read(path)
@@ -235,12 +255,12 @@ def test_a_file_that_is_no_gzip_is_told(tmp_path: Path) -> None:
     assert "cannot be read" in item.reason
 
 
-def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     (item,) = read(tmp_path / "corpus.jsonl")
     assert item == Skipped("corpus.jsonl", "cannot be read: No such file or directory")
 
 
-def test_a_file_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> None:
+def test_deleted_file_is_a_transient_skip(tmp_path: Path) -> None:
     path = lines(tmp_path, {"_id": "a", "text": "x"})
     (file,) = files(path, "reference")
     assert isinstance(file, SourceFile)
@@ -251,12 +271,12 @@ def test_a_file_that_goes_after_it_was_listed_may_come_back(tmp_path: Path) -> N
     assert item.passing
 
 
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (document,) = read(lines(tmp_path, b'\xef\xbb\xbf{"_id": "a", "text": "x"}'))
     assert isinstance(document, Document)
 
 
-def test_the_digest_covers_content_and_kind(tmp_path: Path) -> None:
+def test_digest_covers_content_and_kind(tmp_path: Path) -> None:
     def digests(path: Path) -> list[str]:
         return [
             file.digest
@@ -266,6 +286,7 @@ def test_the_digest_covers_content_and_kind(tmp_path: Path) -> None:
         ]
 
     first = digests(lines(tmp_path, {"_id": "a", "text": "x"}))
+
     assert first == digests(tmp_path / "corpus.jsonl")
     assert len(set(first + digests(lines(tmp_path, {"_id": "a", "text": "y"})))) == 6
 
@@ -282,19 +303,19 @@ def test_the_digest_covers_content_and_kind(tmp_path: Path) -> None:
         ([], "c.jsonl", False),
     ],
 )
-def test_recognises(tmp_path: Path, rows: list[object], name: str, expected: bool) -> None:
-    assert recognises(lines(tmp_path, *rows, name=name)) is expected
+def test_is_corpus(tmp_path: Path, rows: list[object], name: str, expected: bool) -> None:
+    assert is_corpus(lines(tmp_path, *rows, name=name)) is expected
 
 
-def test_recognises_no_directory_and_no_broken_gzip(tmp_path: Path) -> None:
+def test_is_corpus_rejects_directories_and_broken_gzip(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").mkdir()
     (tmp_path / "x.jsonl.gz").write_bytes(b"plain")
-    assert not recognises(tmp_path / "d.jsonl")
-    assert not recognises(tmp_path / "x.jsonl.gz")
+    assert not is_corpus(tmp_path / "d.jsonl")
+    assert not is_corpus(tmp_path / "x.jsonl.gz")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_source_of_every_kind(tmp_path: Path, kind: Kind) -> None:
+def test_source_of_every_kind(tmp_path: Path, kind: Kind) -> None:
     path = lines(tmp_path, {"_id": "a", "title": "t", "text": "x"}, name="corpus.jsonl.gz")
     (file,) = open_source(kind, [path])
     assert isinstance(file, SourceFile)
@@ -319,17 +340,19 @@ _json = st.recursive(
     record=st.dictionaries(st.sampled_from(["_id", "title", "text", "a", "url", "start"]), _json),
     kind=st.sampled_from(KINDS),
 )
-def test_any_json_gives_a_document_with_filterable_fields_or_a_reason(
+def test_any_json_gives_a_document_or_a_reason(
     tmp_path: Path, record: dict[str, Any], kind: Kind
 ) -> None:
     (item,) = read(lines(tmp_path, record), kind)
     if isinstance(item, Document):
         assert item.id
         assert item.title or item.body
+
         for value in item.fields.values():
             assert isinstance(value, str | int | float | bool) or all(
                 isinstance(part, str) for part in value
             )
+
         json.dumps(dict(item.fields), allow_nan=False).encode()
     else:
         assert item.line == 1
@@ -342,6 +365,6 @@ def test_any_json_gives_a_document_with_filterable_fields_or_a_reason(
 def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    recognises(path)
+    is_corpus(path)
     for item in read(path):
         assert isinstance(item, Document | Skipped)

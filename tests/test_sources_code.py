@@ -15,7 +15,7 @@ from index.errors import InvalidInput, NotFound
 from index.records import Document, Kind, Skipped, SourceFile
 from index.sources import names, open_source
 from index.sources.code import MAX_NESTING, files, identifiers
-from index.sources.files import MAX_BYTES, role, walk
+from index.sources.files import MAX_FILE_BYTES, role, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES
 from tests.conftest import unprivileged
 
@@ -113,16 +113,16 @@ LANGUAGE_OF = {name: BY_SUFFIX[Path(name).suffix].name for name in EXPECTED}
 
 
 def read(path: Path, **options: object) -> list[Document | Skipped]:
-    found: list[Document | Skipped] = []
+    items: list[Document | Skipped] = []
     for file in files(path, **options):  # type: ignore[arg-type]
-        found += [file] if isinstance(file, Skipped) else file.read()
-    return found
+        items += [file] if isinstance(file, Skipped) else file.read()
+    return items
 
 
 def documents(path: Path, **options: object) -> list[Document]:
-    found = read(path, **options)
-    assert not [item for item in found if isinstance(item, Skipped)]
-    return [item for item in found if isinstance(item, Document)]
+    items = read(path, **options)
+    assert not [item for item in items if isinstance(item, Skipped)]
+    return [item for item in items if isinstance(item, Document)]
 
 
 def write(root: Path, contents: dict[str, str]) -> Path:
@@ -137,7 +137,7 @@ def paths(root: Path) -> list[str]:
     return [path for path in walk(root) if isinstance(path, str)]
 
 
-def one(
+def read_text(
     tmp_path: Path, suffix: str, source: str | bytes, **options: object
 ) -> list[Document | Skipped]:
     path = tmp_path / f"one{suffix}"
@@ -145,13 +145,13 @@ def one(
     return read(path, **options)
 
 
-def named(found: list[Document], title: str) -> Document:
-    return next(document for document in found if document.title == title)
+def named(documents: list[Document], title: str) -> Document:
+    return next(document for document in documents if document.title == title)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_definitions_of_each_language(name: str) -> None:
-    found = documents(DATA / name)
+    definitions = documents(DATA / name)
     rows = [
         (
             d.title,
@@ -160,10 +160,12 @@ def test_definitions_of_each_language(name: str) -> None:
             d.location.end_line,
             d.summary.split("\n")[0],
         )
-        for d in found
+        for d in definitions
     ]
+
     assert rows == EXPECTED[name]
-    for document in found:
+
+    for document in definitions:
         assert document.kind == "code"
         assert document.location.path == document.fields["path"] == name
         assert document.fields["language"] == LANGUAGE_OF[name]
@@ -183,9 +185,12 @@ def test_bodies_are_the_lines_of_the_file(name: str) -> None:
     lines = (DATA / name).read_text().split("\n")
     for document in documents(DATA / name):
         first, last = document.location.start_line, document.location.end_line
+
         assert first is not None
         assert last is not None
+
         source = "\n".join(lines[first - 1 : last])
+
         if document.fields["kind"] in {"function", "method"}:
             assert document.body in source
             assert document.body.count("\n") == last - first
@@ -196,7 +201,7 @@ def test_bodies_are_the_lines_of_the_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_the_signature_is_an_atom(name: str) -> None:
+def test_signature_is_an_atom(name: str) -> None:
     for document in documents(DATA / name):
         (atom,) = document.atoms
         text = " ".join(document.body[atom.start : atom.end].split())
@@ -225,13 +230,18 @@ def test_signatures_leave_out_decorators_and_bodies(name: str, title: str, signa
 
 def test_summaries_are_cleaned() -> None:
     widest = named(documents(DATA / "shelf.py"), "widest")
+
     assert widest.summary == "Width of the widest parcel.\n\nParcels under `least` do not count."
+
     matches = named(documents(DATA / "router.js"), "matches")
+
     assert matches.summary.splitlines()[2:] == [
         "@param {string} route what was asked for",
         "@returns {boolean}",
     ]
+
     push = named(documents(DATA / "ring.go"), "Ring.Push")
+
     assert push.summary == "Push puts a value in place of the oldest;\ngröße is not checked."
 
 
@@ -254,7 +264,7 @@ def test_outline_of_a_class_in_java() -> None:
     )
 
 
-def test_ids_are_unique_and_the_same_again() -> None:
+def test_ids_are_unique_and_stable() -> None:
     ids = [document.id for document in documents(DATA)]
     assert len(set(ids)) == len(ids)
     assert ids == [document.id for document in documents(DATA)]
@@ -290,7 +300,9 @@ def test_ids_are_unique_and_the_same_again() -> None:
 def test_what_counts_as_a_doc_comment(
     tmp_path: Path, suffix: str, source: str, summary: str
 ) -> None:
-    (document,) = [item for item in one(tmp_path, suffix, source) if isinstance(item, Document)]
+    (document,) = [
+        item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)
+    ]
     assert document.summary == summary
 
 
@@ -316,14 +328,15 @@ def test_what_counts_as_a_doc_comment(
     ],
 )  # fmt: skip
 def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: list[str]) -> None:
-    found = one(tmp_path, suffix, source)
-    assert [item.title for item in found if isinstance(item, Document)] == titles
+    items = read_text(tmp_path, suffix, source)
+    assert [item.title for item in items if isinstance(item, Document)] == titles
 
 
 def test_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
-    (document,) = one(
+    (document,) = read_text(
         tmp_path, ".py", b'\xef\xbb\xbfdef f():\r\n    """D\xc3\xb6c."""\r\n    return 1\r\n'
     )
+
     assert isinstance(document, Document)
     assert document.body == 'def f():\r\n    """Döc."""\r\n    return 1'
     assert (document.summary, document.location.start_line, document.location.end_line) == (
@@ -336,7 +349,7 @@ def test_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
 # --- the walk -------------------------------------------------------------------------------------------------------
 
 
-def test_walk_is_sorted_and_leaves_out_what_is_not_the_projects_own(tmp_path: Path) -> None:
+def test_walk_is_sorted_and_skips_foreign_code(tmp_path: Path) -> None:
     own = ["a.py", "a/c.py", "a/d/e.py", "b.py", "lib/l.py"]
     others = ["node_modules/m.js", "a/__pycache__/p.py", "a/.tox/t.py", ".git/g.py", "venv/v.py"]
     others += ["lib/site-packages/s.py", "env/pyvenv.cfg", "env/bin/e.py"]
@@ -345,7 +358,7 @@ def test_walk_is_sorted_and_leaves_out_what_is_not_the_projects_own(tmp_path: Pa
     assert paths(tmp_path) == ["a/c.py", "a/d/e.py", "a.py", "b.py", "lib/l.py"]
 
 
-def test_a_root_inside_site_packages_is_what_the_user_wants(tmp_path: Path) -> None:
+def test_root_inside_site_packages_is_read(tmp_path: Path) -> None:
     root = (
         write(tmp_path, {"venv/pyvenv.cfg": "", "venv/site-packages/p.py": ""})
         / "venv"
@@ -379,7 +392,9 @@ def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
             "z/.gitignore": "!tmp2.py\n",
         },
     )
+
     kept = ["a/gen/kept.py", "a/x.py", "a/build/y.py", "build/top.py", "z/tmp2.py", "z/k.py"]
+
     ignored = [
         "a/gen/g.py",
         "a/b/c/k.py",
@@ -389,38 +404,42 @@ def test_gitignore_nests_and_negates(tmp_path: Path) -> None:
         "a/logs/l.py",
         "tmp1.py",
     ]
+
     write(tmp_path, dict.fromkeys([*kept, *ignored, "#hash.py"], ""))
     (tmp_path / "logs" / ".gitignore").write_text("!*\n")
+
     assert sorted(path for path in paths(tmp_path) if path.endswith(".py")) == sorted(kept)
 
 
-def test_gitignore_patterns_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+def test_unusable_gitignore_patterns_are_reported(tmp_path: Path) -> None:
     write(
         tmp_path,
         {".gitignore": f"!\n*a*a*a*a*a*\n{'x' * 600}\nno.py\n", "no.py": "", "a" * 200 + ".py": ""},
     )
-    found = list(walk(tmp_path))
-    assert [(item.path, item.line) for item in found if isinstance(item, Skipped)] == [
+
+    items = list(walk(tmp_path))
+
+    assert [(item.path, item.line) for item in items if isinstance(item, Skipped)] == [
         (".gitignore", 1),
         (".gitignore", 2),
         (".gitignore", 3),
     ]
-    assert "no.py" not in found
-    assert len([item for item in found if str(item).endswith(".py")]) == 1
+    assert "no.py" not in items
+    assert len([item for item in items if str(item).endswith(".py")]) == 1
 
 
-def test_a_name_that_is_not_utf8_is_told(tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.py")).write_text("")
     (item,) = read(tmp_path)
     assert item == Skipped("caf\ufffd.py", "the file name is not UTF-8")
 
 
-def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_deleted_directory_is_reported(tmp_path: Path) -> None:
     write(tmp_path, {"a/x.py": "", "b.py": ""})
-    found = walk(tmp_path)
-    assert next(found) == "a/x.py"
+    items = walk(tmp_path)
+    assert next(items) == "a/x.py"
     (tmp_path / "b.py").unlink()
-    assert next(found) == "b.py"
+    assert next(items) == "b.py"
     (item,) = list(walk(tmp_path / "nowhere"))
     assert isinstance(item, Skipped)
     assert "cannot be read" in item.reason
@@ -488,6 +507,7 @@ def test_roles_by_content(content: str, expected: str) -> None:
 def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
     code = "def f():\n    pass\n"
     write(tmp_path, {"a.py": code, "tests/t.py": code, "vendor/v.py": code, "x_pb2.py": code})
+
     assert {d.fields["path"]: d.fields["role"] for d in documents(tmp_path)} == {
         "a.py": "source",
         "tests/t.py": "test",
@@ -495,9 +515,11 @@ def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
         "x_pb2.py": "generated",
     }
     assert len(documents(tmp_path, secondary="keep")) == 4
-    found = read(tmp_path, secondary="leave-out")
-    assert [item.id for item in found if isinstance(item, Document)] == ["a.py::f"]
-    assert [item for item in found if isinstance(item, Skipped)] == [
+
+    items = read(tmp_path, secondary="leave-out")
+
+    assert [item.id for item in items if isinstance(item, Document)] == ["a.py::f"]
+    assert [item for item in items if isinstance(item, Skipped)] == [
         Skipped("tests/t.py", "left out as test code"),
         Skipped("vendor/v.py", "left out as vendored code"),
         Skipped("x_pb2.py", "left out as generated code"),
@@ -512,33 +534,38 @@ def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
     [
         (b"x = 1\ny = '\xff'\n", "not UTF-8", 2),
         (b"x = 1\n\0\n", "binary", None),
-        (b"#" * (MAX_BYTES + 1), "larger than 2 MiB", None),
+        (b"#" * (MAX_FILE_BYTES + 1), "larger than 2 MiB", None),
     ],
 )
-def test_a_file_that_is_not_text_is_skipped(
+def test_file_that_is_not_text_is_skipped(
     tmp_path: Path, content: bytes, reason: str, line: int | None
 ) -> None:
-    (item,) = one(tmp_path, ".py", content)
+    (item,) = read_text(tmp_path, ".py", content)
     assert isinstance(item, Skipped)
     assert (item.path, item.line) == ("one.py", line)
     assert reason in item.reason
 
 
-def test_a_file_that_goes_or_changes_after_it_was_listed_is_skipped(tmp_path: Path) -> None:
+def test_file_changed_after_listing_is_skipped(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
     gone, changed = files(tmp_path)
+
     assert isinstance(gone, SourceFile)
     assert isinstance(changed, SourceFile)
+
     (tmp_path / "a.py").unlink()
     (tmp_path / "b.py").write_text("def h(): pass")
+
     assert list(gone.read()) == [
         Skipped("a.py", "cannot be read: No such file or directory", passing=True)
     ]
+
     reason = "changed while it was being read; build again to include it"
+
     assert list(changed.read()) == [Skipped("b.py", reason, passing=True)]
 
 
-def test_the_digest_covers_content_name_and_options(tmp_path: Path) -> None:
+def test_digest_covers_content_name_and_options(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "def f(): pass", "b.py": "def f(): pass", "c/a.py": "def g(): pass"})
 
     def digests(root: Path, entities: bool = False) -> list[str]:
@@ -547,33 +574,38 @@ def test_the_digest_covers_content_name_and_options(tmp_path: Path) -> None:
         ]
 
     assert digests(tmp_path) == digests(tmp_path)
+
     every = digests(tmp_path) + digests(tmp_path / "c") + digests(tmp_path, entities=True)
+
     assert len(set(every)) == len(every) == 7
 
 
-def test_a_syntax_error_costs_only_the_definition_that_holds_it(tmp_path: Path) -> None:
-    found = one(
+def test_syntax_error_loses_only_its_definition(tmp_path: Path) -> None:
+    items = read_text(
         tmp_path,
         ".js",
         "function a() {}\n\nfunction b() {\n  return 1 +* ;\n}\n\nfunction c() {}\n",
     )
-    assert [item.title for item in found if isinstance(item, Document)] == ["a", "c"]
-    assert found[-1] == Skipped(
+
+    assert [item.title for item in items if isinstance(item, Document)] == ["a", "c"]
+    assert items[-1] == Skipped(
         "one.js", "does not parse here; the 2 sound definitions of the file were read", 4
     )
 
 
-def test_a_class_survives_an_error_in_one_of_its_methods_only(tmp_path: Path) -> None:
-    inside = one(
+def test_class_survives_an_error_in_a_method(tmp_path: Path) -> None:
+    inside = read_text(
         tmp_path, ".java", "class A {\n  int a() { return 1 +* ; }\n  int b() { return 2; }\n}\n"
     )
     assert [item.title for item in inside if isinstance(item, Document)] == ["A", "A.b"]
-    beside = one(tmp_path, ".java", "class A {\n  int x = 1 +* ;\n  int b() { return 2; }\n}\n")
+    beside = read_text(
+        tmp_path, ".java", "class A {\n  int x = 1 +* ;\n  int b() { return 2; }\n}\n"
+    )
     assert [item.title for item in beside if isinstance(item, Document)] == ["A.b"]
 
 
 def test_nothing_but_errors(tmp_path: Path) -> None:
-    (item,) = one(tmp_path, ".py", "x = = 1\n")
+    (item,) = read_text(tmp_path, ".py", "x = = 1\n")
     assert item == Skipped("one.py", "does not parse here; nothing was read", 1)
 
 
@@ -581,36 +613,34 @@ def test_nothing_but_errors(tmp_path: Path) -> None:
 def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> None:
     start = time.monotonic()
     for bracket in "([{":
-        one(tmp_path, suffix, bracket * 100_000)
+        read_text(tmp_path, suffix, bracket * 100_000)
     assert time.monotonic() - start < 60
 
 
-def test_a_parse_that_takes_too_long_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_parse_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("index.sources.code.PARSE_SECONDS", 0)
-    (item,) = one(tmp_path, ".py", "def f(): pass\n" * 5000)
+    (item,) = read_text(tmp_path, ".py", "def f(): pass\n" * 5000)
     assert item == Skipped("one.py", "takes more than 0 s to parse", passing=True)
 
 
-def test_definitions_nested_too_deeply_are_left_out(tmp_path: Path) -> None:
+def test_too_deeply_nested_definitions_are_left_out(tmp_path: Path) -> None:
     source = (
         "".join(f"{' ' * depth}class C{depth}:\n" for depth in range(60)) + " " * 60 + "x = 1\n"
     )
-    found = one(tmp_path, ".py", source)
-    assert len(found) == MAX_NESTING
-    assert max(len(item.context) for item in found if isinstance(item, Document)) == MAX_NESTING - 1
+    items = read_text(tmp_path, ".py", source)
+    assert len(items) == MAX_NESTING
+    assert max(len(item.context) for item in items if isinstance(item, Document)) == MAX_NESTING - 1
 
 
-def test_endless_names_and_signatures_are_bounded(tmp_path: Path) -> None:
-    assert one(tmp_path, ".py", f"def {'f' * 1000}(): pass\n") == []
+def test_endless_names_or_signatures_are_bounded(tmp_path: Path) -> None:
+    assert read_text(tmp_path, ".py", f"def {'f' * 1000}(): pass\n") == []
     parameters = ", ".join(f"p{number}" for number in range(500))
-    (document,) = one(tmp_path, ".py", f"def f({parameters}): pass\n")
+    (document,) = read_text(tmp_path, ".py", f"def f({parameters}): pass\n")
     assert isinstance(document, Document)
     assert len(str(document.fields["signature"])) == 300
 
 
-def test_an_unknown_kind_of_file_is_told_only_if_it_was_named(tmp_path: Path) -> None:
+def test_unknown_suffix_is_reported_only_for_a_single_file(tmp_path: Path) -> None:
     write(tmp_path, {"notes.txt": "hello"})
     assert read(tmp_path) == []
     (item,) = read(tmp_path / "notes.txt")
@@ -623,7 +653,7 @@ def test_an_unknown_kind_of_file_is_told_only_if_it_was_named(tmp_path: Path) ->
 )
 @given(content=st.binary(max_size=400), suffix=st.sampled_from(sorted(BY_SUFFIX)))
 def test_arbitrary_bytes_never_raise(tmp_path: Path, content: bytes, suffix: str) -> None:
-    for item in one(tmp_path, suffix, content, entities=True):
+    for item in read_text(tmp_path, suffix, content, entities=True):
         assert isinstance(item, Document | Skipped)
 
 
@@ -640,15 +670,19 @@ _FRAGMENTS = [
     parts=st.lists(st.sampled_from(_FRAGMENTS), max_size=25),
     suffix=st.sampled_from(sorted(BY_SUFFIX)),
 )
-def test_almost_code_gives_documents_that_hold_together(
+def test_broken_code_gives_consistent_documents(
     tmp_path: Path, parts: list[str], suffix: str
 ) -> None:
     source = "".join(parts)
-    found = [
-        item for item in one(tmp_path, suffix, source, entities=True) if isinstance(item, Document)
+    definitions = [
+        item
+        for item in read_text(tmp_path, suffix, source, entities=True)
+        if isinstance(item, Document)
     ]
-    assert len({document.id for document in found}) == len(found)
-    for document in found:
+
+    assert len({document.id for document in definitions}) == len(definitions)
+
+    for document in definitions:
         for span in (*document.atoms, *document.entities):
             assert 0 <= span.start < span.end <= len(document.body)
         if document.fields["kind"] in {"function", "method"}:
@@ -706,8 +740,10 @@ def test_identifiers_are_names_only(language: str, body: str, expected: str) -> 
 def test_entities_are_the_identifiers_of_the_body(name: str) -> None:
     for document in documents(DATA / name, entities=True):
         assert document.entities == identifiers(document.body, LANGUAGE_OF[name])
-        found = [document.body[span.start : span.end] for span in document.entities]
-        assert all(re.fullmatch(r"[@#]{0,2}[\w$]+[?!]?", word) for word in found)
+
+        words = [document.body[span.start : span.end] for span in document.entities]
+
+        assert all(re.fullmatch(r"[@#]{0,2}[\w$]+[?!]?", word) for word in words)
         assert not {
             "def",
             "class",
@@ -717,8 +753,10 @@ def test_entities_are_the_identifiers_of_the_body(name: str) -> None:
             "public",
             "abstract",
             "end",
-        } & set(found)
+        } & set(words)
+
         ends = [0, *(span.end for span in document.entities)]
+
         assert all(end <= span.start for end, span in zip(ends, document.entities, strict=False))
 
 
@@ -731,7 +769,7 @@ def test_identifiers_of_an_unknown_language() -> None:
 @settings(max_examples=150, deadline=None)
 @given(
     body=st.text(max_size=200),
-    language=st.sampled_from(sorted({known.name for known in LANGUAGES})),
+    language=st.sampled_from(sorted({known_language.name for known_language in LANGUAGES})),
 )
 def test_identifiers_of_arbitrary_text(body: str, language: str) -> None:
     end = 0
@@ -743,7 +781,7 @@ def test_identifiers_of_arbitrary_text(body: str, language: str) -> None:
 # --- open_source ----------------------------------------------------------------------------------------------------
 
 
-def test_a_path_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_path_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="nowhere") as caught:
         open_source("code", [tmp_path, tmp_path / "nowhere"])
     assert caught.value.field == "path"
@@ -761,7 +799,7 @@ def _opened(*roots: Path) -> list[Document]:
     return [item for file in sources for item in file.read() if isinstance(item, Document)]
 
 
-def test_several_roots_get_prefixes_and_one_does_not(tmp_path: Path) -> None:
+def test_several_roots_get_prefixes(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -770,31 +808,35 @@ def test_several_roots_get_prefixes_and_one_does_not(tmp_path: Path) -> None:
             "y/lib/a.py": "def f(): pass",
         },
     )
+
     assert [d.id for d in _opened(tmp_path / "x" / "app")] == ["a.py::f"]
-    found = _opened(tmp_path / "x" / "app", tmp_path / "y" / "app", tmp_path / "y" / "lib")
-    assert [d.id for d in found] == ["app/a.py::f", "app~2/a.py::f", "lib/a.py::f"]
-    assert [d.location.path for d in found] == ["app/a.py", "app~2/a.py", "lib/a.py"]
+
+    items = _opened(tmp_path / "x" / "app", tmp_path / "y" / "app", tmp_path / "y" / "lib")
+
+    assert [d.id for d in items] == ["app/a.py::f", "app~2/a.py::f", "lib/a.py::f"]
+    assert [d.location.path for d in items] == ["app/a.py", "app~2/a.py", "lib/a.py"]
 
 
-def test_several_roots_prefix_what_was_skipped_and_the_digests(tmp_path: Path) -> None:
+def test_prefixes_apply_to_skipped_files_and_digests(tmp_path: Path) -> None:
     write(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
     (tmp_path / "y" / "b.py").write_bytes(b"\0")
-    found = list(open_source("code", [tmp_path / "x", tmp_path / "y"]))
-    assert [item.path for item in found] == ["x/a.py", "y/a.py", "y/b.py"]
-    digests = [item.digest for item in found if isinstance(item, SourceFile)]
+    items = list(open_source("code", [tmp_path / "x", tmp_path / "y"]))
+    assert [item.path for item in items] == ["x/a.py", "y/a.py", "y/b.py"]
+    digests = [item.digest for item in items if isinstance(item, SourceFile)]
     assert len(set(digests)) == 2
 
 
 @pytest.fixture
 def denied() -> Iterator[Path]:
     """Of `listed` only the names can be read, of `closed` nothing; beside them are readable files."""
-    made = [
+    paths = [
         f"{folder}/a.{suffix}"
         for folder in ("listed", "closed", "open")
         for suffix in ("csv", "html", "py")
     ]
+
     with tempfile.TemporaryDirectory() as name:
-        root = write(Path(name), dict.fromkeys(made, ""))
+        root = write(Path(name), dict.fromkeys(paths, ""))
         root.chmod(0o755)
         (root / "listed").chmod(0o644)
         (root / "closed").chmod(0)
@@ -806,27 +848,30 @@ def denied() -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("kind", "suffix"), [("product", "csv"), ("reference", "html"), ("code", "py")]
 )
-def test_what_may_not_be_read_is_told_and_the_rest_is_read(
-    denied: Path, kind: Kind, suffix: str
-) -> None:
+def test_unreadable_files_are_reported(denied: Path, kind: Kind, suffix: str) -> None:
     with unprivileged():
-        found = list(open_source(kind, [denied]))
+        items = list(open_source(kind, [denied]))
         assert f"open/a.{suffix}" in set(names(kind, [denied]))
-    assert f"open/a.{suffix}" in [one.path for one in found if isinstance(one, SourceFile)]
-    told = {one.path.rstrip("/"): one.reason for one in found if isinstance(one, Skipped)}
-    assert told["closed"] == "the directory cannot be read: Permission denied"
-    assert told[f"listed/a.{suffix}"] == "cannot be read: Permission denied"
+
+    assert f"open/a.{suffix}" in [item.path for item in items if isinstance(item, SourceFile)]
+
+    reasons = {item.path.rstrip("/"): item.reason for item in items if isinstance(item, Skipped)}
+
+    assert reasons["closed"] == "the directory cannot be read: Permission denied"
+    assert reasons[f"listed/a.{suffix}"] == "cannot be read: Permission denied"
 
 
-def test_roots_that_cannot_be_read_or_named_are_refused(denied: Path, tmp_path: Path) -> None:
+def test_unreadable_roots_are_refused(denied: Path, tmp_path: Path) -> None:
     with (
         unprivileged(),
         pytest.raises(InvalidInput, match=r"listed/a\.py' cannot be read: Permission denied"),
     ):
         open_source("code", [denied / "listed" / "a.py"])
+
     odd = tmp_path / os.fsdecode(b"caf\xe9")
     odd.mkdir()
     (tmp_path / "link").symlink_to(odd, target_is_directory=True)
+
     for root in (odd, tmp_path / "link"):
         with pytest.raises(InvalidInput, match="is not UTF-8; rename it"):
             open_source("code", [root])

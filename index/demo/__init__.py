@@ -1,4 +1,4 @@
-"""The three corpora a first start builds, from material that is on the machine already."""
+"""The three corpora that a first start builds, from material that is already on the machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from index.records import Kind, Skipped, SourceFile
 from index.sources import open_source
 
-_HERE = Path(__file__).parent
-_DOC = Path("/usr/share/doc")
+_DEMO_DIR = Path(__file__).parent
+_DOC_DIR = Path("/usr/share/doc")
 
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A corpus to build: its name and kind, what it is made from in words, and its sources."""
+    """A corpus to build: its name and kind, a description of its material, and its sources."""
 
     name: str
     kind: Kind
@@ -26,47 +26,47 @@ class Demo:
 
 
 def demos() -> tuple[Demo, ...]:
-    """The standard library's source, Python's reference, and a small catalogue."""
+    """Describe the demo corpora: a small catalogue, Python's reference, the standard library."""
     library = Path(sysconfig.get_path("stdlib"))
-    return (
-        Demo(
-            "products",
-            "product",
-            "a small catalogue",
-            lambda: open_source("product", [_HERE / "products.jsonl"]),
-        ),
-        _reference(),
-        Demo(
-            "code",
-            "code",
-            f"the Python standard library in {library}",
-            lambda: open_source("code", [library], secondary="leave-out"),
-        ),
+    products = Demo(
+        "products",
+        "product",
+        "a small catalogue",
+        lambda: open_source("product", [_DEMO_DIR / "products.jsonl"]),
     )
+    code = Demo(
+        "code",
+        "code",
+        f"the Python standard library in {library}",
+        lambda: open_source("code", [library], secondary="leave-out"),
+    )
+
+    return products, _reference(), code
 
 
 def _reference() -> Demo:
-    """Python's HTML reference where a package has installed it, else what the running Python's `help()` tells."""
-    found = python_reference()
-    if found is not None:
-        version = re.search(r"3\.\d+", str(found))
+    """Python's HTML reference where a package installed it, else the text of its `help()`."""
+    html_dir = python_reference()
+    if html_dir is not None:
+        version = re.search(r"3\.\d+", str(html_dir))
         url = f"https://docs.python.org/{version.group() if version else 3}"
-        about = f"the Python reference in {found}"
         return Demo(
-            "python", "reference", about, lambda: open_source("reference", [found], base_url=url)
+            "python",
+            "reference",
+            f"the Python reference in {html_dir}",
+            lambda: open_source("reference", [html_dir], base_url=url),
         )
+
     from index.sources import reference
 
-    return Demo(
-        "python", "reference", "what help() of the running Python tells", reference.python_help
-    )
+    return Demo("python", "reference", "the help() of the running Python", reference.python_help)
 
 
-def python_reference(root: Path = _DOC) -> Path | None:
+def python_reference(root: Path = _DOC_DIR) -> Path | None:
     """Directory of the newest installed HTML reference, such as Debian's python3.11-doc, or None."""
-    found = {
+    html_dirs = {
         page.resolve().parent.parent for page in root.glob("python3*/html/library/stdtypes.html")
     }
     return max(
-        found, key=lambda path: [int(n) for n in re.findall(r"\d+", str(path))], default=None
+        html_dirs, key=lambda path: [int(n) for n in re.findall(r"\d+", str(path))], default=None
     )

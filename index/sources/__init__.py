@@ -11,33 +11,40 @@ from pathlib import Path
 from index.errors import InvalidInput, NotFound
 from index.records import KINDS, Document, Kind, Secondary, Skipped, SourceFile, is_text
 
-_MOVED = 2  # goes up when documents of several paths come out differently
+# Raise it whenever documents of a corpus with several paths come out differently: part of digests.
+_PREFIX_VERSION = 2
 
 
 def open_source(
     kind: Kind, paths: Sequence[Path | str], *, secondary: Secondary = "demote", base_url: str = ""
 ) -> Iterator[SourceFile | Skipped]:
-    """Everything to be read for a corpus of this kind, each file as a unit that is parsed only when asked for.
+    """List the files of a corpus of this kind; each is parsed only when it is read.
 
-    A BEIR corpus (`*.jsonl[.gz]` whose first record has an `_id`) is a source of every kind. With several paths,
-    names and document ids begin with the path's last part, so that they stay unique. `secondary` concerns tests,
-    vendored, generated and minified code: "leave-out" reads none of it. `base_url` is where a reference is on the
-    web. Raises NotFound for a path that is not there and InvalidInput for an unknown kind, no path, or one that may
-    not be looked at or is not UTF-8, before anything is read.
+    A BEIR corpus (`*.jsonl[.gz]` whose first record has an `_id`) is a source of every kind. With
+    several paths, names and document ids begin with the path's last part, so that they stay unique.
+    `secondary` concerns tests, vendored, generated and minified code: "leave-out" skips all of it.
+    `base_url` is the web address of a reference.
+
+    Raises NotFound for a path that does not exist, and InvalidInput for an unknown kind, no path,
+    or a path that is not readable or not UTF-8. All are raised before anything is read.
     """
     if kind not in KINDS:
         raise InvalidInput(f"unknown kind {kind!r}; known are {', '.join(KINDS)}", field="kind")
+
     roots = [Path(path) for path in paths]
     if not roots:
         raise InvalidInput("no path to read from; give at least one", field="path")
+
     for root in roots:
-        _check(root)
+        _check_path(root)
+
     if len(roots) == 1:
         return _open(kind, roots[0], secondary, base_url)
+
     return _open_all(kind, roots, secondary, base_url)
 
 
-def _check(root: Path) -> None:
+def _check_path(root: Path) -> None:
     try:
         if not root.exists():
             raise NotFound(f"there is no file or directory {str(root)!r}", field="path")
@@ -45,6 +52,8 @@ def _check(root: Path) -> None:
         raise InvalidInput(
             f"{str(root)!r} cannot be read: {error.strerror}", field="path"
         ) from error
+
+    # The path becomes part of JSON replies and of document ids.
     if not is_text(f"{root.absolute()} {root.resolve().name}"):
         raise InvalidInput(
             f"the path {str(root.absolute())!r} is not UTF-8; rename it", field="path"
@@ -55,28 +64,34 @@ def _open_all(
     kind: Kind, roots: Sequence[Path], secondary: Secondary, base_url: str
 ) -> Iterator[SourceFile | Skipped]:
     for root, prefix in zip(roots, prefixes(roots), strict=True):
-        for found in _open(kind, root, secondary, base_url):
-            yield _prefixed(found, prefix)
+        for file in _open(kind, root, secondary, base_url):
+            yield _prefixed_file(file, prefix)
 
 
 def prefixes(roots: Sequence[Path]) -> list[str]:
-    """What the names of the files of each root begin with, before a slash; nothing where there is one root."""
+    """The directory that names of each root's files begin with; empty if there is only one root."""
     if len(roots) == 1:
         return [""]
-    seen: Counter[str] = Counter()
-    found = []
+
+    counts: Counter[str] = Counter()
+    unique_names = []
+
     for root in roots:
         name = root.resolve().name or "root"
-        seen[name] += 1
-        found.append(f"{name}~{seen[name]}" if seen[name] > 1 else name)
-    return found
+        counts[name] += 1
+        unique_names.append(f"{name}~{counts[name]}" if counts[name] > 1 else name)
+
+    return unique_names
 
 
 def names(kind: Kind, roots: Sequence[Path]) -> Iterator[str]:
-    """Names of the files that `open_source` would look into, in no order; none of them is opened."""
+    """Names of the files that `open_source` would read, in no order, without opening them."""
     for root, prefix in zip(roots, prefixes(roots), strict=True):
         for name in [root.name] if root.is_file() else _names(kind, root):
             yield f"{prefix}/{name}" if prefix else name
+
+
+# The readers are imported where they are used: each brings a parser that other kinds do not need.
 
 
 def _names(kind: Kind, root: Path) -> Iterator[str]:
@@ -84,10 +99,12 @@ def _names(kind: Kind, root: Path) -> Iterator[str]:
         from index.sources import code
 
         return code.names(root)
+
     if kind == "product":
         from index.sources import product
 
         return product.names(root)
+
     from index.sources import reference
 
     return reference.names(root)
@@ -98,40 +115,44 @@ def _open(
 ) -> Iterator[SourceFile | Skipped]:
     from index.sources import beir
 
-    if beir.recognises(root):
+    if beir.is_corpus(root):
         return beir.files(root, kind)
+
     if kind == "code":
         from index.sources import code
 
         return code.files(root, secondary=secondary)
+
     if kind == "product":
         from index.sources import product
 
         return product.files(root)
+
     from index.sources import reference
 
     return reference.files(root, base_url=base_url)
 
 
-def _prefixed(found: SourceFile | Skipped, prefix: str) -> SourceFile | Skipped:
-    if isinstance(found, Skipped):
-        return replace(found, path=f"{prefix}/{found.path}")
+def _prefixed_file(file: SourceFile | Skipped, prefix: str) -> SourceFile | Skipped:
+    if isinstance(file, Skipped):
+        return replace(file, path=f"{prefix}/{file.path}")
 
     def read() -> Iterator[Document | Skipped]:
-        for record in found.read():
+        for record in file.read():
             if isinstance(record, Skipped):
                 yield replace(record, path=f"{prefix}/{record.path}")
             else:
-                yield _moved(record, prefix)
+                yield _prefixed_document(record, prefix)
 
-    digest = sha256(f"{prefix} {_MOVED} {found.digest}".encode()).hexdigest()
-    return SourceFile(f"{prefix}/{found.path}", digest, read)
+    digest = sha256(f"{prefix} {_PREFIX_VERSION} {file.digest}".encode()).hexdigest()
+    return SourceFile(f"{prefix}/{file.path}", digest, read)
 
 
-def _moved(document: Document, prefix: str) -> Document:
+def _prefixed_document(document: Document, prefix: str) -> Document:
     location, fields = document.location, document.fields
     if location.path is not None:
         location = replace(location, path=f"{prefix}/{location.path}")
         if fields.get("path") == document.location.path:
             fields = {**fields, "path": f"{prefix}/{document.location.path}"}
+
     return replace(document, id=f"{prefix}/{document.id}", location=location, fields=fields)

@@ -1,6 +1,6 @@
-"""The running Python's own docstrings -> documents, as `pydoc` shows them: a reference that is always at hand.
+"""Read the running Python's docstrings as documents, as `pydoc` shows them.
 
-What the topics define, which are parts of the manual, is left to them.
+What the topics of `help()` define is left to them (`topics.py`): they are parts of the manual.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from index.sources.topics import titles
 VERSION = 2
 MANUAL = f"https://docs.python.org/{sys.version_info.major}.{sys.version_info.minor}"
 
-# Importing these prints, opens a browser or a window, or brings thousands of objects that nobody asks about.
-_LEFT_OUT = frozenset(
+# To import these prints, opens a browser or a window, or adds thousands of objects of no interest.
+_EXCLUDED_MODULES = frozenset(
     "antigravity ensurepip genericpath idlelib lib2to3 nt ntpath nturl2path pip posix pydoc_data sre_compile "
     "sre_constants sre_parse test this tkinter turtle turtledemo".split()
 )
@@ -40,7 +40,7 @@ _EXAMPLE = re.compile(r"(?m)^ *>>> .*(?:\n(?! *$).+)*")
 
 
 def files() -> Iterator[SourceFile]:
-    """One source per public module of the standard library, sorted by name; nothing is imported before `read()`."""
+    """Yield one source per public module of the standard library, sorted; `read()` imports it."""
     for name, origin in sorted(_modules()):
         digest = blake2b(f"{VERSION}:{sys.version}:{name}\0".encode(), digest_size=16)
         if origin:
@@ -49,13 +49,15 @@ def files() -> Iterator[SourceFile]:
 
 
 def _modules() -> Iterator[tuple[str, str]]:
-    """Names of modules, each with its file or, where it is built in, the empty string."""
-    for name in sys.stdlib_module_names - _LEFT_OUT:
+    """Names of modules, each with its file, or an empty string if it is built in."""
+    for name in sys.stdlib_module_names - _EXCLUDED_MODULES:
         if name.startswith("_"):
             continue
+
         spec = PathFinder.find_spec(name) or find_spec(name)
         if spec is None:
             continue
+
         yield name, spec.origin if spec.has_location and spec.origin else ""
         if spec.submodule_search_locations and name not in _WITHOUT_SUBMODULES:
             yield from _submodules(name, list(spec.submodule_search_locations))
@@ -63,7 +65,9 @@ def _modules() -> Iterator[tuple[str, str]]:
 
 def _submodules(package: str, folders: list[str]) -> Iterator[tuple[str, str]]:
     for module in pkgutil.iter_modules(folders):
-        if module.name.startswith("_") or module.name in _LEFT_OUT or module.name == "tests":
+        if module.name.startswith("_") or module.name == "tests":
+            continue
+        if module.name in _EXCLUDED_MODULES:
             continue
         spec = PathFinder.find_spec(f"{package}.{module.name}", folders)
         if spec is not None and spec.origin:
@@ -74,6 +78,7 @@ def _submodules(package: str, folders: list[str]) -> Iterator[tuple[str, str]]:
 
 def _read(name: str) -> Iterator[Document | Skipped]:
     try:
+        # Deprecated modules warn when they are imported, and some attributes when they are read.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importlib.import_module(name)
@@ -81,35 +86,42 @@ def _read(name: str) -> Iterator[Document | Skipped]:
                 document for document in _documents(module, name) if document.title not in titles()
             ]
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
-        yield Skipped(name, f"It cannot be imported here: {error}.", passing=True)
+        yield Skipped(name, f"cannot be imported: {error}", passing=True)
 
 
 def _documents(module: ModuleType, name: str) -> Iterator[Document]:
-    shown = _DOCUMENTED_AS.get(name, name)
+    public_name = _DOCUMENTED_AS.get(name, name)
     if text := _docstring(module):
-        yield _document(shown, shown, "module", "", text, ())
+        yield _document(public_name, public_name, "module", "", text, ())
+
     for member, value in _members(module, name):
-        title = member if name == "builtins" else f"{shown}.{member}"
+        title = member if name == "builtins" else f"{public_name}.{member}"
         text = _docstring(value)
         if inspect.isclass(value):
             directive = "exception" if issubclass(value, BaseException) else "class"
             if text:
-                yield _document(
-                    shown, title, directive, f"{directive} {title}{_arguments(value)}", text, ()
-                )
-            yield from _methods(value, shown, title)
+                signature = f"{directive} {title}{_arguments(value)}"
+                yield _document(public_name, title, directive, signature, text, ())
+            yield from _methods(value, public_name, title)
         elif text:
-            yield _document(shown, title, "function", f"{title}{_arguments(value)}", text, ())
+            signature = f"{title}{_arguments(value)}"
+            yield _document(public_name, title, "function", signature, text, ())
 
 
 def _members(module: ModuleType, name: str) -> Iterator[tuple[str, object]]:
-    """Public functions and classes: those in `__all__`, or else made here; none that the package shows already."""
+    """Public functions and classes: those in `__all__`, or else those defined in the module.
+
+    Leaves out what the enclosing package exports itself.
+    """
     package = sys.modules.get(name.rpartition(".")[0])
     public = getattr(module, "__all__", None)
+
     for member in sorted(public if public is not None else vars(module)):
         value = getattr(module, member, None)
         if not (inspect.isclass(value) or inspect.isroutine(value)) or member.startswith("_"):
             continue
+
+        # The C part of a module has the same name with an underscore: _json of json.
         home = getattr(value, "__module__", None) or name
         if public is None and home.lstrip("_") != name.lstrip("_"):
             continue
@@ -121,10 +133,12 @@ def _methods(cls: type, module: str, title: str) -> Iterator[Document]:
     for member, value in sorted(_own_members(cls).items()):
         if member.startswith("_"):
             continue
+
         method = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
         text = _docstring(method)
         if not text:
             continue
+
         if inspect.isroutine(method):
             signature = f"{title}.{member}{_SELF.sub('(', _arguments(method))}"
             yield _document(module, f"{title}.{member}", "method", signature, text, (title,))
@@ -135,7 +149,7 @@ def _methods(cls: type, module: str, title: str) -> Iterator[Document]:
 
 
 def _own_members(cls: type) -> dict[str, object]:
-    """What the class defines, also by way of private bases, as `io.RawIOBase` by `_io._RawIOBase`."""
+    """Members of the class and of its private bases, such as `_io._RawIOBase` of `io.RawIOBase`."""
     members: dict[str, object] = {}
     for base in reversed(cls.__mro__):
         if base is cls or base.__name__.startswith("_"):
@@ -148,14 +162,17 @@ def _document(
 ) -> Document:
     head = [Block(signature, atom=True)] if signature else []
     body, atoms = compose([*head, *_blocks(text)])
+
     fields: dict[str, Value] = {
         "directive": directive,
         "module": module,
         "page": module,
         "page_title": module,
     }
+
     if signature:
         fields["signature"] = signature
+
     return Document(
         id=f"{module}#{title}" if directive != "module" else module,
         kind="reference",
@@ -169,14 +186,15 @@ def _document(
 
 
 def _blocks(text: str) -> Iterator[Block]:
-    """Examples are blocks of their own, and never cut."""
-    at = 0
+    """Split a docstring into prose and examples; an example is an atom."""
+    position = 0
     for example in _EXAMPLE.finditer(text):
-        if before := text[at : example.start()].strip("\n"):
+        if before := text[position : example.start()].strip("\n"):
             yield Block(before.rstrip())
         yield Block(example[0].rstrip(), atom=True)
-        at = example.end()
-    if rest := text[at:].strip("\n"):
+        position = example.end()
+
+    if rest := text[position:].strip("\n"):
         yield Block(rest.rstrip())
 
 
@@ -186,7 +204,7 @@ def _docstring(value: object) -> str:
 
 
 def _arguments(value: object) -> str:
-    """As Python tells them, without memory addresses; "(...)" where it cannot."""
+    """The signature's arguments, without memory addresses; "(...)" if Python does not know them."""
     try:
         return _ADDRESS.sub("", str(inspect.signature(value)))  # type: ignore[arg-type]
     except (AttributeError, NameError, TypeError, ValueError):
@@ -194,7 +212,7 @@ def _arguments(value: object) -> str:
 
 
 def _url(module: str, title: str, directive: str) -> str:
-    """The place in the online library reference where this is described."""
+    """The URL in the online library reference."""
     page, anchor = module, title
     if directive == "module":
         anchor = f"module-{module}"

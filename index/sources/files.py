@@ -1,4 +1,4 @@
-"""Which files of a directory are source code, and what part each plays: the walk, .gitignore, and roles."""
+"""Walk a directory for its source files (.gitignore counts), and tell the role that each plays."""
 
 from __future__ import annotations
 
@@ -13,81 +13,93 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from index.records import Skipped, is_text
 
-MAX_BYTES = 2 * 1024 * 1024
+MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_IGNORE_BYTES = 1024 * 1024
 MAX_IGNORE_LINE = 500
-MAX_IGNORE_STARS = (
-    4  # each further one multiplies the matching time of a long file name by its length
-)
+
+# Each further wildcard multiplies the time to match a long file name by its length.
+MAX_IGNORE_STARS = 4
 
 _NOT_UTF8 = "the file name is not UTF-8"
-_NEVER = frozenset(
+_IGNORED_DIRS = frozenset(
     {"node_modules", "__pycache__", "site-packages", "dist-packages", "venv", "virtualenv"}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Ignore:
-    """One .gitignore; `base` is its directory relative to the root, with a slash at its end or empty."""
+    """One .gitignore; `base` is its directory relative to the root: empty or ending in a slash."""
 
     base: str
     spec: GitIgnoreSpec
 
 
 def walk(root: Path) -> Iterator[str | Skipped]:
-    """Paths of regular files below `root`, relative with forward slashes, each directory sorted by name.
+    """Paths of regular files below `root`, relative, with forward slashes, sorted by name.
 
-    Left out: what a .gitignore excludes, hidden directories, virtual environments, installed packages, symbolic
-    links. A directory or .gitignore that cannot be read is a `Skipped`.
+    Leaves out what a .gitignore excludes, hidden directories, virtual environments, installed
+    packages and symbolic links. A directory or .gitignore that cannot be read is a `Skipped`.
     """
+    # Directories on the stack end in a slash; files are there so that all come out in order.
     pending: list[tuple[str, tuple[_Ignore, ...]]] = [("", ())]
     while pending:
         path, ignores = pending.pop()
         if not path.endswith("/") and path:
             yield path
             continue
+
         try:
             entries = sorted(os.scandir(root / path), key=lambda entry: entry.name, reverse=True)
         except OSError as error:
             yield Skipped(path or ".", f"the directory cannot be read: {error.strerror}")
             continue
+
         has_ignore = any(
             entry.name == ".gitignore" and entry.is_file(follow_symlinks=False) for entry in entries
         )
-        found = list(_read_ignore(root, path)) if has_ignore else []
-        yield from (problem for problem in found if isinstance(problem, Skipped))
-        ignores += tuple(ignore for ignore in found if isinstance(ignore, _Ignore))
+        ignore_results = list(_read_ignore(root, path)) if has_ignore else []
+        yield from (result for result in ignore_results if isinstance(result, Skipped))
+        ignores += tuple(result for result in ignore_results if isinstance(result, _Ignore))
+
         for entry in entries:
             if not is_text(entry.name):
-                yield Skipped(path + _shown(entry.name), _NOT_UTF8)
+                yield Skipped(path + _printable(entry.name), _NOT_UTF8)
             elif (child := _child(entry, path)) and not _is_ignored(child, ignores):
                 pending.append((child, ignores))
 
 
-def below(
-    root: Path, wanted: Callable[[str], bool], entered: Callable[[str], bool] = lambda _name: True
+def files_below(
+    root: Path,
+    accepts_file: Callable[[str], bool],
+    enters_dir: Callable[[str], bool] = lambda _name: True,
 ) -> Iterator[Path | Skipped]:
-    """Files below `root` whose names are `wanted`, in directories whose names are `entered`, in no order.
+    """Files below `root` in no order; `accepts_file` and `enters_dir` choose by name.
 
-    Links to files are files, links to directories are not entered. What cannot be looked at, or has a name that is
-    not UTF-8, is a `Skipped`.
+    Links to files count as files, links to directories are not followed. A file or directory that
+    cannot be read, or whose name is not UTF-8, is a `Skipped`.
     """
-    problems: list[OSError] = []
-    for folder, folders, names in os.walk(root, onerror=problems.append):
-        folders[:] = filter(entered, folders)
-        odd = [name for name in folders if not is_text(name)]
-        looked_at = (_file(Path(folder, name), root) for name in (*odd, *filter(wanted, names)))
-        yield from (found for found in looked_at if found is not None)
-        folders[:] = filter(is_text, folders)
-    for problem in problems:
+    errors: list[OSError] = []
+    for directory, dir_names, file_names in os.walk(root, onerror=errors.append):
+        dir_names[:] = filter(enters_dir, dir_names)
+        unreadable_dirs = [name for name in dir_names if not is_text(name)]
+
+        for name in (*unreadable_dirs, *filter(accepts_file, file_names)):
+            file = _regular_file(Path(directory, name), root)
+            if file is not None:
+                yield file
+
+        # os.walk descends into what is left in this list.
+        dir_names[:] = filter(is_text, dir_names)
+
+    for error in errors:
         yield Skipped(
-            _relative(Path(problem.filename), root),
-            f"the directory cannot be read: {problem.strerror}",
+            _relative(Path(error.filename), root),
+            f"the directory cannot be read: {error.strerror}",
         )
 
 
-def _file(path: Path, root: Path) -> Path | Skipped | None:
-    """The path of a file, None for anything else."""
+def _regular_file(path: Path, root: Path) -> Path | Skipped | None:
+    """The path if it is a file, None if it is anything else."""
     if not is_text(path.name):
         return Skipped(_relative(path, root), _NOT_UTF8)
     try:
@@ -97,46 +109,49 @@ def _file(path: Path, root: Path) -> Path | Skipped | None:
 
 
 def _relative(path: Path, root: Path) -> str:
-    return _shown(path.relative_to(root).as_posix())
+    return _printable(path.relative_to(root).as_posix())
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return os.fsencode(name).decode(errors="replace")
 
 
 def _child(entry: os.DirEntry[str], parent: str) -> str | None:
-    """The entry's relative path, with a slash at the end of a directory's; None for what is never read."""
+    """The relative path, a directory's ending in a slash; None for what is never read."""
     if entry.is_file(follow_symlinks=False):
         return parent + entry.name
-    if (
-        not entry.is_dir(follow_symlinks=False)
-        or entry.name.startswith(".")
-        or entry.name in _NEVER
-    ):
+    if not entry.is_dir(follow_symlinks=False):
+        return None
+
+    if entry.name.startswith(".") or entry.name in _IGNORED_DIRS:
         return None
     if os.path.lexists(os.path.join(entry.path, "pyvenv.cfg")):  # noqa: PTH118 (a Path per directory is slow)
         return None
+
     return f"{parent}{entry.name}/"
 
 
 def _read_ignore(root: Path, base: str) -> Iterator[_Ignore | Skipped]:
-    """The directory's .gitignore, and each of its lines that is not applied."""
+    """Parse the directory's .gitignore; a pattern that is not applied is a `Skipped`."""
     name = f"{base}.gitignore"
     content = read_bounded(root / name, name, MAX_IGNORE_BYTES)
+
     if isinstance(content, Skipped):
         yield content
         return
+
     patterns = []
     for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
         try:
             patterns.append(_pattern(line))
         except ValueError as error:
             yield Skipped(name, f"this pattern is not applied: {error}", number)
+
     yield _Ignore(base, GitIgnoreSpec(patterns))
 
 
 def _pattern(line: str) -> GitIgnoreSpecPattern:
-    """Raises ValueError for a pattern that is invalid, or could take very long to match."""
+    """Raises ValueError for a pattern that is invalid or could take very long to match."""
     if len(line) > MAX_IGNORE_LINE:
         raise ValueError(f"longer than {MAX_IGNORE_LINE} characters")
     if not line.startswith("#") and len(re.findall(r"\*+", line)) > MAX_IGNORE_STARS:
@@ -145,7 +160,7 @@ def _pattern(line: str) -> GitIgnoreSpecPattern:
 
 
 def _is_ignored(path: str, ignores: tuple[_Ignore, ...]) -> bool:
-    """The innermost .gitignore that has a pattern for the path decides."""
+    """Whether the innermost .gitignore with a pattern for the path excludes it."""
     for ignore in reversed(ignores):
         verdict = ignore.spec.check_file(path.removeprefix(ignore.base)).include
         if verdict is not None:
@@ -153,23 +168,24 @@ def _is_ignored(path: str, ignores: tuple[_Ignore, ...]) -> bool:
     return False
 
 
-def read_bounded(path: Path, name: str, limit: int = MAX_BYTES) -> bytes | Skipped:
-    """The file's content, or under `name` why it was not read: over `limit` bytes, gone, no permission."""
+def read_bounded(path: Path, name: str, limit: int = MAX_FILE_BYTES) -> bytes | Skipped:
+    """The file's content, or a `Skipped` of this name if it is unreadable or over `limit` bytes."""
     try:
         with path.open("rb") as stream:
             content = stream.read(limit + 1)
     except OSError as error:
         return Skipped(name, f"cannot be read: {error.strerror}")
+
     if len(content) > limit:
         return Skipped(name, f"larger than {limit / 2**20:.3g} MiB")
+
     return content
 
 
-def passes(error: Exception) -> bool:
-    """Whether reading the same file again may go better: the system failed, not what the file holds."""
-    return (
-        isinstance(error, OSError) and error.errno is not None
-    )  # a broken gzip or table comes without a number
+def is_transient(error: Exception) -> bool:
+    """Whether reading the file again may succeed: the system failed, not the file's content."""
+    # Errors of the system come with a number; a broken gzip or table raises an OSError without one.
+    return isinstance(error, OSError) and error.errno is not None
 
 
 _VENDORED = re.compile(
@@ -193,26 +209,29 @@ _GENERATED_HEADER = re.compile(
     rb"|generated .{0,200}do not (?:edit|modify))",
     re.IGNORECASE | re.MULTILINE,
 )
+
+# Generated code says so in its first lines. Minified code has very long ones on average.
 _HEADER_LINES, _HEADER_BYTES = 20, 4096
 _MINIFIED_LINE, _MINIFIED_BYTES = 250, 2048
 
 
 def role(path: str, content: bytes) -> str:
-    """What part a file plays, from its relative path and its content.
+    """The role of a file, from its relative path and its content.
 
-    One of `source`, `test`, `vendored`, `generated`, `minified`; where several fit, vendored comes first, test last.
+    One of `source`, `test`, `vendored`, `generated`, `minified`. Where several fit, vendored wins
+    over all others and test over none.
     """
     for name, pattern in _ROLES.items():
         if pattern.search(path):
             return name
+
     return _role_by_content(content) or ("test" if _TEST.search(path) else "source")
 
 
 def _role_by_content(content: bytes) -> str | None:
-    if (
-        len(content) >= _MINIFIED_BYTES
-        and len(content) / (content.count(b"\n") + 1) > _MINIFIED_LINE
-    ):
+    mean_line = len(content) / (content.count(b"\n") + 1)
+    if len(content) >= _MINIFIED_BYTES and mean_line > _MINIFIED_LINE:
         return "minified"
+
     header = b"\n".join(content[:_HEADER_BYTES].split(b"\n")[:_HEADER_LINES])
     return "generated" if _GENERATED_HEADER.search(header) else None

@@ -1,7 +1,8 @@
-"""An HTML page -> its definitions and sections of prose, as a stream of tags.
+"""Read an HTML page as a stream of tags, into its definitions and its sections of prose.
 
-No tree is built, so that neither the size of a page nor the depth of its nesting costs memory or stack. What a page
-holds is told by its structure alone: `dl` lists are definitions (the paper's Algorithm 1), headings open sections.
+No tree is built, so that neither the size of a page nor the depth of its nesting costs memory or
+stack. Only the structure counts: `dl` lists are definitions (the paper's Algorithm 1), headings
+open sections.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from index.records import Span
 
 BREAK = "\u2028"
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
-MAX_TITLE = 200
-MAX_SIGNATURE = 2000
-MAX_NESTED = 32
+MAX_TITLE = 200  # characters
+MAX_TERM = 2000  # characters of one `dt`
+MAX_TERMS = 64  # `dt` of one definition
+MAX_NESTED_LISTS = 32
 MAX_ANCHORS = 16
-MAX_ANCHOR = 500
-MAX_HEADS = 64
-MAX_ENTRIES = 200_000
-PIECE = 1 << 16
+MAX_ANCHOR = 500  # characters
+MAX_SECTIONS = 200_000
+CHUNK_CHARS = 1 << 16  # what the parser gets at a time
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 BLOCKS = frozenset(
@@ -71,7 +72,10 @@ Close = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A paragraph, list item, code block or table row; `tight` ones follow the one before after a single newline."""
+    """A paragraph, list item, code block or table row.
+
+    An `atom` is never cut. A `tight` block follows the one before it after a single newline.
+    """
 
     text: str
     atom: bool = False
@@ -79,11 +83,11 @@ class Block:
 
 
 @dataclass(slots=True)
-class Entry:
-    """One document in the making: a definition (it has signatures), or a section of prose.
+class Section:
+    """One part of a page, which becomes a document: a definition (it has signatures), or prose.
 
-    `anchor` is the nearest id, `anchors` are further ids of the same place. `headings` are the enclosing ones,
-    outermost first, and `context` the terms of the enclosing definitions.
+    `anchor` is the nearest id, `anchors` are further ids for the same part. `headings` are the
+    enclosing ones, outermost first, and `context` the terms of the enclosing definitions.
     """
 
     title: str = ""
@@ -99,22 +103,22 @@ class Entry:
 
     @property
     def signature(self) -> str:
-        """All lines of the definition's head; empty for prose."""
+        """All terms of the definition, a line each; empty for prose."""
         return "\n".join(self.signatures)
 
     def compose(self) -> tuple[str, tuple[Span, ...]]:
-        """The body and its atoms; a signature is the first of both."""
+        """The body and its atoms; both begin with the signature, if there is one."""
         head = [Block(self.signature, atom=True)] if self.signatures else []
         return compose([*head, *self.blocks])
 
 
 @dataclass(slots=True)
 class Page:
-    """What a page holds: its title (first h1, else `<title>`), canonical url (or ""), entries in reading order."""
+    """A page: its title (first h1, else `<title>`), canonical url or "", sections in order."""
 
     title: str
     url: str
-    entries: list[Entry]
+    sections: list[Section]
 
 
 @dataclass(slots=True)
@@ -122,7 +126,7 @@ class _DefinitionList:
     directive: str
     plain: bool
     items: int = 0
-    entry: Entry | None = None
+    section: Section | None = None
     described: bool = False
 
 
@@ -133,7 +137,7 @@ class _ItemList:
 
 
 def read_page(markup: str, *, whole: bool = False) -> Page:
-    """Read a page leniently; `whole` gives one entry with all its text, headings and terms included."""
+    """Read a page leniently; `whole` gives one section with all its text, headings and terms."""
     reader = _Reader(whole)
     parser = etree.HTMLParser(
         target=reader,  # type: ignore[arg-type]
@@ -143,38 +147,44 @@ def read_page(markup: str, *, whole: bool = False) -> Page:
         remove_comments=True,
         remove_pis=True,
     )
+
     try:
-        for start in range(0, len(markup), PIECE):
-            parser.feed(markup[start : start + PIECE].replace("\0", "\ufffd").encode())
+        for start in range(0, len(markup), CHUNK_CHARS):
+            parser.feed(markup[start : start + CHUNK_CHARS].replace("\0", "\ufffd").encode())
         parser.close()
     except etree.XMLSyntaxError:
-        pass  # nothing but white space, or a tag that never ends: what was read up to there stands
+        # Nothing but white space, or a tag that never ends: what was read before it is kept.
+        pass
+
     return reader.page()
 
 
 def compose(blocks: Iterable[Block]) -> tuple[str, tuple[Span, ...]]:
-    """Join blocks by blank lines (tight ones by a newline) -> the text, and the spans of its atoms."""
+    """Join blocks by blank lines (tight ones by newlines) into a text and its atoms' spans."""
     parts: list[str] = []
     atoms: list[Span] = []
-    at = 0
+    offset = 0
+
     for block in blocks:
         gap = "" if not parts else "\n" if block.tight else "\n\n"
-        at += len(gap)
+        offset += len(gap)
         if block.atom:
-            atoms.append(Span(at, at + len(block.text)))
-        at += len(block.text)
+            atoms.append(Span(offset, offset + len(block.text)))
+
+        offset += len(block.text)
         parts += gap, block.text
+
     return "".join(parts), tuple(atoms)
 
 
 def collapse(text: str) -> str:
-    """Runs of white space become one blank; explicit breaks become newlines; invisible characters go."""
+    """Reduce white space to single spaces, breaks to newlines, and drop invisible characters."""
     lines = (" ".join(line.split()) for line in text.translate(INVISIBLE).split(BREAK))
     return "\n".join(line for line in lines if line)
 
 
-def bounded(names: Iterable[str]) -> str:
-    """Distinct names joined by commas, as many as fit a title; the first is cut if it alone does not."""
+def join_names(names: Iterable[str]) -> str:
+    """Join distinct names by commas, as many as fit a title; the first is cut if need be."""
     title = ""
     for name in dict.fromkeys(names):
         longer = f"{title}, {name}" if title else name[:MAX_TITLE]
@@ -185,53 +195,55 @@ def bounded(names: Iterable[str]) -> str:
 
 
 class _Reader:
-    """The parser's target. Each opened element leaves on a stack what is to be done when it closes."""
+    """The parser's target: an element that opens puts the function that closes it on a stack."""
 
     def __init__(self, whole: bool) -> None:
         self._whole = whole
         self._closers: list[Close] = []
         self._skipping = 0
         self._text: list[str] = []
-        self._blank = True
-        self._lead_tight = False
+        self._is_blank = True
+        self._marker_tight = False
         self._url = ""
         self._head_title = ""
         self._inside_main: bool | None = None
         self._module = self._module_before = ""
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._capture = ""
-        self._lead = ""
+        self._marker = ""
         self._h1 = ""
-        self._section = Entry(directive="page" if self._whole else "section")
-        self._entries = [self._section]
-        self._path: list[tuple[int, str]] = []
-        self._lists: list[_DefinitionList] = []
-        self._items: list[_ItemList] = []
-        self._definitions: list[Entry] = []
-        self._absorbing: Entry | None = None
-        self._boxes = 0
-        self._rows = 0
-        self._row: list[str] | None = None
+        self._section = Section(directive="page" if self._whole else "section")
+        self._sections = [self._section]
+        self._headings: list[tuple[int, str]] = []
+        self._definition_lists: list[_DefinitionList] = []
+        self._item_lists: list[_ItemList] = []
+        self._open_definitions: list[Section] = []
+        self._absorbing: Section | None = None
+        self._open_boxes = 0
+        self._row_count = 0
+        self._cells: list[str] | None = None
         self._ids: list[str] = []
         self._id_ends_text = False
-        self._link = ""
-        self._names: list[str] = []
-        self._finish_term: Close = _nothing
+        self._permalink = ""
+        self._term_names: list[str] = []
+        self._close_current_term: Close = _do_nothing
 
-    # -- the parser's side ---------------------------------------------------------------------------------------
+    # -- called by the parser ----------------------------------------------------------------------
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         if self._skipping:
             self._skipping += 1
             return
+
         classes = frozenset(attributes["class"].split()) if "class" in attributes else _NO_CLASSES
         if _is_furniture(tag, attributes, classes):
             if "headerlink" in classes:
-                self._link = attributes.get("href", "").partition("#")[2][:MAX_ANCHOR]
+                self._permalink = attributes.get("href", "").partition("#")[2][:MAX_ANCHOR]
             self._skipping = 1
             return
+
         self._closers.append(self._open(tag, attributes, classes))
 
     def end(self, tag: str) -> None:
@@ -243,49 +255,58 @@ class _Reader:
     def data(self, text: str) -> None:
         if not self._skipping and self._inside_main is not False:
             self._text.append(text)
-            if (self._blank or self._id_ends_text) and text.strip():
-                self._blank = self._id_ends_text = False
+            if (self._is_blank or self._id_ends_text) and text.strip():
+                self._is_blank = self._id_ends_text = False
 
     def close(self) -> None:
-        """Required by the parser; what is pending is taken up by `page`."""
+        """Do nothing, as the parser requires the method; `page` ends what is still open."""
 
     def page(self) -> Page:
         self._flush()
         title = self._h1 or self._head_title
-        self._entries[0].title = title
-        kept = [entry for entry in self._entries if entry.blocks or entry.signatures]
-        if title and not self._h1:
-            for entry in kept:
-                if title != (*entry.headings, entry.title)[0]:
-                    entry.headings = (title, *entry.headings)
-        return Page(title, self._url, kept)
+        self._sections[0].title = title
+        sections = [section for section in self._sections if section.blocks or section.signatures]
 
-    # -- opening elements ----------------------------------------------------------------------------------------
+        if title and not self._h1:
+            for section in sections:
+                if title != (*section.headings, section.title)[0]:
+                    section.headings = (title, *section.headings)
+
+        return Page(title, self._url, sections)
+
+    # -- opening elements --------------------------------------------------------------------------
 
     def _open(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         if (tag == "main" or attributes.get("role") == "main") and not self._inside_main:
             return self._open_main(tag, attributes)
         if self._inside_main is False:
-            return _nothing
+            return _do_nothing
+
+        # Blocks that no cell of a data table would have.
         if self._capture == "cell" and tag in UNFOLDING:
             self._unfold()
         if self._capture == "term" and tag in ("dd", "dt"):
-            self._close_term()  # of a `dt` without end tag, which the parser lets the next one nest in
+            # The parser nests the next element in a `dt` without an end tag.
+            self._close_term()
+
         if self._capture:
-            self._see(tag, attributes)
+            self._note_id(tag, attributes)
             return self._open_captured(tag, attributes, classes)
+
         opener = _OPENERS.get(tag)
         if opener is None or (self._whole and tag in ("dl", "dt", "dd")):
             opener = _Reader._open_block if tag in BLOCKS else _Reader._open_inline
+
         return opener(self, tag, attributes, classes)
 
     def _open_main(self, tag: str, attributes: Mapping[str, str]) -> Close:
+        # What came before `main` was the page's frame: start over.
         if self._inside_main is None:
             self._take_text()
-            self._begin()
-            self._closers[:] = [_nothing] * len(self._closers)
+            self._reset()
+            self._closers[:] = [_do_nothing] * len(self._closers)
         self._inside_main = True
-        self._see(tag, attributes)
+        self._note_id(tag, attributes)
         return self._close_main
 
     def _close_main(self) -> None:
@@ -296,49 +317,49 @@ class _Reader:
         if tag == "br":
             self._text.append("\n" if self._capture == "code" else BREAK)
         elif self._capture == "term" and classes & NAMES:
-            return partial(self._close_name, len(self._text), len(self._names))
+            return partial(self._close_name, len(self._text), len(self._term_names))
         elif self._capture in ("heading", "term") and attributes.get("href", "").startswith("#"):
             return partial(self._close_link, len(self._text), attributes["href"][1:][:MAX_ANCHOR])
         elif self._capture != "code" and tag in BLOCKS:
             self._text.append(" ")
             return partial(self._text.append, " ")
-        return _nothing
+
+        return _do_nothing
 
     def _close_link(self, text_start: int, anchor: str) -> None:
-        """A link to the place itself that only shows a mark says where the place is, and is not part of its name."""
+        """Take a link that shows only a mark as the anchor of its term, and not as text."""
         if "".join(self._text[text_start:]).strip() in PERMALINKS:
             del self._text[text_start:]
-            self._link = anchor
+            self._permalink = anchor
 
     def _close_name(self, text_start: int, names_before: int) -> None:
         name = collapse("".join(self._text[text_start:])).replace("\n", " ")
-        if name and len(self._names) == names_before:
-            option = name.startswith("-")
-            self._names.append(
-                (_OPTION_END.split(name, maxsplit=1)[0] if option else name)[:MAX_TITLE]
-            )
+        if name and len(self._term_names) == names_before:
+            if name.startswith("-"):
+                name = _OPTION_END.split(name, maxsplit=1)[0]
+            self._term_names.append(name[:MAX_TITLE])
 
     def _open_inline(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
-        self._see(tag, attributes)
+        self._note_id(tag, attributes)
         if tag == "br":
             self._text.append(BREAK)
         elif tag == "img" and "math" in classes:
             self._text.append(attributes.get("alt", ""))
         elif tag == "link" and attributes.get("rel") == "canonical":
             self._url = _web_address(attributes.get("href", ""))
-        return _nothing
+        return _do_nothing
 
     def _open_block(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        self._see(tag, attributes)
+        self._note_id(tag, attributes)
         if not classes & BOXES:
             return self._flush
-        self._boxes += 1
+        self._open_boxes += 1
         return self._close_box
 
     def _close_box(self) -> None:
         self._flush()
-        self._boxes -= 1
+        self._open_boxes -= 1
 
     def _open_title(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
@@ -348,163 +369,182 @@ class _Reader:
     def _close_title(self) -> None:
         self._head_title = _heading_text(self._captured())
 
-    # -- headings ------------------------------------------------------------------------------------------------
+    # -- headings ----------------------------------------------------------------------------------
 
     def _open_heading(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        if self._boxes or self._definitions:
+        if self._open_boxes or self._open_definitions:
             return self._open_block(tag, attributes, classes)
-        self._link = ""
+        self._permalink = ""
         self._capture = "heading"
-        self._see(tag, attributes)
+        self._note_id(tag, attributes)
         return partial(self._close_heading, HEADINGS[tag], _anchor(tag, attributes))
 
     def _close_heading(self, level: int, own_id: str) -> None:
         title = _heading_text(self._captured())
         if level == 1 and not self._h1:
             self._h1 = title
-        if self._whole or len(self._entries) >= MAX_ENTRIES:
+        if self._whole or len(self._sections) >= MAX_SECTIONS:
             self._emit(title)
         elif title:
-            self._open_section(level, title, self._link or own_id)
+            self._open_section(level, title, self._permalink or own_id)
 
     def _open_section(self, level: int, title: str, anchor: str) -> None:
-        while self._path and self._path[-1][0] >= level:
-            self._path.pop()
-        headings = tuple(above for _, above in self._path)
-        self._path.append((level, title))
+        while self._headings and self._headings[-1][0] >= level:
+            self._headings.pop()
+
+        headings = tuple(heading for _, heading in self._headings)
+        self._headings.append((level, title))
         anchor, anchors = self._take_ids(anchor or (self._ids[-1] if self._ids else ""))
-        if (
-            f"module-{self._module}" == _slug(title) in (anchor, *anchors)
-        ):  # of a heading such as "Module Contents"
+
+        # The id of a heading such as "Module Contents" looks like that of a module.
+        if f"module-{self._module}" == _slug(title) in (anchor, *anchors):
             self._module = self._module_before
-        self._section = Entry(
+
+        self._section = Section(
             title, anchor=anchor, anchors=anchors, headings=headings, module=self._module
         )
-        self._entries.append(self._section)
+        self._sections.append(self._section)
         self._absorbing = None
 
-    # -- definitions ---------------------------------------------------------------------------------------------
+    # -- definitions -------------------------------------------------------------------------------
 
     def _open_dl(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        self._drop_lead()
-        self._see(tag, attributes)
+        self._drop_marker()
+        self._note_id(tag, attributes)
+
         plain = (
             bool(classes & PLAIN_LISTS)
-            or len(self._lists) >= MAX_NESTED
-            or len(self._entries) >= MAX_ENTRIES
+            or len(self._definition_lists) >= MAX_NESTED_LISTS
+            or len(self._sections) >= MAX_SECTIONS
         )
+
         if not plain:
             self._absorbing = None
-        self._lists.append(_DefinitionList(_directive(attributes.get("class", "")), plain))
+
+        self._definition_lists.append(
+            _DefinitionList(_directive(attributes.get("class", "")), plain)
+        )
         return self._close_dl
 
     def _close_dl(self) -> None:
         self._flush()
-        self._drop_lead()
-        entry = self._lists.pop().entry
-        if entry is None:
+        self._drop_marker()
+        section = self._definition_lists.pop().section
+        if section is None:
             return
-        self._definitions.pop()
-        if not entry.blocks and not self._definitions:
-            self._absorbing = entry  # a bare signature: the prose that follows describes it
+        self._open_definitions.pop()
+        if not section.blocks and not self._open_definitions:
+            # A bare signature: the prose that follows describes it.
+            self._absorbing = section
 
     def _open_dt(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        if not self._lists:
+        if not self._definition_lists:
             return self._open_block(tag, attributes, classes)
-        self._drop_lead()
+
+        self._drop_marker()
         self._capture = "term"
-        self._names.clear()
-        if self._lists[-1].plain or len(self._entries) >= MAX_ENTRIES:
-            self._finish_term = self._close_field
+        self._term_names.clear()
+
+        if self._definition_lists[-1].plain or len(self._sections) >= MAX_SECTIONS:
+            self._close_current_term = self._close_field
             return self._close_term
+
         self._ids.clear()
-        self._see(tag, attributes)
-        self._begin_definition(self._lists[-1])
-        self._finish_term = partial(self._close_dt, _anchor(tag, attributes))
+        self._note_id(tag, attributes)
+        self._begin_definition(self._definition_lists[-1])
+        self._close_current_term = partial(self._close_dt, _anchor(tag, attributes))
+
         return self._close_term
 
     def _close_term(self) -> None:
         if self._capture == "term":
-            self._finish_term()
+            self._close_current_term()
         self._flush()
 
     def _begin_definition(self, definitions: _DefinitionList) -> None:
-        if definitions.entry is not None and not definitions.described:
+        # Several `dt` in a row are signatures of one definition.
+        if definitions.section is not None and not definitions.described:
             return
-        if definitions.entry is not None:
-            self._definitions.pop()
-        outer = self._definitions[-1] if self._definitions else self._section
-        definitions.entry = Entry(
+        if definitions.section is not None:
+            self._open_definitions.pop()
+
+        outer = self._open_definitions[-1] if self._open_definitions else self._section
+        definitions.section = Section(
             directive=definitions.directive,
             anchor=outer.anchor,
             module=self._module,
-            headings=tuple(title for _, title in self._path),
-            context=tuple(enclosing.title for enclosing in self._definitions),
+            headings=tuple(title for _, title in self._headings),
+            context=tuple(enclosing.title for enclosing in self._open_definitions),
         )
+
         definitions.described = False
-        self._definitions.append(definitions.entry)
-        self._entries.append(definitions.entry)
+        self._open_definitions.append(definitions.section)
+        self._sections.append(definitions.section)
 
     def _close_dt(self, own_id: str) -> None:
-        text, names = self._captured(), list(self._names)
-        entry = self._lists[-1].entry
-        if entry is None or not text:
+        text, names = self._captured(), list(self._term_names)
+        section = self._definition_lists[-1].section
+        if section is None or not text:
             return
+
         anchor, anchors = self._take_ids(own_id)
-        if anchor and not entry.signatures:
-            entry.anchor = anchor
-            entry.anchors = anchors
-        elif anchor and len(entry.anchors) < MAX_ANCHORS:
-            entry.anchors += anchor, *anchors
-        _head(entry, text, names, own_id)
+        if anchor and not section.signatures:
+            section.anchor = anchor
+            section.anchors = anchors
+        elif anchor and len(section.anchors) < MAX_ANCHORS:
+            section.anchors += anchor, *anchors
+
+        _add_term(section, text, names, own_id)
 
     def _open_dd(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        if self._lists and not self._lists[-1].plain:
-            self._lists[-1].described = True
-        self._see(tag, attributes)
+        if self._definition_lists and not self._definition_lists[-1].plain:
+            self._definition_lists[-1].described = True
+        self._note_id(tag, attributes)
         return self._flush
 
     def _close_field(self) -> None:
-        fields, text = self._lists[-1], self._captured()
+        fields, text = self._definition_lists[-1], self._captured()
         fields.items += 1
-        self._lead = f"{text.rstrip(':')}: " if text else ""
-        self._lead_tight = fields.items > 1
+        self._marker = f"{text.rstrip(':')}: " if text else ""
+        self._marker_tight = fields.items > 1
 
-    # -- lists, code, tables -------------------------------------------------------------------------------------
+    # -- lists, code, tables -----------------------------------------------------------------------
 
     def _open_list(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        self._drop_lead()
-        self._see(tag, attributes)
-        self._items.append(_ItemList(tag == "ol"))
+        self._drop_marker()
+        self._note_id(tag, attributes)
+        self._item_lists.append(_ItemList(tag == "ol"))
         return self._close_list
 
     def _close_list(self) -> None:
         self._flush()
-        self._lead = ""
-        self._items.pop()
+        self._marker = ""
+        self._item_lists.pop()
 
     def _open_li(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        self._drop_lead()
-        self._see(tag, attributes)
-        if self._items:
-            items = self._items[-1]
+        self._drop_marker()
+        self._note_id(tag, attributes)
+
+        if self._item_lists:
+            items = self._item_lists[-1]
             items.items += 1
-            indent = "  " * min(len(self._items) - 1, 8)
-            self._lead = indent + (f"{items.items}. " if items.ordered else "- ")
-            self._lead_tight = items.items > 1 or len(self._items) > 1
+            indent = "  " * min(len(self._item_lists) - 1, 8)
+            self._marker = indent + (f"{items.items}. " if items.ordered else "- ")
+            self._marker_tight = items.items > 1 or len(self._item_lists) > 1
+
         return self._flush
 
     def _open_pre(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        self._drop_lead()
+        self._drop_marker()
         self._capture = "code"
-        self._see(tag, attributes)
+        self._note_id(tag, attributes)
         return self._close_pre
 
     def _close_pre(self) -> None:
@@ -515,46 +555,46 @@ class _Reader:
         self._emit("\n".join(line.rstrip() for line in lines[first:]), atom=True)
 
     def _open_table(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
-        self._drop_lead()
-        self._rows = 0
+        self._drop_marker()
+        self._row_count = 0
         return self._open_block(tag, attributes, classes)
 
     def _open_tr(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        self._see(tag, attributes)
-        self._row = []
+        self._note_id(tag, attributes)
+        self._cells = []
         return self._close_tr
 
     def _close_tr(self) -> None:
         self._flush()
-        row, self._row = self._row, None
-        if row and any(row):
-            self._emit(" | ".join(row).strip(), atom=True, tight=self._rows > 0)
-            self._rows += 1
+        cells, self._cells = self._cells, None
+        if cells and any(cells):
+            self._emit(" | ".join(cells).strip(), atom=True, tight=self._row_count > 0)
+            self._row_count += 1
 
     def _open_cell(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
-        self._see(tag, attributes)
-        if self._row is None or "code" in classes:
+        self._note_id(tag, attributes)
+        if self._cells is None or "code" in classes:
             return self._flush
         self._capture = "cell"
         return self._close_cell
 
     def _close_cell(self) -> None:
-        if self._row is None or self._capture != "cell":
+        if self._cells is None or self._capture != "cell":
             self._flush()
         else:
-            self._row.append(self._captured().replace("\n", " "))
+            self._cells.append(self._captured().replace("\n", " "))
 
     def _unfold(self) -> None:
-        """The table turns out to lay out the page: what its row holds so far becomes paragraphs."""
-        cells, self._row = self._row or [], None
+        """Turn the row's cells into paragraphs: the table turned out to lay out the page."""
+        cells, self._cells = self._cells or [], None
         self._capture = ""
         for cell in filter(None, cells):
             self._emit(cell)
         self._flush()
 
-    # -- text and places -----------------------------------------------------------------------------------------
+    # -- text and ids ------------------------------------------------------------------------------
 
     def _captured(self) -> str:
         self._capture = ""
@@ -563,7 +603,7 @@ class _Reader:
     def _take_text(self) -> str:
         text = "".join(self._text)
         self._text.clear()
-        self._blank = True
+        self._is_blank = True
         return text
 
     def _flush(self) -> None:
@@ -571,39 +611,46 @@ class _Reader:
             return
         text = collapse(self._take_text())
         if text:
-            lead, self._lead = self._lead, ""
-            self._emit(lead + text, tight=bool(lead) and self._lead_tight)
+            marker, self._marker = self._marker, ""
+            self._emit(marker + text, tight=bool(marker) and self._marker_tight)
 
-    def _drop_lead(self) -> None:
-        """A mark without text goes; the name of a field without text stays."""
-        lead, self._lead = self._lead.strip(), ""
-        if lead.endswith(":"):
-            self._emit(lead, tight=self._lead_tight)
+    def _drop_marker(self) -> None:
+        """Drop a list marker that no text followed; a field's name is kept as text of its own."""
+        marker, self._marker = self._marker.strip(), ""
+        if marker.endswith(":"):
+            self._emit(marker, tight=self._marker_tight)
 
     def _emit(self, text: str, *, atom: bool = False, tight: bool = False) -> None:
         if not text:
             return
-        entry = self._definitions[-1] if self._definitions else self._absorbing or self._section
-        after_code = not atom and bool(entry.blocks) and entry.blocks[-1].atom
-        entry.blocks.append(Block(text, atom, tight and bool(entry.blocks) and not after_code))
+        section = self._absorbing or self._section
+        if self._open_definitions:
+            section = self._open_definitions[-1]
+
+        # What follows an example is a new paragraph.
+        after_code = not atom and bool(section.blocks) and section.blocks[-1].atom
+        section.blocks.append(Block(text, atom, tight and bool(section.blocks) and not after_code))
         if not self._id_ends_text:
             self._ids.clear()
         self._id_ends_text = False
 
-    def _see(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Remember an id until text follows it: it then names the place of that text."""
+    def _note_id(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Remember an id until text follows: it then is the anchor of that text."""
         anchor = _anchor(tag, attributes)
         if not anchor:
             return
         if anchor.startswith("module-"):
             self._module_before, self._module = self._module, anchor.removeprefix("module-")
-        if not self._capture and not self._blank:
+
+        if not self._capture and not self._is_blank:
             self._ids.clear()
             self._id_ends_text = True
+
         if len(self._ids) < MAX_ANCHORS:
             self._ids.append(anchor)
 
     def _take_ids(self, preferred: str) -> tuple[str, list[str]]:
+        """The anchor and further anchors of what comes next, `preferred` first."""
         ids = list(dict.fromkeys([preferred, *self._ids] if preferred else self._ids))
         self._ids.clear()
         return (ids[0], ids[1:]) if ids else ("", [])
@@ -626,7 +673,7 @@ _OPENERS: dict[str, Callable[[_Reader, str, Mapping[str, str], Classes], Close]]
 }
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -641,12 +688,12 @@ def _is_furniture(tag: str, attributes: Mapping[str, str], classes: Classes) -> 
 
 
 def _heading_text(text: str) -> str:
-    """Without its section number, on one line, no longer than a title may be."""
+    """The heading on one line, without its section number, cut to the length of a title."""
     return _NUMBER.sub("", text.replace("\n", " "), count=1)[:MAX_TITLE]
 
 
 def _anchor(tag: str, attributes: Mapping[str, str]) -> str:
-    """The element's own id, if it can be linked to and is not Sphinx's mark of an index entry."""
+    """The element's id, if it can be linked to and is not one of Sphinx's index entries."""
     anchor = attributes.get("id") or (tag == "a" and attributes.get("name")) or ""
     return "" if len(anchor) > MAX_ANCHOR or _UNUSABLE_ID.search(anchor) else anchor
 
@@ -661,33 +708,38 @@ def _web_address(href: str) -> str:
 
 
 def _directive(classes: str) -> str:
-    """Sphinx's object type from the classes of a `dl` ("py method" -> "method"), or "term"."""
+    """Sphinx's object type by the classes of a `dl` ("py method" -> "method"), or "term"."""
     names = [name for name in classes.split() if name not in ("compact", "docutils", "simple")]
     if len(names) > 1 and names[0] in DOMAINS:
         return DIRECTIVES.get(names[1], names[1][:64])
     return next((DIRECTIVES[name] for name in names if name in DIRECTIVES), "term")
 
 
-def _head(entry: Entry, text: str, names: list[str], own_id: str) -> None:
-    """Add one `dt` to a definition: its line, the names it defines, the title they make."""
-    if len(text) > MAX_SIGNATURE:
-        cut = text.rfind(" ", 0, MAX_SIGNATURE) if " " in text[:MAX_SIGNATURE] else MAX_SIGNATURE
-        entry.blocks.append(Block(text[cut:].strip()))
+def _add_term(section: Section, text: str, names: list[str], own_id: str) -> None:
+    """Add one `dt` to a definition: its line and its names, and update the title."""
+    if len(text) > MAX_TERM:
+        # Too long for a signature: what is cut off becomes text, preferably from a space on.
+        cut = text.rfind(" ", 0, MAX_TERM) if " " in text[:MAX_TERM] else MAX_TERM
+        section.blocks.append(Block(text[cut:].strip()))
         text = text[:cut]
-    if len(entry.signatures) >= MAX_HEADS:
-        entry.blocks.append(Block(text, atom=True, tight=bool(entry.blocks)))
+
+    if len(section.signatures) >= MAX_TERMS:
+        section.blocks.append(Block(text, atom=True, tight=bool(section.blocks)))
         return
-    entry.signatures.append(text)
+
+    section.signatures.append(text)
     for name in names or [text.replace("\n", ", ")[:MAX_TITLE]]:
         qualified = _qualified(name, own_id)
-        if not any(known == qualified or known.endswith(f".{qualified}") for known in entry.names):
-            entry.names.append(qualified)
-    entry.title = bounded(entry.names)
-    if entry.directive == "term" and all(name.startswith("-") for name in entry.names):
-        entry.directive = "option"
+        if not any(f".{earlier}".endswith(f".{qualified}") for earlier in section.names):
+            section.names.append(qualified)
+
+    section.title = join_names(section.names)
+    if section.directive == "term" and all(name.startswith("-") for name in section.names):
+        section.directive = "option"
 
 
 def _qualified(name: str, anchor: str) -> str:
-    """Sphinx's anchors carry the whole name: "zfill" at "str.zfill", "tp_name" at "c.PyTypeObject.tp_name"."""
-    whole = anchor.removeprefix("c.")
-    return whole if whole.endswith(f".{name}") else name
+    """The whole name, which Sphinx has in the anchor: "str.zfill" for "zfill"."""
+    # Anchors of C have a prefix: "c.PyTypeObject.tp_name".
+    whole_name = anchor.removeprefix("c.")
+    return whole_name if whole_name.endswith(f".{name}") else name

@@ -1,6 +1,6 @@
-"""What a syntax tree means in each language, as data: which nodes are definitions, where their names are.
+"""Describe each language's syntax tree as data: which nodes define something, which hold names.
 
-Adding a language is one more `Language` here. Node types are those of its tree-sitter grammar.
+To add a language, add a `Language`. Node types are those of its tree-sitter grammar.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ import tree_sitter_typescript
 class Language:
     """One grammar and its node types.
 
-    `definitions` maps a node type to the kind of definition it is. `assignments` are nodes that define something
-    only if their value, in the second field, is one of `values`; the first field holds the name, and a node
-    without that field is called `default`. The kinds `scope` and `namespace` lend their name to what is inside
-    without being a definition themselves.
-    `inside` are the nodes that may contain definitions, and `wrappers` those that belong to the one they hold
-    (`export`, decorators). `owners` maps a node type to the field that names the type a method belongs to, and
-    `silent` are names that say nothing in a qualified name. `shells` complete a bare definition into a program:
-    `{indent}` becomes the indentation of the lines after its first.
+    `definitions` maps a node type to its kind of definition. `assignments` are nodes that define
+    something only if their value, in the second field, is one of `values`; the first field holds
+    the name, and a node without that field is named `default`. The kinds `scope` and `namespace`
+    qualify the names inside without being definitions themselves.
+
+    `inside` are the nodes that may contain definitions, and `wrappers` those that belong to the one
+    definition they contain (`export`, decorators). `owners` maps a node type to the field with the
+    type that a method belongs to, and `silent` are names left out of a qualified name. `shells` are
+    the prefixes and suffixes that make a program of a bare definition; `{indent}` becomes the
+    indentation of the lines after its first.
     """
 
     name: str
@@ -52,19 +54,20 @@ class Language:
 
 @cache
 def grammar(language: Language) -> ts.Language:
-    """The loaded grammar; loaded once in a process."""
+    """Load the grammar, once per process."""
     return ts.Language(language.load())
 
 
 @cache
 def keywords(language: Language) -> frozenset[str]:
-    """The words of the grammar itself, also those that are names elsewhere (`get`, `print`)."""
-    loaded = grammar(language)
+    """The words of the grammar, including those that may also be names (`get`, `print`)."""
+    tree_grammar = grammar(language)
     kinds = (
-        loaded.node_kind_for_id(kind)
-        for kind in range(loaded.node_kind_count)
-        if not loaded.node_kind_is_named(kind)
+        tree_grammar.node_kind_for_id(kind)
+        for kind in range(tree_grammar.node_kind_count)
+        if not tree_grammar.node_kind_is_named(kind)
     )
+
     return frozenset(kind for kind in kinds if kind and kind.isalpha())
 
 
@@ -73,7 +76,7 @@ def _types(names: str) -> frozenset[str]:
 
 
 def _kinds(**nodes: str) -> dict[str, str]:
-    """`class_="a b", enum="c"` -> {a: class, b: class, c: enum}."""
+    """Map node types to kinds: `class_="a b", enum="c"` -> {a: class, b: class, c: enum}."""
     return {node: kind.rstrip("_") for kind, names in nodes.items() for node in names.split()}
 
 
@@ -93,6 +96,7 @@ PYTHON = Language(
     docstrings=True,
 )
 
+# What JavaScript and TypeScript share.
 _SCRIPT_FUNCTIONS = "arrow_function function_expression generator_function"
 _SCRIPT_INSIDE = (
     "export_statement lexical_declaration variable_declaration variable_declarator expression_statement"

@@ -1,4 +1,4 @@
-"""Markdown and reStructuredText -> HTML for the reader of pages. Nothing is fetched, included or executed."""
+"""Turn Markdown and reStructuredText into HTML. Nothing is fetched, included or executed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from markdown_it import MarkdownIt
 
 from index.errors import InvalidInput
 
-MAX_LINE = 100_000  # characters of reStructuredText, whose parser takes time by the square of a line's length
+# Characters: docutils' time grows with the square of a line's length.
+MAX_RST_LINE = 100_000
 
 _FRONT_MATTER = re.compile(r"\A---\r?\n.{0,20000}?\n---\r?\n", re.DOTALL)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
@@ -27,14 +28,15 @@ _PREFIX = re.compile(
     r"(?:(?:abstract|async|class|classmethod|exception|final|property|static|staticmethod)\s+)+"
 )
 
-_PAGE_ROLES: dict[str, Any] = roles._roles  # type: ignore[attr-defined]  # docutils' table, of which a process has one
+# docutils' table of roles, one for the whole process.
+_PAGE_ROLES: dict[str, Any] = roles._roles  # type: ignore[attr-defined]
 _SETTINGS = {
     "_disable_config": True,
     "embed_stylesheet": False,
     "file_insertion_enabled": False,
     "halt_level": 5,
     "input_encoding": "unicode",
-    "line_length_limit": MAX_LINE,
+    "line_length_limit": MAX_RST_LINE,
     "math_output": "LaTeX",
     "output_encoding": "unicode",
     "raw_enabled": False,
@@ -47,7 +49,7 @@ _SETTINGS = {
     "warning_stream": "",
 }
 
-# Sphinx's own; docutils knows neither.
+# Directives and roles of Sphinx that docutils does not have.
 _DEFINITIONS = (
     "2to3fixer abstractmethod attribute awaitablefunction awaitablemethod class classmethod cmdoption confval "
     "coroutinefunction coroutinemethod data decorator decoratormethod describe django-admin django-admin-option envvar "
@@ -83,41 +85,44 @@ _ROLES = (
 
 
 def markdown(text: str) -> str:
-    """CommonMark with tables -> HTML; headings get the ids that GitHub gives them."""
+    """Render CommonMark with tables as HTML; headings get the ids that GitHub gives them."""
     parser = MarkdownIt("commonmark").enable("table")
     tokens = parser.parse(_FRONT_MATTER.sub("", text, count=1))
-    seen: dict[str, int] = {}
+    slug_counts: dict[str, int] = {}
+
     for token, inline in pairwise(tokens):
         if token.type == "heading_open":
             slug = _NOT_IN_SLUG.sub("", inline.content.lower()).replace(" ", "-")
-            seen[slug] = seen.get(slug, -1) + 1
-            token.attrSet("id", f"{slug}-{seen[slug]}" if seen[slug] else slug)
+            number = slug_counts.get(slug, 0)
+            slug_counts[slug] = number + 1
+            token.attrSet("id", f"{slug}-{number}" if number else slug)
+
     return str(parser.renderer.render(tokens, parser.options, {}))
 
 
 def rst(text: str) -> str:
-    """reStructuredText with Sphinx's usual directives and roles -> HTML.
+    """Render reStructuredText with Sphinx's usual directives and roles as HTML.
 
-    What cannot be parsed (an unknown directive, a broken table) stays as a code block with its source.
-
-    Raises InvalidInput where docutils gives up, as it does on blocks nested some hundred deep and on overlong lines.
+    What cannot be parsed (an unknown directive, a broken table) stays as a code block with its
+    source. Raises InvalidInput if docutils gives up, as on blocks nested some hundred deep, and for
+    lines over `MAX_RST_LINE`.
     """
     for number, line in enumerate(string2lines(text, convert_whitespace=True), 1):
-        if len(line) > MAX_LINE:
+        if len(line) > MAX_RST_LINE:
             raise InvalidInput(
-                f"Its line {number} is longer than {MAX_LINE:,} characters; break it."
+                f"line {number} is longer than {MAX_RST_LINE:,} characters; break it"
             )
-    _know_sphinx()
-    known = dict(_PAGE_ROLES)
+
+    _register_sphinx_names()
+    roles_before = dict(_PAGE_ROLES)
     try:
         tree = publish_doctree(text, settings_overrides=_SETTINGS)
         _keep_unparsed(tree)
         _name_terms(tree)
+
         return str(publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS))
     except RecursionError as error:
-        raise InvalidInput(
-            "Its blocks are nested too deeply for reStructuredText; flatten it."
-        ) from error
+        raise InvalidInput("blocks are nested too deeply for docutils; flatten them") from error
     except (
         ApplicationError,
         ArithmeticError,
@@ -126,22 +131,25 @@ def rst(text: str) -> str:
         TypeError,
         ValueError,
     ) as error:
-        raise InvalidInput(f"docutils cannot read it: {type(error).__name__}: {error}.") from error
-    finally:  # a page's own roles are nobody else's
+        raise InvalidInput(f"docutils cannot read it: {type(error).__name__}: {error}") from error
+    finally:
+        # Roles that a page defines must not reach the next page.
         _PAGE_ROLES.clear()
-        _PAGE_ROLES.update(known)
+        _PAGE_ROLES.update(roles_before)
 
 
 @cache
-def _know_sphinx() -> None:
-    """Add Sphinx's names to docutils' tables, of which a process has one."""
+def _register_sphinx_names() -> None:
+    """Add Sphinx's directives and roles to docutils' tables, which the whole process shares."""
     for kind in _DEFINITIONS:
         directives.register_directive(kind, _Definition)
         for domain in _DOMAINS:
             directives.register_directive(f"{domain}:{kind}", _Definition)
-    for names, directive in _OTHERS:
+
+    for names, directive in _OTHER_DIRECTIVES:
         for name in names:
             directives.register_directive(name, directive)
+
     for name in _ROLES:
         roles.register_canonical_role(name, _role)  # type: ignore[arg-type]
         for domain in _DOMAINS:
@@ -149,7 +157,7 @@ def _know_sphinx() -> None:
 
 
 class _AnyOption(dict[str, Any]):
-    """An option specification that takes whatever options a directive comes with."""
+    """An option specification that accepts any option of a directive."""
 
     def __missing__(self, name: str) -> Any:
         return directives.unchanged
@@ -171,74 +179,81 @@ class _Lenient(Directive):
 
 
 class _Definition(_Lenient):
-    """`.. function:: name(arguments)`, each line of the argument a signature."""
+    """`.. function:: name(arguments)`: each line of the argument is a signature."""
 
     def run(self) -> Sequence[nodes.Node]:
         domain, _, kind = self.name.rpartition(":")
         item = nodes.definition_list_item()
+
         for line in filter(None, map(str.strip, self.argument().replace("\\\n", " ").splitlines())):
             item += _term(line.replace("\\", ""), kind)
+
         item += self.parsed(nodes.definition())
-        return [
-            nodes.definition_list(
-                "", item, classes=[domain or ("std" if kind in _NAMELESS else "py"), kind]
-            )
-        ]
+
+        default_domain = "std" if kind in _NAMELESS else "py"
+        return [nodes.definition_list("", item, classes=[domain or default_domain, kind])]
 
 
 def name_start(line: str) -> int:
-    """Where the name begins in a line of a signature, behind `class`, `static` and the like."""
+    """Offset of the name in a line of a signature, after `class`, `static` and the like."""
     prefix = _PREFIX.match(line)
     return prefix.end() if prefix else 0
 
 
 def _term(line: str, kind: str) -> nodes.term:
-    """A `dt`: the names are marked, so that the reader need not guess them from the signature."""
+    """A `dt` whose names are marked, so that the reader of pages does not have to guess them."""
     term = nodes.term(classes=["sig"])
     if kind in ("class", "exception"):
         term += nodes.Text(f"{kind} ")
+
     if kind in _OPTIONS:
         for number, option in enumerate(line.split(", ")):
             name = _OPTION_END.split(option, maxsplit=1)[0]
             rest = option[len(name) :]
             term["ids"].append(f"cmdoption-{name.lstrip('-')}")
+
             term += (
                 nodes.Text(", " if number else ""),
                 nodes.inline("", name, classes=["descname"]),
                 nodes.Text(rest),
             )
         return term
+
     start = name_start(line)
     name = re.split(r"[\s(\[:=]", line[start:], maxsplit=1)[0] or line[start:]
     term += nodes.Text(line[:start])
     term += nodes.inline("", name, classes=["descname"])
     term += nodes.Text(line[start + len(name) :])
+
     return term
 
 
 class _Version(_Lenient):
-    """`.. versionadded:: 3.8` and its kin, as a paragraph that says so."""
+    """`.. versionadded:: 3.8` and the like, as a paragraph."""
 
     def run(self) -> Sequence[nodes.Node]:
         version, _, rest = " ".join(self.argument().split()).partition(" ")
         if self.name == "deprecated-removed":
             removed, _, rest = rest.partition(" ")
             version = f"{version}, will be removed in version {removed}"
+
         children, messages = self.state.inline_text(rest, self.lineno)
-        note = nodes.paragraph(
-            "",
-            f"{_VERSIONS[self.name]} {version}: " if rest else f"{_VERSIONS[self.name]} {version}",
-        )
+        label = f"{_VERSIONS[self.name]} {version}"
+        note = nodes.paragraph("", f"{label}: " if rest else label)
         note += children
+
+        # Without a text of its own, the label goes before the first paragraph of the content.
         content = self.parsed(nodes.container()).children
+
         if not rest and content and isinstance(content[0], nodes.paragraph):
             note += [nodes.Text(": "), *content[0].children]
             content = content[1:]
+
         return [note, *messages, *content]
 
 
 class _Code(_Lenient):
-    """A code block in any language; unlike docutils' own it does not need to know the language."""
+    """A code block; unlike docutils' own, it accepts any name of a language."""
 
     def run(self) -> Sequence[nodes.Node]:
         lines = list(self.content)
@@ -249,26 +264,23 @@ class _Code(_Lenient):
 
 
 class _Silent(_Lenient):
-    """Instructions to Sphinx: nothing to read."""
+    """An instruction to Sphinx, without text for a reader."""
 
     def run(self) -> Sequence[nodes.Node]:
         return []
 
 
 class _Module(_Lenient):
-    """`.. module:: zlib`: what follows belongs to it."""
+    """`.. module:: zlib`: the definitions that follow belong to it."""
 
     def run(self) -> Sequence[nodes.Node]:
         name = self.argument().strip()
-        return [
-            nodes.paragraph(
-                "", "", ids=[] if "current" in self.name else [f"module-{name}"], module=name
-            )
-        ]
+        ids = [] if "current" in self.name else [f"module-{name}"]
+        return [nodes.paragraph("", "", ids=ids, module=name)]
 
 
 class _Aside(_Lenient):
-    """A note of a kind that docutils does not know: its argument as a paragraph, then its content."""
+    """A note of one of Sphinx's kinds: its argument as a paragraph, then its content."""
 
     def run(self) -> Sequence[nodes.Node]:
         label = "See also: " if self.name == "seealso" else ""
@@ -276,13 +288,15 @@ class _Aside(_Lenient):
         children, messages = self.state.inline_text(text, self.lineno)
         first = [nodes.paragraph("", "", *children)] if text else []
         content = self.parsed(nodes.container()).children
+
         for child in content if self.name == "glossary" else ():
             if isinstance(child, nodes.definition_list):
                 child["classes"].append("glossary")
+
         return [*first, *messages, *content]
 
 
-_OTHERS: tuple[tuple[Iterable[str], type[Directive]], ...] = (
+_OTHER_DIRECTIVES: tuple[tuple[Iterable[str], type[Directive]], ...] = (
     (_VERSIONS, _Version),
     (_CODE, _Code),
     (_SILENT, _Silent),
@@ -300,19 +314,21 @@ def _role(
     options: Any = None,
     content: Any = None,
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-    """The text of a cross-reference: its label if it has one; `~a.b.c` shows as `c`, `!` is no part of it."""
+    """The text of a cross-reference: its label, or else its target without `!` and `~a.b.`."""
     text = nodes.unescape(text)
-    labelled = _LABEL.match(text)
-    shown = labelled[1] if labelled else text.removeprefix("!")
-    if not labelled and shown.startswith("~"):
-        shown = shown[1:].rpartition(".")[2]
-    if name.rpartition(":")[2] in ("func", "meth") and not labelled and not shown.endswith(")"):
-        shown += "()"
-    return [nodes.literal(rawtext, shown)], []
+    if label := _LABEL.match(text):
+        return [nodes.literal(rawtext, label[1])], []
+
+    target = text.removeprefix("!")
+    if target.startswith("~"):
+        target = target[1:].rpartition(".")[2]
+    if name.rpartition(":")[2] in ("func", "meth") and not target.endswith(")"):
+        target += "()"
+    return [nodes.literal(rawtext, target)], []
 
 
 def _keep_unparsed(tree: nodes.document) -> None:
-    """Replace the parser's complaints by the source they complain of."""
+    """Replace the parser's error messages by the source that they are about."""
     for message in list(tree.findall(nodes.system_message)):
         source = [child for child in message.children if isinstance(child, nodes.literal_block)]
         if message.parent is not None:
@@ -320,7 +336,7 @@ def _keep_unparsed(tree: nodes.document) -> None:
 
 
 def _name_terms(tree: nodes.document) -> None:
-    """Give each Python definition its whole name as id: module or enclosing class, then its own name."""
+    """Give each Python definition its whole name as id: module or class, then its own name."""
     module = ""
     for node in tree.findall():
         if isinstance(node, nodes.paragraph) and "module" in node:
@@ -330,19 +346,18 @@ def _name_terms(tree: nodes.document) -> None:
                 child.astext() for child in node.children if isinstance(child, nodes.inline)
             )
             outer = _enclosing(node) or module
-            node["ids"] = [
-                name if not outer or name.startswith(f"{outer}.") else _join(outer, name)
-            ]
+            is_whole = not outer or name.startswith(f"{outer}.")
+            node["ids"] = [name if is_whole else _join(outer, name)]
 
 
 def _join(outer: str, name: str) -> str:
-    """A method is written "close", "File.close" or "io.File.close" inside "io.File"."""
+    """The whole name of "close" or "File.close" inside "io.File": "io.File.close"."""
     last = outer.rpartition(".")[2]
     return f"{outer}.{name.removeprefix(last + '.')}"
 
 
 def _enclosing(term: nodes.term) -> str:
-    """The whole name of the definition around this one; empty at the top."""
+    """The whole name of the definition around this one; empty at the top level."""
     node: nodes.Node | None = term.parent.parent.parent
     while node is not None:
         head = node.children[0] if isinstance(node, nodes.definition_list_item) else None

@@ -1,7 +1,8 @@
-"""Product tables (JSON lines, JSON arrays, CSV, Parquet) -> one document per product.
+"""Read product tables (JSON Lines, JSON arrays, CSV, Parquet) as one document per product.
 
-Columns are known by name, whatever the shop calls them (`COLUMNS`); all others become fields, and what is too long to
-filter by is also read. Rows are streamed: memory holds one block of rows and, to tell repeats, a digest for each id.
+Columns are recognised by the names that shops give them (`COLUMNS`); all others become fields, and
+those too long to filter by are also part of the body. Rows are streamed: memory holds one block of
+rows and, to detect repeated ids, a digest per id.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ import lxml.html
 from index.errors import InvalidInput, NotFound
 from index.records import MAX_FILTERABLE_CHARS, Document, Location, Skipped, SourceFile, Span, Value
 from index.sources import nouns
-from index.sources.files import below
-from index.sources.tables import MAX_ROW, SUFFIXES, TOO_LONG, Row, format_of, read_rows
+from index.sources.files import files_below
+from index.sources.tables import MAX_ROW, TABLE_SUFFIXES, TOO_LONG, Row, read_rows, table_format
 
 VERSION = 2
-MAX_FIELDS = 1_000
-MAX_DEPTH = 5
-MAX_ID = 512
-MAX_TAGS = (
-    2_000  # beyond, tags are cut out unread: libxml2 drops what is nested deeper than 2,047 levels
-)
-MAX_OPENING = 80  # characters of the body that stand for a missing title
+MAX_PRODUCT_FIELDS = 1_000
+MAX_ATTRIBUTE_NESTING = 5
+MAX_PRODUCT_ID = 512
+
+# With more tags, these are cut out by a regex: libxml2 drops text nested deeper than 2,047 levels.
+MAX_TAGS = 2_000
+
+# Characters of the body that serve as title if there is none.
+MAX_TITLE_FROM_BODY = 80
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "id": (
@@ -89,43 +92,22 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "properties",
     ),
 }
-"""Our columns and the names they go by, the preferred first; case, spaces and punctuation do not matter."""
+"""Standard columns and the names they go by, the preferred first, whatever case and punctuation."""
 
 _ALIASES = {
-    alias: (order, ours) for ours, known in COLUMNS.items() for order, alias in enumerate(known)
+    alias: (order, standard)
+    for standard, aliases in COLUMNS.items()
+    for order, alias in enumerate(aliases)
 }
-_TEXT = {"title", "description", "bullets", "attributes"}
-_JUDGEMENT = {
-    *(
-        "example_id",
-        "query",
-        "query_id",
-        "esci_label",
-        "small_version",
-        "large_version",
-        "split",
-        "product_text",
-    ),
-}
-_BREAKS = {
-    *(
-        "br",
-        "hr",
-        "p",
-        "div",
-        "section",
-        "article",
-        "header",
-        "footer",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-    ),
-    *("li", "ul", "ol", "dl", "dt", "dd", "table", "tr"),
-}
+_TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
+
+# ESCI's columns that belong to a judged query, not to the product.
+_JUDGEMENT_COLUMNS = frozenset(
+    "example_id query query_id esci_label small_version large_version split product_text".split()
+)
+_BLOCK_TAGS = frozenset(
+    "br hr p div section article header footer h1 h2 h3 h4 h5 h6 li ul ol dl dt dd table tr".split()
+)
 _HTML = lxml.html.HTMLParser(encoding="utf-8", remove_pis=True, huge_tree=True)
 _COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
@@ -135,31 +117,41 @@ _CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
 _NO_PROSE = re.compile("[!-~]+")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 _AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
+
+# Icecat's attributes, whose names tell a type: text, number or boolean.
 _ICECAT = re.compile(r"attr_([tnb])_(?=.)")
-_SAMPLE = 50
+
+# Rows that decide whether a table holds products.
+_SAMPLE_ROWS = 50
 
 
 def files(
     path: Path, *, columns: Mapping[str, str] | None = None, entities: bool = False
 ) -> Iterator[SourceFile | Skipped]:
-    """The product tables at `path`, a file or a directory that is searched to any depth, sorted by path.
+    """Yield the product tables at `path`: a file, or a directory with all below it, sorted by path.
 
-    `columns` says what our columns (the keys of `COLUMNS`) are called in these files, where the known names do not
-    tell; `entities` asks for entity spans, which only training needs. Raises NotFound for a missing path, InvalidInput
-    for a file of another kind or an unknown column of ours and, while reading, for a column that a file does not have.
+    `columns` maps standard columns (keys of `COLUMNS`) to the names in these files that are not
+    recognised. `entities` asks for entity spans, which only training needs.
+
+    Raises NotFound for a missing path, InvalidInput for a file of another kind or an unknown
+    standard column and, while reading, for a column that a file does not have.
     """
-    chosen = dict(columns or {})
-    if unknown := sorted(chosen.keys() - COLUMNS.keys()):
+    columns = dict(columns or {})
+    if unknown := sorted(columns.keys() - COLUMNS.keys()):
         raise InvalidInput(
             f"Unknown column {unknown[0]!r}; known are {', '.join(COLUMNS)}.", field="columns"
         )
+
     if not path.exists():
         raise NotFound(f"{path} does not exist.", field="path")
-    if path.is_file() and not format_of(path):
+
+    if path.is_file() and not table_format(path):
         raise InvalidInput(
-            f"{path.name} is no product table: give one of {', '.join(SUFFIXES)}.", field="path"
+            f"{path.name} is no product table: give one of {', '.join(TABLE_SUFFIXES)}.",
+            field="path",
         )
-    return _files(path, chosen, entities)
+
+    return _files(path, columns, entities)
 
 
 def from_record(
@@ -168,39 +160,48 @@ def from_record(
     columns: Mapping[str, str] | None = None,
     entities: bool = False,
 ) -> Document:
-    """One product record as a document of kind "product"; `columns` and `entities` as for `files`.
+    """Make a document of one product record; `columns` and `entities` as for `files`.
 
-    The body is the description, then a line for each bullet and for the texts of other columns that are too long to
-    filter by, then `Name: value` lines for brand, category, colour and attributes; these lines are its atoms. The
-    summary is the body without the `Name: value` lines. Raises InvalidInput for a record without any text, with
-    characters that no text has, or beyond the limits on length, depth and number of fields.
+    The body is the description, then a line for each bullet and for texts of other columns that are
+    too long to filter by, then `Name: value` lines for brand, category, colour and attributes;
+    these lines are its atoms. The summary is the body without the `Name: value` lines.
+
+    Raises InvalidInput for a record without text, with characters that are not valid text, or
+    beyond the limits on length, depth and number of fields.
     """
-    names = _mapping(
-        [name for name, value in record.items() if value not in (None, "", [], {})], columns or {}
-    )
-    ours = {key: record.get(name) for key, name in names.items()}
-    attributes, prose = _attributes(record, ours.get("attributes"))
-    named = {key: _worded(ours.get(key)) for key in ("brand", "category", "colour")}
-    others = dict(_flat(_others(record, names)))
-    description = _text(ours.get("description"))
-    lines = [*_bullets(ours.get("bullets")), *prose, *_long_texts(others, description)]
+    filled_names = [name for name, value in record.items() if value not in (None, "", [], {})]
+    names = _column_names(filled_names, columns or {})
+    values = {standard: record.get(name) for standard, name in names.items()}
+
+    attributes, attribute_prose = _attributes(record, values.get("attributes"))
+    named = {key: _as_text(values.get(key)) for key in ("brand", "category", "colour")}
+    others = dict(_flat(_other_columns(record, names)))
+
+    description = _text(values.get("description"))
+    lines = [
+        *_bullets(values.get("bullets")),
+        *attribute_prose,
+        *_long_texts(others, description),
+    ]
     summary, _ = _compose(description, lines)
     body, atoms = _compose(description, [*lines, *_named_lines(named), *_named_lines(attributes)])
-    title = _line(ours.get("title")) or _opening(body)
+
+    title = _line(values.get("title")) or _title_from_body(body)
     if not title:
         raise InvalidInput("has no title and no other text", field="title")
     if len(title) + len(body) > MAX_ROW:
         raise InvalidInput(TOO_LONG, field="description")
-    alone = {"locale": _worded(ours.get("locale")), "price": _price(ours.get("price"))}
+
+    # These two are fields only: nobody searches for their text.
+    unnamed = {"locale": _as_text(values.get("locale")), "price": _price(values.get("price"))}
     return Document(
-        id=_identifier(ours.get("id"))
-        or hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16],
+        id=_identifier(values.get("id")) or _content_id(title, body),
         kind="product",
         title=title,
         body=body,
         summary=summary,
-        location=Location(url=_web_address(ours.get("url"))),
-        fields=_fields(others, attributes, named | alone),
+        location=Location(url=_web_address(values.get("url"))),
+        fields=_fields(others, attributes, named | unnamed),
         entities=nouns.shared_nouns(title, body) if entities else (),
         atoms=atoms,
     )
@@ -211,42 +212,50 @@ def from_record(
 
 def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[SourceFile | Skipped]:
     root = path if path.is_dir() else path.parent
-    alone = [path] if path.is_file() and _is_shown(path.name) else []
-    found = list(below(path, _is_shown)) if path.is_dir() else alone
-    yield from (one for one in found if isinstance(one, Skipped))
-    for file in sorted(one for one in found if isinstance(one, Path)):
+    paths: list[Path | Skipped] = []
+    if path.is_dir():
+        paths = list(files_below(path, _is_not_hidden))
+    elif path.is_file() and _is_not_hidden(path.name):
+        paths = [path]
+
+    yield from (item for item in paths if isinstance(item, Skipped))
+    for file in sorted(item for item in paths if isinstance(item, Path)):
         name = file.relative_to(root).as_posix()
-        if not format_of(file):
-            yield Skipped(name, f"is no product table ({', '.join(SUFFIXES)})")
+        if not table_format(file):
+            yield Skipped(name, f"is no product table ({', '.join(TABLE_SUFFIXES)})")
             continue
+
         try:
             digest = _digest(file, columns, entities)
         except OSError as error:
             yield Skipped(name, f"cannot be read: {error.strerror}")
             continue
+
         yield SourceFile(name, digest, partial(_read, file, name, columns, entities))
 
 
 def names(root: Path) -> Iterator[str]:
     """Names of the product tables below a directory; none of them is opened."""
-    for file in below(root, _is_shown):
-        if isinstance(file, Path) and format_of(file):
+    for file in files_below(root, _is_not_hidden):
+        if isinstance(file, Path) and table_format(file):
             yield file.relative_to(root).as_posix()
 
 
-def _is_shown(name: str) -> bool:
+def _is_not_hidden(name: str) -> bool:
     return not name.startswith(".")
 
 
 def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
     options = [
         VERSION,
-        format_of(path),
+        table_format(path),
         sorted(columns.items()),
-        nouns.tagger() if entities else None,
+        nouns.RULES if entities else None,
     ]
+
     with path.open("rb") as handle:
         content = hashlib.file_digest(handle, "sha256")
+
     content.update(json.dumps(options).encode())
     return content.hexdigest()
 
@@ -255,69 +264,82 @@ def _read(
     path: Path, name: str, columns: Mapping[str, str], entities: bool
 ) -> Iterator[Document | Skipped]:
     rows = read_rows(path, name)
-    first = list(islice(rows, _SAMPLE))
-    if reason := _unfit([row.record for row in first if isinstance(row, Row)], columns, name):
+    sample = list(islice(rows, _SAMPLE_ROWS))
+    records = [row.record for row in sample if isinstance(row, Row)]
+    if reason := _reason_to_skip(records, columns, name):
         yield Skipped(name, reason)
-        rows, first = iter(()), [row for row in first if isinstance(row, Skipped)]
-    is_text = format_of(path) in (".csv", ".tsv")
-    seen: dict[str, bytes] = {}
-    for row in chain(first, rows):
+        rows, sample = iter(()), [row for row in sample if isinstance(row, Skipped)]
+
+    # The cells of these formats are all text.
+    is_text = table_format(path) in (".csv", ".tsv")
+    digests: dict[str, bytes] = {}
+    for row in chain(sample, rows):
         if isinstance(row, Skipped):
             yield row
             continue
+
         try:
             record = _with_numbers(row.record, columns) if is_text else row.record
             document = from_record(record, columns=columns, entities=entities)
         except InvalidInput as error:
             yield Skipped(name, error.message, row.number)
             continue
-        yield from _unless_seen(
-            document, seen, Skipped(name, "repeats an id with other content", row.number)
-        )
+
+        # An exact repeat is dropped without a word: exports often have one row per variant.
+        digest = _content_digest(document)
+        if document.id not in digests:
+            digests[document.id] = digest
+            yield document
+        elif digests[document.id] != digest:
+            yield Skipped(name, "repeats an id with other content", row.number)
 
 
-def _unless_seen(
-    document: Document, seen: dict[str, bytes], repeated: Skipped
-) -> Iterator[Document | Skipped]:
-    shown = json.dumps(
+def _content_digest(document: Document) -> bytes:
+    content = json.dumps(
         [document.title, document.body, document.location.url, dict(document.fields)],
         sort_keys=True,
     )
-    content = hashlib.blake2b(shown.encode(), digest_size=16).digest()
-    if document.id not in seen:
-        seen[document.id] = content
-        yield document
-    elif seen[document.id] != content:
-        yield repeated
+    return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 
-def _unfit(
+def _reason_to_skip(
     sample: Sequence[Mapping[str, object]], columns: Mapping[str, str], name: str
 ) -> str | None:
-    """Why a table is left out, judged by its first rows; a column that was asked for and is missing raises."""
+    """Why a table holds no products, judging by its first rows, or None.
+
+    Raises InvalidInput if it lacks one of the `columns`.
+    """
     if not sample:
         return None
+
     present = list(dict.fromkeys(chain.from_iterable(sample)))
-    shown = ", ".join(present[:30]) or "none"
-    for theirs in columns.values():
-        if theirs not in present:
-            raise InvalidInput(f"{name} has no column {theirs!r}; it has {shown}.", field="columns")
-    known = _mapping(present, columns).keys() & _TEXT or any(map(_ICECAT.match, present))
-    return None if known else f"none of its columns is known to hold text; it has {shown}"
+    listing = ", ".join(present[:30]) or "none"
+    for column in columns.values():
+        if column not in present:
+            raise InvalidInput(
+                f"{name} has no column {column!r}; it has {listing}.", field="columns"
+            )
+
+    has_text = _column_names(present, columns).keys() & _TEXT_COLUMNS
+    if has_text or any(map(_ICECAT.match, present)):
+        return None
+    return f"none of its columns is known to hold text; it has {listing}"
 
 
 # Rows
 
 
-def _mapping(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Our columns -> theirs: what was asked for, then the preferred of the known names."""
-    taken = set(columns.values())
-    known = sorted(
+def _column_names(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Map standard columns to those of a file: by `columns`, else by the preferred alias."""
+    explicit = set(columns.values())
+    recognised = sorted(
         (*_ALIASES[key], name)
         for name in names
-        if name not in taken and (key := _key(name)) in _ALIASES
+        if name not in explicit and (key := _key(name)) in _ALIASES
     )
-    return {ours: name for _, ours, name in reversed(known)} | dict(columns)
+
+    # Reversed, so that the preferred alias is the last to be set.
+    return {standard: name for _, standard, name in reversed(recognised)} | dict(columns)
 
 
 @lru_cache(maxsize=4096)
@@ -325,20 +347,23 @@ def _key(name: str) -> str:
     return re.sub(r"\W+", "_", name.lower()).strip("_")
 
 
-def _others(record: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
-    """The columns that are none of ours. ESCI's rows judge a product for a query: what is not the product's is out."""
-    left_out = {"", *names.values(), *(_JUDGEMENT if "query_id" in record else ())}
+def _other_columns(record: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
+    """The columns that are not standard, without those of an ESCI judgement."""
+    excluded = {"", *names.values()}
+    if "query_id" in record:
+        excluded |= _JUDGEMENT_COLUMNS
+
     return {
         name: value
         for name, value in record.items()
-        if name not in left_out and not _ICECAT.match(name)
+        if name not in excluded and not _ICECAT.match(name)
     }
 
 
 def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
-    """A CSV row whose cells are numbers where they read as such, but for the columns that are ours, which are text."""
-    ours = set(_mapping(list(record), columns).values())
-    return {name: cell if name in ours else _number(cell) for name, cell in record.items()}
+    """A CSV row whose numeric cells are numbers, except in standard columns, which are text."""
+    standard = set(_column_names(list(record), columns).values())
+    return {name: cell if name in standard else _number(cell) for name, cell in record.items()}
 
 
 def _number(cell: object) -> object:
@@ -352,18 +377,22 @@ def _fields(
 ) -> dict[str, Value]:
     fields = {**others, **{f"attrs.{name}": value for name, value in attributes.items()}}
     fields |= {name: value for name, value in named.items() if value is not None}
-    if len(fields) > MAX_FIELDS:
+
+    if len(fields) > MAX_PRODUCT_FIELDS:
         raise InvalidInput(
-            f"has {len(fields):,} fields; the limit is {MAX_FIELDS:,}", field="attributes"
+            f"has {len(fields):,} fields; the limit is {MAX_PRODUCT_FIELDS:,}", field="attributes"
         )
+
     if sum(map(len, _texts(fields))) > MAX_ROW:
         raise InvalidInput(TOO_LONG, field="attributes")
+
     return fields
 
 
 def _long_texts(others: Mapping[str, Value], description: str) -> Iterator[str]:
-    """Lines of the texts that no filter takes, so that they can be found; one without a blank is an address or data."""
+    """Lines of texts too long to filter by, so that they can be searched."""
     for text in _texts(others):
+        # A text without a space is an address or encoded data.
         if (
             len(text) > MAX_FILTERABLE_CHARS
             and not _NO_PROSE.fullmatch(text)
@@ -377,16 +406,19 @@ def _texts(fields: Mapping[str, Value]) -> Iterator[str]:
         yield from value if isinstance(value, tuple) else [value] if isinstance(value, str) else []
 
 
-def _attributes(record: Mapping[str, object], given: object) -> tuple[dict[str, Value], list[str]]:
-    """Attributes under the names the file has for them, and lines of prose where the column holds that instead."""
-    if isinstance(given, str) and given.startswith(("{", "[{")):
-        given = _json_cell(given)
-    if isinstance(given, list) and all(isinstance(pair, Mapping) for pair in given):
-        given = {str(pair.get("name", "")): pair.get("value") for pair in given}
-    loose = {name: value for name, value in record.items() if _ICECAT.match(name)}
-    if isinstance(given, Mapping):
-        return dict(_flat({**given, **loose})), []
-    return dict(_flat(loose)), _bullets(given)
+def _attributes(record: Mapping[str, object], column: object) -> tuple[dict[str, Value], list[str]]:
+    """Attributes by name, and lines of prose if the attributes column holds prose instead."""
+    if isinstance(column, str) and column.startswith(("{", "[{")):
+        column = _json_cell(column)
+
+    # Some feeds have a list of {"name": ..., "value": ...}.
+    if isinstance(column, list) and all(isinstance(pair, Mapping) for pair in column):
+        column = {str(pair.get("name", "")): pair.get("value") for pair in column}
+
+    icecat = {name: value for name, value in record.items() if _ICECAT.match(name)}
+    if isinstance(column, Mapping):
+        return dict(_flat({**column, **icecat})), []
+    return dict(_flat(icecat)), _bullets(column)
 
 
 def _json_cell(cell: str) -> object:
@@ -401,8 +433,11 @@ def _json_cell(cell: str) -> object:
 def _flat(
     values: Mapping[str, object], prefix: str = "", depth: int = 1
 ) -> Iterator[tuple[str, Value]]:
-    if depth > MAX_DEPTH:
-        raise InvalidInput(f"nests attributes deeper than {MAX_DEPTH} levels", field="attributes")
+    if depth > MAX_ATTRIBUTE_NESTING:
+        raise InvalidInput(
+            f"nests attributes deeper than {MAX_ATTRIBUTE_NESTING} levels", field="attributes"
+        )
+
     for key, value in values.items():
         name = prefix + str(key)
         if isinstance(value, Mapping):
@@ -412,7 +447,7 @@ def _flat(
 
 
 def _typed(name: str, value: Value | None) -> Value | None:
-    """Icecat's names tell the type, which a CSV's cells do not."""
+    """Convert by the type in an Icecat name, which the cells of a CSV do not have."""
     icecat = _ICECAT.match(name)
     if icecat and icecat[1] == "n" and isinstance(value, str):
         return float(value) if _NUMBER.fullmatch(value) else value
@@ -422,16 +457,16 @@ def _typed(name: str, value: Value | None) -> Value | None:
 
 
 def _bullets(raw: object) -> list[str]:
-    """A line for each item of a list, or of text that has them on lines or between bars or dots."""
-    items = (
-        raw
-        if isinstance(raw, list | tuple)
-        else _text_items(raw)
-        if isinstance(raw, str)
-        else [raw]
-    )
+    """A line for each item of a list, or of text with items on lines or between bars or bullets."""
+    items: Iterable[object] = [raw]
+    if isinstance(raw, list | tuple):
+        items = raw
+    elif isinstance(raw, str):
+        items = _text_items(raw)
+
     lines = (line for item in items for line in _text(item).split("\n"))
-    return [line for line in (re.sub(r"^[•*–-]\s+", "", line) for line in lines) if line]
+    without_marks = (re.sub(r"^[•*–-]\s+", "", line) for line in lines)
+    return [line for line in without_marks if line]
 
 
 def _text_items(text: str) -> list[str]:
@@ -445,7 +480,7 @@ def _text_items(text: str) -> list[str]:
 
 def _named_lines(values: Mapping[str, Value | None]) -> list[str]:
     present = ((_readable(name), value) for name, value in values.items() if value is not None)
-    return [f"{name}: {' '.join(_shown(value).split())}" for name, value in present]
+    return [f"{name}: {' '.join(_displayed(value).split())}" for name, value in present]
 
 
 def _readable(name: str) -> str:
@@ -454,64 +489,67 @@ def _readable(name: str) -> str:
 
 
 def _compose(description: str, lines: Iterable[str]) -> tuple[str, tuple[Span, ...]]:
-    body, atoms = description, []
+    """The description and the lines as one text, and the spans of the lines in it."""
+    atoms = []
     parts = [description] if description else []
     offset = len(description) + 1 if description else 0
     for line in lines:
         atoms.append(Span(offset, offset + len(line)))
         parts.append(line)
         offset += len(line) + 1
-    body = "\n".join(parts)
-    return body, tuple(atoms)
+
+    return "\n".join(parts), tuple(atoms)
 
 
-def _opening(body: str) -> str:
+def _title_from_body(body: str) -> str:
     line = body.partition("\n")[0]
-    return line if len(line) <= MAX_OPENING else f"{line[:MAX_OPENING].rstrip()}…"
+    if len(line) <= MAX_TITLE_FROM_BODY:
+        return line
+    return f"{line[:MAX_TITLE_FROM_BODY].rstrip()}…"
 
 
 # Values
 
 
 def _value(raw: object) -> Value | None:
-    """A field's value; None where there is nothing to show or filter by."""
+    """A field's value, or None if there is nothing to display or filter by."""
     if isinstance(raw, str):
         return _plain(raw) or None
     if isinstance(raw, bool):
         return raw
     if isinstance(raw, int):
+        # SQLite's integers have 64 bits.
         return raw if abs(raw) < 1 << 63 else str(raw)
     if isinstance(raw, float | Decimal):
         return float(raw) if math.isfinite(raw) else None
     if isinstance(raw, date | time):
         return raw.isoformat()
+
     if isinstance(raw, list | tuple):
-        return (
-            tuple(
-                text for item in raw if not isinstance(item, list | tuple) and (text := _text(item))
-            )
-            or None
-        )
+        texts = (_text(item) for item in raw if not isinstance(item, list | tuple))
+        return tuple(text for text in texts if text) or None
     return None
 
 
-def _worded(raw: object) -> Value | None:
-    """As `_value`, but a brand called 1883 is text."""
+def _as_text(raw: object) -> Value | None:
+    """The value, with numbers as text: a brand may be called 1883."""
     value = _value(raw)
-    return value if value is None or isinstance(value, tuple) else _shown(value)
+    return value if value is None or isinstance(value, tuple) else _displayed(value)
 
 
 def _text(raw: object) -> str:
     value = _value(raw)
-    return "" if value is None else "\n".join(value) if isinstance(value, tuple) else _shown(value)
+    if value is None:
+        return ""
+    return "\n".join(value) if isinstance(value, tuple) else _displayed(value)
 
 
 def _line(raw: object) -> str:
     value = _value(raw)
-    return "" if value is None else " ".join(_shown(value).split())
+    return "" if value is None else " ".join(_displayed(value).split())
 
 
-def _shown(value: Value) -> str:
+def _displayed(value: Value) -> str:
     if isinstance(value, bool):
         return "Yes" if value else "No"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
@@ -520,28 +558,36 @@ def _shown(value: Value) -> str:
 
 
 def _identifier(raw: object) -> str:
-    """An id is kept as it is: it is what judgements and other systems name the product by."""
+    """The id as it is, since judgements and other systems refer to the product by it."""
     text = _checked(raw.strip()) if isinstance(raw, str) else _line(raw)
-    if len(text) > MAX_ID:
+    if len(text) > MAX_PRODUCT_ID:
         raise InvalidInput(
-            f"has an id of {len(text):,} characters; the limit is {MAX_ID}", field="id"
+            f"has an id of {len(text):,} characters; the limit is {MAX_PRODUCT_ID}", field="id"
         )
     return text
 
 
+def _content_id(title: str, body: str) -> str:
+    return hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16]
+
+
 def _price(raw: object) -> float | None:
-    """A price as a number, whatever the currency: 19.99, "$1,299.00", "1.299,00 EUR"; None for a range or words."""
+    """A price as a number: 19.99, "$1,299.00", "1.299,00 EUR"; None for a range or words."""
     value = _value(raw)
     if isinstance(value, bool | tuple | None) or (isinstance(value, str) and len(value) > 40):
         return None
     if isinstance(value, int | float) or _NUMBER.fullmatch(value):
         return float(value)
+
     amount = _AMOUNT.fullmatch(value)
     if amount is None:
         return None
+
+    # Two digits or one after the last separator are cents; all other separators are for thousands.
     digits = re.sub(r"[' ]|[., ]+$", "", amount[1])
     cents = re.search(r"[.,](\d{1,2})$", digits)
     whole = re.sub(r"[.,]", "", digits[: cents.start()] if cents else digits)
+
     return float(f"{whole}.{cents[1] if cents else 0}")
 
 
@@ -557,13 +603,16 @@ def _checked(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without markup, which some feeds escape twice: runs of blanks become one space, empty lines go."""
+    """The text without markup, repeated spaces and empty lines."""
     _checked(text)
+
+    # Twice, because some feeds escape their markup twice.
     for _ in range(2):
         if _TAG.search(text) or "<!--" in text:
             text = _without_tags(text)
         elif _ENTITY.search(text):
             text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+
     lines = (" ".join(line.split()) for line in text.translate(_CONTROL).splitlines())
     return "\n".join(line for line in lines if line)
 
@@ -572,14 +621,21 @@ def _without_tags(text: str) -> str:
     text = _COMMENT.sub(" ", text)
     if len(_TAG.findall(text)) > MAX_TAGS:
         return _TAG.sub(" ", text)
+
     try:
         root = lxml.html.document_fromstring(text.encode(), parser=_HTML)
     except lxml.etree.LxmlError:
         return ""
+
     lxml.etree.strip_elements(root, "script", "style", with_tail=False)
     pieces = []
     for event, element in lxml.etree.iterwalk(root, events=("start", "end")):
-        near = element.text if event == "start" else element.tail
-        mark = "\n" if element.tag in _BREAKS else " " if element.tag in ("td", "th") else ""
-        pieces.append(mark + re.sub(r"\s+", " ", near or ""))
+        text_after_tag = element.text if event == "start" else element.tail
+        separator = ""
+        if element.tag in _BLOCK_TAGS:
+            separator = "\n"
+        elif element.tag in ("td", "th"):
+            separator = " "
+        pieces.append(separator + re.sub(r"\s+", " ", text_after_tag or ""))
+
     return "".join(pieces)

@@ -1,7 +1,8 @@
-"""Reference documentation -> documents: one per definition, one per section of prose.
+"""Read reference documentation as one document per definition and per section of prose.
 
-HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown and reStructuredText; and, where none of these
-is at hand, what the running Python says of itself. Markup is turned into HTML first, so that one reader serves all.
+Pages are HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown or
+reStructuredText. Without any, there is the help of the running Python. Markup is turned into HTML
+first, so that one reader serves all.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from urllib.parse import quote
 from index.errors import InvalidInput, NotFound
 from index.records import Document, Location, Skipped, SourceFile, Value
 from index.sources import docstrings, markup, topics
-from index.sources.files import below
-from index.sources.html import Entry, Page, read_page
+from index.sources.files import files_below
+from index.sources.html import Page, Section, read_page
 
 Unit = Literal["definition", "page"]
 
 VERSION = 3
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
-SUFFIXES = {
+PAGE_FORMATS = {
     ".html": "html",
     ".htm": "html",
     ".md": "markdown",
@@ -46,10 +47,9 @@ _BUILD_FOLDERS = frozenset(
 _CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE
 )
-_AS_BROWSERS = {
-    "ascii": "cp1252",
-    "iso8859-1": "cp1252",
-}  # whose few bytes without a character refuse no page
+
+# Browsers read both as cp1252. Its few bytes without a character are replaced, see `_decode`.
+_AS_BROWSERS = {"ascii": "cp1252", "iso8859-1": "cp1252"}
 _TEXT_CODEC = re.compile(
     r"utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
     r"euc[_-](jp|kr)|iso2022_jp|gb2312|gbk|gb18030|big5"
@@ -59,12 +59,12 @@ _TEXT_CODEC = re.compile(
 def files(
     root: Path, *, unit: Unit = "definition", base_url: str = "", max_bytes: int = MAX_PAGE_BYTES
 ) -> Iterator[SourceFile | Skipped]:
-    """The pages below a directory, sorted by path, or the one page that `root` is.
+    """Yield the pages below a directory, sorted by path, or the one page that `root` is.
 
-    Links lead to where the page says it lives (`rel="canonical"`), else to its path below `base_url`, the address
-    of `root` on the web; without one they are paths. `unit="page"` makes each page one document, with all its text
-    in reading order. Plain `.txt` counts as reStructuredText where the directory also holds `.rst`. Pages over
-    `max_bytes` (markup: 4 MiB) are skipped.
+    A document's URL is the page's canonical one (`rel="canonical"`), else its path below
+    `base_url`, the web address of `root`; without a `base_url` it is a path. `unit="page"` makes each page one
+    document with all its text in reading order. Plain `.txt` counts as reStructuredText if the
+    directory also has `.rst`. Pages over `max_bytes` (markup: 4 MiB) are skipped.
 
     Raises NotFound if `root` does not exist, InvalidInput if it is a file of another kind.
     """
@@ -72,16 +72,17 @@ def files(
         if isinstance(page, Skipped):
             yield page
             continue
+
         path, name = page
-        limit = (
-            max_bytes
-            if SUFFIXES[path.suffix.lower()] == "html"
-            else min(max_bytes, MAX_MARKUP_BYTES)
-        )
+        limit = max_bytes
+        if PAGE_FORMATS[path.suffix.lower()] != "html":
+            limit = min(max_bytes, MAX_MARKUP_BYTES)
         content = _content(path, name, limit)
+
         if isinstance(content, Skipped):
             yield content
             continue
+
         digest = blake2b(
             f"{VERSION}:{unit}:{base_url}:{name}\0".encode() + content, digest_size=16
         ).hexdigest()
@@ -90,14 +91,15 @@ def files(
 
 
 def python_help() -> Iterator[SourceFile]:
-    """What `help()` tells: the topics, one source for each page of the manual that has some, and the docstrings."""
+    """Yield Python's `help()`: its topics, a source for each page of the manual, and docstrings."""
     for page in topics.TITLES:
-        content = topics.text_of(page)
+        content = topics.page_text(page)
         if content:
             digest = blake2b(
                 f"{VERSION}:{sys.version}:{page}\0{content}".encode(), digest_size=16
             ).hexdigest()
             yield SourceFile(f"{page}.html", digest, partial(_read_topics, page))
+
     yield from docstrings.files()
 
 
@@ -108,26 +110,30 @@ def _read_topics(page: str) -> Iterator[Document]:
 
 
 def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
-    """Each page's path, and its name relative to the root; what cannot be looked at comes first."""
+    """Each page's path, and its name relative to the root; the skipped ones come first."""
     if not root.exists():
         raise NotFound(f"There is no file or directory {root}; check the path.", field="path")
+
     if root.is_file():
-        if root.suffix.lower() not in SUFFIXES:
+        if root.suffix.lower() not in PAGE_FORMATS:
             raise InvalidInput(
-                f"{root.name} is no reference page: it must end in {', '.join(SUFFIXES)}.",
+                f"{root.name} is no reference page: it must end in {', '.join(PAGE_FORMATS)}.",
                 field="path",
             )
         yield root, root.name
         return
-    found = list(_walk(root))
-    yield from (one for one in found if isinstance(one, Skipped))
-    paths = sorted(
-        (one for one in found if isinstance(one, Path)),
-        key=lambda path: path.relative_to(root).as_posix(),
-    )
-    suffixes = (
-        set(SUFFIXES) if any(path.suffix == ".rst" for path in paths) else set(SUFFIXES) - {".txt"}
-    )
+
+    pages = list(_walk(root))
+    yield from (page for page in pages if isinstance(page, Skipped))
+
+    paths = [page for page in pages if isinstance(page, Path)]
+    paths.sort(key=lambda path: path.relative_to(root).as_posix())
+
+    # A .txt beside .rst is most likely reStructuredText, too; elsewhere it may be anything.
+    suffixes = set(PAGE_FORMATS)
+    if not any(path.suffix == ".rst" for path in paths):
+        suffixes.discard(".txt")
+
     for path in paths:
         if path.suffix.lower() in suffixes:
             yield path, path.relative_to(root).as_posix()
@@ -144,22 +150,24 @@ def names(root: Path) -> Iterator[str]:
             texts.append(path)
         else:
             yield path.relative_to(root).as_posix()
+
     yield from (path.relative_to(root).as_posix() for path in texts if ".rst" in suffixes)
 
 
 def _walk(root: Path) -> Iterator[Path | Skipped]:
-    inside = root.resolve()
-    for found in below(root, _is_page, _is_entered):
+    resolved_root = root.resolve()
+    for file in files_below(root, _is_page, _is_entered):
+        # A link out of the directory may lead anywhere on the machine.
         if (
-            isinstance(found, Skipped)
-            or not found.is_symlink()
-            or found.resolve().is_relative_to(inside)
+            isinstance(file, Skipped)
+            or not file.is_symlink()
+            or file.resolve().is_relative_to(resolved_root)
         ):
-            yield found
+            yield file
 
 
 def _is_page(name: str) -> bool:
-    return Path(name).suffix.lower() in SUFFIXES and not _INDEX_PAGE.fullmatch(name)
+    return Path(name).suffix.lower() in PAGE_FORMATS and not _INDEX_PAGE.fullmatch(name)
 
 
 def _is_entered(name: str) -> bool:
@@ -171,11 +179,11 @@ def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
         with path.open("rb") as file:
             content = file.read(limit + 1)
     except OSError as error:
-        return Skipped(name, f"It cannot be read: {error.strerror}.")
+        return Skipped(name, f"cannot be read: {error.strerror}")
+
     if len(content) > limit:
-        return Skipped(
-            name, f"It is larger than {limit:,} bytes, the most that is read of one page; split it."
-        )
+        return Skipped(name, f"larger than the limit of {limit:,} bytes for a page; split it")
+
     return content
 
 
@@ -183,54 +191,57 @@ def _read(
     path: Path, name: str, address: str, unit: Unit, limit: int
 ) -> Iterator[Document | Skipped]:
     content = _content(path, name, limit)
-    text = (
-        replace(content, passing=True) if isinstance(content, Skipped) else _decode(content, name)
-    )
+    if isinstance(content, Skipped):
+        # It could be read when the files were listed, so it may be readable again.
+        yield replace(content, passing=True)
+        return
+
+    text = _decode(content, name)
     if isinstance(text, Skipped):
         yield text
         return
+
     try:
-        html = _MARKUP[SUFFIXES[path.suffix.lower()]](text)
+        html = _TO_HTML[PAGE_FORMATS[path.suffix.lower()]](text)
     except InvalidInput as error:
         yield Skipped(name, error.message)
         return
+
     yield from documents(read_page(html, whole=unit == "page"), name, address)
 
 
-def _as_it_is(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
-_MARKUP: dict[str, Callable[[str], str]] = {
-    "html": _as_it_is,
+_TO_HTML: dict[str, Callable[[str], str]] = {
+    "html": _unchanged,
     "markdown": markup.markdown,
     "rst": markup.rst,
 }
 
 
 def _decode(content: bytes, name: str) -> str | Skipped:
-    """By byte order mark, else by what a page of HTML declares, else as UTF-8."""
+    """Decode by the byte order mark, else by the charset that an HTML page declares, else UTF-8."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     else:
         if b"\0" in content[:8192]:
-            return Skipped(name, "It is binary, not text.")
-        tells = SUFFIXES[Path(name).suffix.lower()] == "html" and not content.startswith(
-            codecs.BOM_UTF8
-        )
-        declared = _CHARSET.search(content, 0, 4096) if tells else None
+            return Skipped(name, "binary, not text")
+        is_html = PAGE_FORMATS[Path(name).suffix.lower()] == "html"
+        may_declare = is_html and not content.startswith(codecs.BOM_UTF8)
+        declared = _CHARSET.search(content, 0, 4096) if may_declare else None
         encoding = _codec(declared[1].decode("ascii", "replace")) if declared else "utf-8-sig"
+
     try:
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
-        return Skipped(
-            name,
-            f"It is not {encoding.removesuffix('-sig')} text (byte {error.start:,}); re-encode it.",
-        )
+        encoding_name = encoding.removesuffix("-sig")
+        return Skipped(name, f"not {encoding_name} text (byte {error.start:,}); re-encode it")
 
 
 def _codec(declared: str) -> str:
-    """A codec for the declared name, as browsers have it; UTF-8 where it is unknown or no plain character set."""
+    """The codec that browsers use for a declared name; UTF-8 if it is unknown or no charset."""
     try:
         name = codecs.lookup(declared).name
     except LookupError:
@@ -240,48 +251,52 @@ def _codec(declared: str) -> str:
 
 
 def documents(page: Page, name: str, address: str = "") -> Iterator[Document]:
-    """The documents of one page; `name` is its path below the root, `address` where it is unless the page says so.
+    """Yield the documents of one page, with ids that are unique in it.
 
-    Ids are unique in the page.
+    `name` is the page's path below the root, `address` its URL if it declares no canonical one.
     """
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     counts: dict[str, int] = {}
-    for entry in page.entries:
-        body, atoms = entry.compose()
+
+    for section in page.sections:
+        body, atoms = section.compose()
         yield Document(
-            id=_unique(f"{name}#{entry.anchor}" if entry.anchor else name, taken, counts),
+            id=_unique_id(f"{name}#{section.anchor}" if section.anchor else name, used_ids, counts),
             kind="reference",
-            title=entry.title or name,
+            title=section.title or name,
             body=body,
-            context=entry.context,
+            context=section.context,
             location=Location(
-                path=name, url=f"{page.url or address or name}#{entry.anchor}".removesuffix("#")
+                path=name, url=f"{page.url or address or name}#{section.anchor}".removesuffix("#")
             ),
-            fields=_fields(entry, page, name),
+            fields=_fields(section, page, name),
             atoms=atoms,
         )
 
 
-def _unique(name: str, taken: set[str], counts: dict[str, int]) -> str:
+def _unique_id(name: str, used_ids: set[str], counts: dict[str, int]) -> str:
+    """Number the name if it was used before; `counts` holds each name's last number."""
     count, unique = counts.get(name, 0), name
-    while not count or unique in taken:
+    while not count or unique in used_ids:
         count += 1
         unique = name if count == 1 else f"{name}~{count}"
+
     counts[name] = count
-    taken.add(unique)
+    used_ids.add(unique)
     return unique
 
 
-def _fields(entry: Entry, page: Page, name: str) -> dict[str, Value]:
-    """What can be filtered on: where the entry stands, and what it defines; empty ones are left out."""
+def _fields(section: Section, page: Page, name: str) -> dict[str, Value]:
+    """Filterable fields: the section's position and what it defines; empty ones are left out."""
     fields: dict[str, Value] = {
-        "directive": entry.directive,
+        "directive": section.directive,
         "page": name,
         "page_title": page.title,
-        "module": entry.module,
-        "headings": entry.headings,
-        "signature": entry.signature,
-        "names": tuple(entry.names) if len(entry.names) > 1 else (),
-        "anchors": tuple(entry.anchors),
+        "module": section.module,
+        "headings": section.headings,
+        "signature": section.signature,
+        "names": tuple(section.names) if len(section.names) > 1 else (),
+        "anchors": tuple(section.anchors),
     }
+
     return {key: value for key, value in fields.items() if value}

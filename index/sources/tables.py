@@ -1,4 +1,4 @@
-"""Rows of CSV, TSV, JSON, JSON Lines and Parquet files, as mappings of column to value."""
+"""Read rows of CSV, TSV, JSON, JSON Lines and Parquet files as mappings of column to value."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ from typing import IO, Any, NamedTuple
 
 from index.errors import InvalidInput
 from index.records import Skipped
-from index.sources.files import passes
+from index.sources.files import is_transient
 
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 MAX_ROW = 1 << 20  # characters
-_BLOCK = 1 << 16
+_CHUNK_CHARS = 1 << 16
 TOO_LONG = f"is longer than {MAX_ROW:,} characters"
 
 
 class Row(NamedTuple):
-    """One record of a table. Rows count from 1 as the file has them, so that a CSV's header is row 1."""
+    """One record of a table. Rows count from 1 as in the file: the header of a CSV is row 1."""
 
     number: int
     record: Mapping[str, object]
 
 
-def format_of(path: Path) -> str:
-    """The suffix that tells how to read a file, without `.gz`; empty where there is no way."""
+def table_format(path: Path) -> str:
+    """The suffix of a file's format, without `.gz`; empty if it is not a known one."""
     name = path.name.lower()
     suffix = Path(name.removesuffix(".gz")).suffix
-    packed_parquet = suffix == ".parquet" and name.endswith(".gz")
-    return suffix if suffix in SUFFIXES and not packed_parquet else ""
+    is_gzipped_parquet = suffix == ".parquet" and name.endswith(".gz")
+    return suffix if suffix in TABLE_SUFFIXES and not is_gzipped_parquet else ""
 
 
 def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
-    """The records of one table of any known format; what is broken is a `Skipped` that says where (`name` and row)."""
-    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}.get(
-        format_of(path), _json_lines
-    )
+    """Yield the records of a table in any known format; a broken row is a `Skipped`.
+
+    `name` is what a `Skipped` calls the file.
+    """
+    readers = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}
+    read = readers.get(table_format(path), _json_lines)
     row: Row | Skipped | None = None
+
     try:
         for row in read(path, name):
             yield row
@@ -61,24 +64,28 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
         zlib.error,
         InvalidInput,
     ) as error:
+        # `row` is the last one that could be read.
         number = row.number if isinstance(row, Row) else (row and row.line) or 0
-        yield Skipped(name, f"cannot be read from here on: {error}", number + 1, passes(error))
+        yield Skipped(
+            name, f"cannot be read from here on: {error}", number + 1, is_transient(error)
+        )
 
 
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
-    """Text with its line ends. Bytes that are not UTF-8 come as lone surrogates, so that only their row is refused."""
-    with path.open("rb") as packed:
-        plain = gzip.GzipFile(fileobj=packed) if path.suffix.lower() == ".gz" else packed
-        wide = plain.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        with io.TextIOWrapper(
-            plain, "utf-16" if wide else "utf-8-sig", "surrogateescape", newline=""
-        ) as text:
+    """Open a file, which may be gzipped, as UTF-8 or UTF-16 text with its line ends unchanged."""
+    with path.open("rb") as file:
+        stream = gzip.GzipFile(fileobj=file) if path.suffix.lower() == ".gz" else file
+        is_utf16 = stream.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        encoding = "utf-16" if is_utf16 else "utf-8-sig"
+
+        # Bytes that are not valid become lone surrogates, so that only their row is refused.
+        with io.TextIOWrapper(stream, encoding, "surrogateescape", newline="") as text:
             yield text
 
 
 def text_lines(handle: IO[str]) -> Iterator[str]:
-    """Lines with their ends; one that is too long comes cut, one character over the limit."""
+    """Yield lines with their ends; one that is too long is cut one character over the limit."""
     while line := handle.readline(MAX_ROW + 1):
         rest = line
         while len(rest) > MAX_ROW and not rest.endswith(("\n", "\r")):
@@ -100,89 +107,94 @@ def _json_row(line: str, name: str, number: int) -> Row | Skipped:
         record = json.loads(line, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
         return Skipped(name, f"is not valid JSON: {error}", number)
-    return (
-        Row(number, record)
-        if isinstance(record, dict)
-        else Skipped(name, "is not a JSON object", number)
-    )
+
+    return _row_or_skipped(record, name, number)
+
+
+def _row_or_skipped(record: object, name: str, number: int) -> Row | Skipped:
+    if isinstance(record, dict):
+        return Row(number, record)
+    return Skipped(name, "is not a JSON object", number)
 
 
 def _json_array(path: Path, name: str) -> Iterator[Row | Skipped]:
-    """A broken record ends the array, since nothing tells where the next one starts."""
+    """Yield the rows up to the first broken one: nothing marks where the next one starts."""
     decode = json.JSONDecoder(parse_constant=lambda _: None).raw_decode
     with open_text(path) as handle:
-        buffer = handle.read(_BLOCK).lstrip()
+        buffer = handle.read(_CHUNK_CHARS).lstrip()
         if buffer[:1] != "[":
             yield Skipped(
-                name, "is not an array of records; a file with one record a line is called .jsonl"
+                name, "is not an array of records; name a file with one record per line .jsonl"
             )
             return
+
         number, buffer = 1, buffer[1:]
         while (buffer := buffer.lstrip(" \t\r\n,"))[:1] != "]":
             try:
                 record, end = decode(buffer)
             except (ValueError, RecursionError) as error:
-                more = (
-                    handle.read(_BLOCK)
-                    if len(buffer) <= MAX_ROW and isinstance(error, ValueError)
-                    else ""
-                )
-                if not more:
+                # The record may merely be cut off: read on, up to the limit.
+                may_be_cut = len(buffer) <= MAX_ROW and isinstance(error, ValueError)
+                chunk = handle.read(_CHUNK_CHARS) if may_be_cut else ""
+                if not chunk:
                     reason = TOO_LONG if len(buffer) > MAX_ROW else f"is not valid JSON: {error}"
                     yield Skipped(name, f"{reason}; the rows after it are left out, too", number)
                     return
-                buffer += more
+                buffer += chunk
                 continue
-            yield (
-                Row(number, record)
-                if isinstance(record, dict)
-                else Skipped(name, "is not a JSON object", number)
-            )
+
+            yield _row_or_skipped(record, name, number)
             number, buffer = number + 1, buffer[end:]
 
 
 class _CsvLines:
     """The lines of a CSV file, which can be read again from the second line of a broken row on.
 
-    An open quote swallows all lines up to the next quote or the limit; reading them again loses only its own row.
-    What is read again is bounded by twice the file (and 16 MiB), so that a crafted one does not take forever.
+    An open quote swallows all lines up to the next quote or the limit; by reading them again, only
+    its own row is lost. The amount that is read again is limited to twice the file (and 16 MiB), so
+    that no file takes forever.
     """
 
     def __init__(self, handle: IO[str]) -> None:
         self._source = text_lines(handle)
-        self._again: deque[str] = deque()
-        self._taken: list[str] = []
-        self._left = MAX_ROW
+        self._returned: deque[str] = deque()
+        self._row_lines: list[str] = []
+        self._row_chars_left = MAX_ROW
         self._budget = 16 * MAX_ROW
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        line = self._again.popleft() if self._again else self._fresh()
-        self._taken.append(line)
-        self._left -= len(line)
-        if self._left < 0:
+        line = self._returned.popleft() if self._returned else self._next_from_file()
+        self._row_lines.append(line)
+
+        self._row_chars_left -= len(line)
+        if self._row_chars_left < 0:
             raise InvalidInput(TOO_LONG)
         return line
 
-    def _fresh(self) -> str:
+    def _next_from_file(self) -> str:
         line = next(self._source)
         self._budget += 2 * len(line)
         return line
 
     def start_row(self) -> None:
-        self._taken.clear()
-        self._left = MAX_ROW
+        self._row_lines.clear()
+        self._row_chars_left = MAX_ROW
 
     def give_back(self, start: int) -> str:
-        """Have the row's lines from `start` on read again; where they were read too often, say that they are lost."""
-        lines = self._taken[start:]
+        """Return the row's lines from `start` on, to be read again as rows of their own.
+
+        Beyond the limit on this they are lost; the result then says so, else it is empty.
+        """
+        lines = self._row_lines[start:]
         size = sum(map(len, lines))
         if size > self._budget:
             return f"; lines left out with it: {len(lines):,}"
+
         self._budget -= size
-        self._again.extendleft(reversed(lines))
+        self._returned.extendleft(reversed(lines))
         return ""
 
 
@@ -190,9 +202,10 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
     csv.field_size_limit(max(MAX_ROW, csv.field_size_limit()))
     with open_text(path) as handle:
         lines = _CsvLines(handle)
-        reader = csv.reader(lines, delimiter=_delimiter(lines, format_of(path)), strict=True)
-        places: dict[str, int] = {}
+        reader = csv.reader(lines, delimiter=_delimiter(lines, table_format(path)), strict=True)
+        columns: dict[str, int] = {}
         width = 0
+
         for number in count(1):
             lines.start_row()
             try:
@@ -202,26 +215,29 @@ def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
             except (csv.Error, InvalidInput) as error:
                 yield Skipped(name, f"is not valid CSV: {error}{lines.give_back(1)}", number)
                 continue
+
             if not any(cells):
                 continue
-            if not places:
-                places, width = {column: cells.index(column) for column in cells}, len(cells)
+            if not columns:
+                # The header. Of columns with the same name, the first counts.
+                columns, width = {column: cells.index(column) for column in cells}, len(cells)
             elif len(cells) == width:
-                yield Row(number, {column: cells[place] for column, place in places.items()})
+                yield Row(number, {column: cells[index] for column, index in columns.items()})
             else:
-                wrong = f"has {len(cells)} cells where the header has {width}"
-                yield Skipped(name, wrong + lines.give_back(1), number)
+                reason = f"has {len(cells)} cells where the header has {width}"
+                yield Skipped(name, reason + lines.give_back(1), number)
 
 
 def _delimiter(lines: _CsvLines, suffix: str) -> str:
-    """The separator that splits the first line into most cells, or the one that Excel's `sep=;` line names."""
+    """The separator that gives the first line most cells, or the one in Excel's `sep=;` line."""
     first = next(lines, "")
     if first[:4].lower() == "sep=" and len(first.rstrip("\r\n")) > 4 and not first[5:].strip():
         return first[4]
     lines.give_back(0)
+    if suffix == ".tsv" and "\t" in first:
+        return "\t"
     unquoted = re.sub(r'"[^"]*"', "", first)
-    best = max(",;\t|", key=unquoted.count)
-    return "\t" if suffix == ".tsv" and "\t" in first else best
+    return max(",;\t|", key=unquoted.count)
 
 
 def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
@@ -241,16 +257,17 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
                     name,
                     f"is damaged, as are the rows up to {end}: {error}",
                     number + 1,
-                    passes(error),
+                    is_transient(error),
                 )
             number = end
 
 
 def _records(batch: Any) -> list[dict[str, object]]:
-    """Rows of a batch; if one has a time that Python's cannot hold, to the nanosecond or of a far year, all as text."""
+    """Rows of a batch; times become text if one of them does not fit Python's types."""
     try:
         return list(batch.to_pylist(maps_as_pydicts="lossy"))
     except (OverflowError, ValueError):
+        # Python's times have no nanoseconds, and no years beyond 9999.
         from pyarrow import compute, types
 
         for number, column in enumerate(batch.schema):
@@ -262,6 +279,3 @@ def _records(batch: Any) -> list[dict[str, object]]:
                 text = compute.replace_substring(batch.column(number).cast("string"), " ", "T")
                 batch = batch.set_column(number, column.name, text)
         return list(batch.to_pylist(maps_as_pydicts="lossy"))
-
-
-# Records

@@ -141,7 +141,7 @@ def read_held_out(paths: Sequence[Path]) -> HeldOut:
 
 
 def _read_set(path: Path) -> Iterator[HeldOutDocument]:
-    if not path.is_dir() and not beir.recognises(path):
+    if not path.is_dir() and not beir.is_corpus(path):
         for pair in read_pairs(PairSource("pairs", path)):
             if isinstance(pair, Pair):
                 yield HeldOutDocument((pair.passage,), (*pair.queries, pair.title))

@@ -89,7 +89,7 @@ def is_decoded(*values: object) -> bool:
 def _table_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.is_file() and tables.format_of(file))
+    return sorted(file for file in path.rglob("*") if file.is_file() and tables.table_format(file))
 
 
 def pairs_from_rows(source: PairSource, make_pair: Callable[[Record, PairSource], Pair]) -> Drafts:
