@@ -36,7 +36,7 @@ from app.schemas import (
 from app.service import Service, ServiceOf
 from index import builds
 from index.classify.trained import TrainedClassifier
-from index.qa.ask import ask
+from index.qa.ask import answer_question
 from index.search.corpus import Corpus
 
 
@@ -96,7 +96,7 @@ def answered(asked: QaRequest, service: Service) -> QaReply:
     started = time.perf_counter()
     with service.corpora.lease(asked.corpus) as corpus:
         reader = service.reader()
-        found = ask(corpus, reader, asked.question, k=asked.k)
+        found = answer_question(corpus, reader, asked.question, k=asked.k)
         service.metrics.stages(found.timings_ms)
         return QaReply(
             answers=found.answers,
@@ -107,7 +107,7 @@ def answered(asked: QaRequest, service: Service) -> QaReply:
             build=corpus.build,
             encoder=service.encoder.name,
             reader=reader.name,
-            read=found.read if asked.explain else None,
+            read=found.read_passages if asked.explain else None,
             timings_ms=found.timings_ms if asked.explain else None,
         )
 

@@ -20,7 +20,6 @@ from training.data.templates import (
     Example,
     Rules,
     examples,
-    parameters,
     read_rules,
     sentences,
     split_of,
@@ -313,44 +312,11 @@ def test_a_real_page_from_html_to_questions(rules: Rules) -> None:
 
 
 @pytest.mark.parametrize(
-    ("signature", "expected"),
-    [
-        ("f()", []),
-        ("no call", []),
-        ("range(start, stop[, step])", [("start", None), ("stop", None), ("step", None)]),
-        ("f(a[, b=2[, c=[1, 2]]])", [("a", None), ("b", "2"), ("c", "[1, 2]")]),
-        (
-            "open(file, /, mode='a,b', *, at=(1, 2), **rest)",
-            [("file", None), ("mode", "'a,b'"), ("at", "(1, 2)"), ("rest", None)],
-        ),
-        ("f(size: int = 3, end=')')", [("size", "3"), ("end", "')'")]),
-        ("int Py_Run(PyObject *o, const char *name)", [("o", None), ("name", None)]),
-        ("f(a, b='unclosed", [("a", None)]),
-        ("f(..., 1, a=)", [("a", None)]),
-    ],
-)
-def test_signatures(signature: str, expected: list[tuple[str, str | None]]) -> None:
-    found = parameters(signature)
-    assert [
-        (name, default and signature[default.start : default.end]) for name, default, _ in found
-    ] == expected
-
-
-def test_types_in_signatures() -> None:
-    line = "f(size: int = 3, name: dict[str, int] | None)"
-    assert [kind and line[kind.start : kind.end] for _, _, kind in parameters(line)] == [
-        "int",
-        "dict[str, int] | None",
-    ]
-
-
-@pytest.mark.parametrize(
     "piece", ["(", "[", "a=[", "'", "a='", ",", "a,", "f(a=(", ")", "]", "raise raises Aa"]
 )
 def test_long_signatures_and_bodies_take_no_time(rules: Rules, piece: str) -> None:
     signature = "f(" + piece * 50_000
     started = time.process_time()
-    assert len(parameters(signature)) <= 64
     list(examples(definition("f", signature, piece * 50_000), rules, Random(0)))
     assert time.process_time() - started < 5
 

@@ -19,7 +19,7 @@ from index.encoder import TextEncoder
 from index.errors import InvalidInput, NotFound
 from index.evaluation.answers import Question, read_questions
 from index.passages import split
-from index.qa.reader import Readable, readable, shown
+from index.qa.reader import ReadingPassage, model_text, reading_passage
 from index.records import Document, Passage, Skipped
 from index.search.lexical import Lexical, LexicalBuilder, top
 from index.sources import open_source, tables
@@ -123,7 +123,7 @@ class Pool:
     for all sources over it.
     """
 
-    passages: list[Readable]
+    passages: list[ReadingPassage]
     entries: list[str]
     documents: list[Document] = field(default_factory=list)
     places: dict[str, list[tuple[int, Passage]]] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Pool:
         self.documents.append(document)
         self.places[document.id] = list(enumerate(split(document), len(self.passages)))
         for _, passage in self.places[document.id]:
-            self.passages.append(readable(document, passage))
+            self.passages.append(reading_passage(document, passage))
             self.entries.append(templates.entry_of(document))
 
 
@@ -297,7 +297,7 @@ def _squad(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterator
             case {"question": str(question), "context": str(context), "answers": list(answers)}:
                 place = rows.setdefault(context, len(rows))
                 if place == len(pool.passages):
-                    pool.passages.append(Readable(context))
+                    pool.passages.append(ReadingPassage(context))
                     pool.entries.append(str(place))
                 found += _of_squad(question, place, context, answers)
     return pool, iter(found)
@@ -330,7 +330,7 @@ class Miner:
         self.texts = _numbered(
             [passage.text for passage in pool.passages]
         )  # manuals repeat themselves on other pages
-        seen = [shown(passage) for passage in pool.passages]
+        seen = [model_text(passage) for passage in pool.passages]
         with tempfile.TemporaryDirectory() as work:
             builder = LexicalBuilder()
             for text in seen:

@@ -21,17 +21,16 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from index.errors import InvalidInput
+from index.qa.signatures import MAX_SIGNATURE_CHARS, CharSpan, Parameter, overloads
 from index.records import Document, Span
 from training.config import in_range, read
 
 __all__ = [
     "RULES",
     "Example",
-    "Parameter",
     "Rules",
     "entry_of",
     "examples",
-    "parameters",
     "questions",
     "read_rules",
     "split_of",
@@ -44,8 +43,6 @@ Rephrase = Callable[[Sequence[str]], Sequence[str | None]]
 
 MAX_BODY = 20_000  # characters of a body that are read
 MAX_SENTENCE = 400
-MAX_SIGNATURE = 4_000
-MAX_PARAMETERS = 64
 MAX_DEFAULT = 60
 MAX_TERM = 120
 MAX_EXAMPLES = 100  # of one entry
@@ -77,7 +74,6 @@ _ANOTHER = re.compile(
 )
 _COORDINATED = re.compile(r"((?:, )?\b(?:and|or|then)|,) ([\w-]+)(?= ([\w’]+))")
 _INFINITIVE = re.compile(r"\bto ([\w-]+)")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _CAPITAL_STAYS = re.compile(r"\S[^\sa-z’]|\S*[\d_.(]")
 
 _P = r"(?:[Tt]he )?(?:optional )?(?P<parameter>\w+)(?: keyword)?(?: argument| parameter)?"
@@ -288,14 +284,6 @@ class Example:
     entry: str
 
 
-class Parameter(NamedTuple):
-    """One of a signature; spans are offsets into the text that was parsed."""
-
-    name: str
-    default: Span | None
-    type: Span | None
-
-
 class _Found(NamedTuple):
     """An answer's span, the form of question it answers, and what the question says."""
 
@@ -431,66 +419,6 @@ def sentences(body: str, paragraph: Span) -> Iterator[Span]:
         start = stop.end()
 
 
-def parameters(signature: str) -> list[Parameter]:
-    """Those of one line such as `range(start, stop[, step])` or `open(file, mode='r')`, in one pass.
-
-    Nested calls, lists and quoted commas are part of a default; a bracket that no default opened marks an optional
-    parameter. What is no name (`/`, `*`, `...`) is left out.
-    """
-    line = signature[:MAX_SIGNATURE]
-    opening = line.find("(")
-    if opening < 0:
-        return []
-    parsed = (
-        _parameter(line, piece) for piece in islice(_pieces(line, opening + 1), MAX_PARAMETERS)
-    )
-    return [parameter for parameter in parsed if parameter is not None]
-
-
-def _pieces(line: str, start: int) -> Iterator[Span]:
-    """Spans between the commas on the outermost level."""
-    depth, quote, valued = 0, "", False
-    for place in range(start, len(line)):
-        char = line[place]
-        if quote:
-            quote = "" if char == quote else quote
-        elif valued and char in "'\"":
-            quote = char
-        elif char in "({" or (
-            char == "[" and valued and not line.startswith((",", " ,"), place + 1)
-        ):
-            depth += 1
-        elif depth and char in ")}]":
-            depth -= 1
-        elif not depth and char in ",[])":
-            yield Span(start, place)
-            start, valued = place + 1, False
-            if char == ")":
-                return
-        valued = valued or (char in "=:" and not depth)
-
-
-def _parameter(line: str, piece: Span) -> Parameter | None:
-    text = line[piece.start : piece.end]
-    left, equals, _ = text.partition("=")
-    name, colon, kind = left.partition(":")
-    words = re.findall(r"[^\s*]+", name[:200])
-    if not words or not _IDENTIFIER.fullmatch(words[-1]) or len(words[-1]) > MAX_DEFAULT:
-        return None
-    default = _stripped(line, Span(piece.start + len(left) + 1, piece.end)) if equals else None
-    type_start = piece.start + len(name) + 1
-    stated = _stripped(line, Span(type_start, type_start + len(kind))) if colon else None
-    return Parameter(words[-1], default, stated)
-
-
-def _stripped(text: str, span: Span) -> Span | None:
-    """The span without white space at its ends; None if nothing, or too much, is left."""
-    inner = text[span.start : span.end]
-    start = span.start + len(inner) - len(inner.lstrip())
-    end = start + len(inner.strip())
-    return Span(start, end) if start < end <= start + MAX_DEFAULT else None
-
-
 def _take_apart(document: Document, rules: Rules) -> _Entry:
     names = document.fields.get("names")
     term = (names[0] if isinstance(names, tuple) and names else document.title)[:MAX_TERM]
@@ -508,7 +436,7 @@ def _take_apart(document: Document, rules: Rules) -> _Entry:
         where=f" {directive.link} {owner}" if directive and directive.link and owner else "",
         name=_named(term, signature),
         signature=signature,
-        parameters=_signature_parameters(signature if directive else ""),
+        parameters=_parameters(signature if directive else ""),
         paragraphs=tuple(_paragraphs(document, len(signature))),
     )
 
@@ -529,7 +457,7 @@ def _directive(document: Document, term: str, signature: str, rules: Rules) -> D
 
 def _named(term: str, signature: str) -> Span | None:
     """Where the signature has the term, with as many of its dotted parts as stand there."""
-    line = signature[:MAX_SIGNATURE]
+    line = signature[:MAX_SIGNATURE_CHARS]
     while term:
         start = line.find(term)
         if (
@@ -542,20 +470,24 @@ def _named(term: str, signature: str) -> Span | None:
     return None
 
 
-def _signature_parameters(signature: str) -> dict[str, tuple[Parameter, ...]]:
-    """All that the lines say of each parameter."""
-    found: dict[str, tuple[Parameter, ...]] = {}
-    start = 0
-    for line in signature[:MAX_SIGNATURE].split("\n"):
-        for name, default, stated in parameters(line):
-            moved = Parameter(name, _moved(default, start), _moved(stated, start))
-            found[name] = (*found.get(name, ()), moved)
-        start += len(line) + 1
-    return found
+def _parameters(signature: str) -> dict[str, tuple[Parameter, ...]]:
+    """Parse the parameters of all lines; what is too long for a question is left out."""
+    return {
+        name: tuple(
+            replace(
+                parameter,
+                default=_short(parameter.default),
+                annotation=_short(parameter.annotation),
+            )
+            for parameter in parameters
+        )
+        for name, parameters in overloads(signature).items()
+        if len(name) <= MAX_DEFAULT
+    }
 
 
-def _moved(span: Span | None, by: int) -> Span | None:
-    return span and Span(span.start + by, span.end + by)
+def _short(span: CharSpan | None) -> CharSpan | None:
+    return span if span and span[1] - span[0] <= MAX_DEFAULT else None
 
 
 def _paragraphs(document: Document, start: int) -> Iterator[Span]:
@@ -730,12 +662,19 @@ def _lowered(text: str, rules: Rules) -> str:
 def _defaults(entry: _Entry) -> Iterator[_Found]:
     """Of parameters in the signature, where all its lines agree; those of prose for parameters without one."""
     for name, stated in entry.parameters.items():
-        values = [parameter.default for parameter in stated if parameter.default]
-        if values and len({entry.text(value) for value in values}) == 1 and _says(entry, values[0]):
-            yield _Found("default value", values[0].start, values[0].end, {"parameter": name})
+        default = _agreed(entry, [parameter.default for parameter in stated])
+        if default and _says(entry, default):
+            yield _Found("default value", default.start, default.end, {"parameter": name})
     for name, value in _prose_defaults(entry):
         if not any(parameter.default for parameter in entry.parameters[name]):
             yield _Found("default value", value.start, value.end, {"parameter": name})
+
+
+def _agreed(entry: _Entry, spans: Sequence[CharSpan | None]) -> Span | None:
+    """Return the first of the spans if all of them have the same text."""
+    stated = [Span(*span) for span in spans if span is not None]
+    texts = {entry.text(span) for span in stated}
+    return stated[0] if len(texts) == 1 else None
 
 
 def _says(entry: _Entry, default: Span) -> bool:
@@ -771,7 +710,7 @@ def _settings(entry: _Entry) -> Iterator[_Found]:
             return
 
 
-def _parameters(entry: _Entry) -> Iterator[_Found]:
+def _described_parameters(entry: _Entry) -> Iterator[_Found]:
     """Field lists, and sentences that begin with a parameter's name."""
     if not entry.parameters:
         return
@@ -785,11 +724,10 @@ def _parameters(entry: _Entry) -> Iterator[_Found]:
         values = _does(entry, entry.body[about.end() : sentence.end], listed=item is not None)
         if values and not _names(values["rest"], about["parameter"]):
             yield _Found("parameter", *about.span("parameter"), values)
-            defaults = [
-                each.default for each in entry.parameters[about["parameter"]] if each.default
-            ]
-            if len({entry.text(each) for each in defaults}) == 1 and _says(entry, defaults[0]):
-                yield _Found("described default", defaults[0].start, defaults[0].end, values)
+            stated = entry.parameters[about["parameter"]]
+            default = _agreed(entry, [parameter.default for parameter in stated])
+            if default and _says(entry, default):
+                yield _Found("described default", default.start, default.end, values)
 
 
 def _does(entry: _Entry, text: str, *, listed: bool) -> dict[str, str]:
@@ -810,9 +748,9 @@ def _does(entry: _Entry, text: str, *, listed: bool) -> dict[str, str]:
 def _types(entry: _Entry) -> Iterator[_Found]:
     """Annotations of parameters, and the return types of signatures and field lists."""
     for name, stated in entry.parameters.items():
-        kinds = [parameter.type for parameter in stated if parameter.type]
-        if kinds and len({entry.text(kind) for kind in kinds}) == 1:
-            yield _Found("parameter type", kinds[0].start, kinds[0].end, {"parameter": name})
+        annotation = _agreed(entry, [parameter.annotation for parameter in stated])
+        if annotation:
+            yield _Found("parameter type", annotation.start, annotation.end, {"parameter": name})
     match = _ARROW.search(entry.signature) or _RETURN_TYPE.search(
         entry.body, len(entry.signature), MAX_BODY
     )
@@ -932,4 +870,13 @@ def _ends(body: str, place: int, end: int) -> bool:
     return not body[place : min(end, place + 40)].strip(" .\n")
 
 
-_FINDERS = (_terms, _defaults, _settings, _parameters, _types, _returns, _exceptions, _versions)
+_FINDERS = (
+    _terms,
+    _defaults,
+    _settings,
+    _described_parameters,
+    _types,
+    _returns,
+    _exceptions,
+    _versions,
+)

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
 from index.evaluation.answers import (
-    Judged,
+    JudgedAnswer,
     Question,
+    answer_measures,
     auroc,
     exact_match,
     f1,
     judge,
-    measures,
     read_questions,
 )
 from index.evaluation.ranking import Measure
@@ -260,15 +260,15 @@ def test_an_answer_is_found_as_whole_words_of_a_passage(
 # All questions
 
 
-def _judged(answer_rank: int | None, entry_rank: int | None, answerable: float) -> Judged:
-    return Judged(_question("x"), answer_rank, entry_rank, answer_rank == 1, 0.5, answerable)
+def _judged(answer_rank: int | None, entry_rank: int | None, answerable: float) -> JudgedAnswer:
+    return JudgedAnswer(_question("x"), answer_rank, entry_rank, answer_rank == 1, 0.5, answerable)
 
 
 def test_means_of_a_worked_example_and_whom_they_leave_out() -> None:
-    unanswerable = Judged(_question(entry=None), None, None, True, 1.0, 0.4)
-    linked = Judged(_question(entry="page.html"), None, 20, False, 0.0, 0.3)
+    unanswerable = JudgedAnswer(_question(entry=None), None, None, True, 1.0, 0.4)
+    linked = JudgedAnswer(_question(entry="page.html"), None, 20, False, 0.0, 0.3)
     judged = [_judged(1, 2, 0.9), _judged(4, None, 0.4), unanswerable, linked]
-    found = {each.name: each for each in measures(judged)}
+    found = {each.name: each for each in answer_measures(judged)}
     assert {name: (each.mean, each.queries, each.left_out) for name, each in found.items()} == {
         "answer accuracy@1": (0.5, 2, 2),
         "answer accuracy@10": (1.0, 2, 2),
@@ -288,11 +288,14 @@ def test_means_of_a_worked_example_and_whom_they_leave_out() -> None:
 
 
 def test_without_unanswerable_questions_there_is_no_auroc_and_without_any_no_measure() -> None:
-    assert [each.name for each in measures([_judged(1, 1, 1.0)])][-2:] == ["exact match", "F1"]
-    alone = Judged(_question(entry=None), None, None, False, 0.0, 0.0)
+    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-2:] == [
+        "exact match",
+        "F1",
+    ]
+    alone = JudgedAnswer(_question(entry=None), None, None, False, 0.0, 0.0)
     for nothing in ([], [alone]):
         with pytest.raises(InvalidInput, match="no question with an answer"):
-            measures(nothing)
+            answer_measures(nothing)
 
 
 def _by_pairs(positive: list[float], negative: list[float]) -> float:
@@ -334,9 +337,9 @@ def test_auroc_refuses_an_empty_side_and_scores_that_are_not_finite(
 
 def _auroc(positive: list[float], negative: list[float]) -> Measure:
     unanswerable = [
-        Judged(_question(entry=None), None, None, False, 0.0, score) for score in negative
+        JudgedAnswer(_question(entry=None), None, None, False, 0.0, score) for score in negative
     ]
-    return measures([*(_judged(1, 1, score) for score in positive), *unanswerable])[-1]
+    return answer_measures([*(_judged(1, 1, score) for score in positive), *unanswerable])[-1]
 
 
 def test_the_interval_of_auroc_for_scores_of_two_levels_is_that_of_two_proportions() -> None:
