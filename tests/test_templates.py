@@ -21,7 +21,7 @@ from training.data.templates import (
     Rules,
     examples,
     read_rules,
-    sentences,
+    sentence_spans,
     split_of,
     third_person,
     unambiguous,
@@ -323,7 +323,7 @@ def test_long_signatures_and_bodies_take_no_time(rules: Rules, piece: str) -> No
 
 def test_sentences_end_where_they_should() -> None:
     text = "Use os.path, e.g. join(). See 3.11: it is new; good\nNext (one.) Last"
-    found = [text[span.start : span.end] for span in sentences(text, Span(0, len(text)))]
+    found = [text[span.start : span.end] for span in sentence_spans(text, Span(0, len(text)))]
     assert found == [
         "Use os.path, e.g. join()",
         "See 3.11",

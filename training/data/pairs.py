@@ -731,7 +731,7 @@ def _linked(source: PairSource) -> _Drafts:
         found for found in _documents("reference", source.reference) if isinstance(found, Document)
     ]
     for document in documents:
-        entries.setdefault(templates.entry_of(document), render(document, split(document)[0]))
+        entries.setdefault(templates.document_entry(document), render(document, split(document)[0]))
     without = left_out(source.leave_out, documents)
 
     def pair_of(record: Mapping[str, object], source: PairSource) -> Pair:

@@ -67,7 +67,7 @@ def left_out(paths: Sequence[Path], documents: Iterable[Document]) -> frozenset[
 
     Raises NotFound without a file and InvalidInput for a set that asks about none of the reference's documents.
     """
-    known = {templates.entry_of(document) for document in documents} if paths else set[str]()
+    known = {templates.document_entry(document) for document in documents} if paths else set[str]()
     found = frozenset[str]()
     for path in paths:
         asked = known & {
@@ -135,7 +135,7 @@ class Pool:
         self.places[document.id] = list(enumerate(split(document), len(self.passages)))
         for _, passage in self.places[document.id]:
             self.passages.append(reading_passage(document, passage))
-            self.entries.append(templates.entry_of(document))
+            self.entries.append(templates.document_entry(document))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def _linked(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iterato
     for row, entry in enumerate(pool.entries):
         if entry not in without:
             first.setdefault(entry, row)
-    titles = {templates.entry_of(document): document.title for document in pool.documents}
+    titles = {templates.document_entry(document): document.title for document in pool.documents}
 
     def asked() -> Iterator[Asked]:
         for row in tables.read_rows(source.path, source.path.name):
@@ -265,7 +265,7 @@ def _questions(source: AskedSource, pools: dict[Path, Pool]) -> tuple[Pool, Iter
     pool = _reference(source.reference, pools)
     places: dict[str | None, list[int]] = defaultdict(list)
     for document in pool.documents:
-        places[templates.entry_of(document)] += [row for row, _ in pool.places[document.id]]
+        places[templates.document_entry(document)] += [row for row, _ in pool.places[document.id]]
     asked = (
         _held(question, pool, places[entry])
         for question in read_questions(source.path, source.split)
