@@ -174,15 +174,15 @@ def _opens_optional(line: str, position: int) -> bool:
 def _parse_parameter(signature: str, start: int, end: int, bracketed: bool) -> Parameter | None:
     """Parse `name`, `name: annotation = default` or C's `type *name`; None without a name."""
     declared, equals, _ = signature[start:end].partition("=")
-    left, colon, _ = declared.partition(":")
+    before_colon, colon, _ = declared.partition(":")
 
     # What stands before the last word is a C type, or the stars of `**options`.
-    name = _BETWEEN_WORDS.split(left.rstrip())[-1]
+    name = _BETWEEN_WORDS.split(before_colon.rstrip())[-1]
     if not name.isidentifier():
         return None
 
     declared_end = start + len(declared)
-    annotation = _strip(signature, start + len(left) + 1, declared_end) if colon else None
+    annotation = _strip(signature, start + len(before_colon) + 1, declared_end) if colon else None
     default = _strip(signature, declared_end + 1, end) if equals else None
     switch = default is not None and signature[slice(*default)].lower() in _SWITCH_DEFAULTS
     return Parameter(name, default, annotation, bracketed or default is not None, switch)

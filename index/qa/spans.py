@@ -249,9 +249,9 @@ def _best_answers(
     return answers
 
 
-def _overlap(left: RankedAnswer, right: RankedAnswer) -> bool:
-    in_order = left.end <= right.start or right.end <= left.start
-    return left.passage == right.passage and not in_order
+def _overlap(first: RankedAnswer, second: RankedAnswer) -> bool:
+    is_apart = first.end <= second.start or second.end <= first.start
+    return first.passage == second.passage and not is_apart
 
 
 def any_answer(logits: Floats) -> float:

@@ -135,6 +135,11 @@ _CUT = re.compile(
     r",| \(| (?:if|when|unless|otherwise|so that|but|whose|where|which|because|since|in which)\b| — | - | – "
 )
 _CONDITIONS = frozenset([" if", " when", " unless"])
+_EMPTY_CONDITIONS = ("it", "successful", "success")
+_RETURNED = re.compile(
+    r"(?:(?:It |This \w+ )?[Rr]eturns|Return) "
+    r"(?!whether|if|when|to|from|without|immediately|value)"
+)
 
 _VERSION = re.compile(
     r"(?P<what>New|Added|Changed|Deprecated) (?:in|since) (?:version |[A-Z]\w* )(?P<version>\d(?:[\d.]*\d)?)"
@@ -604,7 +609,9 @@ def _cleaned(sentence: str, rules: Rules) -> str:
         return ""
     text = _ASIDE.sub("", " ".join(_NOTE.sub("", sentence).split())).rstrip(" ,.")
 
-    is_whole = all(text.count(left) == text.count(right) for left, right in ("()", "“”", "[]"))
+    is_whole = all(
+        text.count(opening) == text.count(closing) for opening, closing in ("()", "“”", "[]")
+    )
     is_clear = not text.endswith("?") and text.rpartition(" ")[2] not in rules.dangling
     return text if is_whole and is_clear and not rules.is_vague.search(text) else ""
 
@@ -680,6 +687,7 @@ def _defaults(entry: _Entry) -> Iterator[_Candidate]:
         default = _agreed(entry, [parameter.default for parameter in stated])
         if default and _is_telling_default(entry, default):
             yield _Candidate("default value", default.start, default.end, {"parameter": name})
+
     for name, value in _prose_defaults(entry):
         if not any(parameter.default for parameter in entry.parameters[name]):
             yield _Candidate("default value", value.start, value.end, {"parameter": name})
@@ -701,6 +709,7 @@ def _prose_defaults(entry: _Entry) -> Iterator[tuple[str, Span]]:
     """Find defaults such as in "If the step argument is omitted, it defaults to 1"."""
     if not entry.parameters:
         return
+
     for sentence in entry.prose():
         for pattern in _PARAMETER_DEFAULTS:
             match = pattern.search(entry.body, sentence.start, sentence.end)
@@ -718,6 +727,7 @@ def _settings(entry: _Entry) -> Iterator[_Candidate]:
     """Ask for the default of an entry without arguments: an attribute, option or setting."""
     if "(" in entry.signature or not entry.name or not _DISTINCTIVE_NAME.fullmatch(entry.term):
         return
+
     for paragraph in entry.paragraphs:
         match = _DEFAULT.search(entry.body, paragraph.start, paragraph.end)
         if match and _is_value(match["value"]) and not entry.body.startswith("- ", paragraph.start):
@@ -729,19 +739,21 @@ def _described_parameters(entry: _Entry) -> Iterator[_Candidate]:
     """Ask about parameters in field lists, and in sentences that begin with their names."""
     if not entry.parameters:
         return
+
     for sentence in entry.prose():
         item = _ITEM.match(entry.body, sentence.start, sentence.end)
         about = item or _PARAMETER_FIRST.match(entry.body, sentence.start, sentence.end)
         if about is None or about["parameter"] not in entry.parameters:
             continue
+        name = about["parameter"]
         if item and item["type"]:
-            yield _Candidate("parameter type", *item.span("type"), {"parameter": item["parameter"]})
-        values = _parameter_purpose(
-            entry, entry.body[about.end() : sentence.end], listed=item is not None
-        )
-        if values and not _reveals(values["rest"], about["parameter"]):
+            yield _Candidate("parameter type", *item.span("type"), {"parameter": name})
+
+        purpose = entry.body[about.end() : sentence.end]
+        values = _parameter_purpose(entry, purpose, listed=item is not None)
+        if values and not _reveals(values["rest"], name):
             yield _Candidate("parameter", *about.span("parameter"), values)
-            stated = entry.parameters[about["parameter"]]
+            stated = entry.parameters[name]
             default = _agreed(entry, [parameter.default for parameter in stated])
             if default and _is_telling_default(entry, default):
                 yield _Candidate("described default", default.start, default.end, values)
@@ -752,11 +764,14 @@ def _parameter_purpose(entry: _Entry, text: str, *, listed: bool) -> dict[str, s
     if listed:
         values = _verb_and_rest(entry, text)
         return values if values and len(values["rest"].split()) >= CLEAR_WORDS else {}
+
     cleaned = _cleaned(text, entry.rules)
     verb, _, rest = cleaned.partition(" ")
     is_known_verb = verb in entry.rules.plains and verb not in ("is", "defaults")
     is_statement = cleaned.startswith(_BEING) or is_known_verb
     fits = CLEAR_WORDS <= len(rest.split()) <= entry.rules.max_words
+
+    # "The size and mode are ..." would be answered by two parameters.
     is_about_several = any(match[1] in entry.parameters for match in _ANOTHER.finditer(rest))
     is_usable = is_statement and fits and not is_about_several
     return {"third": verb, "rest": rest} if is_usable else {}
@@ -770,9 +785,9 @@ def _types(entry: _Entry) -> Iterator[_Candidate]:
             yield _Candidate(
                 "parameter type", annotation.start, annotation.end, {"parameter": name}
             )
-    match = _ARROW.search(entry.signature) or _RETURN_TYPE.search(
-        entry.body, len(entry.signature), MAX_BODY_CHARS
-    )
+
+    in_fields = _RETURN_TYPE.search(entry.body, len(entry.signature), MAX_BODY_CHARS)
+    match = _ARROW.search(entry.signature) or in_fields
     if match and entry.noun:
         yield _Candidate("return type", *match.span("type"), {})
 
@@ -782,9 +797,11 @@ def _returns(entry: _Entry) -> Iterator[_Candidate]:
     span = entry.description
     if span is None or not entry.noun or not entry.signature.rstrip().endswith((")", "]")):
         return
+
     answer = _returned(entry, span)
     if answer is not None:
         yield _Candidate("return value", answer.start, answer.end, {})
+
     for sentence in entry.prose():
         match = _CONDITIONAL.search(entry.body, sentence.start, sentence.end)
         condition = _condition(entry, match) if match else ""
@@ -795,48 +812,40 @@ def _returns(entry: _Entry) -> Iterator[_Candidate]:
 def _is_returned(text: str, rules: Rules) -> bool:
     """Return whether it is a value such as `None` or "an empty list", not "a flag indicating"."""
     words = text.split()
-    whole = words[0] in ("a", "an") or (
-        len(words) == 1 and (_is_value(text) or text.startswith("non"))
-    )
-    return (
-        whole
-        and not words[-1].endswith("ing")
-        and words[-1] not in rules.dangling
-        and not rules.is_vague.search(text)
-    )
+    is_code = len(words) == 1 and (_is_value(text) or text.startswith("non"))
+    is_whole = words[0] in ("a", "an") or is_code
+
+    is_cut_off = words[-1].endswith("ing") or words[-1] in rules.dangling
+    return is_whole and not is_cut_off and not rules.is_vague.search(text)
 
 
 def _returned(entry: _Entry, sentence: Span) -> Span | None:
-    start = re.compile(
-        r"(?:(?:It |This \w+ )?[Rr]eturns|Return) (?!whether|if|when|to|from|without|immediately|value)"
-    ).match(entry.body, sentence.start, sentence.end)
+    """Find the value in a sentence such as "Returns the number of lines, or ..."."""
+    start = _RETURNED.match(entry.body, sentence.start, sentence.end)
     if start is None:
         return None
+
+    # What is returned under a condition is no answer to "What does it return?".
     cut = _CUT.search(entry.body, start.end(), sentence.end)
     if cut and cut[0] in _CONDITIONS:
         return None
-    end = cut.start() if cut else sentence.end
-    answer = entry.body[start.end() : end]
-    words = answer.split()
-    verbs = any(match[2] in entry.rules.thirds for match in _COORDINATED.finditer(answer))
-    sound = (
-        1 <= len(words) <= entry.rules.max_answer_words
-        and _cleaned(answer, entry.rules)
-        and not verbs
-    )
-    return Span(start.end(), end) if sound else None
+
+    span = Span(start.end(), cut.start() if cut else sentence.end)
+    answer = entry.body[span.start : span.end]
+    has_fit_length = 1 <= len(answer.split()) <= entry.rules.max_answer_words
+    has_verb = any(match[2] in entry.rules.thirds for match in _COORDINATED.finditer(answer))
+    is_sound = has_fit_length and _cleaned(answer, entry.rules) and not has_verb
+    return span if is_sound else None
 
 
 def _condition(entry: _Entry, match: re.Match[str]) -> str:
     """Return "if the file does not exist"; empty if it is vague or too long."""
     text = _TAIL.sub("", match["condition"], count=1)
     cleaned = _cleaned(text, entry.rules)
+
     words = cleaned.split()
-    if not MIN_WORDS <= len(words) <= entry.rules.max_words or words[0] in (
-        "it",
-        "successful",
-        "success",
-    ):
+    has_fit_length = MIN_WORDS <= len(words) <= entry.rules.max_words
+    if not has_fit_length or words[0] in _EMPTY_CONDITIONS:
         return ""
     return f"{match['word'].lower()} {cleaned}"
 
@@ -845,45 +854,48 @@ def _exceptions(entry: _Entry) -> Iterator[_Candidate]:
     """Ask for exceptions by sentences such as "Raises KeyError if the key is not there"."""
     if not entry.noun:
         return
+
     for sentence in entry.prose():
-        matches = (pattern.match(entry.body, sentence.start, sentence.end) for pattern in _RAISES)
-        match = next(
-            (
-                match
-                for match in matches
-                if match and not _UNSURE.search(match.groupdict().get("before") or "")
-            ),
-            None,
-        )
+        match = _raises(entry.body, sentence)
         condition = _condition(entry, match) if match else ""
         if match and condition:
             yield _Candidate("exception", *match.span("exception"), {"condition": condition})
+
+
+def _raises(body: str, sentence: Span) -> re.Match[str] | None:
+    """Match the first pattern that fits, unless what comes before is a "may" or a "not"."""
+    for pattern in _RAISES:
+        match = pattern.match(body, sentence.start, sentence.end)
+        if match and not _UNSURE.search(match.groupdict().get("before") or ""):
+            return match
+    return None
 
 
 def _versions(entry: _Entry) -> Iterator[_Candidate]:
     """Ask for the version that added or deprecated the entry, or added a parameter."""
     if not entry.noun:
         return
+
     for paragraph in entry.paragraphs:
         match = _VERSION.match(entry.body, paragraph.start, paragraph.end)
         if match is None:
             continue
-        span = match.span("version")
-        if match["what"] == "Deprecated" and _OUTDATED.match(
-            entry.body, match.end(), paragraph.end
-        ):
+
+        kind, span, end = match["what"], match.span("version"), match.end()
+        if kind == "Deprecated" and _OUTDATED.match(entry.body, end, paragraph.end):
             yield _Candidate("deprecation", *span, {})
-        elif match["what"] == "Changed":
-            added = _ADDED.search(
-                entry.body, match.end(), min(paragraph.end, match.end() + MAX_SENTENCE_CHARS)
-            )
-            name = (added["first"] or added["second"]) if added else ""
+        elif kind == "Changed":
+            name = _added_parameter(entry.body, end, paragraph.end)
             if name in entry.parameters:
                 yield _Candidate("parameter version", *span, {"parameter": name})
-        elif match["what"] in ("New", "Added") and _is_end_of_note(
-            entry.body, match.end(), paragraph.end
-        ):
+        elif kind in ("New", "Added") and _is_end_of_note(entry.body, end, paragraph.end):
             yield _Candidate("version", *span, {})
+
+
+def _added_parameter(body: str, start: int, end: int) -> str:
+    """Return the parameter that a note on a change says was added, or an empty string."""
+    match = _ADDED.search(body, start, min(end, start + MAX_SENTENCE_CHARS))
+    return (match["first"] or match["second"]) if match else ""
 
 
 def _is_end_of_note(body: str, start: int, end: int) -> bool:
