@@ -135,6 +135,7 @@ def _problem(text: str, answers: list[Any], entry: str | None, about: Any) -> st
         return f"{len(answers):,} answers are more than {MAX_ACCEPTED_ANSWERS}"
     if not all(map(_is_valid_answer, answers)):
         return f"an answer is not a string of 1 to {MAX_ANSWER_CHARS:,} characters"
+
     if about is not None and not (isinstance(about, str) and about):
         return "about is not an entry's name; leave it out if there is none"
     return "the entry is empty; write null if there is none" if entry == "" else None

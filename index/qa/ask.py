@@ -142,6 +142,7 @@ def _check(corpus: Corpus, question: str, k: int) -> None:
             "search this one instead.",
             field="corpus",
         )
+
     if not question.strip():
         raise InvalidInput("question is empty; give it at least one word.", field="question")
     if len(question) > MAX_QUERY_CHARS:
@@ -150,5 +151,6 @@ def _check(corpus: Corpus, question: str, k: int) -> None:
             "shorten it.",
             field="question",
         )
+
     if not 1 <= k <= MAX_ANSWERS:
         raise InvalidInput(f"k is {k}; it must be 1 to {MAX_ANSWERS}.", field="k")

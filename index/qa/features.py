@@ -89,6 +89,7 @@ def passage_features(
 ) -> Features:
     """Return the features of passages (n, len(PASSAGE_WEIGHTS)), in the order of the weights."""
     shares = _page_shares(retrieved)
+
     rows = [
         _features_of_passage(question, hit, document, shares[document.location.path])
         for hit, document in retrieved
@@ -267,6 +268,7 @@ def calibration_features(
 
 def _document_words(document: Document) -> frozenset[str]:
     headings = document.fields.get("headings", ())
+
     parts = (
         document.title,
         str(document.fields.get("page_title", "")),

@@ -161,9 +161,10 @@ class Reader:
         threads: int,
     ) -> None:
         self.settings = settings
+        self.packer = packer
         self.name = settings.name
         self.fingerprint = settings.fingerprint
-        self.packer = packer
+
         self._session = session
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="reader")
 

@@ -461,6 +461,7 @@ def _directive(document: Document, term: str, signature: str, rules: Rules) -> D
     if kind == "function" and owner.rpartition(".")[2][:1].isupper():
         kind = "method"
     anchor = (document.location.url or "").rpartition("#")[2]
+
     for directive in rules.directives:
         fits = signature.startswith(directive.starts) and anchor.startswith(directive.anchor)
         if directive.kind == kind and fits and (name.isupper() or not directive.upper):
