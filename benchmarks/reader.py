@@ -64,7 +64,8 @@ class Remembering(Reader):
         new = [one for one in packed if one.ids.tobytes() not in self.seen]
         for one, found in zip(new, super()._run(new, None), strict=True):
             self.seen[one.ids.tobytes()] = found
-        return iter([self.seen[one.ids.tobytes()] for one in packed])
+        # Passages with the same ids may have other offsets.
+        return iter([replace(self.seen[one.ids.tobytes()], packed=one) for one in packed])
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,6 +255,7 @@ def answer_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
     """
     with_answers = [each for each in judged if each.question.answers]
     with_entry = [each for each in judged if each.question.entry is not None]
+    # Questions without an answer cannot be ranked right, so that they would lower all means.
     values = {
         **_rank_values("answer", [each.answer_rank for each in with_answers]),
         **_rank_values("entry", [each.entry_rank for each in with_entry]),

@@ -73,6 +73,7 @@ def _type(
     )
 
 
+# In the order of precedence among implied types.
 ANSWER_TYPES = (
     _type(
         "exception",
@@ -204,6 +205,7 @@ def expected_type(question: str) -> AnswerType:
 
 def _named_type(question: str) -> AnswerType | None:
     """Return the type named first; "how many" comes last, as a part of many questions."""
+    # By the end of the match: in "which attribute of a function" the attribute comes first.
     matches = []
     for answer_type in ANSWER_TYPES:
         if match := answer_type.named.search(question):

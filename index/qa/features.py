@@ -138,6 +138,7 @@ def _page_shares(retrieved: Sequence[tuple[Hit, Document]]) -> Mapping[str | Non
 
 
 def _has_type(answer_type: AnswerType, document: Document, text: str) -> bool:
+    # Parameters have no look of their own in a text.
     if answer_type.name == "parameter":
         return "(" in str(document.fields.get("signature", ""))
     return next(candidate_spans(answer_type, text), None) is not None
@@ -168,6 +169,7 @@ def span_candidates(
     if structure.module and answer_type.name == "module":
         for span in _occurrences(structure.module, text):
             candidates[span]["module"] = 1.0
+    # A module is named by the section that introduces it, as a function is by its signature.
     if structure.module and answer_type is NAME_TYPE and structure.directive == "section":
         for span in _occurrences(structure.module, text)[:1]:
             candidates[span]["own"] = 1.0
@@ -188,6 +190,7 @@ def _add_parameters(
     for parameter in structure.parameters:
         default = parameter.default
         if question.asks_for_default and default is not None and default[1] <= len(text):
+            # The default is a candidate without features of its own.
             candidates[default] |= {}
 
         for span in _occurrences(parameter.name, text) if asks_for_name else ():

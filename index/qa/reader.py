@@ -206,6 +206,7 @@ class Reader:
         pending = [self._pool.submit(run_in_time, packed) for packed in packed_passages]
         for number, future in enumerate(pending):
             logits = future.result()
+            # Without any logits there would be no answer at all.
             if logits is None and number == 0:
                 logits = self._run_model(packed_passages[0])
             if logits is None:

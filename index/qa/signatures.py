@@ -81,6 +81,7 @@ def own_names(document: Document) -> Iterator[CharSpan]:
         pattern = re.compile(rf"(?<![\w.-])(?:\w+\.)*{last_part}(?![\w-])")
         match = pattern.search(signature, position)
         if match is not None:
+            # The next name stands after this one.
             position = match.end()
             yield match.span()
 

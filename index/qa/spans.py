@@ -85,6 +85,7 @@ def rank_answers(
         )
     spans, probabilities = normalize_spans(scored_passages)
 
+    # Passages that were not read keep a relevance of 0.
     relevance = np.zeros(len(passages), dtype=np.float32)
     relevance[: len(probabilities)] = probabilities
     selected = np.array([each.selected for each in logits], dtype=np.float32)
@@ -140,6 +141,7 @@ def best_spans(
         )
         scores[span] = max(float(start[first] + end[last]), scores.get(span, -math.inf))
 
+    # Candidates get the probability of their tokens, whether that is among the best or not.
     for span in candidates:
         tokens = _tokens_of(span, packed, context_chars)
         if tokens is not None:
@@ -180,6 +182,7 @@ def whole_words(text: str, start: int, end: int) -> CharSpan:
     while 0 < end < len(text) and _WORD.match(text[end]) and _WORD.match(text[end - 1]):
         end += 1
 
+    # A token may be a stop or a comma of the sentence.
     while start < end and (text[start].isspace() or text[start] in ",;:"):
         start += 1
     while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
@@ -223,6 +226,7 @@ def _log_sum(scores: Sequence[float]) -> float:
     """Return the log of the sum of exponentials, far below all others for no scores."""
     if not scores:
         return NO_SPANS_SCORE
+    # Subtracting the highest score keeps the exponentials finite.
     highest = max(scores)
     return highest + math.log(sum(math.exp(score - highest) for score in scores))
 
