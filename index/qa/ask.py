@@ -1,4 +1,7 @@
-"""Answer a question from a reference: search finds passages, features rank them, a reader marks the words."""
+"""Answer a question from a reference.
+
+Search retrieves passages, features rank them, and a reader marks the words that answer.
+"""
 
 from __future__ import annotations
 

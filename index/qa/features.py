@@ -156,7 +156,7 @@ def _introduces_module(document: Document) -> bool:
 def span_candidates(
     question: ParsedQuestion, text: str, structure: PassageStructure
 ) -> dict[CharSpan, dict[str, float]]:
-    """Find spans of a passage that the structure suggests as answers, each with its own features."""
+    """Find spans of a passage that may be answers by its structure, with their features."""
     answer_type = question.answer_type
     candidates: dict[CharSpan, dict[str, float]] = defaultdict(dict)
 

@@ -1,4 +1,4 @@
-"""Parse a question once: the type of answer it expects, the names in it, whether it asks for a default."""
+"""Parse a question: the expected type of answer, the names in it, whether it asks for a default."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class PackedPassage:
 
 @dataclass(frozen=True, slots=True)
 class PassageLogits:
-    """Model output for one passage: `start` and `end` (t,) per token, `selected` for the passage."""
+    """Model output for a passage: `start` and `end` (t,) per token, `selected` as a whole."""
 
     packed: PackedPassage
     start: Floats

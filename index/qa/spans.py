@@ -39,7 +39,7 @@ class SpanPrediction:
 
 @dataclass(frozen=True, slots=True)
 class RankedAnswer:
-    """An answer: `text[start:end]` of a passage by its number. `score` (0-1) compares across questions."""
+    """Characters of a passage, by its number; `score` (0-1) is comparable across questions."""
 
     passage: int
     start: int
@@ -166,7 +166,7 @@ def _top_tokens(scores: Floats, allowed: NDArray[np.bool_]) -> list[int]:
 
 
 def _tokens_of(span: CharSpan, packed: PackedPassage, context_chars: int) -> tuple[int, int] | None:
-    """Return the first and last token of a span, from the passage's first; None if they were cut."""
+    """Return the first and last token of a span in the passage; None if they were cut."""
     start, end = span[0] + context_chars, span[1] + context_chars
     first = bisect_right(packed.offsets, start, key=lambda offset: offset[1])
     last = bisect_left(packed.offsets, end, key=lambda offset: offset[0]) - 1
@@ -234,7 +234,7 @@ def _log_sum(scores: Sequence[float]) -> float:
 def _best_answers(
     spans: Sequence[Sequence[SpanPrediction]], probabilities: Floats, k: int
 ) -> list[RankedAnswer]:
-    """Return the `k` most probable spans over all passages, without those that overlap better ones."""
+    """Return the `k` most probable spans, without those that overlap better ones."""
     candidates = [
         RankedAnswer(number, span.start, span.end, float(probability) * math.exp(span.score))
         for number, (passage_spans, probability) in enumerate(
