@@ -862,24 +862,25 @@ def evaluate_qa(
 
     Example: purlin evaluate qa --corpus python --questions questions/python.jsonl --split dev
     """
-    from index.evaluation.answers import measures, read_questions
-    from index.qa import ask
-    from index.qa import reader as reading
+    from index.evaluation.answers import answer_measures, read_questions
+    from index.qa.ask import READ_DEPTH
+    from index.qa.judging import judge_corpus
+    from index.qa.reader import RELEASED_READER, Reader
 
     asked = [question for path in questions for question in read_questions(path, split)]
     opened = _open_corpus(home, corpus, encoder)
-    loaded = None if no_reader else reading.Reader.load(reader or reading.RELEASED)
+    loaded = None if no_reader else Reader.load(reader or RELEASED_READER)
     with _progress() as tell:
-        judged = ask.judged(
+        judged = judge_corpus(
             opened,
             loaded,
             asked,
-            depth=depth or ask.DEPTH,
+            depth=depth or READ_DEPTH,
             progress=lambda done: tell("questions", done, len(asked)),
         )
     found = [
         measure
-        for measure in measures(judged)
+        for measure in answer_measures(judged)
         if loaded or measure.name not in ("exact match", "F1")
     ]
     _print_measures(found, as_json)

@@ -41,7 +41,7 @@ from app.schemas import (
 from app.service import Service, ServiceOf
 from index import builds
 from index.classify.trained import TrainedClassifier
-from index.qa.ask import ask
+from index.qa.ask import answer_question
 from index.search.corpus import Corpus
 
 _SEARCH_REPLY = TypeAdapter(SearchReply)
@@ -125,7 +125,7 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
 
     with service.corpora.lease(request.corpus) as corpus:
         reader = service.reader()
-        results = ask(corpus, reader, request.question, k=request.k)
+        results = answer_question(corpus, reader, request.question, k=request.k)
         service.metrics.stages(results.timings_ms)
 
         return QaReply(
@@ -137,7 +137,7 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
             build=corpus.build,
             encoder=service.encoder.name,
             reader=reader.name,
-            read=results.read if request.explain else None,
+            read=results.read_passages if request.explain else None,
             timings_ms=results.timings_ms if request.explain else None,
         )
 

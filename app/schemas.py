@@ -14,7 +14,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
 from index.errors import InvalidInput
-from index.qa.reader import MAX_ANSWERS
+from index.qa.ask import MAX_ANSWERS
 from index.records import Mode
 from index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK
 from index.search.store import MAX_CONDITIONS, MAX_VALUES

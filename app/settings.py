@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.encoder import RELEASED_ENCODER, available_cpus
 from index.errors import InvalidInput
-from index.qa.reader import RELEASED as RELEASED_READER
+from index.qa.reader import RELEASED_READER
 
 _PROTOCOL = "http/protobuf"
 

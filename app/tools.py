@@ -34,7 +34,7 @@ from app.schemas import (
 )
 from app.service import Service
 from index.errors import InvalidInput, NotFound
-from index.qa.reader import MAX_ANSWERS
+from index.qa.ask import MAX_ANSWERS
 from index.records import Answer, Hit, Kind
 from index.search.corpus import MAX_QUERY_CHARS
 

@@ -20,7 +20,7 @@ from index import builds
 from index.encoder import RELEASED_ENCODER, Encoder
 from index.evaluation.ranking import measure, read_records
 from index.indexing.build import Options, build
-from index.qa.ask import entry_of
+from index.qa.judging import hit_entry
 from index.records import Mode
 from index.search.corpus import Corpus
 from index.search.query_log import Logged
@@ -47,7 +47,7 @@ def table(corpus: Corpus, asked: Sequence[Row], label: str) -> Iterator[str]:
             ranks = []
             for row in asked:
                 found = [
-                    entry_of(hit)
+                    hit_entry(hit)
                     for hit in corpus.search(query(row, form), k=max(DEPTHS), mode=mode).hits
                 ]
                 ranks.append(found.index(row["entry"]) if row["entry"] in found else max(DEPTHS))

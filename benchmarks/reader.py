@@ -1,13 +1,13 @@
-"""Tune a reader on questions: how deep it reads, what the clues of `index.qa.features` weigh, its calibration.
+"""Tune a reader on questions: how deep it reads, what the features of `index.qa.features` weigh, its calibration.
 
     python benchmarks/reader.py --reader DIR --on python questions/python.jsonl questions/python-unanswerable.jsonl
         --on postgresql questions/postgresql.jsonl questions/postgresql-unanswerable.jsonl [--split dev] [--home var]
 
-Prints the weights of PASSAGE and SPAN that a conditional logit finds over all corpora, and the exact match with each
-fifth of the questions answered by what the others teach; then the `calibration` that a logistic regression finds, and
-the AUROC of `answerable` from the same questions (flattering) and left out in tenths (not so); then a row per corpus
-and depth. Take the weights into `index/clues.py`, `prior_weight` and calibration into the recipe's `[export]`, or have
-`--write` put these two into the reader directory.
+Prints the PASSAGE_WEIGHTS and SPAN_WEIGHTS that a conditional logit finds over all corpora, and the exact match with
+each fifth of the questions answered by what the others teach; then the `calibration` that a logistic regression finds,
+and the AUROC of `answerable` from the same questions (flattering) and left out in tenths (not so); then a row per
+corpus and depth. Take the weights into `index/qa/features.py`, `prior_weight` and calibration into the recipe's
+`[export]`, or have `--write` put these two into the reader directory.
 """
 
 from __future__ import annotations
@@ -23,13 +23,29 @@ from numpy.typing import NDArray
 
 from index import builds
 from index.encoder import RELEASED_ENCODER, Encoder
-from index.evaluation.answers import Question, auroc, exact_match, judge, measures, read_questions
-from index.qa import ask
-from index.qa.features import PASSAGE, SPAN, Sought, passage_clues
-from index.qa.reader import SETTINGS, Floats, Packed, Reader, readable, span_clues
+from index.evaluation.answers import (
+    Question,
+    answer_measures,
+    auroc,
+    exact_match,
+    judge,
+    read_questions,
+)
+from index.qa.ask import RANKED_DEPTH, READ_DEPTH, answer_question
+from index.qa.features import PASSAGE_WEIGHTS, SPAN_WEIGHTS, passage_features
+from index.qa.judging import hit_entry, judge_corpus
+from index.qa.question import parse_question
+from index.qa.reader import (
+    READER_SETTINGS,
+    PackedPassage,
+    PassageLogits,
+    Reader,
+    reading_passage,
+)
+from index.qa.spans import spans_with_features
 from index.search.corpus import Corpus, Retrieved
 
-DEPTHS = (ask.DEPTH, 6, 20)
+DEPTHS = (READ_DEPTH, 6, 20)
 RIDGE, PASSAGE_RIDGE, SPAN_RIDGE = 1e-2, 30.0, 3.0  # the latter two for clues of variance 1
 FOLDS = 5
 
@@ -40,13 +56,16 @@ Flags = NDArray[np.bool_]
 class Remembering(Reader):
     """A reader that runs no sequence twice."""
 
-    seen: dict[bytes, list[Floats]]
+    seen: dict[bytes, PassageLogits]
 
-    def _outputs(self, packed: Sequence[Packed], deadline: float | None) -> Iterator[list[Floats]]:
+    def _run(
+        self, packed: Sequence[PackedPassage], deadline: float | None
+    ) -> Iterator[PassageLogits]:
         new = [one for one in packed if one.ids.tobytes() not in self.seen]
-        for one, found in zip(new, super()._outputs(new, None), strict=True):
+        for one, found in zip(new, super()._run(new, None), strict=True):
             self.seen[one.ids.tobytes()] = found
-        return iter([self.seen[one.ids.tobytes()] for one in packed])
+        # Passages with the same ids may have other offsets.
+        return iter([replace(self.seen[one.ids.tobytes()], packed=one) for one in packed])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +78,10 @@ class Choice:
 
 def passage_choice(question: Question, found: Sequence[Retrieved]) -> Choice:
     """Right are the passages of the entry that hold an answer, or all of the entry if none does."""
-    clues = passage_clues(question.question, [(one.hit, one.document) for one in found])
-    of_entry = np.array([ask.entry_of(one.hit) == question.entry for one in found], dtype=bool)
+    clues = passage_features(
+        parse_question(question.question), [(one.hit, one.document) for one in found]
+    )
+    of_entry = np.array([hit_entry(one.hit) == question.entry for one in found], dtype=bool)
     holds = np.array(
         [judge(question, [(None, one.hit.text)], (), 0.0).answer_rank == 1 for one in found],
         dtype=bool,
@@ -74,20 +95,19 @@ def span_choice(
     """The spans of the passages that are read; the first clue is the passage's score, of those `known`. Right are exact
     matches, of the entry if there is one there.
     """
-    order = np.argsort(-known, kind="stable")[: ask.DEPTH]
+    order = np.argsort(-known, kind="stable")[:READ_DEPTH]
     passages = [
-        readable(found[at].document, found[at].passage, float(known[at] - known.max()))
+        reading_passage(found[at].document, found[at].passage, float(known[at] - known.max()))
         for at in order
     ]
-    packed, sought = reader._packer.pack(question.question, passages), Sought(question.question)
+    parsed = parse_question(question.question)
+    logits = reader.read(question.question, passages)
     rows, right, of_entry = [], [], []
-    for at, passage, one, output in zip(
-        order, passages, packed, reader._outputs(packed, None), strict=True
-    ):
-        for span, clues in span_clues(sought, passage, one, output):
-            rows.append((passage.prior, *(clues.get(name, 0.0) for name in SPAN)))
+    for at, passage, one in zip(order, passages, logits, strict=True):
+        for span, clues in spans_with_features(parsed, passage, one):
+            rows.append((passage.prior, *(clues.get(name, 0.0) for name in SPAN_WEIGHTS)))
             right.append(exact_match(passage.text[span.start : span.end], question.answers))
-            of_entry.append(ask.entry_of(found[at].hit) == question.entry)
+            of_entry.append(hit_entry(found[at].hit) == question.entry)
     exact, both = np.array(right), np.array(right) & np.array(of_entry)
     return Choice(np.array(rows, dtype=np.float64), both if both.any() else exact)
 
@@ -157,10 +177,12 @@ def left_out(x: Numbers, y: Flags, parts: int = 10) -> float:
 
 
 def known(corpus: Corpus, reader: Reader, asked: Sequence[Question]) -> Numbers:
-    """(n, 4), as `index.qa.features.evidence` has them."""
+    """(n, 4), as `index.qa.features.calibration_features` has them."""
     return np.array(
         [
-            ask.ask(corpus, reader, question.question, k=1, seconds=60.0).evidence
+            answer_question(
+                corpus, reader, question.question, k=1, seconds=60.0
+            ).calibration_features
             for question in asked
         ]
     )
@@ -169,8 +191,8 @@ def known(corpus: Corpus, reader: Reader, asked: Sequence[Question]) -> Numbers:
 def weights_and_exact(
     asked: Sequence[tuple[Corpus, Question]], reader: Reader
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Weights of PASSAGE, of the prior and SPAN, and the exact matches (n,), each fifth answered by the others."""
-    found = [corpus.passages(question.question, ask.FOUND)[0] for corpus, question in asked]
+    """PASSAGE_WEIGHTS, the prior's and SPAN_WEIGHTS, and exact matches (n,), each fifth answered by the others."""
+    found = [corpus.passages(question.question, RANKED_DEPTH)[0] for corpus, question in asked]
     passages = [
         passage_choice(question, each) for (_, question), each in zip(asked, found, strict=True)
     ]
@@ -197,9 +219,9 @@ def weights_and_exact(
 
 def write(reader: Reader, directory: Path) -> None:
     settings = reader.settings
-    kept = json.loads((directory / SETTINGS).read_text())
+    kept = json.loads((directory / READER_SETTINGS).read_text())
     kept |= asdict(settings) | {"fingerprint": settings.fingerprint}
-    (directory / SETTINGS).write_text(json.dumps(kept, indent=2) + "\n")
+    (directory / READER_SETTINGS).write_text(json.dumps(kept, indent=2) + "\n")
 
 
 def table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Reader) -> None:
@@ -217,7 +239,7 @@ def table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Reader) 
         for depth in DEPTHS:
             found = {
                 one.name: one.mean
-                for one in measures(ask.judged(corpus, reader, asked, depth=depth))
+                for one in answer_measures(judge_corpus(corpus, reader, asked, depth=depth))
             }
             print(
                 f"| {corpus.name} | {depth} | {' | '.join(f'{found[name]:.3f}' for name in shown)} |",
@@ -253,12 +275,12 @@ def main() -> None:
         (corpus, question) for corpus, asked in corpora for question in asked if question.answers
     ]
     passage, span, exact = weights_and_exact(answered, reader)
-    print("PASSAGE", dict(zip(PASSAGE, passage.round(2).tolist(), strict=True)))
+    print("PASSAGE", dict(zip(PASSAGE_WEIGHTS, passage.round(2).tolist(), strict=True)))
     print(
         "prior_weight",
         round(float(span[0]), 2),
         "SPAN",
-        dict(zip(SPAN, span[1:].round(2).tolist(), strict=True)),
+        dict(zip(SPAN_WEIGHTS, span[1:].round(2).tolist(), strict=True)),
     )
     for corpus, _ in corpora:
         of_corpus = np.array([one is corpus for one, _ in answered])

@@ -31,8 +31,10 @@ from index.encoder import Encoder
 from index.evaluation.answers import DEPTHS, Question, judge, read_questions
 from index.evaluation.ranking import difference
 from index.indexing.build import Options, build
-from index.qa.ask import entry_of
-from index.qa.reader import Reader, readable
+from index.qa.judging import hit_entry
+from index.qa.question import parse_question
+from index.qa.reader import Reader, reading_passage
+from index.qa.spans import rank_answers
 from index.records import Document, Skipped, Splitter
 from index.search.corpus import Corpus
 from index.sources import open_source
@@ -214,11 +216,16 @@ class Ablation:
 def ranks(corpus: Corpus, read: Reader | None, question: Question) -> dict[str, int | None]:
     """Where the first passage with the answer's words stands, before and after the reader."""
     found, _ = corpus.passages(question.question, max(DEPTHS))
-    passages = [(entry_of(one.hit), one.hit.text) for one in found]
+    passages = [(hit_entry(one.hit), one.hit.text) for one in found]
     result = {"search": judge(question, passages, (), 0.0).answer_rank}
     if read is not None:
-        reading = read.read(
-            question.question, [readable(one.document, one.passage) for one in found[:READ]]
+        read_passages = [reading_passage(one.document, one.passage) for one in found[:READ]]
+        reading = rank_answers(
+            parse_question(question.question),
+            read_passages,
+            read.read(question.question, read_passages),
+            prior_weight=read.settings.prior_weight,
+            k=1,
         )
         order = [
             *np.argsort(-reading.relevance, kind="stable").tolist(),

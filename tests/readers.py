@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from tokenizers import pre_tokenizers
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel
 
+from index.qa.question import parse_question
+from index.qa.reader import Packer, Reader, ReadingPassage
+from index.qa.spans import ReadingResult, rank_answers
 from tests.tiny import SPECIAL, save_bert
 from training import reader
 from training.data.questions import QuestionSource
@@ -18,6 +23,37 @@ WORDS = (
     *"what is the default step of range which function closes file a an it if omitted to defaults 1 0 none".split(),
     *"start stop return close ( ) , . = -".split(),
 )
+
+PACKED_WORDS = [
+    "[CLS]",
+    "[SEP]",
+    "[UNK]",
+    "[PAD]",
+    *"what is the default step of range it defaults to 1 if omitted".split(),
+]
+RANGE = ReadingPassage("If step is omitted, it defaults to 1.", "range\nrange.step")
+
+
+def word_packer(max_tokens: int = 40) -> Packer:
+    """A packer whose tokens are whole words, PACKED_WORDS."""
+    vocabulary = {word: number for number, word in enumerate(PACKED_WORDS)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return Packer(tokenizer, max_tokens)
+
+
+def read_answers(
+    reader: Reader,
+    question: str,
+    passages: Sequence[ReadingPassage],
+    *,
+    k: int = 3,
+    deadline: float | None = None,
+) -> ReadingResult:
+    """Read passages and rank their answers."""
+    logits = reader.read(question, passages, deadline=deadline)
+    weight = reader.settings.prior_weight
+    return rank_answers(parse_question(question), passages, logits, prior_weight=weight, k=k)
 
 
 def tiny_base(directory: Path) -> Path:

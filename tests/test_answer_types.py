@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.qa.answer_types import MAX_CANDIDATES, TYPES, candidates, echoes, expected
+from index.qa.answer_types import ANSWER_TYPES, MAX_CANDIDATES, candidate_spans, expected_type
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ from index.qa.answer_types import MAX_CANDIDATES, TYPES, candidates, echoes, exp
         ("What do I call to sort it?", "function"),
     ],
 )
-def test_what_a_question_expects(question: str, name: str) -> None:
-    assert expected(question).name == name
+def test_expected_type_of_a_question(question: str, name: str) -> None:
+    assert expected_type(question).name == name
 
 
 SAVE = """shop.Basket.save(path, *, mode='w', retries=3, size=(80, 24))
@@ -49,7 +49,7 @@ New in version 3.2. Changed in version 3.11: mode was added."""
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "expected"),
     [
         ("version", ["3.2", "3.11"]),
         ("exception", ["PermissionError", "shop.error"]),
@@ -60,23 +60,15 @@ New in version 3.2. Changed in version 3.11: mode was added."""
         ("value", ["'w'", "3", "(80, 24)", "1"]),
     ],
 )
-def test_stretches_of_a_kind(name: str, found: list[str]) -> None:
-    [kind] = [kind for kind in TYPES if kind.name == name]
-    assert [SAVE[start:end] for start, end in candidates(kind, SAVE)] == found
-
-
-def test_a_question_that_names_the_answer() -> None:
-    assert echoes("mkdir -p with pathlib", "Path.mkdir(mode=0o777")
-    assert echoes("What does Basket.save() give?", "shop.Basket.save")
-    assert not echoes("What does Basket.save() give?", "saved")
-    assert not echoes("What is n?", "n")
-    assert not echoes("", "()")
+def test_spans_that_look_like_a_type(name: str, expected: list[str]) -> None:
+    [answer_type] = [answer_type for answer_type in ANSWER_TYPES if answer_type.name == name]
+    assert [SAVE[start:end] for start, end in candidate_spans(answer_type, SAVE)] == expected
 
 
 @given(st.text(max_size=300), st.text(alphabet="aA1.(), ='\"-_\n", max_size=2000))
-def test_any_text_has_bounded_stretches_inside_it(question: str, text: str) -> None:
-    expected(question)
-    for kind in TYPES:
-        found = list(candidates(kind, text))
-        assert len(found) <= MAX_CANDIDATES
-        assert all(0 <= start < end <= len(text) for start, end in found)
+def test_spans_are_bounded_in_any_text(question: str, text: str) -> None:
+    expected_type(question)
+    for answer_type in ANSWER_TYPES:
+        spans = list(candidate_spans(answer_type, text))
+        assert len(spans) <= MAX_CANDIDATES
+        assert all(0 <= start < end <= len(text) for start, end in spans)

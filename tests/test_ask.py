@@ -8,7 +8,8 @@ from index.builds import current
 from index.errors import InvalidInput
 from index.evaluation.answers import Question
 from index.indexing.build import build
-from index.qa.ask import DEPTH, ask, entry_of, judged
+from index.qa.ask import READ_DEPTH, answer_question
+from index.qa.judging import hit_entry, judge_corpus
 from index.qa.reader import Reader
 from index.search.corpus import MAX_QUERY_CHARS, Corpus
 from index.sources import open_source
@@ -29,13 +30,8 @@ HTML = """<html><head><title>Functions</title></head><body><section id="function
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home, pages = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("pages")
     (pages / "functions.html").write_text(HTML)
-    build(
-        home,
-        "library",
-        "reference",
-        open_source("reference", [pages], base_url="https://example.org"),
-        HashEncoder(),
-    )
+    sources = open_source("reference", [pages], base_url="https://example.org")
+    build(home, "library", "reference", sources, HashEncoder())
     make(home, "code", FUNCTIONS, HashEncoder())
     return home
 
@@ -50,41 +46,45 @@ def reader(reader_directory: Path) -> Reader:
     return Reader.load(reader_directory, threads=1)
 
 
-def test_answers_are_exact_words_of_passages_with_terms_and_link(
-    library: Corpus, reader: Reader
-) -> None:
-    found = ask(library, reader, "What is the default step of range?", k=5)
-    assert len(found.answers) == 5
-    passages = {hit.id: hit.text for hit in found.hits}
-    for answer in found.answers:
+def test_answers_are_words_of_their_passages(library: Corpus, reader: Reader) -> None:
+    result = answer_question(library, reader, "What is the default step of range?", k=5)
+    assert len(result.answers) == 5
+    passages = {hit.id: hit.text for hit in result.hits}
+    for answer in result.answers:
         assert answer.passage[answer.start : answer.end] == answer.text != ""
         assert answer.passage == passages[answer.passage_id]
-    starts = [answer for answer in found.answers if answer.title == "range.start"]
+    assert 0 <= result.answerable <= 1
+
+
+def test_answers_have_enclosing_terms_and_a_url(library: Corpus, reader: Reader) -> None:
+    result = answer_question(library, reader, "What is the default step of range?", k=5)
+    starts = [answer for answer in result.answers if answer.title == "range.start"]
     assert all(answer.terms == ("class range(start, stop[, step])",) for answer in starts)
-    assert {answer.url for answer in found.answers} <= {
+    assert {answer.url for answer in result.answers} <= {
         "https://example.org/functions.html#range",
         "https://example.org/functions.html#range.start",
         "https://example.org/functions.html#close",
         "https://example.org/functions.html#functions",
     }
-    assert 0 <= found.answerable <= 1
-    assert found.timings_ms.keys() >= {"encode", "dense", "lexical", "rank", "read"}
 
 
-def test_hits_are_in_the_readers_order_and_what_was_not_read_comes_after(
-    library: Corpus, reader: Reader
-) -> None:
-    found = ask(library, reader, "range", depth=2, hits=10)
-    assert found.read == 2
-    assert [hit.rank for hit in found.hits] == list(range(1, len(found.hits) + 1))
-    read = [hit.scores["reader"] for hit in found.hits if "reader" in hit.scores]
-    assert len(read) == 2
-    assert read == sorted(read, reverse=True)
-    assert all("reader" in hit.scores for hit in found.hits[:2])
-    assert len({hit.id for hit in found.hits}) == len(found.hits)
+def test_every_step_is_timed(library: Corpus, reader: Reader) -> None:
+    result = answer_question(library, reader, "What is the default step of range?")
+    assert result.timings_ms.keys() >= {"encode", "dense", "lexical", "rank", "read"}
 
 
-def test_a_second_passage_of_a_document_is_found_too(tmp_path: Path, reader: Reader) -> None:
+def test_hits_are_in_the_readers_order(library: Corpus, reader: Reader) -> None:
+    result = answer_question(library, reader, "range", depth=2, hits=10)
+    assert result.read_passages == 2
+    assert [hit.rank for hit in result.hits] == list(range(1, len(result.hits) + 1))
+    relevance = [hit.scores["reader"] for hit in result.hits if "reader" in hit.scores]
+    assert len(relevance) == 2
+    assert relevance == sorted(relevance, reverse=True)
+    assert all("reader" in hit.scores for hit in result.hits[:2])
+    assert len({hit.id for hit in result.hits}) == len(result.hits)
+
+
+def test_several_passages_of_a_document_are_retrieved(tmp_path: Path) -> None:
     paragraphs = "".join(f"<p>{'words and more ' * 20} number{n}.</p>" for n in range(12))
     pages = tmp_path / "pages"
     pages.mkdir()
@@ -93,15 +93,16 @@ def test_a_second_passage_of_a_document_is_found_too(tmp_path: Path, reader: Rea
     )
     build(tmp_path, "long", "reference", open_source("reference", [pages]), HashEncoder())
     corpus = Corpus.load(current(tmp_path, "long"), HashEncoder())
-    passages, _ = corpus.passages("words number7 number8", 5)
-    assert len({one.document.id for one in passages}) < len(passages)
-    scores = [one.hit.score for one in passages]
+    retrieved, _ = corpus.passages("words number7 number8", 5)
+    assert len({each.document.id for each in retrieved}) < len(retrieved)
+    scores = [each.hit.score for each in retrieved]
     assert scores == sorted(scores, reverse=True)
 
 
 def test_a_corpus_of_another_kind_is_refused(home: Path, reader: Reader) -> None:
+    corpus = Corpus.load(current(home, "code"), HashEncoder())
     with pytest.raises(InvalidInput, match="'code' is of kind code") as raised:
-        ask(Corpus.load(current(home, "code"), HashEncoder()), reader, "What?")
+        answer_question(corpus, reader, "What?")
     assert raised.value.field == "corpus"
 
 
@@ -109,60 +110,62 @@ def test_a_corpus_of_another_kind_is_refused(home: Path, reader: Reader) -> None
     ("question", "k", "field"),
     [("", 3, "question"), (" \n", 3, "question"), ("a", 0, "k"), ("a", 21, "k")],
 )
-def test_bad_questions_name_their_field(
+def test_invalid_input_names_its_field(
     library: Corpus, reader: Reader, question: str, k: int, field: str
 ) -> None:
     with pytest.raises(InvalidInput) as raised:
-        ask(library, reader, question, k=k)
+        answer_question(library, reader, question, k=k)
     assert raised.value.field == field
 
 
-def test_a_question_of_ten_thousand_words_is_refused_with_the_limit(
-    library: Corpus, reader: Reader
-) -> None:
+def test_a_long_question_is_refused_with_the_limit(library: Corpus, reader: Reader) -> None:
     with pytest.raises(InvalidInput, match=f"at most {MAX_QUERY_CHARS:,}"):
-        ask(library, reader, "word " * 10_000)
+        answer_question(library, reader, "word " * 10_000)
 
 
-def test_questions_are_judged_with_a_reader_and_without(library: Corpus, reader: Reader) -> None:
-    step = Question(
-        "1",
-        "What is the default step of range?",
-        ("1",),
-        "functions.html#range",
-        "default value",
-        "dev",
-    )
-    none = Question("2", "Who wrote Hamlet?", (), None, "which", "dev")
-    told: list[int] = []
-    alone = judged(library, None, [step, none], progress=told.append)
-    read = judged(library, reader, [step, none], depth=DEPTH)
-    assert told == [1, 2]
-    assert alone[0].entry_rank == 1
-    assert alone[0].answer_rank == 1
-    assert alone[1].entry_rank is None
-    assert read[0].entry_rank in (1, 2, 3, 4)
-    assert alone[0].answerable > alone[1].answerable
+def test_only_returned_hits_have_highlights(library: Corpus, reader: Reader) -> None:
+    retrieved, _ = library.passages("close", 3)
+    assert all(each.hit.highlights == () for each in retrieved)
+    hits = answer_question(library, reader, "close").hits
+    close = next(hit for hit in hits if hit_entry(hit).endswith("#close"))
+    assert (0, 5) in close.highlights
 
 
-def test_only_hits_that_are_shown_have_highlights(library: Corpus, reader: Reader) -> None:
-    found, _ = library.passages("close", 3)
-    assert all(one.hit.highlights == () for one in found)
-    shown = next(
-        hit for hit in ask(library, reader, "close").hits if entry_of(hit).endswith("#close")
-    )
-    assert (0, 5) in shown.highlights
+@pytest.mark.parametrize(
+    ("question", "entry"),
+    [("range.start if omitted", "range.start"), ("what attribute is start", "range.start")],
+)
+def test_the_named_entry_is_read_first(
+    library: Corpus, reader: Reader, question: str, entry: str
+) -> None:
+    [hit] = answer_question(library, reader, question, depth=1, hits=1).hits
+    assert hit.title == entry
 
 
-def test_the_entry_that_is_named_is_read_first(library: Corpus, reader: Reader) -> None:
-    for question, entry in (
-        ("range.start if omitted", "range.start"),
-        ("what attribute is start", "range.start"),
-    ):
-        [hit] = ask(library, reader, question, depth=1, hits=1).hits
-        assert hit.title == entry
+# Judging
 
 
-def test_an_entry_is_known_wherever_the_reference_is_served_from(library: Corpus) -> None:
-    (one, *_), _ = library.passages("close", 3)
-    assert entry_of(one.hit) == "functions.html#close"
+STEP = Question(
+    "1", "What is the default step of range?", ("1",), "functions.html#range", "default", "dev"
+)
+HAMLET = Question("2", "Who wrote Hamlet?", (), None, "which", "dev")
+
+
+def test_passages_alone_are_judged(library: Corpus) -> None:
+    counts: list[int] = []
+    step, hamlet = judge_corpus(library, None, [STEP, HAMLET], progress=counts.append)
+    assert counts == [1, 2]
+    assert (step.entry_rank, step.answer_rank) == (1, 1)
+    assert hamlet.entry_rank is None
+    assert step.answerable > hamlet.answerable
+
+
+def test_answers_of_a_reader_are_judged(library: Corpus, reader: Reader) -> None:
+    step, hamlet = judge_corpus(library, reader, [STEP, HAMLET], depth=READ_DEPTH)
+    assert step.entry_rank in (1, 2, 3, 4)
+    assert hamlet.entry_rank is None
+
+
+def test_an_entry_does_not_depend_on_the_base_url(library: Corpus) -> None:
+    (first, *_), _ = library.passages("close", 3)
+    assert hit_entry(first.hit) == "functions.html#close"

@@ -13,8 +13,8 @@ import torch
 import purlin
 from index.encoder import TextEncoder
 from index.errors import Damaged, InvalidInput, NotFound
-from index.qa.reader import Packer, Readable, Reader
-from tests.readers import WORDS, tiny_base, tiny_recipe
+from index.qa.reader import Packer, Reader, ReadingPassage
+from tests.readers import WORDS, read_answers, tiny_base, tiny_recipe
 from training import reader
 from training.config import load_recipe
 from training.data.questions import (
@@ -217,7 +217,7 @@ def test_mined_passages_share_words_with_the_question_and_are_of_other_entries()
     ]
     texts += texts[:1]
     pool = PassagePool(
-        [Readable(text) for text in texts], ["one", "two", "three", "one", "four", "all"]
+        [ReadingPassage(text) for text in texts], ["one", "two", "three", "one", "four", "all"]
     )
     asked = [
         TrainingQuestion("how to open a file", 0),
@@ -240,7 +240,7 @@ def test_an_encoder_mines_as_many_again_that_are_nearest_to_the_question(
         "the file was shut",
         "numbers of a socket",
     ]
-    pool = PassagePool([Readable(text) for text in texts], ["one", "two", "three", "four", "five"])
+    pool = PassagePool([ReadingPassage(text) for text in texts], ["one", "two", "three", "four", "five"])
     asked = [TrainingQuestion("how to open a file", 0), TrainingQuestion("close the socket", 2)]
     mined = Miner(pool, encoder).wrong(asked, 2)
     assert mined[:, ::2].tolist() == Miner(pool).wrong(asked, 2).tolist()
@@ -280,14 +280,14 @@ def test_the_loss_is_that_of_the_equations_written_out() -> None:
 
 def test_tokens_of_an_answer_and_those_that_cannot_be_one(base: Path, squad: Path) -> None:
     task = task_of(base, squad)
-    passage = Readable("If step is omitted, it defaults to 1.", "range")
+    passage = ReadingPassage("If step is omitted, it defaults to 1.", "range")
     (packed,) = task.packer.pack("What is it?", [passage])
     first, last = token_span(packed, passage, TrainingQuestion("", 0, 23, 36))
     text = "range\n" + passage.text
     read = [text[slice(*packed.offsets[place - packed.first])] for place in (first, last)]
     assert read == ["defaults", "1"]
     assert token_span(packed, passage, TrainingQuestion("", 0)) == (-1, -1)
-    far = Readable("the " * 90 + "step")
+    far = ReadingPassage("the " * 90 + "step")
     (cut,) = task.packer.pack("What is it?", [far])
     assert token_span(cut, far, TrainingQuestion("", 0, 360, 364)) == (-1, -1)
     places = hidden([packed], 40)[0]
@@ -346,12 +346,12 @@ def test_a_trained_reader_answers_what_it_was_trained_on(
     )
     assert said[0].startswith("squad.jsonl (squad, train): 4 questions")
     served = Reader.load(directory, threads=1)
-    passages = [Readable(context) for context, _, _ in CONTEXTS]
+    passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]
     for context, answer, question in CONTEXTS[:3]:
-        best = served.read(question, passages, k=1).answers[0]
+        best = read_answers(served, question, passages, k=1).answers[0]
         assert (passages[best.passage].text, context[best.start : best.end]) == (context, answer)
-    known = served.read(CONTEXTS[0][2], passages).answerable
-    unknown = served.read(CONTEXTS[3][2], passages).answerable
+    known = read_answers(served, CONTEXTS[0][2], passages).answerable
+    unknown = read_answers(served, CONTEXTS[3][2], passages).answerable
     assert known > unknown
     card = (directory / "README.md").read_text()
     assert "four questions" in card
@@ -490,8 +490,8 @@ def test_eight_bits_answer_alike(base: Path, squad: Path, tmp_path: Path) -> Non
         exported.append(
             reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / quantization, samples)
         )
-    passages = [Readable(context) for context, _, _ in CONTEXTS]
-    full, eight = (one.read("What is the default step?", passages) for one in exported)
+    passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]
+    full, eight = (read_answers(one, "What is the default step?", passages) for one in exported)
     np.testing.assert_allclose(full.relevance, eight.relevance, atol=0.05)
 
 

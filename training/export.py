@@ -42,14 +42,12 @@ from index.encoder import (
     Vectors,
 )
 from index.errors import InvalidInput, NotFound
-from index.qa.reader import SETTINGS as READER
-from index.qa.reader import Reader
-from index.qa.reader import Settings as ReaderSettings
+from index.qa.reader import READER_SETTINGS, Reader, ReaderSettings
 from training.quantize import prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
 CARD = "README.md"
-EXPORTED: dict[str, Any] = {SETTINGS: (Encoder, EncoderSettings), READER: (Reader, ReaderSettings)}
+EXPORTED: dict[str, Any] = {SETTINGS: (Encoder, EncoderSettings), READER_SETTINGS: (Reader, ReaderSettings)}
 QUERY = "query"  # within a checkpoint, the encoder that queries have of their own
 GRAPHS: dict[Role, str] = {"passage": MODEL, "query": QUERY_MODEL}
 FUSED = "purlin-fused"  # the name of our attention function in the registry of transformers
@@ -543,7 +541,8 @@ def replacing(out: Path) -> Iterator[Path]:
 
 def _replaceable(out: Path) -> bool:
     return out.is_dir() and (
-        not any(out.iterdir()) or any((out / name).is_file() for name in (SETTINGS, READER))
+        not any(out.iterdir())
+        or any((out / name).is_file() for name in (SETTINGS, READER_SETTINGS))
     )
 
 

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from index.encoder import Encoder, open_session
 from index.errors import Damaged, InvalidInput
 from index.qa import reader as serving
+from index.qa.spans import best_spans
 from training import export, model
 from training.config import MAX_SEED, in_range
 from training.data import questions
@@ -67,7 +68,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """The reader directory. `prior_weight` and `calibration` as in `index.qa.reader.Settings`.
+    """The reader directory. `prior_weight` and `calibration` as in `index.qa.reader.ReaderSettings`.
 
     They start as those of the released reader; `benchmarks/reader.py --write` tunes them on dev questions.
     `base_model` is for the card, where the recipe's base is a checkpoint of one's own.
@@ -221,7 +222,7 @@ class Questions:
 
     def digest(self) -> str:
         """Of all that training sees of them."""
-        passages = ((passage.text, passage.before) for passage in self.pool.passages)
+        passages = ((passage.text, passage.context) for passage in self.pool.passages)
         return digest([*self.asked, *passages, self.wrong.tolist()])
 
 
@@ -296,11 +297,11 @@ class ReaderTask:
 
     def packed(
         self, number: int
-    ) -> tuple[list[serving.Packed], list[int], list[tuple[int, int]], NDArray[np.int64]]:
+    ) -> tuple[list[serving.PackedPassage], list[int], list[tuple[int, int]], NDArray[np.int64]]:
         """This process's part of a batch: sequences, the right passages and their tokens, and the rows."""
         process, count = self.accelerator.process_index, self.accelerator.num_processes
         rows = self.schedule.rows(number)[process::count]
-        found: list[serving.Packed] = []
+        found: list[serving.PackedPassage] = []
         right, spans = [], []
         for place, row in enumerate(rows):
             rng = random.Random(f"{self.recipe.seed} {number} {place} {process}")
@@ -312,7 +313,7 @@ class ReaderTask:
 
     def _drawn(
         self, row: int, rng: random.Random
-    ) -> tuple[list[serving.Packed], int, tuple[int, int]]:
+    ) -> tuple[list[serving.PackedPassage], int, tuple[int, int]]:
         source = int(np.searchsorted(self.starts, row, side="right")) - 1
         questions = self.sources[source]
         number = row - int(self.starts[source])
@@ -398,7 +399,7 @@ class ReaderTask:
         found = self._logits(ids.to(self.accelerator.device), mask.to(self.accelerator.device))
         starts, ends, selected = (logits.cpu().numpy() for logits in found)
         best = int(selected.argmax())
-        spans = serving.best_spans(starts[best], ends[best], packed[best], passages[best])
+        spans = best_spans(starts[best], ends[best], packed[best], passages[best])
         answer = passages[best].text[spans[0].start : spans[0].end] if spans else ""
         return answer == one.answer(source.pool) != "", chosen[best] == one.passage
 
@@ -412,12 +413,12 @@ class ReaderTask:
 
 
 def token_span(
-    packed: serving.Packed, passage: serving.Readable, one: TrainingQuestion
+    packed: serving.PackedPassage, passage: serving.ReadingPassage, one: TrainingQuestion
 ) -> tuple[int, int]:
     """First and last token of the answer in the sequence, or -1, -1 where it is unknown or cut off."""
     if one.start is None or one.end is None:
         return -1, -1
-    skip = len(serving.shown(passage)) - len(passage.text)
+    skip = len(serving.model_text(passage)) - len(passage.text)
     start, end = one.start + skip, one.end + skip
     inside = [
         number
@@ -429,7 +430,7 @@ def token_span(
     return packed.first + inside[0], packed.first + inside[-1]
 
 
-def hidden(packed: Sequence[serving.Packed], width: int) -> Tensor:
+def hidden(packed: Sequence[serving.PackedPassage], width: int) -> Tensor:
     """(n, width), true for tokens that are not the passage's."""
     places = torch.arange(width)[None]
     first = torch.tensor([one.first for one in packed])[:, None]
@@ -544,7 +545,7 @@ def _write_settings(recipe: Recipe, measures: Mapping[str, float], new: Path) ->
         name: hashlib.sha256((new / name).read_bytes()).hexdigest()
         for name in (serving.MODEL, serving.TOKENIZER)
     }
-    settings = serving.Settings(
+    settings = serving.ReaderSettings(
         name=recipe.name,
         max_tokens=recipe.reading.max_tokens,
         prior_weight=recipe.export.prior_weight,
@@ -556,7 +557,9 @@ def _write_settings(recipe: Recipe, measures: Mapping[str, float], new: Path) ->
         "base_model": _base_model(recipe),
     }
     content |= {"trained_on": list(recipe.export.trained_on), "measures": dict(measures)}
-    (new / serving.SETTINGS).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    (new / serving.READER_SETTINGS).write_text(
+        json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    )
     (new / CARD).write_text(_card(recipe, measures))
 
 

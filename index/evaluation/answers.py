@@ -1,7 +1,7 @@
-"""Questions with their answers, and how well answers and the passages they came from meet them.
+"""Question sets, and measures of the answers and passages that a system returns for them.
 
-Three definitions: SQuAD's exact match and F1 for answers, DPR's accuracy@k for passages, and the area
-under the ROC curve for telling the questions that a reference answers from those it does not.
+Answers are measured by SQuAD's exact match and F1, passages by DPR's accuracy@k. The area under the
+ROC curve measures how well a system tells the questions that a reference answers from the others.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Counts = NDArray[np.int64]
 
 DEPTHS = (1, 10, 100)
 MAX_QUESTIONS = 100_000
-MAX_QUESTION = 10_000  # characters
-MAX_ANSWERS = 100
-MAX_ANSWER = 1_000  # characters
+MAX_QUESTION_CHARS = 10_000
+MAX_ACCEPTED_ANSWERS = 100
+MAX_ANSWER_CHARS = 1_000
 
 _QUOTES = "'\"`´“”‘’„«»"
 _CUTS: tuple[Callable[[str], str], ...] = (
@@ -38,10 +38,11 @@ _ARTICLES = re.compile(r"(?<!\S)(?:an?|the) ")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`answers` are exact words of the entry, any of which will do. Without answers and entry it has none.
+    """A question of a set, with the answers that are accepted: exact words of the entry.
 
-    `entry` is where the answer stands, as `Location.url` names it; `form` is what is asked for (`default value`).
-    `about` is, of a question without an answer, the entry that one would look into.
+    `entry` is the entry with the answer, as `Location.url` names it, and `form` the kind of
+    question, such as `default value`. A question without answers and entry has no answer in the
+    reference; `about` is then the entry that one would look into.
     """
 
     id: str
@@ -54,16 +55,18 @@ class Question:
 
     @property
     def answerable(self) -> bool:
-        """Whether the reference answers it."""
+        """Whether the reference has an answer."""
         return bool(self.answers) or self.entry is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What came of one question. Ranks count passages from 1, None where none of the first `max(DEPTHS)` is right.
+class JudgedAnswer:
+    """The measures of one question's answers and passages.
 
-    `answer_rank` is of the first passage that holds an answer's text, `entry_rank` of the first from the right entry.
-    `exact` and `f1` are of the first answer. `answerable` is the system's own estimate, higher for surer.
+    `answer_rank` is the rank, from 1, of the first passage with an accepted answer's text, and
+    `entry_rank` that of the first passage of the right entry; None if there is none among the first
+    `max(DEPTHS)`. `exact` and `f1` are those of the first answer. `answerable` is the system's own
+    estimate, higher for surer.
     """
 
     question: Question
@@ -75,34 +78,36 @@ class Judged:
 
 
 def read_questions(path: Path, split: str | None = None) -> list[Question]:
-    """Questions of one split or all, in the file's order: JSON lines {id, question, answers, entry, form, split} and,
-    optionally, `about`. Gzip by suffix.
+    """Read the questions of one split, or of all, in the file's order; gzip by suffix.
 
-    Raises NotFound without a file; InvalidInput for a malformed line, an id that comes twice, sizes over the limits
-    above, and where no question is left.
+    The file has JSON lines {id, question, answers, entry, form, split} and, optionally, `about`.
+    Raises NotFound without a file, and InvalidInput for a malformed line, a repeated id, sizes over
+    the limits above, or if no question remains.
     """
     questions: dict[str, Question] = {}
+
     for number, record in read_records(path):
-        question = _question(record, path, number)
+        question = _parse_question(record, path, number)
         if question.id in questions:
             raise malformed(path, number, f"question {question.id!r} comes twice")
         if len(questions) == MAX_QUESTIONS:
             raise malformed(path, number, f"more than {MAX_QUESTIONS:,} questions; split the file")
         questions[question.id] = question
+
     chosen = [question for question in questions.values() if split in (None, question.split)]
     if not chosen:
         raise InvalidInput(
-            f"{path} has no question{_instead(split, questions.values())}.", field="split"
+            f"{path} has no question{_other_splits(split, questions.values())}.", field="split"
         )
     return chosen
 
 
-def _instead(split: str | None, questions: Collection[Question]) -> str:
+def _other_splits(split: str | None, questions: Collection[Question]) -> str:
     splits = ", ".join(sorted({question.split for question in questions}))
     return f" of split {split!r}, only of {splits}" if splits else ""
 
 
-def _question(record: Any, path: Path, number: int) -> Question:
+def _parse_question(record: Any, path: Path, number: int) -> Question:
     match record:
         case {
             "id": str(identifier),
@@ -116,50 +121,55 @@ def _question(record: Any, path: Path, number: int) -> Question:
             if problem := _problem(text, answers, entry, about):
                 raise malformed(path, number, problem)
             return Question(identifier, text, tuple(answers), entry, form, split, about)
+
     raise malformed(
         path, number, "expected id, question, form and split (strings), answers (a list) and entry"
     )
 
 
 def _problem(text: str, answers: list[Any], entry: str | None, about: Any) -> str | None:
-    if not text.strip() or len(text) > MAX_QUESTION:
-        return f"the question has {len(text):,} characters instead of 1 to {MAX_QUESTION:,}"
-    if len(answers) > MAX_ANSWERS:
-        return f"{len(answers):,} answers are more than {MAX_ANSWERS}"
-    if not all(
-        isinstance(answer, str) and answer.strip() and len(answer) <= MAX_ANSWER
-        for answer in answers
-    ):
-        return f"an answer is not a string of 1 to {MAX_ANSWER:,} characters"
+    """Return what is wrong with the values of a question, or None."""
+    if not text.strip() or len(text) > MAX_QUESTION_CHARS:
+        return f"the question has {len(text):,} characters instead of 1 to {MAX_QUESTION_CHARS:,}"
+    if len(answers) > MAX_ACCEPTED_ANSWERS:
+        return f"{len(answers):,} answers are more than {MAX_ACCEPTED_ANSWERS}"
+    if not all(map(_is_valid_answer, answers)):
+        return f"an answer is not a string of 1 to {MAX_ANSWER_CHARS:,} characters"
+
     if about is not None and not (isinstance(about, str) and about):
         return "about is not an entry's name; leave it out if there is none"
     return "the entry is empty; write null if there is none" if entry == "" else None
 
 
-# One answer
+def _is_valid_answer(answer: Any) -> bool:
+    is_text = isinstance(answer, str) and bool(answer.strip())
+    return is_text and len(answer) <= MAX_ANSWER_CHARS
+
+
+# -- one answer
 
 
 def exact_match(answer: str, answers: Iterable[str]) -> bool:
-    """Whether the answer equals one of those accepted, after SQuAD's definition with a normalization fit for code.
+    """Return whether the answer equals an accepted one, by SQuAD's definition adapted to code.
 
-    Case, white space and articles before a word do not count, nor do quotes and backticks around the answer, stops,
-    commas, semicolons and colons at its end, and a final `()`: `"The str.zfill()."` is `str.zfill`. Other than in
-    SQuAD, punctuation inside and in front stays, because it is meant: `--exclude`, `0.5`, `.netrc`. What would leave
-    nothing is kept: `()`, `''`, `a`. Where no answer is accepted, as for a question without one, only the empty
-    string is right.
+    Case, white space and articles before a word do not count, nor do quotes and backticks around
+    the answer, stops, commas, semicolons and colons at its end, and a final `()`:
+    `"The str.zfill()."` is `str.zfill`. Unlike in SQuAD, punctuation inside and in front counts,
+    because it has a meaning: `--exclude`, `0.5`, `.netrc`. An answer is never stripped to nothing:
+    `()`, `''` and `a` stay. If no answer is accepted, only the empty string is right.
     """
-    return _normal(answer) in {_normal(accepted) for accepted in _accepted(answers)}
+    return _normal(answer) in {_normal(accepted) for accepted in _or_empty(answers)}
 
 
 def f1(answer: str, answers: Iterable[str]) -> float:
-    """The largest F1 (0-1) of the words shared with one of the answers accepted, as in SQuAD.
+    """Return the largest F1 (0-1) of the words shared with an accepted answer, as in SQuAD.
 
-    Words are what white space parts, each normalized as `exact_match` does with the whole.
+    Words are separated by white space and normalized as `exact_match` normalizes an answer.
     """
-    return max(_overlap(_words(answer), _words(accepted)) for accepted in _accepted(answers))
+    return max(_overlap(_words(answer), _words(accepted)) for accepted in _or_empty(answers))
 
 
-def _accepted(answers: Iterable[str]) -> Sequence[str]:
+def _or_empty(answers: Iterable[str]) -> Sequence[str]:
     return tuple(answers) or ("",)
 
 
@@ -170,28 +180,28 @@ def _overlap(answer: Counter[str], accepted: Counter[str]) -> float:
 
 
 def _words(text: str) -> Counter[str]:
-    return Counter(map(_bare, _normal(text).split()))
+    return Counter(map(_stripped, _normal(text).split()))
 
 
 def _normal(text: str) -> str:
-    return _bare(_folded(text))
+    return _stripped(_folded(text))
 
 
 def _folded(text: str) -> str:
     return _ARTICLES.sub("", " ".join(text.lower().split()))
 
 
-def _bare(text: str) -> str:
-    """Without what stands around an answer, layer by layer: `` `str.zfill()`. `` has three."""
+def _stripped(text: str) -> str:
+    """Strip punctuation from an answer, layer by layer: `` `str.zfill()`. `` has three."""
     while True:
         cuts = (cut(text).strip() for cut in _CUTS)
-        shorter = next((left for left in cuts if left not in ("", text)), text)
+        shorter = next((rest for rest in cuts if rest not in ("", text)), text)
         if shorter == text:
             return text
         text = shorter
 
 
-# One question
+# -- one question
 
 
 def judge(
@@ -199,21 +209,25 @@ def judge(
     passages: Sequence[tuple[str | None, str]],
     answers: Sequence[str],
     answerable: float,
-) -> Judged:
-    """What the ranked passages (entry, text) and the answers, both best first, are worth.
+) -> JudgedAnswer:
+    """Judge ranked passages (entry, text) and ranked answers.
 
-    A passage holds an answer if the answer's words stand in its text, normalized as `exact_match` does, and not within
-    a longer word or number: `1` is neither in `10` nor in `1.5`.
+    A passage has an answer if the answer's words are in its text, both normalized as by
+    `exact_match`, and not within a longer word or number: `1` is neither in `10` nor in `1.5`.
     """
-    first = answers[0] if answers else ""
-    patterns = [_pattern(accepted) for accepted in question.answers]
+    first_answer = answers[0] if answers else ""
     ranked = passages[: max(DEPTHS)]
-    return Judged(
+
+    patterns = [_pattern(accepted) for accepted in question.answers]
+    has_answer = (any(pattern.search(_folded(text)) for pattern in patterns) for _, text in ranked)
+    is_entry = (question.entry is not None and entry == question.entry for entry, _ in ranked)
+
+    return JudgedAnswer(
         question,
-        _rank(any(pattern.search(_folded(text)) for pattern in patterns) for _, text in ranked),
-        _rank(question.entry is not None and entry == question.entry for entry, _ in ranked),
-        exact_match(first, question.answers),
-        f1(first, question.answers),
+        _first_rank(has_answer),
+        _first_rank(is_entry),
+        exact_match(first_answer, question.answers),
+        f1(first_answer, question.answers),
         answerable,
     )
 
@@ -222,94 +236,98 @@ def _pattern(answer: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?<!\d\.){re.escape(_normal(answer))}(?!\w|\.\d)")
 
 
-def _rank(right: Iterable[bool]) -> int | None:
-    return next((rank for rank, hit in enumerate(right, 1) if hit), None)
+def _first_rank(matches: Iterable[bool]) -> int | None:
+    return next((rank for rank, is_match in enumerate(matches, 1) if is_match), None)
 
 
-# All questions
+# -- all questions
 
 
-def measures(judged: Sequence[Judged]) -> list[Measure]:
-    """Means over the questions with 95 % intervals, in the order they are told in.
+def answer_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
+    """Return means over the questions with 95 % intervals, in the order of display.
 
-    `answer accuracy@k` and `answer MRR@100` go by the answer's text, as in the paper on reference QA; `entry ...` by
-    the entry, which is stricter where a text stands in many places; then `exact match` and `F1` of the first answer.
-    All these leave out the questions without an answer (or entry). `AUROC` of the estimate that a question has an
-    answer is over all of them. A measure that no question tells about is missing; InvalidInput if all are.
+    `answer accuracy@k` and `answer MRR@100` rank passages by the answer's text, as in the paper on
+    reference QA; `entry ...` by the entry, which is stricter for a text in many entries. `exact
+    match` and `F1` are those of the first answer. All of these leave out the questions without an
+    answer (or entry). `AUROC` of the estimate that a question has an answer is over all questions.
+
+    A measure that no question applies to is left out; raises InvalidInput if all are.
     """
-    answered = [one for one in judged if one.question.answers]
-    placed = [one for one in judged if one.question.entry is not None]
+    with_answers = [each for each in judged if each.question.answers]
+    with_entry = [each for each in judged if each.question.entry is not None]
+    # Questions without an answer cannot be ranked right, so that they would lower all means.
     values = {
-        **_ranked("answer", [one.answer_rank for one in answered]),
-        **_ranked("entry", [one.entry_rank for one in placed]),
-        "exact match": [one.exact for one in answered],
-        "F1": [one.f1 for one in answered],
+        **_rank_values("answer", [each.answer_rank for each in with_answers]),
+        **_rank_values("entry", [each.entry_rank for each in with_entry]),
+        "exact match": [each.exact for each in with_answers],
+        "F1": [each.f1 for each in with_answers],
     }
-    found = [
-        measure(name, np.array(each, dtype=np.float64), len(judged))
-        for name, each in values.items()
-        if each
+    measures = [
+        measure(name, np.array(per_question, dtype=np.float64), len(judged))
+        for name, per_question in values.items()
+        if per_question
     ]
-    positive = [one.answerable for one in judged if one.question.answerable]
-    negative = [one.answerable for one in judged if not one.question.answerable]
+
+    positive = [each.answerable for each in judged if each.question.answerable]
+    negative = [each.answerable for each in judged if not each.question.answerable]
     if positive and negative:
-        found.append(_auroc_measure(positive, negative))
-    if not found:
+        measures.append(_auroc_measure(positive, negative))
+    if not measures:
         raise InvalidInput("There is no question with an answer to measure.", field="questions")
-    return found
+    return measures
 
 
-def _ranked(name: str, ranks: Sequence[int | None]) -> dict[str, list[float]]:
-    accuracies = {
+def _rank_values(name: str, ranks: Sequence[int | None]) -> dict[str, list[float]]:
+    """Return accuracy at each depth and the reciprocal rank of each question, by measure."""
+    values = {
         f"{name} accuracy@{k}": [float(rank is not None and rank <= k) for rank in ranks]
         for k in DEPTHS
     }
-    return {
-        **accuracies,
-        f"{name} MRR@{max(DEPTHS)}": [1.0 / rank if rank else 0.0 for rank in ranks],
-    }
+    values[f"{name} MRR@{max(DEPTHS)}"] = [1.0 / rank if rank else 0.0 for rank in ranks]
+    return values
 
 
 def auroc(positive: Sequence[float], negative: Sequence[float]) -> float:
-    """How often a positive's score is above a negative's, ties counting half: Mann and Whitney's U over all pairs.
+    """Return how often a positive's score is above a negative's; ties count half.
 
-    Raises InvalidInput if one side is empty or a score is not finite.
+    This is Mann and Whitney's U over all pairs. Raises InvalidInput if one side is empty or a score
+    is not finite.
     """
-    return float(_area(*_levels(positive, negative)))
+    return float(_area(*_count_levels(positive, negative)))
 
 
 def _auroc_measure(positive: Sequence[float], negative: Sequence[float]) -> Measure:
-    """Its interval resamples both sides, each by itself."""
-    counts = _levels(positive, negative)
+    """Measure AUROC; its interval resamples the two sides separately."""
+    counts = _count_levels(positive, negative)
 
-    def areas(generator: np.random.Generator, rows: int) -> Values:
-        return _area(
-            *(generator.multinomial(side.sum(), side / side.sum(), size=rows) for side in counts)
-        )
+    def resampled_areas(generator: np.random.Generator, rows: int) -> Values:
+        sides = (generator.multinomial(side.sum(), side / side.sum(), size=rows) for side in counts)
+        return _area(*sides)
 
-    low, high = np.percentile(resampled(areas, 2 * len(counts[0])), (2.5, 97.5))
-    return Measure(
-        "AUROC", float(_area(*counts)), float(low), float(high), len(positive) + len(negative)
-    )
+    low, high = np.percentile(resampled(resampled_areas, 2 * len(counts[0])), (2.5, 97.5))
+    area = float(_area(*counts))
+    return Measure("AUROC", area, float(low), float(high), len(positive) + len(negative))
 
 
-def _levels(positive: Sequence[float], negative: Sequence[float]) -> tuple[Counts, Counts]:
-    """How many of either side have each distinct score, from the lowest: two (levels,)."""
+def _count_levels(positive: Sequence[float], negative: Sequence[float]) -> tuple[Counts, Counts]:
+    """Count how often each side has each distinct score, from the lowest: two arrays (levels,)."""
     scores = np.array([*positive, *negative], dtype=np.float64)
     if not positive or not negative or not np.isfinite(scores).all():
         raise InvalidInput(
             "AUROC needs finite scores, at least one of either side.", field="answerable"
         )
-    distinct, level = np.unique(scores, return_inverse=True)
-    sides = level[: len(positive)], level[len(positive) :]
-    return np.bincount(sides[0], minlength=len(distinct)), np.bincount(
-        sides[1], minlength=len(distinct)
+
+    distinct, levels = np.unique(scores, return_inverse=True)
+    positive_levels, negative_levels = levels[: len(positive)], levels[len(positive) :]
+    return (
+        np.bincount(positive_levels, minlength=len(distinct)),
+        np.bincount(negative_levels, minlength=len(distinct)),
     )
 
 
 def _area(positive: Counts, negative: Counts) -> Values:
-    """AUROC (...) from counts (..., levels)."""
+    """Return AUROC (...) for counts (..., levels)."""
     below = negative.cumsum(axis=-1) - negative / 2
-    return np.asarray(
-        (positive * below).sum(axis=-1) / (positive.sum(axis=-1) * negative.sum(axis=-1))
-    )
+    wins = (positive * below).sum(axis=-1)
+    pairs = positive.sum(axis=-1) * negative.sum(axis=-1)
+    return np.asarray(wins / pairs)

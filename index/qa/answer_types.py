@@ -1,8 +1,9 @@
-"""What kind of answer an English question expects, and where a passage has stretches of that kind.
+"""Tell what type of answer a question expects, and find spans of that type in a passage.
 
-A reader's probabilities say where an answer stands; the expected answer type says what it must look like: who asks
-"since when" wants a version, whatever the passage is mostly about (expected answer types, Li and Roth 2002). In a
-reference an answer is often the name of an entry, of one kind or another: `entries` says which.
+The reader's probabilities say where an answer may be; the expected type says what it must look
+like: "since when" asks for a version, whatever the passage is about (expected answer types, Li and
+Roth 2002). In a reference many answers are names of entries, so that a type also lists the
+directives of the entries whose name is such an answer.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import islice
 
 MAX_CANDIDATES = 64
-MAX_CHARS = 20_000  # of a passage that are looked at
+MAX_CANDIDATE_CHARS = 20_000  # the rest of a passage is not searched
 
 _NAME = r"[A-Za-z_]\w*"
 _WHICH = r"\b(?:which|what|name of the|kind of)(?: [\w.'-]+){0,3}? "
 _NUMBER = r"(?<!version )(?<![\w.])(?:-?\d[\d_]*(?:\.\d+)?|\((?:-?\d+(?:, )?)+\))(?![\w.]*\w)"
 _QUOTED = r"'[^'\n]{0,40}'|\"[^\"\n]{0,40}\""
 _LITERAL = rf"{_NUMBER}|{_QUOTED}|\b(?:None|True|False|NULL|null|true|false|[A-Z][A-Z_]{{3,}})\b"
-_ENDINGS = "Error|Exception|Warning|Exit|Interrupt|Iteration|Empty|Full|Timeout|Expired|NotFound|DoesNotExist|Failure"
+_ENDINGS = (
+    "Error|Exception|Warning|Exit|Interrupt|Iteration|Empty|Full|Timeout|Expired|NotFound"
+    "|DoesNotExist|Failure"
+)
 _EXCEPTION = rf"\b(?:{_NAME}\.)*(?:\w*(?:{_ENDINGS})|error|timeout)\b"
 _CONSTANT = r"\b(?:[A-Za-z_]\w*\.)*[A-Z][A-Z0-9_]{2,}\b"
 _OPTION = r"(?<![\w-])-{1,2}[A-Za-z][\w-]*"
@@ -29,36 +33,48 @@ _CLASS = (
     r"(?P<name>(?:\w+\.)*[A-Z]\w+|\d-tuples?|tuple|list|dict\w*|str\w*|int\w*|float|bytes|set)\b"
 )
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.)*[A-Za-z_]\w*) ?(?=\()"
-_PLAIN, _HYPHENED = re.compile(r"\w+"), re.compile(r"[\w-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerType:
-    """`asked` is found in questions that name the type, `hinted` in those that imply it where none is named; `found`
-    in passages, where the answer is its group `name` or all of it. `entries` are the directives of the entries whose
-    own name is such an answer. `said` is often found in the sentence that tells it.
+    """A type of answer, by the questions that expect it and by its look in a passage.
+
+    `named` matches questions that name the type, `implied` those whose wording implies it. `look`
+    matches answers: its group `name`, or all of it. An entry whose directive is in `directives`
+    has a name that is such an answer. `sentence` matches words of sentences that tell the answer.
     """
 
     name: str
-    asked: re.Pattern[str]
-    hinted: re.Pattern[str]
-    found: re.Pattern[str]
-    entries: frozenset[str]
-    said: re.Pattern[str]
+    named: re.Pattern[str]
+    implied: re.Pattern[str]
+    look: re.Pattern[str]
+    directives: frozenset[str]
+    sentence: re.Pattern[str]
+
+
+_NEVER = "(?!)"
 
 
 def _type(
-    name: str, asked: str, hinted: str, found: str, entries: str = "", said: str = ""
+    name: str,
+    named: str,
+    implied: str,
+    look: str,
+    directives: str = "",
+    sentence: str = "",
 ) -> AnswerType:
-    asked_for, implied, told = (
-        re.compile(one or "(?!)", re.IGNORECASE) for one in (asked, hinted, said)
-    )
     return AnswerType(
-        name, asked_for, implied, re.compile(found or "(?!)"), frozenset(entries.split()), told
+        name,
+        re.compile(named or _NEVER, re.IGNORECASE),
+        re.compile(implied or _NEVER, re.IGNORECASE),
+        re.compile(look or _NEVER),
+        frozenset(directives.split()),
+        re.compile(sentence or _NEVER, re.IGNORECASE),
     )
 
 
-TYPES = (
+# In the order of precedence among implied types.
+ANSWER_TYPES = (
     _type(
         "exception",
         _WHICH + r"(?:exceptions?|errors?)\b",
@@ -83,15 +99,19 @@ TYPES = (
     _type(
         "version",
         _WHICH
-        + r"(?:versions?|release)\b|\b(?:which|what|first|minimum) (?:python|django)\b(?! \d)|\bsince when\b",
+        + r"(?:versions?|release)\b|\b(?:which|what|first|minimum) (?:python|django)\b(?! \d)"
+        r"|\bsince when\b",
         r"\bsince (?:which|what)\b"
-        r"|\b(?:new|added|introduced|available|deprecated) (?:in|since)\b|\bfirst (?:version|release|python)\b"
-        r"|\b(?:version|release)\W*$|\bwhen (?:did|was)\b.*\b(?:appear|added|introduced|deprecated)\b",
+        r"|\b(?:new|added|introduced|available|deprecated) (?:in|since)\b"
+        r"|\bfirst (?:version|release|python)\b"
+        r"|\b(?:version|release)\W*$"
+        r"|\bwhen (?:did|was)\b.*\b(?:appear|added|introduced|deprecated)\b",
         r"\b\d{1,2}(?:\.\d{1,2}){1,2}\b",
     ),
     _type(
         "type",
-        r"\b(?:what|which) (?:type|class)\b(?! (?:variable|attribute))|\bas what\b|\bwhat (?:type|kind|class) of\b",
+        r"\b(?:what|which) (?:type|class)\b(?! (?:variable|attribute))|\bas what\b"
+        r"|\bwhat (?:type|kind|class) of\b",
         "",
         _CLASS,
         "class",
@@ -126,9 +146,10 @@ TYPES = (
     ),
     _type(
         "function",
-        _WHICH
-        + r"(?:functions?|methods?|routines?|helpers?|commands?|aggregate)\b|\b(?:function|method|routine)\W*$",
-        r"\b(?:function|method|routine)\b|\b(?:do|should|must|can) i (?:call|run|use)\b|\bwhat (?:gives|turns|makes)\b",
+        _WHICH + r"(?:functions?|methods?|routines?|helpers?|commands?|aggregate)\b"
+        r"|\b(?:function|method|routine)\W*$",
+        r"\b(?:function|method|routine)\b|\b(?:do|should|must|can) i (?:call|run|use)\b"
+        r"|\bwhat (?:gives|turns|makes)\b",
         _FUNCTION,
         "function method class staticmethod classmethod macro",
     ),
@@ -144,63 +165,63 @@ TYPES = (
         "value",
         _WHICH + r"default\b",
         r"\bdefaults?\b|\bunless\b|\bwhen (?:none|it) is (?:given|not set|omitted)\b"
-        r"|\bif i (?:don't|do not|only|leave|omit|say nothing|pass no|name no|choose no)\b|\binitial value\b"
-        r"|\bwith nothing but\b|\bempty parentheses\b|\bwithout (?:an |any )?arguments?\b|\bstock value\b",
+        r"|\bif i (?:don't|do not|only|leave|omit|say nothing|pass no|name no|choose no)\b"
+        r"|\binitial value\b"
+        r"|\bwith nothing but\b|\bempty parentheses\b|\bwithout (?:an |any )?arguments?\b"
+        r"|\bstock value\b",
         _LITERAL,
-        said=r"\bdefault|\bomitted\b",
+        sentence=r"\bdefault|\bomitted\b",
     ),
     _type(
         "result",
         "",
-        r"\b(?:returns?|returned|evaluates to|receive|result)\b|\bdo i get\W*$|\bdoes \S+ give\b|\w\(\)|\bwhat value\b",
+        r"\b(?:returns?|returned|evaluates to|receive|result)\b|\bdo i get\W*$"
+        r"|\bdoes \S+ give\b|\w\(\)|\bwhat value\b",
         _LITERAL,
-        said=r"\breturn",
+        sentence=r"\breturn",
     ),
 )
-NAME = _type(
+NAME_TYPE = _type(
     "name",
     "",
     "",
     "",
     "function method class attribute data member property exception option envvar var macro term",
 )
-VALUE = next(kind for kind in TYPES if kind.name == "value")
-_OF_VALUES = (
-    "function",
-    "option",
-    "constant",
-    "name",
-)  # whose name may be a value: "the default mode"
+VALUE_TYPE = next(answer_type for answer_type in ANSWER_TYPES if answer_type.name == "value")
+
+# A question about a default names these types for the value's sake: "the default mode".
+_MAY_MEAN_VALUE = ("function", "option", "constant", "name")
 
 
-def expected(question: str) -> AnswerType:
-    """The type that the question names, or else the first that its wording implies, or else NAME: that of an entry."""
-    named = [
-        (kind.name == "number", match.end(), kind)
-        for kind in TYPES
-        if (match := kind.asked.search(question))
-    ]
-    hinted = (kind for kind in TYPES if kind.hinted.search(question))
-    found = min(named, key=lambda each: each[:2])[2] if named else next(hinted, NAME)
-    return VALUE if found.name in _OF_VALUES and VALUE.hinted.search(question) else found
+def expected_type(question: str) -> AnswerType:
+    """Return the type that the question names, else the first that it implies, else NAME_TYPE."""
+    answer_type = _named_type(question) or _implied_type(question)
+
+    if answer_type.name in _MAY_MEAN_VALUE and VALUE_TYPE.implied.search(question):
+        return VALUE_TYPE
+    return answer_type
 
 
-def candidates(kind: AnswerType, text: str) -> Iterator[tuple[int, int]]:
-    """Stretches (start, end) of a passage that are of this kind by their look, at most MAX_CANDIDATES."""
-    for number, match in enumerate(kind.found.finditer(text, 0, MAX_CHARS)):
-        if number == MAX_CANDIDATES:
-            return
-        yield match.span("name" if "name" in kind.found.groupindex else 0)
+def _named_type(question: str) -> AnswerType | None:
+    """Return the type named first; "how many" comes last, as a part of many questions."""
+    # By the end of the match: in "which attribute of a function" the attribute comes first.
+    matches = []
+    for answer_type in ANSWER_TYPES:
+        if match := answer_type.named.search(question):
+            matches.append((answer_type.name == "number", match.end(), answer_type))
+    return min(matches, key=lambda match: match[:2])[2] if matches else None
 
 
-def echoes(question: str, answer: str) -> bool:
-    """Whether the question names the answer itself, or its last part: `mkdir` of "Path.mkdir(mode)"."""
-    names = _HYPHENED.findall(answer.partition("(")[0])
-    last = names[-1].lower() if names else ""
-    return len(last) > 1 and last in _names_in(question)
+def _implied_type(question: str) -> AnswerType:
+    implied = (answer_type for answer_type in ANSWER_TYPES if answer_type.implied.search(question))
+    return next(implied, NAME_TYPE)
 
 
-@lru_cache(maxsize=256)
-def _names_in(question: str) -> frozenset[str]:
-    lower = question.lower()
-    return frozenset((*_PLAIN.findall(lower), *_HYPHENED.findall(lower)))
+def candidate_spans(answer_type: AnswerType, text: str) -> Iterator[tuple[int, int]]:
+    """Yield spans of a passage that look like the type, at most MAX_CANDIDATES."""
+    group: str | int = "name" if "name" in answer_type.look.groupindex else 0
+
+    matches = answer_type.look.finditer(text, 0, MAX_CANDIDATE_CHARS)
+    for match in islice(matches, MAX_CANDIDATES):
+        yield match.span(group)

@@ -1,8 +1,8 @@
-"""What speaks for a passage, and for words in it, beside what search and reader say: the reference's structure.
+"""Features of passages and of answer spans that come from the structure of a reference.
 
-Each clue is a number; linear models over them rank passages and spans. Their weights are fitted by
-`benchmarks/reader.py`: the softmax over all that compete is the probability of being right (conditional logit,
-McFadden 1974).
+Linear models over these features rank passages and spans beside what the search and the reader
+say. `benchmarks/reader.py` fits the weights as a conditional logit (McFadden 1974): the softmax
+over all competing passages, or spans, is the probability of being right.
 """
 
 from __future__ import annotations
@@ -15,100 +15,137 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from index.qa.answer_types import NAME, VALUE, AnswerType, candidates, echoes, expected
-from index.qa.signatures import Entry, Place, directive, names_of
+from index.qa.answer_types import NAME_TYPE, VALUE_TYPE, AnswerType, candidate_spans
+from index.qa.question import ParsedQuestion
+from index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
 from index.records import Document, Hit
 from index.search.lexical import tokens
 
-Scores = NDArray[np.float64]
+Features = NDArray[np.float64]
 
-PASSAGE = {
-    "dense": 13.16,  # the search's legs
+PASSAGE_WEIGHTS = {
+    # the scores of the retrievers
+    "dense": 13.16,
     "lexical": 12.19,
-    "kind": 0.68,  # an entry of the kind that is asked for
-    "named": 0.71,  # whose name the question has
-    "qualified": 1.8,  # with what qualifies it: `str.split`
-    "first": 0.47,  # an entry's signature and first sentences
-    "has": 1.51,  # something of the expected type
-    "module": 3.09,  # what introduces a module, if that is asked for
-    "page": 1.62,  # the page's share of all that was found
+    # the entry is of a kind that the question asks for
+    "kind": 0.68,
+    # the question has the entry's name
+    "named": 0.71,
+    # the question has the name with its qualifier: `str.split`
+    "qualified": 1.8,
+    # the first passage of an entry, with its signature
+    "first": 0.47,
+    # the passage has a span of the expected type
+    "has": 1.51,
+    # the passage introduces a module, and the question asks for one
+    "module": 3.09,
+    # the page's share of all retrieved passages
+    "page": 1.62,
 }
-SPAN = {
-    "selected": 0.48,  # what the reader says of the passage
-    "read": 0.38,  # and of the span
-    "typed": 0.48,  # looks like the expected type
-    "own": 0.67,  # the entry's own name, if such an entry is asked for
-    "echo": -1.45,  # the question names it
-    "optional": 0.97,  # parameters that have a default, or stand in brackets
-    "switch": 0.39,  # or are on or off
+SPAN_WEIGHTS = {
+    # the reader's logit for the passage
+    "passage_logit": 0.48,
+    # the reader's log probability for the span
+    "span_logit": 0.38,
+    # the span looks like the expected type
+    "typed": 0.48,
+    # the span is the entry's own name, and the question asks for such an entry
+    "own": 0.67,
+    # the question has the same name
+    "echo": -1.45,
+    # the parameter has a default, or stands in brackets
+    "optional": 0.97,
+    # the parameter's default is true or false
+    "switch": 0.39,
+    # the span is the name of the module that is asked for
     "module": 1.26,
-    "literal": 0.52,  # None, -1, 'w' where a result is asked for
-    "words": -2.45,  # logarithm of how many
-    "signature": -0.87,  # stands there without being one of the above
-    "said": 0.62,  # in a sentence with the words that go with the type
-    "default": 1.46,  # that tells a default, if one is asked for
+    # the span is a literal such as None, -1 or 'w', and the question asks for a result
+    "literal": 0.52,
+    # logarithm of the number of words
+    "words": -2.45,
+    # the span is in the signature without being a candidate
+    "signature": -0.87,
+    # its sentence has words that go with the expected type
+    "sentence": 0.62,
+    # its sentence tells a default, and the question asks for one
+    "default": 1.46,
 }
-MAX_CHARS = 20_000  # of an entry whose words are looked at
-UNSURE = 1e-4  # what a reader's estimate is from 0 and 1 at least
-SHARPNESS = 20.0  # of a page's share
-
-_WORDS = re.compile(r"-{0,2}[^\W\d]\w*")
-_QUALIFIED = re.compile(r"[^\W\d]\w*(?:\.\w+)+")
+MAX_ENTRY_CHARS = 20_000  # the words after these are not compared with the question's
+PAGE_SHARPNESS = 20.0  # of the softmax over the retrieval scores of a page's passages
+PROBABILITY_MARGIN = 1e-4  # keeps the log odds of the reader's estimate finite
 
 
 # -- passages
 
 
-def passage_scores(question: str, found: Sequence[tuple[Hit, Document]]) -> Scores:
-    """(n,) how much speaks for each passage that a search found, in log odds but for a constant."""
-    return np.asarray(passage_clues(question, found) @ np.array(list(PASSAGE.values())))
+def passage_scores(question: ParsedQuestion, retrieved: Sequence[tuple[Hit, Document]]) -> Features:
+    """Score each retrieved passage (n,), in log odds up to a constant."""
+    weights = np.array(list(PASSAGE_WEIGHTS.values()))
+    return np.asarray(passage_features(question, retrieved) @ weights)
 
 
-def passage_clues(question: str, found: Sequence[tuple[Hit, Document]]) -> Scores:
-    """(n, len(PASSAGE)) clues of passages, in the order of PASSAGE."""
-    kind, lower = expected(question), question.lower()
-    words, qualified = set(_WORDS.findall(lower)), set(_QUALIFIED.findall(lower))
-    pages = _pages(found)
-    rows = []
-    for hit, document in found:
-        names = (
-            [name.lower() for name in names_of(document)] if "signature" in document.fields else []
-        )
-        introduces = _introduces_module(document)
-        rows.append(
-            (
-                hit.scores.get("dense", 0.0),
-                hit.scores.get("lexical", 0.0),
-                directive(document) in kind.entries or (kind is NAME and introduces),
-                any(name.rpartition(".")[2] in words for name in names),
-                any(f".{name}".endswith(f".{one}") for one in qualified for name in names),
-                bool(names) and hit.id == document.id,
-                _has(kind, document, hit.text),
-                kind.name == "module" and introduces,
-                pages[document.location.path],
-            )
-        )
-    return np.array(rows, dtype=np.float64).reshape(len(rows), len(PASSAGE))
+def passage_features(
+    question: ParsedQuestion, retrieved: Sequence[tuple[Hit, Document]]
+) -> Features:
+    """Return the features of passages (n, len(PASSAGE_WEIGHTS)), in the order of the weights."""
+    shares = _page_shares(retrieved)
+
+    rows = [
+        _features_of_passage(question, hit, document, shares[document.location.path])
+        for hit, document in retrieved
+    ]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(PASSAGE_WEIGHTS))
 
 
-def _pages(found: Sequence[tuple[Hit, Document]]) -> Mapping[str | None, float]:
-    """Each page's share of the powers of what was found."""
-    best = max((hit.score for hit, _ in found), default=0.0)
-    pages: dict[str | None, float] = defaultdict(float)
-    for hit, document in found:
-        pages[document.location.path] += math.exp(SHARPNESS * (hit.score - best))
-    total = sum(pages.values())
-    return {page: power / total for page, power in pages.items()}
+def _features_of_passage(
+    question: ParsedQuestion, hit: Hit, document: Document, page_share: float
+) -> tuple[float, ...]:
+    answer_type = question.answer_type
+    introduces_module = _introduces_module(document)
+
+    # Sections have headings, not names.
+    has_signature = "signature" in document.fields
+    names = [name.lower() for name in entry_names(document)] if has_signature else []
+
+    features = {
+        "dense": hit.scores.get("dense", 0.0),
+        "lexical": hit.scores.get("lexical", 0.0),
+        "kind": directive(document) in answer_type.directives
+        or (answer_type is NAME_TYPE and introduces_module),
+        "named": any(name.rpartition(".")[2] in question.names for name in names),
+        "qualified": any(
+            f".{name}".endswith(f".{qualified}")
+            for qualified in question.qualified_names
+            for name in names
+        ),
+        "first": bool(names) and hit.id == document.id,
+        "has": _has_type(answer_type, document, hit.text),
+        "module": answer_type.name == "module" and introduces_module,
+        "page": page_share,
+    }
+    return tuple(float(features[name]) for name in PASSAGE_WEIGHTS)
 
 
-def _has(kind: AnswerType, document: Document, text: str) -> bool:
-    if kind.name == "parameter":
+def _page_shares(retrieved: Sequence[tuple[Hit, Document]]) -> Mapping[str | None, float]:
+    """Return each page's share of a softmax over the retrieval scores."""
+    best = max((hit.score for hit, _ in retrieved), default=0.0)
+    powers: dict[str | None, float] = defaultdict(float)
+    for hit, document in retrieved:
+        powers[document.location.path] += math.exp(PAGE_SHARPNESS * (hit.score - best))
+
+    total = sum(powers.values())
+    return {page: power / total for page, power in powers.items()}
+
+
+def _has_type(answer_type: AnswerType, document: Document, text: str) -> bool:
+    # Parameters have no look of their own in a text.
+    if answer_type.name == "parameter":
         return "(" in str(document.fields.get("signature", ""))
-    return next(candidates(kind, text), None) is not None
+    return next(candidate_spans(answer_type, text), None) is not None
 
 
 def _introduces_module(document: Document) -> bool:
-    """Whether it is the section that has a module's name in front of its heading."""
+    """Return whether it is the section whose heading begins with the module's name."""
     is_section = "signature" not in document.fields
     return is_section and document.title.partition(" ")[0] == document.fields.get("module")
 
@@ -116,98 +153,130 @@ def _introduces_module(document: Document) -> bool:
 # -- spans
 
 
-class Sought:
-    """A question, where in a passage its answer may stand, and what speaks for it."""
+def span_candidates(
+    question: ParsedQuestion, text: str, structure: PassageStructure
+) -> dict[CharSpan, dict[str, float]]:
+    """Find spans of a passage that may be answers by its structure, with their features."""
+    answer_type = question.answer_type
+    candidates: dict[CharSpan, dict[str, float]] = defaultdict(dict)
 
-    def __init__(self, question: str) -> None:
-        self.question, self.kind = question, expected(question)
-        self._default = (
-            self.kind.name in ("value", "number") or VALUE.hinted.search(question) is not None
-        )
+    for span in candidate_spans(answer_type, text):
+        candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
+    if structure.directive in answer_type.directives:
+        for span in structure.names:
+            candidates[span]["own"] = 1.0
 
-    def places(self, text: str, entry: Entry) -> dict[Place, dict[str, float]]:
-        """Stretches that may be the answer, each with the clues that are its alone."""
-        found: dict[Place, dict[str, float]] = defaultdict(dict)
-        for place in candidates(self.kind, text):
-            found[place]["literal" if self.kind.name == "result" else "typed"] = 1.0
-        for place in entry.names if entry.directive in self.kind.entries else ():
-            found[place]["own"] = 1.0
-        if self.kind.name == "module" and entry.module:
-            for place in _named(entry.module, text):
-                found[place]["module"] = 1.0
-        if self.kind is NAME and entry.directive == "section" and entry.module:
-            for place in _named(entry.module, text)[:1]:
-                found[place]["own"] = 1.0
-        for one in entry.parameters:
-            if self._default and one.default is not None and one.default[1] <= len(text):
-                found[one.default] |= {}
-            for place in (
-                _named(one.name, text) if self.kind.name in ("parameter", "option") else ()
-            ):
-                found[place] |= {
-                    "typed": 1.0,
-                    "optional": float(one.optional),
-                    "switch": float(one.switch),
-                }
-        return found
+    if structure.module and answer_type.name == "module":
+        for span in _occurrences(structure.module, text):
+            candidates[span]["module"] = 1.0
+    # A module is named by the section that introduces it, as a function is by its signature.
+    if structure.module and answer_type is NAME_TYPE and structure.directive == "section":
+        for span in _occurrences(structure.module, text)[:1]:
+            candidates[span]["own"] = 1.0
 
-    def clues(
-        self, text: str, entry: Entry, place: Place, special: Mapping[str, float] | None
-    ) -> dict[str, float]:
-        """The clues of a span, but for the reader's; `special` are those of `places`, None where it is not there."""
-        answer = text[slice(*place)]
-        return {
-            **(special or {}),
-            "echo": float(echoes(self.question, answer)),
-            "words": math.log1p(len(answer.split())),
-            "signature": float(special is None and place[0] < entry.signature),
-            "said": float(_said(self.kind, text, place)),
-            "default": float(self._default and _said(VALUE, text, place)),
-        }
+    _add_parameters(candidates, question, text, structure)
+    return candidates
 
 
-def weighed(clues: Mapping[str, float]) -> float:
-    """How much speaks for a span, in log odds but for a constant."""
-    return sum(SPAN[name] * value for name, value in clues.items())
+def _add_parameters(
+    candidates: dict[CharSpan, dict[str, float]],
+    question: ParsedQuestion,
+    text: str,
+    structure: PassageStructure,
+) -> None:
+    """Add the defaults of parameters, or all occurrences of their names, as the question asks."""
+    asks_for_name = question.answer_type.name in ("parameter", "option")
+
+    for parameter in structure.parameters:
+        default = parameter.default
+        if question.asks_for_default and default is not None and default[1] <= len(text):
+            # The default is a candidate without features of its own.
+            candidates[default] |= {}
+
+        for span in _occurrences(parameter.name, text) if asks_for_name else ():
+            candidates[span] |= {
+                "typed": 1.0,
+                "optional": float(parameter.optional),
+                "switch": float(parameter.switch),
+            }
 
 
-def _named(name: str, text: str) -> list[Place]:
+def span_features(
+    question: ParsedQuestion,
+    text: str,
+    structure: PassageStructure,
+    span: CharSpan,
+    candidate: Mapping[str, float] | None,
+) -> dict[str, float]:
+    """Return the features of a span except the reader's own.
+
+    `candidate` has those of `span_candidates`, None for a span that is not among them.
+    """
+    answer = text[slice(*span)]
+    in_signature = candidate is None and span[0] < structure.signature_end
+    tells_default = question.asks_for_default and _sentence_tells(VALUE_TYPE, text, span)
+
+    return {
+        **(candidate or {}),
+        "echo": float(question.echoes(answer)),
+        "words": math.log1p(len(answer.split())),
+        "signature": float(in_signature),
+        "sentence": float(_sentence_tells(question.answer_type, text, span)),
+        "default": float(tells_default),
+    }
+
+
+def span_score(features: Mapping[str, float]) -> float:
+    """Score a span by its features, in log odds up to a constant."""
+    return sum(SPAN_WEIGHTS[name] * value for name, value in features.items())
+
+
+def _occurrences(name: str, text: str) -> list[CharSpan]:
     return [match.span() for match in re.finditer(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)]
 
 
-def _said(kind: AnswerType, text: str, place: Place) -> bool:
-    """Whether the sentence of a place has the words that go with its type."""
-    start = max(text.rfind(". ", 0, place[0]), text.rfind("\n", 0, place[0])) + 1
-    ends = (at for at in (text.find(". ", place[1]), text.find("\n", place[1])) if at >= 0)
-    return kind.said.search(text, start, min(ends, default=len(text))) is not None
+def _sentence_tells(answer_type: AnswerType, text: str, span: CharSpan) -> bool:
+    """Return whether the sentence around a span has words that go with the type."""
+    start = max(text.rfind(". ", 0, span[0]), text.rfind("\n", 0, span[0])) + 1
+    stops = (text.find(". ", span[1]), text.find("\n", span[1]))
+    end = min((stop for stop in stops if stop >= 0), default=len(text))
+    return answer_type.sentence.search(text, start, end) is not None
 
 
-# -- whether there is an answer
+# -- calibration
 
 
-def evidence(
-    found: Sequence[Hit], best: Document | None, weights: Mapping[str, float], read: float
+def calibration_features(
+    hits: Sequence[Hit],
+    best_document: Document | None,
+    word_weights: Mapping[str, float],
+    reader_probability: float,
 ) -> tuple[float, float, float, float]:
-    """What `answerable` is calibrated on: the best dense and lexical scores, the idf (`weights`) of the rarest word of
-    the question that the entry of the best answer lacks, and the log odds of `read`, the reader's own estimate.
+    """Return the features that the probability of an answer in the corpus is calibrated on.
+
+    These are the best dense and the best lexical score, the idf (from `word_weights`) of the
+    rarest word of the question that the best answer's document lacks, and the log odds of the
+    reader's own estimate.
     """
-    dense, lexical = (
-        max((hit.scores.get(leg, 0.0) for hit in found), default=0.0)
-        for leg in ("dense", "lexical")
-    )
-    known = _words_of(best) if best is not None else frozenset()
-    lacking = max((weight for word, weight in weights.items() if word not in known), default=0.0)
-    sure = min(max(read, UNSURE), 1.0 - UNSURE)
-    return dense, lexical, lacking, math.log(sure / (1.0 - sure))
+    dense = max((hit.scores.get("dense", 0.0) for hit in hits), default=0.0)
+    lexical = max((hit.scores.get("lexical", 0.0) for hit in hits), default=0.0)
+
+    document_words = _document_words(best_document) if best_document is not None else frozenset()
+    missing = (weight for word, weight in word_weights.items() if word not in document_words)
+    rarest_missing = max(missing, default=0.0)
+
+    probability = min(max(reader_probability, PROBABILITY_MARGIN), 1.0 - PROBABILITY_MARGIN)
+    return dense, lexical, rarest_missing, math.log(probability / (1.0 - probability))
 
 
-def _words_of(document: Document) -> frozenset[str]:
+def _document_words(document: Document) -> frozenset[str]:
     headings = document.fields.get("headings", ())
+
     parts = (
         document.title,
         str(document.fields.get("page_title", "")),
         *document.context,
         *(headings if isinstance(headings, tuple) else ()),
-        document.body[:MAX_CHARS],
+        document.body[:MAX_ENTRY_CHARS],
     )
     return frozenset(tokens("\n".join(parts)))

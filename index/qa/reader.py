@@ -1,8 +1,8 @@
-"""A question and passages -> answers: exact stretches of the passages, and whether the passages answer it at all.
+"""Read passages for a question: a cross-encoder's logits for the answer's start and end.
 
-A cross-encoder reads `[CLS] question [SEP] passage [SEP]` and says of each token whether an answer starts or ends
-there, and of each passage how well it answers (reference QA, eq. 1-3). To eq. 3's softmax over the passages one more
-choice is added, "none of them", whose score is 0: so the model can say that the reference is silent.
+The model reads `[CLS] question [SEP] passage [SEP]`. It returns, for each token, the logits that an
+answer starts and ends there, and for each passage one that it answers (reference QA, eq. 1-3).
+`index.qa.spans` makes answers of these logits.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import time
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -30,71 +28,41 @@ from index.exported import MODEL as MODEL
 from index.exported import TOKENIZER as TOKENIZER
 from index.exported import read_exported, refusing
 from index.passages import render
-from index.qa.features import Sought, weighed
-from index.qa.signatures import Entry, Place, entry_of
+from index.qa.signatures import PassageStructure, passage_structure
 from index.records import Document, Passage
 
-SETTINGS = "reader.json"
-RELEASED = Path(__file__).resolve().parents[2] / "models" / "reference-reader-int8"
+READER_SETTINGS = "reader.json"
+RELEASED_READER = Path(__file__).resolve().parents[2] / "models" / "reference-reader-int8"
 MAX_QUESTION_TOKENS = 64
-MAX_ANSWER_TOKENS = 24
-MAX_ANSWERS = 20
-CHARS_PER_TOKEN = 40  # more of a text is not looked at
-UNLIKELY = -25.0  # less probable spans are all the same
-NOTHING = -1e9  # of a passage without spans
-_BEST = 8  # starts, and ends, of a passage that are combined
+_MAX_CHARS_PER_TOKEN = 40  # the rest of a text is not tokenized
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
-NO_ENTRY = Entry()
+NO_STRUCTURE = PassageStructure()
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
-    """A passage before the reader: `before` (the terms that enclose it) is read too, answers are spans of `text`.
+class ReadingPassage:
+    """A passage as the reader sees it.
 
-    `prior` is what is known of its relevance beforehand, in log odds but for a constant; `entry` what its structure
-    says.
+    Answers are spans of `text`; `context`, the enclosing terms, is read too. `prior` is the
+    passage's score before reading, in log odds up to a constant.
     """
 
     text: str
-    before: str = ""
+    context: str = ""
     prior: float = 0.0
-    entry: Entry = NO_ENTRY
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An answer: `text[start:end]` of the passage with this number. `score` is in 0-1, comparable between questions."""
-
-    passage: int
-    start: int
-    end: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What came of a question. `answerable` is eq. 3's probability (0-1) that the passages read answer it.
-
-    `answers` are best first and do not overlap. `relevance` (n,) has each passage's probability, 0 for those that were
-    not `read` before time was up.
-    """
-
-    answers: tuple[Found, ...]
-    answerable: float
-    relevance: Floats
-    read: int
+    structure: PassageStructure = NO_STRUCTURE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What `reader.json` says. `files` has SHA-256 (hex) of model and tokenizer.
+class ReaderSettings:
+    """The content of `reader.json`; `files` has the SHA-256 (hex) of model and tokenizer.
 
-    `prior_weight` is what a passage's prior counts beside the clues of `index.qa.features.SPAN`. The
-    probability that the corpus has an answer is the logistic function of `calibration`: a constant,
-    and weights of `index.qa.features.evidence`.
+    `prior_weight` multiplies a passage's prior beside the `SPAN_WEIGHTS` of `index.qa.features`.
+    The probability that the corpus has an answer is the logistic function of `calibration`: a
+    constant, then the weights of `index.qa.features.calibration_features`.
     """
 
     name: str
@@ -105,304 +73,168 @@ class Settings:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over all that changes an answer."""
+        """SHA-256 (hex) over everything that changes an answer."""
         content = {key: value for key, value in asdict(self).items() if key != "name"}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """Ids (t,) as the model reads them, the first token of the passage, and the characters of each of its tokens."""
+class PackedPassage:
+    """Model input for a question and a passage.
+
+    `ids` (t,) has all tokens, `first` is the index of the passage's first one. `offsets` has the
+    characters of each of the passage's tokens, into `model_text` of the passage.
+    """
 
     ids: Ids
     first: int
-    offsets: tuple[tuple[int, int], ...]  # into before + text
+    offsets: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Characters of `Readable.text`, and the logarithm of the probability that they are the answer within it."""
+class PassageLogits:
+    """Model output for a passage: `start` and `end` (t,) per token, `selected` as a whole."""
 
-    start: int
-    end: int
-    score: float
+    packed: PackedPassage
+    start: Floats
+    end: Floats
+    selected: float
 
 
 class Packer:
-    """Question and passage -> one sequence of ids; the same in training and in serving."""
+    """Packs a question and a passage into one sequence of ids, for training and for serving."""
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int) -> None:
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        self.tokenizer, self.max_tokens = tokenizer, max_tokens
+        self.tokenizer = tokenizer
+        self.max_tokens = max_tokens
+
         cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
         if cls is None or sep is None:
             raise ValueError("the tokenizer has no [CLS] and [SEP]")
         self.cls, self.sep = int(cls), int(sep)
 
-    def pack(self, question: str, passages: Sequence[Readable]) -> list[Packed]:
-        """One sequence of at most `max_tokens` ids per passage; a question gets at most a third of them."""
-        asked = self._tokens([question], MAX_QUESTION_TOKENS)[0].ids[
-            : min(MAX_QUESTION_TOKENS, self.max_tokens // 3)
-        ]
-        head = [self.cls, *asked, self.sep]
+    def pack(self, question: str, passages: Sequence[ReadingPassage]) -> list[PackedPassage]:
+        """Pack each passage into at most `max_tokens` ids; the question gets a third at most."""
+        max_question_tokens = min(MAX_QUESTION_TOKENS, self.max_tokens // 3)
+        question_ids = self._tokenize([question], MAX_QUESTION_TOKENS)[0].ids
+        head = [self.cls, *question_ids[:max_question_tokens], self.sep]
+
+        # One more id is the last [SEP].
         room = self.max_tokens - len(head) - 1
+        texts = [model_text(passage) for passage in passages]
         packed = []
-        for found in self._tokens([shown(passage) for passage in passages], self.max_tokens):
-            ids = np.array([*head, *found.ids[:room], self.sep], dtype=np.int64)
-            packed.append(Packed(ids, len(head), tuple(found.offsets[:room])))
+        for encoding in self._tokenize(texts, self.max_tokens):
+            ids = np.array([*head, *encoding.ids[:room], self.sep], dtype=np.int64)
+            packed.append(PackedPassage(ids, len(head), tuple(encoding.offsets[:room])))
         return packed
 
-    def _tokens(self, texts: Sequence[str], limit: int) -> list[Any]:
-        cut = [text[: limit * CHARS_PER_TOKEN].encode(errors="replace").decode() for text in texts]
-        found: list[Any] = self.tokenizer.encode_batch(cut, add_special_tokens=False)
-        return found
+    def _tokenize(self, texts: Sequence[str], max_tokens: int) -> list[Any]:
+        # The tokenizer refuses text that is not valid Unicode, so that it is replaced.
+        max_chars = max_tokens * _MAX_CHARS_PER_TOKEN
+        cut = [text[:max_chars].encode(errors="replace").decode() for text in texts]
+        encodings: list[Any] = self.tokenizer.encode_batch(cut, add_special_tokens=False)
+        return encodings
 
 
-def readable(document: Document, passage: Passage, prior: float = 0.0) -> Readable:
-    """A passage as the reader sees it, in training and in serving: what the encoder reads of it, its text last."""
+def reading_passage(document: Document, passage: Passage, prior: float = 0.0) -> ReadingPassage:
+    """Return a passage as the reader sees it: the encoder's text of it, with the passage last."""
     text = document.body[passage.start : passage.end]
-    return Readable(
-        text,
-        render(document, passage).removesuffix(text).rstrip("\n"),
-        prior,
-        entry_of(document, passage),
-    )
+    context = render(document, passage).removesuffix(text).rstrip("\n")
+    return ReadingPassage(text, context, prior, passage_structure(document, passage))
 
 
-def shown(passage: Readable) -> str:
-    """The text that the model reads of a passage."""
-    return f"{passage.before}\n{passage.text}" if passage.before else passage.text
+def model_text(passage: ReadingPassage) -> str:
+    """Return the text of a passage that the model reads."""
+    return f"{passage.context}\n{passage.text}" if passage.context else passage.text
 
 
 class Reader:
-    """A reader directory at work. Safe to share between threads."""
+    """An open reader directory; safe to share between threads."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ReaderSettings,
         packer: Packer,
         session: onnxruntime.InferenceSession,
         threads: int,
     ) -> None:
-        self.settings, self.name, self.fingerprint = settings, settings.name, settings.fingerprint
-        self._packer, self._session = packer, session
+        self.settings = settings
+        self.packer = packer
+        self.name = settings.name
+        self.fingerprint = settings.fingerprint
+
+        self._session = session
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="reader")
 
     @classmethod
     def load(cls, directory: Path, *, threads: int | None = None) -> Self:
-        """Read and verify a reader directory. Raises NotFound without one, Damaged naming the file that is altered."""
+        """Read and verify a reader directory.
+
+        Raises NotFound if there is none, Damaged with the name of a file that was altered.
+        """
         if not directory.is_dir():
             raise NotFound(
                 f"There is no reader directory {directory}. Give one made by `purlin train refqa`."
             )
-        settings, files = read_exported(directory, "reader", _settings)
+        settings, files = read_exported(directory, "reader", _parse_settings)
+
         with refusing("reader", directory):
-            packer = Packer(Tokenizer.from_str(files[TOKENIZER].decode()), settings.max_tokens)
+            tokenizer = Tokenizer.from_str(files[TOKENIZER].decode())
+            packer = Packer(tokenizer, settings.max_tokens)
             return cls(settings, packer, open_session(files[MODEL]), threads or available_cpus())
 
     def read(
-        self,
-        question: str,
-        passages: Sequence[Readable],
-        *,
-        k: int = 3,
-        deadline: float | None = None,
-    ) -> Reading:
-        """The `k` best answers from `passages`, which are read in their order until the `deadline`.
+        self, question: str, passages: Sequence[ReadingPassage], *, deadline: float | None = None
+    ) -> list[PassageLogits]:
+        """Return the logits of the passages that are read before the `deadline`, in their order.
 
         A deadline is a time of `time.monotonic()`; the first passage is read whatever the time.
         """
-        packed = self._packer.pack(question, passages)
-        outputs = list(self._outputs(packed, deadline))
-        sought = Sought(question)
-        spans, shares = normalized(
-            [
-                self._weighed(passage.prior, span_clues(sought, passage, one, output))
-                for passage, one, output in zip(passages, packed, outputs, strict=False)
-            ]
-        )
-        relevance = np.zeros(len(passages), dtype=np.float32)
-        relevance[: len(shares)] = shares
-        selected = np.array([output[2][0] for output in outputs], dtype=np.float32)
-        return Reading(
-            tuple(_ranked(spans, shares, k)), any_answer(selected), relevance, len(outputs)
-        )
+        return list(self._run(self.packer.pack(question, passages), deadline))
 
-    def _weighed(self, prior: float, found: Iterable[tuple[Span, dict[str, float]]]) -> list[Span]:
-        """Spans with all that speaks for them: scores are log odds but for a constant."""
-        base = self.settings.prior_weight * prior
-        return [Span(span.start, span.end, base + weighed(clues)) for span, clues in found]
+    def _run(
+        self, packed_passages: Sequence[PackedPassage], deadline: float | None
+    ) -> Iterator[PassageLogits]:
+        """Run the model on one passage per thread at a time, in order, until the deadline."""
 
-    def _outputs(self, packed: Sequence[Packed], deadline: float | None) -> Iterator[list[Floats]]:
-        """Start logits (1, t), end logits (1, t) and selection (1,) of passage after passage, some at a time."""
+        def run_in_time(packed: PackedPassage) -> PassageLogits | None:
+            is_late = deadline is not None and time.monotonic() > deadline
+            return None if is_late else self._run_model(packed)
 
-        def run(ids: Ids) -> list[Floats] | None:
-            if deadline is not None and time.monotonic() > deadline:
-                return None
-            found: list[Floats] = self._session.run(None, {"input_ids": ids[None]})
-            return found
-
-        pending = [self._pool.submit(run, one.ids) for one in packed]
+        pending = [self._pool.submit(run_in_time, packed) for packed in packed_passages]
         for number, future in enumerate(pending):
-            found = future.result()
-            if found is None and number == 0:
-                found = self._session.run(None, {"input_ids": packed[0].ids[None]})
-            if found is None:
+            logits = future.result()
+            # Without any logits there would be no answer at all.
+            if logits is None and number == 0:
+                logits = self._run_model(packed_passages[0])
+            if logits is None:
                 return
-            yield found
+            yield logits
+
+    def _run_model(self, packed: PackedPassage) -> PassageLogits:
+        start, end, selected = self._session.run(None, {"input_ids": packed.ids[None]})
+        return PassageLogits(packed, start[0], end[0], float(selected[0]))
 
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(cancel_futures=True)
 
 
-def any_answer(logits: Floats) -> float:
-    """Eq. 3's probability that any passage answers, from their logits (n,): the share of all choices but "none"."""
-    if not len(logits):
-        return 0.0
-    highest = float(logits.max())
-    log_sum = highest + math.log(float(np.exp(logits - highest).sum()))
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_sum))))
+def _parse_settings(content: Any) -> ReaderSettings:
+    """Check the content of `reader.json`. Raises ValueError or KeyError, for `read_exported`."""
+    values = {field.name: content[field.name] for field in fields(ReaderSettings)}
+    values["calibration"] = tuple(map(float, values["calibration"]))
+    settings = ReaderSettings(**values)
 
-
-def span_clues(
-    sought: Sought, passage: Readable, packed: Packed, output: Sequence[Floats]
-) -> Iterator[tuple[Span, dict[str, float]]]:
-    """The spans of a passage, by the reader's start, end and selection logits, each with its clues."""
-    places, selected = sought.places(passage.text, passage.entry), float(output[2][0])
-    for span in best_spans(output[0][0], output[1][0], packed, passage, places):
-        place = span.start, span.end
-        clues = sought.clues(passage.text, passage.entry, place, places.get(place))
-        yield span, {**clues, "selected": selected, "read": max(span.score, UNLIKELY)}
-
-
-def normalized(spans: Sequence[Sequence[Span]]) -> tuple[list[list[Span]], Floats]:
-    """Each passage's probability (n,), and its spans, best first, with the logarithm of theirs within it."""
-    sums = np.array([_log_sum([span.score for span in found]) for found in spans], dtype=np.float64)
-    within = [
-        sorted(
-            (Span(span.start, span.end, span.score - total) for span in found),
-            key=lambda span: -span.score,
-        )
-        for found, total in zip(spans, sums, strict=True)
-    ]
-    return within, np.exp(sums - _log_sum(sums.tolist())).astype(np.float32)
-
-
-def _log_sum(scores: Sequence[float]) -> float:
-    """The logarithm of the sum of powers; that of none is far below all others."""
-    highest = max(scores, default=NOTHING)
-    return (
-        highest + math.log(sum(math.exp(score - highest) for score in scores))
-        if scores
-        else NOTHING
-    )
-
-
-def best_spans(
-    starts: Floats, ends: Floats, packed: Packed, passage: Readable, places: Collection[Place] = ()
-) -> list[Span]:
-    """Valid spans of a passage, best first, from eq. 1 and 2's logits (t,): in its text, in order, not too long.
-
-    Those of `places`, where the expected answer type is, are among them, however unlikely.
-    """
-    here = slice(packed.first, packed.first + len(packed.offsets))
-    start, end = _log_softmax(starts[here]), _log_softmax(ends[here])
-    skip = len(shown(passage)) - len(passage.text)
-    inside = np.array(
-        [first >= skip and last > first for first, last in packed.offsets], dtype=bool
-    )
-    found: dict[tuple[int, int], float] = {}
-    for first in _highest(start, inside):
-        for last in _highest(end, inside):
-            if first <= last < first + MAX_ANSWER_TOKENS:
-                place = whole_words(
-                    passage.text, packed.offsets[first][0] - skip, packed.offsets[last][1] - skip
-                )
-                score = float(start[first] + end[last])
-                found[place] = max(score, found.get(place, -math.inf))
-    for place in places:
-        if (tokens := _tokens_of(place, packed, skip)) is not None:
-            found.setdefault(place, float(start[tokens[0]] + end[tokens[1]]))
-    spans = [Span(*place, score) for place, score in found.items() if place[0] < place[1]]
-    return sorted(spans, key=lambda span: -span.score)
-
-
-def _tokens_of(place: Place, packed: Packed, skip: int) -> tuple[int, int] | None:
-    """First and last token, counted from the passage's first, of characters of its text; None if they were cut off."""
-    first = bisect_right(packed.offsets, place[0] + skip, key=lambda offset: offset[1])
-    last = bisect_left(packed.offsets, place[1] + skip, key=lambda offset: offset[0]) - 1
-    whole = first <= last and packed.offsets[last][1] >= place[1] + skip
-    return (first, last) if whole else None
-
-
-def _highest(scores: Floats, allowed: NDArray[np.bool_]) -> list[int]:
-    order = np.argsort(np.where(allowed, -scores, np.inf), kind="stable")[:_BEST]
-    return [int(place) for place in order if allowed[place]]
-
-
-def _log_softmax(logits: Floats) -> Floats:
-    if not len(logits):
-        return logits
-    shifted = logits - logits.max()
-    result: Floats = shifted - np.log(np.exp(shifted).sum())
-    return result
-
-
-_WORD = re.compile(r"\w")
-
-
-def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span, grown to whole words and without white space and stops at its ends."""
-    while 0 < start < len(text) and _WORD.match(text[start]) and _WORD.match(text[start - 1]):
-        start -= 1
-    while 0 < end < len(text) and _WORD.match(text[end]) and _WORD.match(text[end - 1]):
-        end += 1
-    while start < end and (text[start].isspace() or text[start] in ",;:"):
-        start += 1
-    while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
-        end -= 1
-    return start, end
-
-
-def _ranked(spans: Sequence[Sequence[Span]], shares: Floats, k: int) -> Iterator[Found]:
-    """The best `k` over all passages by share times probability; no two of a passage overlap."""
-    every = [
-        Found(number, span.start, span.end, float(share) * math.exp(span.score))
-        for number, (found, share) in enumerate(zip(spans, shares, strict=True))
-        for span in found
-    ]
-    taken: list[Found] = []
-    for found in sorted(every, key=lambda one: (-one.score, one.passage, one.start)):
-        if len(taken) == k:
-            break
-        if all(
-            found.passage != one.passage or found.end <= one.start or one.end <= found.start
-            for one in taken
-        ):
-            taken.append(found)
-    yield from taken
-
-
-def logistic(features: Sequence[float], weights: Sequence[float]) -> float:
-    """Probability from `weights`: a constant, then one per feature."""
-    value = weights[0] + sum(
-        weight * feature for weight, feature in zip(weights[1:], features, strict=True)
-    )
-    return round(1 / (1 + math.exp(-max(-30.0, min(30.0, value)))), 6)
-
-
-def _settings(content: Any) -> Settings:
-    values = {field.name: content[field.name] for field in fields(Settings)}
-    settings = Settings(**{**values, "calibration": tuple(map(float, values["calibration"]))})
-    valid = len(settings.calibration) == 5 and 16 <= settings.max_tokens <= 8192
-    if not valid or set(settings.files) != {MODEL, TOKENIZER}:
+    is_valid = len(settings.calibration) == 5 and 16 <= settings.max_tokens <= 8192
+    if not is_valid or set(settings.files) != {MODEL, TOKENIZER}:
         raise ValueError("its values do not fit together")
     for name, numbers in (
         ("prior_weight", [settings.prior_weight]),
         ("calibration", settings.calibration),
     ):
         if not all(map(math.isfinite, numbers)):
-            raise ValueError(f"its {name} is no finite number")
+            raise ValueError(f"its {name} is not a finite number")
     return settings

@@ -1,132 +1,197 @@
-"""What the structure of a reference's entry says: its kind, its names, its parameters and their defaults."""
+"""Read the structure of a reference's entries: their kind, names, parameters and defaults."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from index.records import Document, Passage
 
-MAX_SIGNATURE = 2_000  # characters that are looked at
+MAX_SIGNATURE_CHARS = 4_000  # the rest of a signature is ignored
 MAX_PARAMETERS = 64
 
-Place = tuple[int, int]  # characters of a text
+CharSpan = tuple[int, int]  # start and end of characters in a text
 
-_PARAMETER = re.compile(r"[\s*&]*(?:[\w.]+[\s*&]+)*?([^\W\d]\w*)\s*(?::[^=]*|(?==|$))(=?)\s*")
-_SWITCHES = ("true", "false")
-_OPENING, _CLOSING, _QUOTES = "([{", ")]}", "'\""
+_SWITCH_DEFAULTS = ("true", "false")
+_BETWEEN_WORDS = re.compile(r"[\s*&]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a signature; `default` (start, end) is where its default stands.
+    """A parameter of a signature; `default` and `annotation` are spans of that signature.
 
-    It is `optional` if it has one, or stands in brackets as in `range(start[, step])`; a `switch` if that is true or
-    false.
+    It is `optional` if it has a default or stands in brackets, as in `range(start[, step])`, and a
+    `switch` if its default is true or false.
     """
 
     name: str
-    default: Place | None
-    optional: bool
+    default: CharSpan | None = None
+    annotation: CharSpan | None = None
+    optional: bool = False
     switch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What is known of a passage's entry. `names` and the defaults of `parameters` are places of the passage's text.
+class PassageStructure:
+    """The structure of the entry that a passage belongs to.
 
-    `signature` is where the signature ends, 0 for a passage without it.
+    `names` and the defaults of `parameters` are spans of the passage's text. The signature ends at
+    `signature_end`, which is 0 for a passage without one.
     """
 
     directive: str = "section"
     module: str = ""
-    signature: int = 0
-    names: tuple[Place, ...] = ()
+    signature_end: int = 0
+    names: tuple[CharSpan, ...] = ()
     parameters: tuple[Parameter, ...] = ()
 
 
-def entry_of(document: Document, passage: Passage) -> Entry:
-    """What the document's structure says of one of its passages."""
+def passage_structure(document: Document, passage: Passage) -> PassageStructure:
+    """Return what the document's fields and signature say of one of its passages."""
     signature = _signature(document)
-    known = directive(document), str(document.fields.get("module", ""))
-    found = tuple(parameters(signature))
+    kind = directive(document)
+    module = str(document.fields.get("module", ""))
+    parameters = tuple(signature_parameters(signature))
+
     if passage.start > 0:
-        return Entry(*known, parameters=tuple(replace(one, default=None) for one in found))
-    names = tuple(place for place in own_names(document) if place[1] <= passage.end)
-    return Entry(*known, min(passage.end, len(signature)), names, found)
+        # The signature is in the first passage, and so are the defaults.
+        parameters = tuple(replace(parameter, default=None) for parameter in parameters)
+        return PassageStructure(kind, module, parameters=parameters)
+
+    names = tuple(span for span in own_names(document) if span[1] <= passage.end)
+    signature_end = min(passage.end, len(signature))
+    return PassageStructure(kind, module, signature_end, names, parameters)
 
 
 def directive(document: Document) -> str:
-    """What kind of entry it is; a method without parentheses is an attribute to who reads it."""
-    named = str(document.fields.get("directive", "section"))
-    return "attribute" if named == "method" and "(" not in _signature(document) else named
+    """Return an entry's kind; a method without parentheses is an attribute to its reader."""
+    name = str(document.fields.get("directive", "section"))
+    return "attribute" if name == "method" and "(" not in _signature(document) else name
 
 
-def own_names(document: Document) -> Iterator[Place]:
-    """Where a definition's names stand in its signature, with what qualifies them there: `str.split`."""
-    signature, at = _signature(document), 0
-    for name in names_of(document):
-        last = re.escape(name.rpartition(".")[2])
-        match = re.compile(rf"(?<![\w.-])(?:\w+\.)*{last}(?![\w-])").search(signature, at)
+def own_names(document: Document) -> Iterator[CharSpan]:
+    """Find an entry's names in its signature, each with its qualifier there: `str.split`."""
+    signature = _signature(document)
+    position = 0
+
+    for name in entry_names(document):
+        last_part = re.escape(name.rpartition(".")[2])
+        pattern = re.compile(rf"(?<![\w.-])(?:\w+\.)*{last_part}(?![\w-])")
+        match = pattern.search(signature, position)
         if match is not None:
-            at = match.end()
+            # The next name stands after this one.
+            position = match.end()
             yield match.span()
 
 
-def names_of(document: Document) -> tuple[str, ...]:
-    """What a definition is called; all its names if it has several."""
+def entry_names(document: Document) -> tuple[str, ...]:
+    """Return the names of an entry, which may have several, without signatures around them."""
     names = document.fields.get("names")
-    every = names if isinstance(names, tuple) else (document.title,)
-    return tuple(bare for name in every if (bare := _bare(name)))
+    titles = names if isinstance(names, tuple) else (document.title,)
+    return tuple(name for title in titles if (name := _bare_name(title)))
 
 
-def _bare(name: str) -> str:
-    """Without what stands before and after: `range` of "class range(stop)"."""
-    before, parenthesis, _ = name.partition("(")
+def _bare_name(title: str) -> str:
+    """Return the name in a title: `range` of "class range(stop)"."""
+    before, parenthesis, _ = title.partition("(")
     words = before.strip(" ,:;").split(" ")
     return words[-1] if parenthesis else " ".join(words)
 
 
 def _signature(document: Document) -> str:
-    signature = str(document.fields.get("signature", ""))[:MAX_SIGNATURE]
+    signature = str(document.fields.get("signature", ""))[:MAX_SIGNATURE_CHARS]
     return signature if document.body.startswith(signature) else ""
 
 
-def parameters(signature: str) -> Iterator[Parameter]:
-    """The parameters of all lines of a signature, at most MAX_PARAMETERS, each name once."""
-    seen: set[str] = set()
-    for start, end, bracketed in _pieces(signature):
-        match = _PARAMETER.match(signature[start:end])
-        if match is None or match[1] in seen or len(seen) == MAX_PARAMETERS:
-            continue
-        seen.add(match[1])
-        last = start + len(signature[start:end].rstrip())
-        default = (start + match.end(), last) if match[2] and start + match.end() < last else None
-        switch = default is not None and signature[slice(*default)].lower() in _SWITCHES
-        yield Parameter(match[1], default, bracketed or default is not None, switch)
+# -- parameters
 
 
-def _pieces(signature: str) -> Iterator[tuple[int, int, bool]]:
-    """What commas part within the outermost parentheses of each line, and whether it stands in brackets.
+def signature_parameters(signature: str) -> list[Parameter]:
+    """Return the parameters of all lines of a signature, each name once, at most MAX_PARAMETERS."""
+    parameters: dict[str, Parameter] = {}
 
-    Brackets that follow no `=` are those of optional parameters: their content counts as if they were not there.
+    for parameter in _parameters_of_lines(signature):
+        parameters.setdefault(parameter.name, parameter)
+    return list(islice(parameters.values(), MAX_PARAMETERS))
+
+
+def overloads(signature: str) -> dict[str, tuple[Parameter, ...]]:
+    """Return each name's parameters in all lines, which may give it different defaults."""
+    parameters: dict[str, tuple[Parameter, ...]] = {}
+
+    for parameter in _parameters_of_lines(signature):
+        parameters[parameter.name] = (*parameters.get(parameter.name, ()), parameter)
+    return parameters
+
+
+def _parameters_of_lines(signature: str) -> Iterator[Parameter]:
+    line_start = 0
+    for line in signature[:MAX_SIGNATURE_CHARS].split("\n"):
+        opening = line.find("(") + 1
+        pieces = _split_parameters(line, opening) if opening else iter(())
+
+        for start, end, bracketed in islice(pieces, MAX_PARAMETERS):
+            parameter = _parse_parameter(signature, line_start + start, line_start + end, bracketed)
+            if parameter is not None:
+                yield parameter
+        line_start += len(line) + 1
+
+
+def _split_parameters(line: str, start: int) -> Iterator[tuple[int, int, bool]]:
+    """Split at the commas of the outermost level: start and end of each piece, whether in brackets.
+
+    A bracket before any `=` or `:` of its piece, or in front of a comma, marks optional parameters;
+    all other brackets, and quotes after a `=` or `:`, belong to a default or an annotation.
     """
-    depth, brackets, start, quote = 0, 0, 0, ""
-    for at, char in enumerate(signature):
-        if quote or char in _QUOTES:
-            quote = "" if char == quote else quote or char
-        elif char == "\n":
-            depth = brackets = 0
-        elif depth == 1 and char in "[]" and "=" not in signature[start:at]:
-            if signature[start:at].strip(" ,*["):
-                yield start, at, brackets > 0
-            start, brackets = at + 1, max(0, brackets + (1 if char == "[" else -1))
-        elif char in _OPENING:
+    depth, brackets = 0, 0
+    quote, has_value = "", False
+
+    for position in range(start, len(line)):
+        char = line[position]
+        if quote:
+            quote = "" if char == quote else quote
+        elif has_value and char in "'\"":
+            quote = char
+        elif char in "({" or (char == "[" and has_value and not _opens_optional(line, position)):
             depth += 1
-            start = at + 1 if depth == 1 else start
-        elif char in ",)]}" and depth == 1:
-            yield start, at, brackets > 0
-            start, depth = at + 1, depth - (char in _CLOSING)
-        elif char in _CLOSING:
-            depth = max(0, depth - 1)
+        elif depth and char in ")}]":
+            depth -= 1
+        elif not depth and char in ",[])":
+            yield start, position, brackets > 0
+            brackets = max(0, brackets + (char == "[") - (char == "]"))
+            start, has_value = position + 1, False
+            if char == ")":
+                return
+        has_value = has_value or (char in "=:" and not depth)
+
+
+def _opens_optional(line: str, position: int) -> bool:
+    """Return whether the bracket is that of `a=1[, b]` rather than of a list or an index."""
+    return line.startswith((",", " ,"), position + 1)
+
+
+def _parse_parameter(signature: str, start: int, end: int, bracketed: bool) -> Parameter | None:
+    """Parse `name`, `name: annotation = default` or C's `type *name`; None without a name."""
+    declared, equals, _ = signature[start:end].partition("=")
+    before_colon, colon, _ = declared.partition(":")
+
+    # What stands before the last word is a C type, or the stars of `**options`.
+    name = _BETWEEN_WORDS.split(before_colon.rstrip())[-1]
+    if not name.isidentifier():
+        return None
+
+    declared_end = start + len(declared)
+    annotation = _strip(signature, start + len(before_colon) + 1, declared_end) if colon else None
+    default = _strip(signature, declared_end + 1, end) if equals else None
+    switch = default is not None and signature[slice(*default)].lower() in _SWITCH_DEFAULTS
+    return Parameter(name, default, annotation, bracketed or default is not None, switch)
+
+
+def _strip(text: str, start: int, end: int) -> CharSpan | None:
+    """Return the span without white space at its ends, or None if nothing is left."""
+    inner = text[start:end]
+    start += len(inner) - len(inner.lstrip())
+    end = start + len(inner.strip())
+    return (start, end) if start < end else None

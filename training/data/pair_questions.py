@@ -82,7 +82,7 @@ def linked_pairs(source: PairSource) -> Drafts:
     passages: dict[str, str] = {}
     for document in documents:
         first = split(document)[0]
-        passages.setdefault(templates.entry_of(document), render(document, first))
+        passages.setdefault(templates.document_entry(document), render(document, first))
     excluded = excluded_entries(source.leave_out, documents)
 
     def linked_pair(record: Record, source: PairSource) -> Pair:

@@ -19,7 +19,7 @@ from index.encoder import TextEncoder
 from index.errors import InvalidInput, NotFound
 from index.evaluation.answers import Question, read_questions
 from index.passages import split
-from index.qa.reader import Readable, readable, shown
+from index.qa.reader import ReadingPassage, model_text, reading_passage
 from index.records import Document, Passage, Skipped
 from index.search.lexical import Lexical, LexicalBuilder, top
 from index.sources import open_source, tables
@@ -74,7 +74,7 @@ def excluded_entries(paths: Sequence[Path], documents: Iterable[Document]) -> fr
     if not paths:
         return frozenset()
 
-    entries = {templates.entry_of(document) for document in documents}
+    entries = {templates.document_entry(document) for document in documents}
     excluded: set[str] = set()
     for path in paths:
         questions = read_questions(path)
@@ -136,7 +136,7 @@ class PassagePool:
     by document id, its passages and their rows. `miner` is created once for all sources over it.
     """
 
-    passages: list[Readable]
+    passages: list[ReadingPassage]
     entries: list[str]
     documents: list[Document] = field(default_factory=list)
     rows: dict[str, list[tuple[int, Passage]]] = field(default_factory=dict)
@@ -147,8 +147,8 @@ class PassagePool:
         self.documents.append(document)
         self.rows[document.id] = list(enumerate(split(document), len(self.passages)))
         for _, passage in self.rows[document.id]:
-            self.passages.append(readable(document, passage))
-            self.entries.append(templates.entry_of(document))
+            self.passages.append(reading_passage(document, passage))
+            self.entries.append(templates.document_entry(document))
 
 
 # The pools of the references that were read, by path.
@@ -287,7 +287,7 @@ def _linked_questions(
     assert source.reference is not None
     pool = _reference_pool(source.reference, pools)
     excluded = excluded_entries(source.leave_out, pool.documents)
-    titles = {templates.entry_of(document): document.title for document in pool.documents}
+    titles = {templates.document_entry(document): document.title for document in pool.documents}
 
     # An entry's first passage has its term.
     rows: dict[str, int] = {}
@@ -335,7 +335,7 @@ def _question_set(
     # Several documents may belong to the same entry.
     rows: dict[str | None, list[int]] = defaultdict(list)
     for document in pool.documents:
-        rows[templates.entry_of(document)] += [row for row, _ in pool.rows[document.id]]
+        rows[templates.document_entry(document)] += [row for row, _ in pool.rows[document.id]]
 
     located = (
         _locate(question, pool, rows[entry])
@@ -377,7 +377,7 @@ def _squad_questions(
                 # Questions about the same context share one passage.
                 row = rows.setdefault(context, len(rows))
                 if row == len(pool.passages):
-                    pool.passages.append(Readable(context))
+                    pool.passages.append(ReadingPassage(context))
                     pool.entries.append(str(row))
                 questions += _squad_question(question, row, context, answers)
     return pool, iter(questions)
@@ -417,7 +417,7 @@ class Miner:
         # Manuals repeat themselves: the same text on another page is not a negative.
         self.texts = _number([passage.text for passage in pool.passages])
 
-        texts = [shown(passage) for passage in pool.passages]
+        texts = [model_text(passage) for passage in pool.passages]
         with tempfile.TemporaryDirectory() as directory:
             builder = LexicalBuilder()
             for text in texts:

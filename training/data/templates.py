@@ -1,9 +1,11 @@
-"""Definitions of a language reference -> questions with their answers in it, by template (reference QA, section 3.5).
+"""Make questions and answers from the definitions of a language reference, by template.
 
-A description that begins with a verb becomes a question whose answer is the term: "Return the absolute value of a
-number." -> "What function returns the absolute value of a number?" -> `abs`. Signatures, field lists and sentences of
-known shape give questions about defaults, parameters, types, return values, exceptions and versions, which the paper
-does not have. The verbs, the kinds of entries and the questions' wordings are data: `templates.toml`.
+The method is that of the paper on reference QA (section 3.5). A description that begins with a verb
+becomes a question whose answer is the term: "Return the absolute value of a number." becomes "What
+function returns the absolute value of a number?", answered by `abs`. Beyond the paper, signatures,
+field lists and sentences of known shapes give questions about defaults, parameters, types, return
+values, exceptions and versions. The verbs, the kinds of entries and the wordings of the questions
+are data: `templates.toml`.
 """
 
 from __future__ import annotations
@@ -21,17 +23,16 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from index.errors import InvalidInput
+from index.qa.signatures import MAX_SIGNATURE_CHARS, CharSpan, Parameter, overloads
 from index.records import Document, Span
 from training.config import in_range, load_recipe
 
 __all__ = [
     "RULES",
     "Example",
-    "Parameter",
     "Rules",
-    "entry_of",
+    "document_entry",
     "examples",
-    "parameters",
     "questions",
     "read_rules",
     "split_of",
@@ -42,19 +43,17 @@ RULES = Path(__file__).with_name("templates.toml")
 Split = Literal["train", "dev", "test"]
 Rephrase = Callable[[Sequence[str]], Sequence[str | None]]
 
-MAX_BODY = 20_000  # characters of a body that are read
-MAX_SENTENCE = 400
-MAX_SIGNATURE = 4_000
-MAX_PARAMETERS = 64
-MAX_DEFAULT = 60
-MAX_TERM = 120
+MAX_BODY_CHARS = 20_000  # the rest of a body is ignored
+MAX_SENTENCE_CHARS = 400
+MAX_PARAMETER_CHARS = 60  # of its name, default or type
+MAX_TERM_CHARS = 120
 MAX_EXAMPLES = 100  # of one entry
 MIN_WORDS = 2  # after the verb
-CLEAR_WORDS = 4  # a description of fewer needs its class or module beside it
-PHRASE_WORDS = 5  # of the longest phrase that is looked up
+CLEAR_WORDS = 4  # a shorter description is unclear without its class or module
+PHRASE_WORDS = 5  # of the longest phrase in `templates.toml`
 
 _PLACEHOLDER = re.compile(r"\{(.*?)\}")
-_KNOWN = frozenset(
+_PLACEHOLDER_NAMES = frozenset(
     ["noun", "where", "third", "plain", "rest", "term", "name", "parameter", "condition"]
 )
 
@@ -63,10 +62,10 @@ _STOP = re.compile(
     r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bcf)[.;:](?=[)\]”\"’']?(?:\s|$))|\n|$"
 )
 _NOTE = re.compile(r"\s\([^()]*\)")
-_NO_NOTE = re.compile(
-    r"^\S+ \(|[*+/=<>%&|^-] \(|\b(?:an?|the|of|to|and|or) \("
-)  # brackets that the sentence needs
-_ASIDE = re.compile(  # what a question does without
+# Brackets that the sentence needs.
+_NO_NOTE = re.compile(r"^\S+ \(|[*+/=<>%&|^-] \(|\b(?:an?|the|of|to|and|or) \(")
+# Clauses that a question does not need.
+_ASIDE = re.compile(
     r",? (?:or|and|else)? ?(?:\S+ )?(?:otherwise|else)\b.*$"
     r"|,? (?:or|and) (?:False|None|True|NULL|-?\d+) (?:if|when|on) .*$"
     r"|,? (?:and |which )?(?:it )?default(?:s|ing) to\b.*$"
@@ -77,14 +76,13 @@ _ANOTHER = re.compile(
 )
 _COORDINATED = re.compile(r"((?:, )?\b(?:and|or|then)|,) ([\w-]+)(?= ([\w’]+))")
 _INFINITIVE = re.compile(r"\bto ([\w-]+)")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _CAPITAL_STAYS = re.compile(r"\S[^\sa-z’]|\S*[\d_.(]")
 
-_P = r"(?:[Tt]he )?(?:optional )?(?P<parameter>\w+)(?: keyword)?(?: argument| parameter)?"
+_PARAMETER = r"(?:[Tt]he )?(?:optional )?(?P<parameter>\w+)(?: keyword)?(?: argument| parameter)?"
 _ITEM = re.compile(
     r"(?:- )?(?:Parameters: )?\*{0,2}(?P<parameter>\w+)(?: \((?P<type>[^()\n:=]{1,60})\))? [–-] (?=\S)"
 )
-_ABOUT = re.compile(_P + r" (?=\S)")
+_PARAMETER_FIRST = re.compile(_PARAMETER + r" (?=\S)")
 _RETURN_TYPE = re.compile(r"^(?:- )?Return type: (?P<type>\S.{0,60}?)\.?$", re.MULTILINE)
 _ARROW = re.compile(r"\) (?:→|->) (?P<type>\S.{0,60})$", re.MULTILINE)
 
@@ -95,18 +93,17 @@ _VALUE = (
 )
 _PARAMETER_DEFAULTS = (
     re.compile(
-        rf"\b[Ii]f {_P} is (?:omitted|missing|absent|not \w+),? (?:it )?defaults to {_VALUE}"
+        rf"\b[Ii]f {_PARAMETER} is (?:omitted|missing|absent|not \w+),? (?:it )?defaults to {_VALUE}"
     ),
-    re.compile(rf"{_P} defaults to {_VALUE}"),
-    re.compile(rf"\b[Dd]efault (?:value )?(?:for|of) {_P} is {_VALUE}"),
+    re.compile(rf"{_PARAMETER} defaults to {_VALUE}"),
+    re.compile(rf"\b[Dd]efault (?:value )?(?:for|of) {_PARAMETER} is {_VALUE}"),
 )
 _DEFAULT = re.compile(
     rf"(?:\b[Tt]he default(?: value)? is|(?:^|(?<=[.;:] ))(?:It d|D)efaults to|^Default:) {_VALUE}",
     re.MULTILINE,
 )
-_TELLING = re.compile(
-    r"(?=.*[._-]\w|[A-Z_]{3})\S{3,}"
-)  # `--max-tries`, `json.encoder`; `-t` and `name` are of many
+# `--max-tries` and `json.encoder` name one entry, `-t` and `name` may name many.
+_DISTINCTIVE_NAME = re.compile(r"(?=.*[._-]\w|[A-Z_]{3})\S{3,}")
 _PLAIN_VALUES = frozenset(["true", "false", "none", "null", "on", "off", "zero"])
 
 _CONDITIONAL = re.compile(
@@ -138,11 +135,17 @@ _CUT = re.compile(
     r",| \(| (?:if|when|unless|otherwise|so that|but|whose|where|which|because|since|in which)\b| — | - | – "
 )
 _CONDITIONS = frozenset([" if", " when", " unless"])
+_EMPTY_CONDITIONS = ("it", "successful", "success")
+_RETURNED = re.compile(
+    r"(?:(?:It |This \w+ )?[Rr]eturns|Return) "
+    r"(?!whether|if|when|to|from|without|immediately|value)"
+)
 
 _VERSION = re.compile(
     r"(?P<what>New|Added|Changed|Deprecated) (?:in|since) (?:version |[A-Z]\w* )(?P<version>\d(?:[\d.]*\d)?)"
 )
-_OUTDATED = re.compile(  # the note is about the entry, not about a part of it
+# A note about the whole entry, not about a part of it.
+_OUTDATED = re.compile(
     r"(?:, will be removed in version \d[\d.]*)?"
     r"(?:\.?\s*$|: (?:(?:Please )?[Uu]se |See |This (?:function|method|class|attribute|module|constant|exception) "
     r"|\S+ now supports ))"
@@ -155,7 +158,7 @@ _ADDED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Irregular:
-    """A verb whose third person follows no rule."""
+    """A verb with an irregular third person."""
 
     verb: str
     third: str
@@ -163,9 +166,10 @@ class Irregular:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """How a description may begin, and what the question says instead.
+    """A beginning of descriptions, and what a question says instead.
 
-    `plain` is for "How do I ...?", "-" where one cannot ask so. After a `noun` no other verb may come.
+    `third` is the verb in the third person, `plain` the one for "How do I ...?", or "-" if that
+    question makes no sense. After a `noun` no other verb may follow.
     """
 
     start: str
@@ -176,7 +180,7 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """What an entry is called; `link` joins it to its class or module ("of", "in")."""
+    """The noun for a kind of entries; `link` joins it to its class or module ("of", "in")."""
 
     kind: str
     noun: str
@@ -188,7 +192,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The wordings of one kind of question; `draws` of them are taken for an answer."""
+    """The wordings of one kind of question; `draws` of them are drawn for each answer."""
 
     name: str
     texts: tuple[str, ...]
@@ -197,17 +201,17 @@ class Form:
     def __post_init__(self) -> None:
         in_range("draws", self.draws, 1, 100)
         for text in self.texts:
-            unknown = set(_PLACEHOLDER.findall(text)) - _KNOWN
+            unknown = set(_PLACEHOLDER.findall(text)) - _PLACEHOLDER_NAMES
             if unknown:
-                known = ", ".join(sorted(_KNOWN))
+                allowed = ", ".join(sorted(_PLACEHOLDER_NAMES))
                 raise InvalidInput(
-                    f"Unknown placeholder {unknown.pop()!r:.80} in {text!r:.80}; known are {known}."
+                    f"Unknown placeholder {unknown.pop()!r:.80} in {text!r:.80}; use {allowed}."
                 )
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What `templates.toml` says; its comments say what each key is for."""
+    """The content of `templates.toml`, whose comments explain each key."""
 
     verbs: tuple[str, ...]
     forms: tuple[Form, ...]
@@ -234,7 +238,7 @@ class Rules:
 
     @cached_property
     def thirds(self) -> dict[str, str]:
-        """Verb -> its third person."""
+        """The third person of each verb."""
         irregular = {item.verb: item.third for item in self.irregular}
         return {
             verb: irregular.get(verb) or third_person(verb) for verb in (*self.verbs, *irregular)
@@ -242,12 +246,12 @@ class Rules:
 
     @cached_property
     def plains(self) -> dict[str, str]:
-        """Third person -> its verb."""
+        """The verb of each third person."""
         return {third: verb for verb, third in self.thirds.items()}
 
     @cached_property
     def openings(self) -> dict[str, Phrase]:
-        """A description's first words in lower case -> what they are."""
+        """The phrase for each known beginning of a description, in lower case."""
         verbs = {
             start: Phrase(start, third, verb)
             for verb, third in self.thirds.items()
@@ -257,19 +261,19 @@ class Rules:
 
     @cached_property
     def texts(self) -> dict[str, Form]:
-        """A form's name -> the form."""
+        """The forms by name."""
         return {form.name: form for form in self.forms}
 
     @cached_property
     def is_vague(self) -> re.Pattern[str]:
-        """Finds words that cannot be understood away from their page."""
+        """A pattern of words that cannot be understood outside their page."""
         return re.compile(
             rf"(?<!\w)(?:{'|'.join(map(re.escape, self.vague)) or '(?!)'})(?!\w)", re.IGNORECASE
         )
 
     @cached_property
     def subject(self) -> re.Pattern[str]:
-        """Matches a beginning that stands for the entry itself."""
+        """A pattern of beginnings that stand for the entry itself."""
         return re.compile(
             rf"(?:{'|'.join(map(re.escape, self.subjects)) or '(?!)'}) ", re.IGNORECASE
         )
@@ -277,7 +281,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question and its answer: `body[start:end] == answer` of the document, which belongs to `entry`."""
+    """A question with its answer, `body[start:end]` of a document, and the document's entry."""
 
     question: str
     document_id: str
@@ -288,16 +292,8 @@ class Example:
     entry: str
 
 
-class Parameter(NamedTuple):
-    """One of a signature; spans are offsets into the text that was parsed."""
-
-    name: str
-    default: Span | None
-    type: Span | None
-
-
-class _Found(NamedTuple):
-    """An answer's span, the form of question it answers, and what the question says."""
+class _Candidate(NamedTuple):
+    """A possible answer: its span, the form of the question, and values for the placeholders."""
 
     form: str
     start: int
@@ -307,7 +303,7 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A definition, taken apart once for all templates. Paragraphs and sentences are spans of the body."""
+    """A definition, parsed once for all templates; paragraphs are spans of the body."""
 
     body: str
     rules: Rules
@@ -321,20 +317,20 @@ class _Entry:
 
     @property
     def description(self) -> Span | None:
-        """The first sentence that is no note."""
+        """The first sentence, without notes before it."""
         for paragraph in self.paragraphs:
             if not self.is_note(paragraph) and not self.body.startswith("- ", paragraph.start):
-                return next(sentences(self.body, paragraph), None)
+                return next(sentence_spans(self.body, paragraph), None)
         return None
 
     def is_note(self, paragraph: Span) -> bool:
         return self.body.startswith(self.rules.notes, paragraph.start)
 
     def prose(self) -> Iterator[Span]:
-        """The sentences of all paragraphs but notes of versions."""
+        """Yield the sentences of all paragraphs except notes about versions."""
         for paragraph in self.paragraphs:
             if not _VERSION.match(self.body, paragraph.start):
-                yield from sentences(self.body, paragraph)
+                yield from sentence_spans(self.body, paragraph)
 
     def text(self, span: Span) -> str:
         return self.body[span.start : span.end]
@@ -346,25 +342,21 @@ def read_rules(path: Path = RULES) -> Rules:
 
 
 def examples(document: Document, rules: Rules, rng: Random) -> Iterator[Example]:
-    """Questions that the document of a reference answers, in wordings that `rng` chooses; none of them twice."""
-    entry = _take_apart(document, rules)
-    finders = (_modules,) if document.fields.get("directive") == "section" else _FINDERS
-    asked: set[str] = set()
-    found = (item for finder in finders for item in finder(entry))
-    for item in islice(found, MAX_EXAMPLES):
-        for question in _questions(entry, item, rng):
-            answer = document.body[item.start : item.end]
-            if question not in asked and answer == answer.strip() != "":
-                asked.add(question)
-                yield Example(
-                    question,
-                    document.id,
-                    answer,
-                    item.start,
-                    item.end,
-                    item.form,
-                    entry_of(document),
-                )
+    """Yield questions that a document answers, without repeats; `rng` draws their wordings."""
+    entry = _parse_entry(document, rules)
+    is_section = document.fields.get("directive") == "section"
+    finders = (_modules,) if is_section else _FINDERS
+    candidates = (candidate for finder in finders for candidate in finder(entry))
+
+    texts: set[str] = set()
+    for candidate in islice(candidates, MAX_EXAMPLES):
+        start, end = candidate.start, candidate.end
+        answer = document.body[start:end]
+        for question in _questions(entry, candidate, rng):
+            if question not in texts and answer == answer.strip() != "":
+                texts.add(question)
+                entry_name = document_entry(document)
+                yield Example(question, document.id, answer, start, end, candidate.form, entry_name)
 
 
 def questions(
@@ -374,152 +366,102 @@ def questions(
     rephrase: Rephrase | None = None,
     leave_out: Collection[str] = (),
 ) -> list[Example]:
-    """The unambiguous ones over a whole reference whose entries are in the split; the same in every run.
+    """Return the unambiguous questions about a reference's entries of one split.
 
-    `rules` is a file of templates of one's own; what `rephrase` makes of the questions is asked as well. Nothing is
-    asked about the entries `leave_out`.
+    They are the same in every run. `rules` is a file of templates to use instead of `RULES`.
+    Questions that `rephrase` returns for others are added. There are none about the entries
+    `leave_out`.
     """
 
     def is_chosen(example: Example) -> bool:
         return split_of(example.entry) == split and example.entry not in leave_out
 
-    known, rng = read_rules(rules or RULES), Random(0)
-    found = [example for document in documents for example in examples(document, known, rng)]
+    parsed_rules, rng = read_rules(rules or RULES), Random(0)
+    every = [example for document in documents for example in examples(document, parsed_rules, rng)]
     if rephrase is not None:
-        chosen = list(filter(is_chosen, unambiguous(found)))
-        changed = zip(chosen, rephrase([example.question for example in chosen]), strict=True)
-        found += [replace(example, question=text) for example, text in changed if text]
-    return list(filter(is_chosen, unambiguous(found)))
+        chosen = [example for example in unambiguous(every) if is_chosen(example)]
+        rephrased = rephrase([example.question for example in chosen])
+        pairs = zip(chosen, rephrased, strict=True)
+        every += [replace(example, question=text) for example, text in pairs if text]
+
+    return [example for example in unambiguous(every) if is_chosen(example)]
 
 
-def entry_of(document: Document) -> str:
-    """What questions and passages name their entry by."""
+def document_entry(document: Document) -> str:
+    """Return the name of a document's entry, in questions and in passages."""
     return document.location.url or document.id
 
 
-def unambiguous(found: Iterable[Example]) -> list[Example]:
-    """Without the questions that entries answer differently ("What method closes the file?")."""
-    found = list(found)
+def unambiguous(every: Iterable[Example]) -> list[Example]:
+    """Drop the questions that entries answer differently ("What method closes the file?")."""
+    every = list(every)
     answers: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for example in found:
+    for example in every:
         answers[example.question.lower()].add((example.entry, example.answer))
-    return [example for example in found if len(answers[example.question.lower()]) == 1]
+
+    return [example for example in every if len(answers[example.question.lower()]) == 1]
 
 
 def split_of(entry: str, seed: int = 0) -> Split:
-    """8:1:1, the same for all questions of an entry, in every run and on every machine."""
+    """Return the split of an entry, 8:1:1, from a hash of its name."""
     digest = blake2b(f"{seed}:{entry}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     tenth = int.from_bytes(digest, "big") % 10
     return "dev" if tenth == 8 else "test" if tenth == 9 else "train"
 
 
 def third_person(verb: str) -> str:
-    """Of a regular English verb: return -> returns, push -> pushes, copy -> copies."""
+    """Return the third person of a regular verb: returns, pushes, copies."""
     if verb.endswith(("s", "x", "z", "ch", "sh", "o")):
         return verb + "es"
     return verb[:-1] + "ies" if re.search(r"[^aeiou]y$", verb) else verb + "s"
 
 
-def sentences(body: str, paragraph: Span) -> Iterator[Span]:
-    """The sentences of a paragraph without their full stops; colons, semicolons and lines end them too."""
+def sentence_spans(body: str, paragraph: Span) -> Iterator[Span]:
+    """Yield a paragraph's sentences without full stops; colons and line ends end them too."""
     start = paragraph.start
+
     for stop in _STOP.finditer(body, paragraph.start, paragraph.end):
         while start < stop.start() and body[start].isspace():
             start += 1
-        if start < stop.start() <= start + MAX_SENTENCE:
+        if start < stop.start() <= start + MAX_SENTENCE_CHARS:
             yield Span(start, stop.start())
         start = stop.end()
 
 
-def parameters(signature: str) -> list[Parameter]:
-    """Those of one line such as `range(start, stop[, step])` or `open(file, mode='r')`, in one pass.
-
-    Nested calls, lists and quoted commas are part of a default; a bracket that no default opened marks an optional
-    parameter. What is no name (`/`, `*`, `...`) is left out.
-    """
-    line = signature[:MAX_SIGNATURE]
-    opening = line.find("(")
-    if opening < 0:
-        return []
-    parsed = (
-        _parameter(line, piece) for piece in islice(_pieces(line, opening + 1), MAX_PARAMETERS)
-    )
-    return [parameter for parameter in parsed if parameter is not None]
-
-
-def _pieces(line: str, start: int) -> Iterator[Span]:
-    """Spans between the commas on the outermost level."""
-    depth, quote, valued = 0, "", False
-    for place in range(start, len(line)):
-        char = line[place]
-        if quote:
-            quote = "" if char == quote else quote
-        elif valued and char in "'\"":
-            quote = char
-        elif char in "({" or (
-            char == "[" and valued and not line.startswith((",", " ,"), place + 1)
-        ):
-            depth += 1
-        elif depth and char in ")}]":
-            depth -= 1
-        elif not depth and char in ",[])":
-            yield Span(start, place)
-            start, valued = place + 1, False
-            if char == ")":
-                return
-        valued = valued or (char in "=:" and not depth)
-
-
-def _parameter(line: str, piece: Span) -> Parameter | None:
-    text = line[piece.start : piece.end]
-    left, equals, _ = text.partition("=")
-    name, colon, kind = left.partition(":")
-    words = re.findall(r"[^\s*]+", name[:200])
-    if not words or not _IDENTIFIER.fullmatch(words[-1]) or len(words[-1]) > MAX_DEFAULT:
-        return None
-    default = _stripped(line, Span(piece.start + len(left) + 1, piece.end)) if equals else None
-    type_start = piece.start + len(name) + 1
-    stated = _stripped(line, Span(type_start, type_start + len(kind))) if colon else None
-    return Parameter(words[-1], default, stated)
-
-
-def _stripped(text: str, span: Span) -> Span | None:
-    """The span without white space at its ends; None if nothing, or too much, is left."""
-    inner = text[span.start : span.end]
-    start = span.start + len(inner) - len(inner.lstrip())
-    end = start + len(inner.strip())
-    return Span(start, end) if start < end <= start + MAX_DEFAULT else None
-
-
-def _take_apart(document: Document, rules: Rules) -> _Entry:
+def _parse_entry(document: Document, rules: Rules) -> _Entry:
     names = document.fields.get("names")
-    term = (names[0] if isinstance(names, tuple) and names else document.title)[:MAX_TERM]
-    stated = document.fields.get("signature")
-    signature = stated if isinstance(stated, str) and document.body.startswith(stated) else ""
+    title = names[0] if isinstance(names, tuple) and names else document.title
+    term = title[:MAX_TERM_CHARS]
+
+    field = document.fields.get("signature")
+    signature = field if isinstance(field, str) and document.body.startswith(field) else ""
     directive = _directive(document, term, signature, rules)
     if directive and directive.link:
-        term = term.partition("(")[0]  # of a signature that no reader understood
+        # The title is a signature where the source's reader could not parse it.
+        term = term.partition("(")[0]
     owner = term.rpartition(".")[0]
+
     return _Entry(
         body=document.body,
         rules=rules,
         term=term,
         noun=directive.noun if directive else "",
         where=f" {directive.link} {owner}" if directive and directive.link and owner else "",
-        name=_named(term, signature),
+        name=_term_span(term, signature),
         signature=signature,
-        parameters=_signature_parameters(signature if directive else ""),
+        parameters=_parameters(signature if directive else ""),
         paragraphs=tuple(_paragraphs(document, len(signature))),
     )
 
 
 def _directive(document: Document, term: str, signature: str, rules: Rules) -> Directive | None:
-    """What the entry is called; a function of a class, as the capital before its name shows, is a method."""
+    """Return the first directive that fits; a function of a class, `Box.put`, is a method."""
     kind = document.fields.get("directive")
     owner, _, name = term.rpartition(".")
     if kind == "function" and owner.rpartition(".")[2][:1].isupper():
         kind = "method"
     anchor = (document.location.url or "").rpartition("#")[2]
+
     for directive in rules.directives:
         fits = signature.startswith(directive.starts) and anchor.startswith(directive.anchor)
         if directive.kind == kind and fits and (name.isupper() or not directive.upper):
@@ -527,226 +469,248 @@ def _directive(document: Document, term: str, signature: str, rules: Rules) -> D
     return None
 
 
-def _named(term: str, signature: str) -> Span | None:
-    """Where the signature has the term, with as many of its dotted parts as stand there."""
-    line = signature[:MAX_SIGNATURE]
+def _term_span(term: str, signature: str) -> Span | None:
+    """Find the term in the signature, with as many of its dotted parts as it has there."""
+    line = signature[:MAX_SIGNATURE_CHARS]
+
     while term:
         start = line.find(term)
-        if (
-            start >= 0
-            and not line[:start][-1:].isidentifier()
-            and not (line + " ")[start + len(term)].isidentifier()
-        ):
-            return Span(start, start + len(term))
+        end = start + len(term)
+        before, after = line[:start][-1:], line[end : end + 1]
+        if start >= 0 and not before.isidentifier() and not after.isidentifier():
+            return Span(start, end)
         term = term.partition(".")[2]
     return None
 
 
-def _signature_parameters(signature: str) -> dict[str, tuple[Parameter, ...]]:
-    """All that the lines say of each parameter."""
-    found: dict[str, tuple[Parameter, ...]] = {}
-    start = 0
-    for line in signature[:MAX_SIGNATURE].split("\n"):
-        for name, default, stated in parameters(line):
-            moved = Parameter(name, _moved(default, start), _moved(stated, start))
-            found[name] = (*found.get(name, ()), moved)
-        start += len(line) + 1
-    return found
+def _parameters(signature: str) -> dict[str, tuple[Parameter, ...]]:
+    """Parse the parameters of all lines; what is too long for a question is left out."""
+    return {
+        name: tuple(
+            replace(
+                parameter,
+                default=_short(parameter.default),
+                annotation=_short(parameter.annotation),
+            )
+            for parameter in parameters
+        )
+        for name, parameters in overloads(signature).items()
+        if len(name) <= MAX_PARAMETER_CHARS
+    }
 
 
-def _moved(span: Span | None, by: int) -> Span | None:
-    return span and Span(span.start + by, span.end + by)
+def _short(span: CharSpan | None) -> CharSpan | None:
+    return span if span and span[1] - span[0] <= MAX_PARAMETER_CHARS else None
 
 
 def _paragraphs(document: Document, start: int) -> Iterator[Span]:
-    """Those of prose: what touches a signature, table or code block is left out."""
+    """Yield the paragraphs of prose, without those that touch a signature, table or code block."""
     atoms = sorted((atom.start, atom.end) for atom in document.atoms)
-    for match in _PARAGRAPH.finditer(document.body, start, MAX_BODY):
+    for match in _PARAGRAPH.finditer(document.body, start, MAX_BODY_CHARS):
         before = bisect_right(atoms, (match.end() - 1, len(document.body))) - 1
         if before < 0 or atoms[before][1] <= match.start():
             yield Span(match.start(), match.end())
 
 
-def _questions(entry: _Entry, item: _Found, rng: Random) -> list[str]:
-    form = entry.rules.texts.get(item.form)
+def _questions(entry: _Entry, candidate: _Candidate, rng: Random) -> list[str]:
+    """Draw the wordings of a candidate's form, and fill in its values."""
+    form = entry.rules.texts.get(candidate.form)
     if form is None:
         return []
-    name = entry.term.rpartition(".")[2]
+
     values = {
         "term": entry.term,
-        "name": name,
+        "name": entry.term.rpartition(".")[2],
         "noun": entry.noun,
         "where": entry.where,
-        **item.values,
+        **candidate.values,
     }
-    short = (
-        len(values.get("rest", "").split()) < CLEAR_WORDS
-        and entry.where != ""
-        and item.form == "term"
-    )
-    texts = [text for text in form.texts if _fits(text, values, short)]
-    chosen = rng.sample(texts, min(form.draws, len(texts)))
-    return [_worded(text, values, entry.rules) for text in chosen]
+    is_short = len(values.get("rest", "").split()) < CLEAR_WORDS
+    needs_owner = is_short and entry.where != "" and candidate.form == "term"
+
+    texts = [text for text in form.texts if _is_applicable(text, values, needs_owner)]
+    drawn = rng.sample(texts, min(form.draws, len(texts)))
+    return [_fill(text, values, entry.rules) for text in drawn]
 
 
-def _worded(text: str, values: dict[str, str], rules: Rules) -> str:
-    """The text with its values, and the verbs of the rest in the form that its own verb has."""
-    forms = rules.plains if "{plain}" in text else rules.thirds
-    filled = (
-        values | {"rest": _inflected(values["rest"], forms, rules)} if "rest" in values else values
-    )
-    return _PLACEHOLDER.sub(lambda match: filled[match[1]], text)
+def _fill(text: str, values: dict[str, str], rules: Rules) -> str:
+    """Fill in the placeholders; the rest's verbs take the form of the text's own verb."""
+    if "rest" in values:
+        forms = rules.plains if "{plain}" in text else rules.thirds
+        values = values | {"rest": _inflected(values["rest"], forms, rules)}
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
 def _inflected(rest: str, forms: Mapping[str, str], rules: Rules) -> str:
-    """ "the file and return a stream" -> "the file and returns a stream"; what follows "to" stays as it is."""
-    infinitive = next(
-        (match.start() for match in _INFINITIVE.finditer(rest) if match[1] in rules.thirds),
-        len(rest),
+    """Inflect coordinated verbs: "the file and return a stream" to "the file and returns ...".
+
+    What follows "to" stays as it is.
+    """
+    infinitives = (
+        match.start() for match in _INFINITIVE.finditer(rest) if match[1] in rules.thirds
     )
+    first_infinitive = next(infinitives, len(rest))
 
-    def change(match: re.Match[str]) -> str:
-        verb = match[2] not in rules.also_nouns or match[3] in rules.determiners
-        return (
-            f"{match[1]} {forms.get(match[2], match[2])}"
-            if verb and match.start() < infinitive
-            else match[0]
-        )
+    def inflect(match: re.Match[str]) -> str:
+        is_verb = match[2] not in rules.also_nouns or match[3] in rules.determiners
+        if not is_verb or match.start() >= first_infinitive:
+            return match[0]
+        return f"{match[1]} {forms.get(match[2], match[2])}"
 
-    return _COORDINATED.sub(change, rest)
+    return _COORDINATED.sub(inflect, rest)
 
 
-def _fits(text: str, values: Mapping[str, str], short: bool) -> bool:
-    """Whether all that the text needs is known, and what it asks is clear.
+def _is_applicable(text: str, values: Mapping[str, str], needs_owner: bool) -> bool:
+    """Return whether all values of a text are known, and the question is clear.
 
-    A short description needs its owner's name; "What is the path?" needs to say what kind of thing is asked for.
+    A short description needs its owner's name; "What is the path?" needs a noun for what it is.
     """
     needed = set(_PLACEHOLDER.findall(text))
-    bare = (
-        "third" in needed
-        and not needed & {"noun", "term", "name"}
-        and values["third"].startswith("is ")
-    )
-    if (short and "where" not in needed) or (bare and (values["where"] or not values["noun"])):
+    has_no_noun = "third" in needed and not needed & {"noun", "term", "name"}
+    is_bare = has_no_noun and values["third"].startswith("is ")
+
+    if needs_owner and "where" not in needed:
+        return False
+    if is_bare and (values["where"] or not values["noun"]):
         return False
     return all(values.get(name) for name in needed - {"where"})
 
 
-def _terms(entry: _Entry) -> Iterator[_Found]:
-    """The paper's template: verb and rest of the first sentence -> the term."""
+def _terms(entry: _Entry) -> Iterator[_Candidate]:
+    """Apply the paper's template: the first sentence's verb and rest ask for the term."""
     span = entry.description
     if span is None or entry.name is None:
         return
-    values = _asked(entry, entry.text(span))
+    values = _verb_and_rest(entry, entry.text(span))
     if values:
-        yield _Found("term", entry.name.start, entry.name.end, values)
+        yield _Candidate("term", entry.name.start, entry.name.end, values)
 
 
-def _asked(entry: _Entry, sentence: str) -> dict[str, str]:
-    """The verb and the rest of a description; empty if it begins otherwise, is too long, or names the term."""
+def _verb_and_rest(entry: _Entry, sentence: str) -> dict[str, str]:
+    """Return the verb and the rest of a description.
+
+    Empty for a description that begins otherwise, is too long, or reveals the term.
+    """
     rules = entry.rules
     cleaned = _cleaned(sentence, rules)
-    found = _opening(cleaned, rules) if cleaned else None
-    if found is None:
+    opening = _opening(cleaned, rules) if cleaned else None
+    if opening is None:
         return {}
-    phrase, rest = found
-    if not MIN_WORDS <= len(rest.split()) <= rules.max_words or _names(rest, entry.term):
+
+    phrase, rest = opening
+    if not MIN_WORDS <= len(rest.split()) <= rules.max_words or _reveals(rest, entry.term):
         return {}
     values = {"third": phrase.third, "rest": rest}
     return values if phrase.plain == "-" or not entry.noun else values | {"plain": phrase.plain}
 
 
 def _cleaned(sentence: str, rules: Rules) -> str:
-    """Without notes in brackets and "otherwise ..."; empty if half a bracket is left, or it is no clear statement."""
+    """Drop notes in brackets and asides; empty for half a bracket or an unclear statement."""
     if _NO_NOTE.search(sentence):
         return ""
     text = _ASIDE.sub("", " ".join(_NOTE.sub("", sentence).split())).rstrip(" ,.")
-    whole = all(text.count(left) == text.count(right) for left, right in ("()", "“”", "[]"))
-    clear = not text.endswith("?") and text.rpartition(" ")[2] not in rules.dangling
-    return text if whole and clear and not rules.is_vague.search(text) else ""
+
+    is_whole = all(
+        text.count(opening) == text.count(closing) for opening, closing in ("()", "“”", "[]")
+    )
+    is_clear = not text.endswith("?") and text.rpartition(" ")[2] not in rules.dangling
+    return text if is_whole and is_clear and not rules.is_vague.search(text) else ""
 
 
 def _opening(text: str, rules: Rules) -> tuple[Phrase, str] | None:
-    """The longest known beginning, and what follows it."""
+    """Return the longest known beginning and the text after it."""
     text = rules.subject.sub("", text, count=1) if rules.subject.match(text) else text
     words = text.split()
+
     for count in range(min(PHRASE_WORDS, len(words) - 1), 0, -1):
         phrase = rules.openings.get(" ".join(words[:count]).lower())
         if phrase is not None:
-            return (
-                (phrase, " ".join(words[count:])) if _sound(phrase, words[count:], rules) else None
-            )
+            rest = words[count:]
+            return (phrase, " ".join(rest)) if _fits_grammar(phrase, rest, rules) else None
     return None
 
 
-def _sound(phrase: Phrase, rest: list[str], rules: Rules) -> bool:
+def _fits_grammar(phrase: Phrase, rest: list[str], rules: Rules) -> bool:
     if phrase.noun:
         verb = next((word for word in rest if word in rules.finite or word in rules.relatives), "")
         return verb not in rules.finite
     return rest[0] not in rules.not_after
 
 
-def _names(rest: str, term: str) -> bool:
-    """Whether the rest gives the term away; an ordinary word such as `copy` does not."""
+def _reveals(rest: str, term: str) -> bool:
+    """Return whether the rest has the term, unless that is an ordinary word such as `copy`."""
     name = term.rpartition(".")[2]
     if name.isalpha() and name.islower() and f"{name}(" not in rest:
         return False
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", rest) is not None
 
 
-def _modules(entry: _Entry) -> Iterator[_Found]:
-    """A page's title such as `json — JSON encoder and decoder`; the answer is the name where the prose has it."""
+def _modules(entry: _Entry) -> Iterator[_Candidate]:
+    """Ask for a module by a title such as `json — JSON encoder and decoder`.
+
+    The answer is the module's name in the first paragraph that has it.
+    """
     name, dash, synopsis = entry.term.partition(" — ")
-    cleaned = _cleaned(synopsis, entry.rules) if dash and re.fullmatch(r"[\w.]+", name) else ""
-    place = (
-        next((span for span in entry.paragraphs if _word(entry.body, name, span)), None)
-        if cleaned
-        else None
-    )
-    if place is not None and not _names(cleaned, name):
-        found = _word(entry.body, name, place)
-        assert found is not None
-        values = _asked(entry, synopsis) | {"noun": "module"}
-        if "third" in values:
-            yield _Found("term", found.start, found.end, values)
-        elif cleaned.partition(" ")[0].lower() not in entry.rules.openings:
-            yield _Found("module", found.start, found.end, {"rest": _lowered(cleaned, entry.rules)})
+    is_module = dash and re.fullmatch(r"[\w.]+", name)
+    cleaned = _cleaned(synopsis, entry.rules) if is_module else ""
+    if not cleaned or _reveals(cleaned, name):
+        return
+
+    words = (_find_word(entry.body, name, paragraph) for paragraph in entry.paragraphs)
+    span = next((word for word in words if word is not None), None)
+    if span is None:
+        return
+
+    values = _verb_and_rest(entry, synopsis) | {"noun": "module"}
+    if "third" in values:
+        yield _Candidate("term", span.start, span.end, values)
+    elif cleaned.partition(" ")[0].lower() not in entry.rules.openings:
+        rest = _lowered(cleaned, entry.rules)
+        yield _Candidate("module", span.start, span.end, {"rest": rest})
 
 
-def _word(body: str, word: str, span: Span) -> Span | None:
-    found = re.compile(rf"(?<![\w./]){re.escape(word)}(?![\w/]|\.\w)").search(
-        body, span.start, span.end
-    )
-    return found and Span(*found.span())
+def _find_word(body: str, word: str, span: Span) -> Span | None:
+    pattern = re.compile(rf"(?<![\w./]){re.escape(word)}(?![\w/]|\.\w)")
+    match = pattern.search(body, span.start, span.end)
+    return match and Span(*match.span())
 
 
 def _lowered(text: str, rules: Rules) -> str:
-    """Without the capital of a sentence's beginning; names keep theirs."""
+    """Lower the first letter of a sentence, except that of a name."""
     first = text.split(" ", 1)[0]
     keep = _CAPITAL_STAYS.match(first) is not None or re.split(r"\W", first)[0] in rules.proper
     return text if keep else text[:1].lower() + text[1:]
 
 
-def _defaults(entry: _Entry) -> Iterator[_Found]:
-    """Of parameters in the signature, where all its lines agree; those of prose for parameters without one."""
+def _defaults(entry: _Entry) -> Iterator[_Candidate]:
+    """Ask for defaults: the signature's if its lines agree, else those that prose states."""
     for name, stated in entry.parameters.items():
-        values = [parameter.default for parameter in stated if parameter.default]
-        if values and len({entry.text(value) for value in values}) == 1 and _says(entry, values[0]):
-            yield _Found("default value", values[0].start, values[0].end, {"parameter": name})
+        default = _agreed(entry, [parameter.default for parameter in stated])
+        if default and _is_telling_default(entry, default):
+            yield _Candidate("default value", default.start, default.end, {"parameter": name})
+
     for name, value in _prose_defaults(entry):
         if not any(parameter.default for parameter in entry.parameters[name]):
-            yield _Found("default value", value.start, value.end, {"parameter": name})
+            yield _Candidate("default value", value.start, value.end, {"parameter": name})
 
 
-def _says(entry: _Entry, default: Span) -> bool:
+def _agreed(entry: _Entry, spans: Sequence[CharSpan | None]) -> Span | None:
+    """Return the first of the spans if all of them have the same text."""
+    stated = [Span(*span) for span in spans if span is not None]
+    texts = {entry.text(span) for span in stated}
+    return stated[0] if len(texts) == 1 else None
+
+
+def _is_telling_default(entry: _Entry, default: Span) -> bool:
     last = entry.text(default).rpartition(".")[2]
     return last not in entry.rules.sentinels and not last.startswith("<")
 
 
 def _prose_defaults(entry: _Entry) -> Iterator[tuple[str, Span]]:
-    """ "If the step argument is omitted, it defaults to 1." """
+    """Find defaults such as in "If the step argument is omitted, it defaults to 1"."""
     if not entry.parameters:
         return
+
     for sentence in entry.prose():
         for pattern in _PARAMETER_DEFAULTS:
             match = pattern.search(entry.body, sentence.start, sentence.end)
@@ -756,180 +720,197 @@ def _prose_defaults(entry: _Entry) -> Iterator[tuple[str, Span]]:
 
 
 def _is_value(text: str) -> bool:
-    """A number, something quoted, or a word that is code; "the" is none."""
+    """Return whether a text is a number, a quotation or a word of code, unlike "the"."""
     return not text.isalpha() or not text.islower() or text in _PLAIN_VALUES
 
 
-def _settings(entry: _Entry) -> Iterator[_Found]:
-    """The default of what takes no arguments: attributes, options, settings."""
-    if "(" in entry.signature or not entry.name or not _TELLING.fullmatch(entry.term):
+def _settings(entry: _Entry) -> Iterator[_Candidate]:
+    """Ask for the default of an entry without arguments: an attribute, option or setting."""
+    if "(" in entry.signature or not entry.name or not _DISTINCTIVE_NAME.fullmatch(entry.term):
         return
+
     for paragraph in entry.paragraphs:
         match = _DEFAULT.search(entry.body, paragraph.start, paragraph.end)
         if match and _is_value(match["value"]) and not entry.body.startswith("- ", paragraph.start):
-            yield _Found("default setting", *match.span("value"), {})
+            yield _Candidate("default setting", *match.span("value"), {})
             return
 
 
-def _parameters(entry: _Entry) -> Iterator[_Found]:
-    """Field lists, and sentences that begin with a parameter's name."""
+def _described_parameters(entry: _Entry) -> Iterator[_Candidate]:
+    """Ask about parameters in field lists, and in sentences that begin with their names."""
     if not entry.parameters:
         return
+
     for sentence in entry.prose():
         item = _ITEM.match(entry.body, sentence.start, sentence.end)
-        about = item or _ABOUT.match(entry.body, sentence.start, sentence.end)
+        about = item or _PARAMETER_FIRST.match(entry.body, sentence.start, sentence.end)
         if about is None or about["parameter"] not in entry.parameters:
             continue
+        name = about["parameter"]
         if item and item["type"]:
-            yield _Found("parameter type", *item.span("type"), {"parameter": item["parameter"]})
-        values = _does(entry, entry.body[about.end() : sentence.end], listed=item is not None)
-        if values and not _names(values["rest"], about["parameter"]):
-            yield _Found("parameter", *about.span("parameter"), values)
-            defaults = [
-                each.default for each in entry.parameters[about["parameter"]] if each.default
-            ]
-            if len({entry.text(each) for each in defaults}) == 1 and _says(entry, defaults[0]):
-                yield _Found("described default", defaults[0].start, defaults[0].end, values)
+            yield _Candidate("parameter type", *item.span("type"), {"parameter": name})
+
+        purpose = entry.body[about.end() : sentence.end]
+        values = _parameter_purpose(entry, purpose, listed=item is not None)
+        if values and not _reveals(values["rest"], name):
+            yield _Candidate("parameter", *about.span("parameter"), values)
+            stated = entry.parameters[name]
+            default = _agreed(entry, [parameter.default for parameter in stated])
+            if default and _is_telling_default(entry, default):
+                yield _Candidate("described default", default.start, default.end, values)
 
 
-def _does(entry: _Entry, text: str, *, listed: bool) -> dict[str, str]:
-    """What a parameter does: in a list as descriptions say it, in prose in the third person."""
+def _parameter_purpose(entry: _Entry, text: str, *, listed: bool) -> dict[str, str]:
+    """Return what a parameter does: a description in a list, a third person in prose."""
     if listed:
-        values = _asked(entry, text)
+        values = _verb_and_rest(entry, text)
         return values if values and len(values["rest"].split()) >= CLEAR_WORDS else {}
+
     cleaned = _cleaned(text, entry.rules)
     verb, _, rest = cleaned.partition(" ")
-    known = cleaned.startswith(_BEING) or (
-        verb in entry.rules.plains and verb not in ("is", "defaults")
-    )
+    is_known_verb = verb in entry.rules.plains and verb not in ("is", "defaults")
+    is_statement = cleaned.startswith(_BEING) or is_known_verb
     fits = CLEAR_WORDS <= len(rest.split()) <= entry.rules.max_words
-    another = any(match[1] in entry.parameters for match in _ANOTHER.finditer(rest))
-    return {"third": verb, "rest": rest} if known and fits and not another else {}
+
+    # "The size and mode are ..." would be answered by two parameters.
+    is_about_several = any(match[1] in entry.parameters for match in _ANOTHER.finditer(rest))
+    is_usable = is_statement and fits and not is_about_several
+    return {"third": verb, "rest": rest} if is_usable else {}
 
 
-def _types(entry: _Entry) -> Iterator[_Found]:
-    """Annotations of parameters, and the return types of signatures and field lists."""
+def _types(entry: _Entry) -> Iterator[_Candidate]:
+    """Ask for the annotations of parameters, and for return types."""
     for name, stated in entry.parameters.items():
-        kinds = [parameter.type for parameter in stated if parameter.type]
-        if kinds and len({entry.text(kind) for kind in kinds}) == 1:
-            yield _Found("parameter type", kinds[0].start, kinds[0].end, {"parameter": name})
-    match = _ARROW.search(entry.signature) or _RETURN_TYPE.search(
-        entry.body, len(entry.signature), MAX_BODY
-    )
+        annotation = _agreed(entry, [parameter.annotation for parameter in stated])
+        if annotation:
+            yield _Candidate(
+                "parameter type", annotation.start, annotation.end, {"parameter": name}
+            )
+
+    in_fields = _RETURN_TYPE.search(entry.body, len(entry.signature), MAX_BODY_CHARS)
+    match = _ARROW.search(entry.signature) or in_fields
     if match and entry.noun:
-        yield _Found("return type", *match.span("type"), {})
+        yield _Candidate("return type", *match.span("type"), {})
 
 
-def _returns(entry: _Entry) -> Iterator[_Found]:
-    """What the first sentence says is returned, and what others say is returned under a condition."""
+def _returns(entry: _Entry) -> Iterator[_Candidate]:
+    """Ask for the value that the first sentence returns, and for values under a condition."""
     span = entry.description
     if span is None or not entry.noun or not entry.signature.rstrip().endswith((")", "]")):
         return
+
     answer = _returned(entry, span)
     if answer is not None:
-        yield _Found("return value", answer.start, answer.end, {})
+        yield _Candidate("return value", answer.start, answer.end, {})
+
     for sentence in entry.prose():
         match = _CONDITIONAL.search(entry.body, sentence.start, sentence.end)
         condition = _condition(entry, match) if match else ""
         if match and condition and _is_returned(match["value"], entry.rules):
-            yield _Found("conditional return", *match.span("value"), {"condition": condition})
+            yield _Candidate("conditional return", *match.span("value"), {"condition": condition})
 
 
 def _is_returned(text: str, rules: Rules) -> bool:
-    """A value such as `None`, "an empty list"; not "a flag indicating"."""
+    """Return whether it is a value such as `None` or "an empty list", not "a flag indicating"."""
     words = text.split()
-    whole = words[0] in ("a", "an") or (
-        len(words) == 1 and (_is_value(text) or text.startswith("non"))
-    )
-    return (
-        whole
-        and not words[-1].endswith("ing")
-        and words[-1] not in rules.dangling
-        and not rules.is_vague.search(text)
-    )
+    is_code = len(words) == 1 and (_is_value(text) or text.startswith("non"))
+    is_whole = words[0] in ("a", "an") or is_code
+
+    is_cut_off = words[-1].endswith("ing") or words[-1] in rules.dangling
+    return is_whole and not is_cut_off and not rules.is_vague.search(text)
 
 
 def _returned(entry: _Entry, sentence: Span) -> Span | None:
-    start = re.compile(
-        r"(?:(?:It |This \w+ )?[Rr]eturns|Return) (?!whether|if|when|to|from|without|immediately|value)"
-    ).match(entry.body, sentence.start, sentence.end)
+    """Find the value in a sentence such as "Returns the number of lines, or ..."."""
+    start = _RETURNED.match(entry.body, sentence.start, sentence.end)
     if start is None:
         return None
+
+    # What is returned under a condition is no answer to "What does it return?".
     cut = _CUT.search(entry.body, start.end(), sentence.end)
     if cut and cut[0] in _CONDITIONS:
         return None
-    end = cut.start() if cut else sentence.end
-    answer = entry.body[start.end() : end]
-    words = answer.split()
-    verbs = any(match[2] in entry.rules.thirds for match in _COORDINATED.finditer(answer))
-    sound = (
-        1 <= len(words) <= entry.rules.max_answer_words
-        and _cleaned(answer, entry.rules)
-        and not verbs
-    )
-    return Span(start.end(), end) if sound else None
+
+    span = Span(start.end(), cut.start() if cut else sentence.end)
+    answer = entry.body[span.start : span.end]
+    has_fit_length = 1 <= len(answer.split()) <= entry.rules.max_answer_words
+    has_verb = any(match[2] in entry.rules.thirds for match in _COORDINATED.finditer(answer))
+    is_sound = has_fit_length and _cleaned(answer, entry.rules) and not has_verb
+    return span if is_sound else None
 
 
 def _condition(entry: _Entry, match: re.Match[str]) -> str:
-    """ "if the file does not exist"; empty if it is vague, too long or goes on to something else."""
+    """Return "if the file does not exist"; empty if it is vague or too long."""
     text = _TAIL.sub("", match["condition"], count=1)
     cleaned = _cleaned(text, entry.rules)
+
     words = cleaned.split()
-    if not MIN_WORDS <= len(words) <= entry.rules.max_words or words[0] in (
-        "it",
-        "successful",
-        "success",
-    ):
+    has_fit_length = MIN_WORDS <= len(words) <= entry.rules.max_words
+    if not has_fit_length or words[0] in _EMPTY_CONDITIONS:
         return ""
     return f"{match['word'].lower()} {cleaned}"
 
 
-def _exceptions(entry: _Entry) -> Iterator[_Found]:
-    """ "Raises KeyError if the key is not there." and its like."""
+def _exceptions(entry: _Entry) -> Iterator[_Candidate]:
+    """Ask for exceptions by sentences such as "Raises KeyError if the key is not there"."""
     if not entry.noun:
         return
+
     for sentence in entry.prose():
-        matches = (pattern.match(entry.body, sentence.start, sentence.end) for pattern in _RAISES)
-        match = next(
-            (
-                match
-                for match in matches
-                if match and not _UNSURE.search(match.groupdict().get("before") or "")
-            ),
-            None,
-        )
+        match = _raises(entry.body, sentence)
         condition = _condition(entry, match) if match else ""
         if match and condition:
-            yield _Found("exception", *match.span("exception"), {"condition": condition})
+            yield _Candidate("exception", *match.span("exception"), {"condition": condition})
 
 
-def _versions(entry: _Entry) -> Iterator[_Found]:
-    """Notes of when the entry was added or deprecated, and when a parameter was added."""
+def _raises(body: str, sentence: Span) -> re.Match[str] | None:
+    """Match the first pattern that fits, unless what comes before is a "may" or a "not"."""
+    for pattern in _RAISES:
+        match = pattern.match(body, sentence.start, sentence.end)
+        if match and not _UNSURE.search(match.groupdict().get("before") or ""):
+            return match
+    return None
+
+
+def _versions(entry: _Entry) -> Iterator[_Candidate]:
+    """Ask for the version that added or deprecated the entry, or added a parameter."""
     if not entry.noun:
         return
+
     for paragraph in entry.paragraphs:
         match = _VERSION.match(entry.body, paragraph.start, paragraph.end)
         if match is None:
             continue
-        span = match.span("version")
-        if match["what"] == "Deprecated" and _OUTDATED.match(
-            entry.body, match.end(), paragraph.end
-        ):
-            yield _Found("deprecation", *span, {})
-        elif match["what"] == "Changed":
-            added = _ADDED.search(
-                entry.body, match.end(), min(paragraph.end, match.end() + MAX_SENTENCE)
-            )
-            name = (added["first"] or added["second"]) if added else ""
+
+        kind, span, end = match["what"], match.span("version"), match.end()
+        if kind == "Deprecated" and _OUTDATED.match(entry.body, end, paragraph.end):
+            yield _Candidate("deprecation", *span, {})
+        elif kind == "Changed":
+            name = _added_parameter(entry.body, end, paragraph.end)
             if name in entry.parameters:
-                yield _Found("parameter version", *span, {"parameter": name})
-        elif match["what"] in ("New", "Added") and _ends(entry.body, match.end(), paragraph.end):
-            yield _Found("version", *span, {})
+                yield _Candidate("parameter version", *span, {"parameter": name})
+        elif kind in ("New", "Added") and _is_end_of_note(entry.body, end, paragraph.end):
+            yield _Candidate("version", *span, {})
 
 
-def _ends(body: str, place: int, end: int) -> bool:
-    """Whether no more than a full stop follows: else the note is about a part of the entry."""
-    return not body[place : min(end, place + 40)].strip(" .\n")
+def _added_parameter(body: str, start: int, end: int) -> str:
+    """Return the parameter that a note on a change says was added, or an empty string."""
+    match = _ADDED.search(body, start, min(end, start + MAX_SENTENCE_CHARS))
+    return (match["first"] or match["second"]) if match else ""
 
 
-_FINDERS = (_terms, _defaults, _settings, _parameters, _types, _returns, _exceptions, _versions)
+def _is_end_of_note(body: str, start: int, end: int) -> bool:
+    """Return whether only a full stop follows; otherwise the note is about a part of the entry."""
+    return not body[start : min(end, start + 40)].strip(" .\n")
+
+
+_FINDERS = (
+    _terms,
+    _defaults,
+    _settings,
+    _described_parameters,
+    _types,
+    _returns,
+    _exceptions,
+    _versions,
+)

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
 from index.evaluation.answers import (
-    Judged,
+    JudgedAnswer,
     Question,
+    answer_measures,
     auroc,
     exact_match,
     f1,
     judge,
-    measures,
     read_questions,
 )
 from index.evaluation.ranking import Measure
@@ -65,7 +65,7 @@ def _question(*answers: str, entry: str | None = "page.html#right") -> Question:
 
 
 @pytest.mark.parametrize("name", ["questions.jsonl", "questions.jsonl.gz"])
-def test_questions_are_read_plain_and_packed_whole_or_by_split(tmp_path: Path, name: str) -> None:
+def test_questions_are_read_by_split(tmp_path: Path, name: str) -> None:
     path = _write(tmp_path / name, WIDTH, "", NOTHING | {"note": "ignored"})
     first, second = read_questions(path)
     assert first == Question(**{**WIDTH, "answers": ("width", "of length width")})  # type: ignore[arg-type]
@@ -115,9 +115,7 @@ def test_a_bad_line_is_named_by_file_and_number(
     assert str(path) in raised.value.message
 
 
-def test_too_many_questions_a_missing_file_and_a_split_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _write(tmp_path / "questions.jsonl", WIDTH, NOTHING)
     with pytest.raises(
         InvalidInput, match=r"has no question of split 'train', only of dev, test\."
@@ -152,7 +150,7 @@ def test_too_many_questions_a_missing_file_and_a_split_that_is_not_there(
         ("", " "),
     ],
 )
-def test_what_does_not_count_in_an_exact_match(answer: str, accepted: str) -> None:
+def test_differences_that_an_exact_match_ignores(answer: str, accepted: str) -> None:
     assert exact_match(answer, [accepted])
     assert exact_match(accepted, ["something else", answer])
     assert f1(answer, [accepted]) == 1.0
@@ -175,19 +173,19 @@ def test_what_does_not_count_in_an_exact_match(answer: str, accepted: str) -> No
         ("()", "''"),
     ],
 )
-def test_what_counts_in_an_exact_match(answer: str, accepted: str) -> None:
+def test_differences_that_an_exact_match_counts(answer: str, accepted: str) -> None:
     assert not exact_match(answer, [accepted])
     assert not exact_match(accepted, [answer])
     assert f1(answer, [accepted]) == 0.0
 
 
-def test_only_silence_is_right_where_there_is_no_answer() -> None:
+def test_without_answers_only_silence_is_right() -> None:
     assert exact_match("", ())
     assert not exact_match("None", ())
     assert (f1("", ()), f1("None", ())) == (1.0, 0.0)
 
 
-def test_f1_counts_shared_words_as_often_as_both_have_them() -> None:
+def test_f1_counts_repeated_words() -> None:
     assert f1("raises ValueError", ["ValueError"]) == pytest.approx(2 * (1 / 2 * 1) / (1 / 2 + 1))
     assert f1("128 megabytes", ["128MB", "about 128 megabytes"]) == pytest.approx(0.8)
     assert f1("to be to", ["to to be or not"]) == pytest.approx(2 * 3 / (3 + 5))
@@ -199,7 +197,7 @@ TEXTS = st.text(alphabet="ab' .(),`-\n", max_size=12)
 
 
 @given(TEXTS, TEXTS)
-def test_f1_is_symmetric_bounded_and_one_for_a_match(left: str, right: str) -> None:
+def test_f1_is_symmetric_for_any_texts(left: str, right: str) -> None:
     assert f1(left, [right]) == f1(right, [left])
     assert 0.0 <= f1(left, [right]) <= 1.0
     assert not exact_match(left, [right]) or f1(left, [right]) == 1.0
@@ -209,7 +207,7 @@ def test_f1_is_symmetric_bounded_and_one_for_a_match(left: str, right: str) -> N
 # One question
 
 
-def test_ranks_are_of_the_first_passage_with_the_text_and_of_the_first_from_the_entry() -> None:
+def test_ranks_by_text_differ_from_ranks_by_entry() -> None:
     passages = [
         (None, "nothing"),
         ("page.html#other", "It is 0.5\n by default."),
@@ -220,7 +218,7 @@ def test_ranks_are_of_the_first_passage_with_the_text_and_of_the_first_from_the_
     assert (judged.exact, judged.f1) == (True, 1.0)
 
 
-def test_without_passages_answers_or_entry_nothing_is_found() -> None:
+def test_nothing_matches_without_passages() -> None:
     judged = judge(_question("x"), [], [], 0.0)
     assert (judged.answer_rank, judged.entry_rank, judged.exact, judged.f1) == (
         None,
@@ -236,7 +234,7 @@ def test_without_passages_answers_or_entry_nothing_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "text", "found"),
+    ("answer", "text", "matches"),
     [
         ("1", "from 10 to 21", False),
         ("1", "version 1.5 or 0.1", False),
@@ -251,25 +249,23 @@ def test_without_passages_answers_or_entry_nothing_is_found() -> None:
         ("f(x)*", "f(x)*", True),
     ],
 )
-def test_an_answer_is_found_as_whole_words_of_a_passage(
-    answer: str, text: str, found: bool
-) -> None:
-    assert (judge(_question(answer), [(None, text)], [], 0.0).answer_rank == 1) is found
+def test_answers_match_whole_words_of_a_passage(answer: str, text: str, matches: bool) -> None:
+    assert (judge(_question(answer), [(None, text)], [], 0.0).answer_rank == 1) is matches
 
 
 # All questions
 
 
-def _judged(answer_rank: int | None, entry_rank: int | None, answerable: float) -> Judged:
-    return Judged(_question("x"), answer_rank, entry_rank, answer_rank == 1, 0.5, answerable)
+def _judged(answer_rank: int | None, entry_rank: int | None, answerable: float) -> JudgedAnswer:
+    return JudgedAnswer(_question("x"), answer_rank, entry_rank, answer_rank == 1, 0.5, answerable)
 
 
-def test_means_of_a_worked_example_and_whom_they_leave_out() -> None:
-    unanswerable = Judged(_question(entry=None), None, None, True, 1.0, 0.4)
-    linked = Judged(_question(entry="page.html"), None, 20, False, 0.0, 0.3)
+def test_measures_of_a_worked_example() -> None:
+    unanswerable = JudgedAnswer(_question(entry=None), None, None, True, 1.0, 0.4)
+    linked = JudgedAnswer(_question(entry="page.html"), None, 20, False, 0.0, 0.3)
     judged = [_judged(1, 2, 0.9), _judged(4, None, 0.4), unanswerable, linked]
-    found = {each.name: each for each in measures(judged)}
-    assert {name: (each.mean, each.queries, each.left_out) for name, each in found.items()} == {
+    measures = {each.name: each for each in answer_measures(judged)}
+    assert {name: (each.mean, each.queries, each.left_out) for name, each in measures.items()} == {
         "answer accuracy@1": (0.5, 2, 2),
         "answer accuracy@10": (1.0, 2, 2),
         "answer accuracy@100": (1.0, 2, 2),
@@ -282,21 +278,24 @@ def test_means_of_a_worked_example_and_whom_they_leave_out() -> None:
         "F1": (0.5, 2, 2),
         "AUROC": (0.5, 4, 0),
     }
-    assert (found["F1"].low, found["F1"].high) == (0.5, 0.5)
-    assert found["exact match"].low == 0.0
-    assert found["exact match"].high == 1.0
+    assert (measures["F1"].low, measures["F1"].high) == (0.5, 0.5)
+    assert measures["exact match"].low == 0.0
+    assert measures["exact match"].high == 1.0
 
 
-def test_without_unanswerable_questions_there_is_no_auroc_and_without_any_no_measure() -> None:
-    assert [each.name for each in measures([_judged(1, 1, 1.0)])][-2:] == ["exact match", "F1"]
-    alone = Judged(_question(entry=None), None, None, False, 0.0, 0.0)
+def test_auroc_needs_unanswerable_questions() -> None:
+    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-2:] == [
+        "exact match",
+        "F1",
+    ]
+    alone = JudgedAnswer(_question(entry=None), None, None, False, 0.0, 0.0)
     for nothing in ([], [alone]):
         with pytest.raises(InvalidInput, match="no question with an answer"):
-            measures(nothing)
+            answer_measures(nothing)
 
 
 def _by_pairs(positive: list[float], negative: list[float]) -> float:
-    above = [(one > other) + (one == other) / 2 for one in positive for other in negative]
+    above = [(high > low) + (high == low) / 2 for high in positive for low in negative]
     return sum(above) / len(above)
 
 
@@ -325,26 +324,24 @@ def test_auroc_equals_that_of_scikit_learn(positive: list[float], negative: list
 @pytest.mark.parametrize(
     ("positive", "negative"), [([], [1.0]), ([1.0], []), ([math.nan], [1.0]), ([1.0], [math.inf])]
 )
-def test_auroc_refuses_an_empty_side_and_scores_that_are_not_finite(
-    positive: list[float], negative: list[float]
-) -> None:
+def test_auroc_refuses_unusable_scores(positive: list[float], negative: list[float]) -> None:
     with pytest.raises(InvalidInput, match="AUROC needs finite scores"):
         auroc(positive, negative)
 
 
 def _auroc(positive: list[float], negative: list[float]) -> Measure:
     unanswerable = [
-        Judged(_question(entry=None), None, None, False, 0.0, score) for score in negative
+        JudgedAnswer(_question(entry=None), None, None, False, 0.0, score) for score in negative
     ]
-    return measures([*(_judged(1, 1, score) for score in positive), *unanswerable])[-1]
+    return answer_measures([*(_judged(1, 1, score) for score in positive), *unanswerable])[-1]
 
 
-def test_the_interval_of_auroc_for_scores_of_two_levels_is_that_of_two_proportions() -> None:
+def test_auroc_interval_of_two_proportions() -> None:
     """There the area is 1/2 + (p - q) / 2, linear in the proportions p and q of high scores on either side."""
-    found = _auroc([1.0] * 160 + [0.0] * 40, [1.0] * 30 + [0.0] * 70)
+    measure = _auroc([1.0] * 160 + [0.0] * 40, [1.0] * 30 + [0.0] * 70)
     spread = 1.96 * math.sqrt(0.8 * 0.2 / 200 + 0.3 * 0.7 / 100) / 2
-    assert found.mean == pytest.approx(0.75)
-    assert (found.low, found.high) == pytest.approx((0.75 - spread, 0.75 + spread), abs=0.005)
+    assert measure.mean == pytest.approx(0.75)
+    assert (measure.low, measure.high) == pytest.approx((0.75 - spread, 0.75 + spread), abs=0.005)
     assert _auroc([0.9, 0.8], [0.1]) == Measure("AUROC", 1.0, 1.0, 1.0, 3)
 
 
@@ -361,13 +358,13 @@ def _sets() -> dict[str, list[Question]]:
     }
 
 
-def test_every_question_has_its_own_id_and_either_an_answer_with_its_entry_or_none() -> None:
-    found = _sets()
-    assert set(found) >= MEASURED
-    questions = [question for each in found.values() for question in each]
+def test_questions_of_the_sets_are_well_formed() -> None:
+    sets = _sets()
+    assert set(sets) >= MEASURED
+    questions = [question for each in sets.values() for question in each]
     assert max(Counter(question.id for question in questions).values()) == 1
     assert max(Counter(question.question for question in questions).values()) == 1
-    for name, each in found.items():
+    for name, each in sets.items():
         splits = (
             {"dev", "test"}
             if name in MEASURED
@@ -381,21 +378,23 @@ def test_every_question_has_its_own_id_and_either_an_answer_with_its_entry_or_no
 
 
 @pytest.mark.parametrize("reference", ["python", "postgresql"])
-def test_what_is_measured_tuned_and_trained_on_asks_about_different_entries(reference: str) -> None:
-    found = _sets()
+def test_sets_ask_about_different_entries(reference: str) -> None:
+    sets = _sets()
     training = [
         question
         for name in (reference, f"{reference}-unanswerable")
-        for question in found.get(f"training/{name}", [])
+        for question in sets.get(f"training/{name}", [])
     ]
-    sets = [found[reference], found[f"{reference}-tuning"], training]
-    entries = [{question.entry or question.about for question in each} - {None} for each in sets]
+    disjoint = [sets[reference], sets[f"{reference}-tuning"], training]
+    entries = [
+        {question.entry or question.about for question in each} - {None} for each in disjoint
+    ]
     assert all(entries[:2])
-    assert all(not one & other for one, other in itertools.combinations(entries, 2))
+    assert all(not first & second for first, second in itertools.combinations(entries, 2))
 
 
 @pytest.mark.parametrize("name", ["postgresql", "postgresql-unanswerable"])
-def test_both_halves_of_a_set_have_the_same_mix_of_forms(name: str) -> None:
+def test_dev_and_test_have_the_same_forms(name: str) -> None:
     halves = [
         Counter(question.form for question in _sets()[name] if question.split == half)
         for half in ("dev", "test")
@@ -418,9 +417,9 @@ def _documents(pages: set[str]) -> Iterator[Document]:
 
 
 @pytest.mark.skipif(not MANUAL.is_dir(), reason="postgresql-doc-15 is not installed")
-def test_every_answer_stands_word_for_word_in_a_document_of_its_entry() -> None:
-    found = _sets()
-    questions = [one for one in (*found["postgresql"], *found["postgresql-tuning"]) if one.answers]
+def test_answers_are_words_of_their_entries() -> None:
+    sets = _sets()
+    questions = [each for each in (*sets["postgresql"], *sets["postgresql-tuning"]) if each.answers]
     bodies: dict[str, list[str]] = {}
     for document in _documents({str(question.entry).partition("#")[0] for question in questions}):
         bodies.setdefault(str(document.location.url), []).append(document.body)

@@ -1,0 +1,59 @@
+"""Judge the answers of a corpus to questions whose answers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from index.evaluation.answers import DEPTHS, JudgedAnswer, Question, judge
+from index.qa.ask import READ_DEPTH, answer_question
+from index.qa.reader import Reader
+from index.records import Answer, Hit
+from index.search.corpus import Corpus
+
+SECONDS_PER_QUESTION = 60.0  # enough to read every passage, so that results do not vary
+
+
+def judge_corpus(
+    corpus: Corpus,
+    reader: Reader | None,
+    questions: Sequence[Question],
+    *,
+    depth: int = READ_DEPTH,
+    progress: Callable[[int], None] | None = None,
+) -> list[JudgedAnswer]:
+    """Answer each question and judge the result; without a reader judge the passages alone.
+
+    `progress` gets the number of questions that are judged.
+    """
+    judged = []
+    for number, question in enumerate(questions, 1):
+        answers, hits, answerable = _answers(corpus, reader, question.question, depth)
+        passages = [(hit_entry(hit), hit.text) for hit in hits]
+        judged.append(judge(question, passages, [answer.text for answer in answers], answerable))
+
+        if progress is not None:
+            progress(number)
+    return judged
+
+
+def _answers(
+    corpus: Corpus, reader: Reader | None, question: str, depth: int
+) -> tuple[tuple[Answer, ...], tuple[Hit, ...], float]:
+    if reader is None:
+        retrieved, _ = corpus.passages(question, max(DEPTHS))
+        hits = tuple(passage.hit for passage in retrieved)
+        return (), hits, hits[0].score if hits else 0.0
+
+    result = answer_question(
+        corpus, reader, question, depth=depth, hits=max(DEPTHS), seconds=SECONDS_PER_QUESTION
+    )
+    return result.answers, result.hits, result.answerable
+
+
+def hit_entry(hit: Hit) -> str:
+    """Return a hit's entry as question sets name it: the page's path, `#`, the anchor.
+
+    That is independent of the URL which the reference is served from.
+    """
+    _, mark, anchor = (hit.location.url or "").partition("#")
+    return f"{hit.location.path or hit.document_id}{mark}{anchor}"

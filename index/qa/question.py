@@ -1,0 +1,52 @@
+"""Parse a question: the expected type of answer, the names in it, whether it asks for a default."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from index.qa.answer_types import VALUE_TYPE, AnswerType, expected_type
+
+_WORD = re.compile(r"\w+")
+_HYPHENATED = re.compile(r"[\w-]+")
+_NAME = re.compile(r"-{0,2}[^\W\d]\w*")
+_QUALIFIED_NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuestion:
+    """A question and what its wording says of the answer. All names and words are in lower case.
+
+    `names` may be names of entries, such as `split` or `--quiet`, `qualified_names` those with
+    dots, such as `str.split`; `words` are all words, with and without hyphens.
+    """
+
+    text: str
+    answer_type: AnswerType
+    names: frozenset[str]
+    qualified_names: frozenset[str]
+    words: frozenset[str]
+    asks_for_default: bool
+
+    def echoes(self, answer: str) -> bool:
+        """Return whether the question has the answer's name: `mkdir` of "Path.mkdir(mode)"."""
+        names = _HYPHENATED.findall(answer.partition("(")[0])
+        last_name = names[-1].lower() if names else ""
+        return len(last_name) > 1 and last_name in self.words
+
+
+def parse_question(text: str) -> ParsedQuestion:
+    """Parse a question in English."""
+    lower = text.lower()
+    answer_type = expected_type(text)
+
+    return ParsedQuestion(
+        text=text,
+        answer_type=answer_type,
+        names=frozenset(_NAME.findall(lower)),
+        qualified_names=frozenset(_QUALIFIED_NAME.findall(lower)),
+        words=frozenset((*_WORD.findall(lower), *_HYPHENATED.findall(lower))),
+        asks_for_default=(
+            answer_type.name in ("value", "number") or VALUE_TYPE.implied.search(text) is not None
+        ),
+    )

@@ -1,0 +1,274 @@
+"""Rank answer spans: from the reader's logits and the features of passages and spans to answers.
+
+Eq. 1-3 are those of the paper on reference QA. Eq. 3's softmax over the passages has one more
+choice here, "none of them", with a logit of 0: so the model can say that no passage answers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.qa.features import span_candidates, span_features, span_score
+from index.qa.question import ParsedQuestion
+from index.qa.reader import Floats, PackedPassage, PassageLogits, ReadingPassage, model_text
+from index.qa.signatures import CharSpan
+
+MAX_ANSWER_TOKENS = 24
+MIN_SPAN_LOGIT = -25.0  # log probabilities below are all the same to the ranking
+NO_SPANS_SCORE = -1e9  # of a passage without spans
+_TOP_TOKENS = 8  # best start tokens, and end tokens, of a passage that are combined
+
+_WORD = re.compile(r"\w")
+
+
+@dataclass(frozen=True, slots=True)
+class SpanPrediction:
+    """Characters `start` to `end` of a passage's text, with the log of a probability or odds."""
+
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedAnswer:
+    """Characters of a passage, by its number; `score` (0-1) is comparable across questions."""
+
+    passage: int
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingResult:
+    """What the reader made of a question and its passages.
+
+    `answers` are best first and do not overlap. `answerable` is eq. 3's probability (0-1) that any
+    of the passages answers. `relevance` (n,) has each passage's probability, 0 for those after the
+    first `read_passages`, which were not read in time.
+    """
+
+    answers: tuple[RankedAnswer, ...]
+    answerable: float
+    relevance: Floats
+    read_passages: int
+
+
+def rank_answers(
+    question: ParsedQuestion,
+    passages: Sequence[ReadingPassage],
+    logits: Sequence[PassageLogits],
+    *,
+    prior_weight: float,
+    k: int,
+) -> ReadingResult:
+    """Return the `k` best answers; `logits` may lack the last passages, which were not read.
+
+    A span's score adds up the passage's prior, times `prior_weight`, and the weighted features.
+    """
+    scored_passages = []
+    for passage, passage_logits in zip(passages, logits, strict=False):
+        prior = prior_weight * passage.prior
+        scored_passages.append(
+            [
+                SpanPrediction(span.start, span.end, prior + span_score(features))
+                for span, features in spans_with_features(question, passage, passage_logits)
+            ]
+        )
+    spans, probabilities = normalize_spans(scored_passages)
+
+    # Passages that were not read keep a relevance of 0.
+    relevance = np.zeros(len(passages), dtype=np.float32)
+    relevance[: len(probabilities)] = probabilities
+    selected = np.array([each.selected for each in logits], dtype=np.float32)
+    answers = tuple(_best_answers(spans, probabilities, k))
+    return ReadingResult(answers, any_answer(selected), relevance, len(logits))
+
+
+def spans_with_features(
+    question: ParsedQuestion, passage: ReadingPassage, logits: PassageLogits
+) -> Iterator[tuple[SpanPrediction, dict[str, float]]]:
+    """Yield the spans of a passage, each with its features, the reader's logits among them."""
+    text, structure = passage.text, passage.structure
+    candidates = span_candidates(question, text, structure)
+
+    for span in best_spans(logits.start, logits.end, logits.packed, passage, candidates):
+        location = (span.start, span.end)
+        features = span_features(question, text, structure, location, candidates.get(location))
+        features["passage_logit"] = logits.selected
+        features["span_logit"] = max(span.score, MIN_SPAN_LOGIT)
+        yield span, features
+
+
+# -- spans of one passage
+
+
+def best_spans(
+    start_logits: Floats,
+    end_logits: Floats,
+    packed: PackedPassage,
+    passage: ReadingPassage,
+    candidates: Collection[CharSpan] = (),
+) -> list[SpanPrediction]:
+    """Return the spans of a passage's text, best first, by eq. 1 and 2's logits (t,).
+
+    They are the combinations of the best start and end tokens that are in order and not too long,
+    and the `candidates`, however unlikely. Scores are log probabilities.
+    """
+    passage_tokens = slice(packed.first, packed.first + len(packed.offsets))
+    start = _log_softmax(start_logits[passage_tokens])
+    end = _log_softmax(end_logits[passage_tokens])
+
+    # Offsets count from the context, in which no answer may be.
+    context_chars = len(model_text(passage)) - len(passage.text)
+    in_text = [first >= context_chars and last > first for first, last in packed.offsets]
+    allowed = np.array(in_text, dtype=bool)
+
+    scores: dict[CharSpan, float] = {}
+    for first, last in _token_pairs(start, end, allowed):
+        span = whole_words(
+            passage.text,
+            packed.offsets[first][0] - context_chars,
+            packed.offsets[last][1] - context_chars,
+        )
+        scores[span] = max(float(start[first] + end[last]), scores.get(span, -math.inf))
+
+    # Candidates get the probability of their tokens, whether that is among the best or not.
+    for span in candidates:
+        tokens = _tokens_of(span, packed, context_chars)
+        if tokens is not None:
+            scores.setdefault(span, float(start[tokens[0]] + end[tokens[1]]))
+
+    spans = [SpanPrediction(*span, score) for span, score in scores.items() if span[0] < span[1]]
+    return sorted(spans, key=lambda span: -span.score)
+
+
+def _token_pairs(start: Floats, end: Floats, allowed: NDArray[np.bool_]) -> Iterator[CharSpan]:
+    """Yield the pairs of a likely first and a likely last token that make a span."""
+    last_tokens = _top_tokens(end, allowed)
+    for first in _top_tokens(start, allowed):
+        for last in last_tokens:
+            if first <= last < first + MAX_ANSWER_TOKENS:
+                yield first, last
+
+
+def _top_tokens(scores: Floats, allowed: NDArray[np.bool_]) -> list[int]:
+    order = np.argsort(np.where(allowed, -scores, np.inf), kind="stable")[:_TOP_TOKENS]
+    return [int(token) for token in order if allowed[token]]
+
+
+def _tokens_of(span: CharSpan, packed: PackedPassage, context_chars: int) -> tuple[int, int] | None:
+    """Return the first and last token of a span in the passage; None if they were cut."""
+    start, end = span[0] + context_chars, span[1] + context_chars
+    first = bisect_right(packed.offsets, start, key=lambda offset: offset[1])
+    last = bisect_left(packed.offsets, end, key=lambda offset: offset[0]) - 1
+
+    is_whole = first <= last and packed.offsets[last][1] >= end
+    return (first, last) if is_whole else None
+
+
+def whole_words(text: str, start: int, end: int) -> CharSpan:
+    """Grow a span to whole words, then trim white space and punctuation at its ends."""
+    while 0 < start < len(text) and _WORD.match(text[start]) and _WORD.match(text[start - 1]):
+        start -= 1
+    while 0 < end < len(text) and _WORD.match(text[end]) and _WORD.match(text[end - 1]):
+        end += 1
+
+    # A token may be a stop or a comma of the sentence.
+    while start < end and (text[start].isspace() or text[start] in ",;:"):
+        start += 1
+    while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
+        end -= 1
+    return start, end
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    if not len(logits):
+        return logits
+    shifted = logits - logits.max()
+    result: Floats = shifted - np.log(np.exp(shifted).sum())
+    return result
+
+
+# -- spans of all passages
+
+
+def normalize_spans(
+    spans: Sequence[Sequence[SpanPrediction]],
+) -> tuple[list[list[SpanPrediction]], Floats]:
+    """Normalize log odds over the spans of all passages.
+
+    Returns each passage's spans, best first, with log probabilities within the passage, and the
+    probabilities (n,) of the passages.
+    """
+    sums = [_log_sum([span.score for span in passage_spans]) for passage_spans in spans]
+
+    within = []
+    for passage_spans, log_sum in zip(spans, sums, strict=True):
+        normalized = [
+            SpanPrediction(span.start, span.end, span.score - log_sum) for span in passage_spans
+        ]
+        within.append(sorted(normalized, key=lambda span: -span.score))
+
+    probabilities = np.exp(np.array(sums, dtype=np.float64) - _log_sum(sums))
+    return within, probabilities.astype(np.float32)
+
+
+def _log_sum(scores: Sequence[float]) -> float:
+    """Return the log of the sum of exponentials, far below all others for no scores."""
+    if not scores:
+        return NO_SPANS_SCORE
+    # Subtracting the highest score keeps the exponentials finite.
+    highest = max(scores)
+    return highest + math.log(sum(math.exp(score - highest) for score in scores))
+
+
+def _best_answers(
+    spans: Sequence[Sequence[SpanPrediction]], probabilities: Floats, k: int
+) -> list[RankedAnswer]:
+    """Return the `k` most probable spans, without those that overlap better ones."""
+    candidates = [
+        RankedAnswer(number, span.start, span.end, float(probability) * math.exp(span.score))
+        for number, (passage_spans, probability) in enumerate(
+            zip(spans, probabilities, strict=True)
+        )
+        for span in passage_spans
+    ]
+    candidates.sort(key=lambda answer: (-answer.score, answer.passage, answer.start))
+
+    answers: list[RankedAnswer] = []
+    for candidate in candidates:
+        if len(answers) == k:
+            break
+        if not any(_overlap(candidate, answer) for answer in answers):
+            answers.append(candidate)
+    return answers
+
+
+def _overlap(first: RankedAnswer, second: RankedAnswer) -> bool:
+    is_apart = first.end <= second.start or second.end <= first.start
+    return first.passage == second.passage and not is_apart
+
+
+def any_answer(logits: Floats) -> float:
+    """Return eq. 3's probability that any passage answers, from the passages' logits (n,)."""
+    if not len(logits):
+        return 0.0
+    highest = float(logits.max())
+    log_sum = highest + math.log(float(np.exp(logits - highest).sum()))
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_sum))))
+
+
+def logistic(features: Sequence[float], weights: Sequence[float]) -> float:
+    """Return a probability from `weights`: a constant, then one per feature."""
+    products = (weight * feature for weight, feature in zip(weights[1:], features, strict=True))
+    log_odds = weights[0] + sum(products)
+    return round(1 / (1 + math.exp(-max(-30.0, min(30.0, log_odds)))), 6)

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.qa.features import (
+    PASSAGE_WEIGHTS,
+    SPAN_WEIGHTS,
+    calibration_features,
+    passage_features,
+    passage_scores,
+    span_candidates,
+    span_features,
+    span_score,
+)
+from index.qa.question import parse_question
+from index.qa.signatures import Parameter, PassageStructure, passage_structure
+from index.records import Document, Hit, Location, Passage
+
+OPEN = "shop.open(door, hour=9, quiet=False)"
+
+
+def retrieved(
+    title: str, body: str = "It is so.", *, score: float = 0.5, page: str = "a.html", **fields: str
+) -> tuple[Hit, Document]:
+    document = Document(title, "reference", title, body, location=Location(page), fields=fields)
+    scores = {"dense": score, "lexical": score / 2}
+    hit = Hit(title, title, 1, score, scores, title, body, (), document.location, document.fields)
+    return hit, document
+
+
+def features_of(question: str, *passages: tuple[Hit, Document]) -> list[dict[str, float]]:
+    rows = passage_features(parse_question(question), passages).tolist()
+    return [dict(zip(PASSAGE_WEIGHTS, row, strict=True)) for row in rows]
+
+
+METHOD = retrieved(
+    "shop.Basket.add",
+    "add(apple)\n\nRaises FullError.",
+    directive="method",
+    signature="add(apple)",
+)
+SECTION = retrieved(
+    "shop — Shops",
+    "It sells apples.",
+    score=0.4,
+    page="b.html",
+    directive="section",
+    module="shop",
+)
+
+
+def test_features_of_the_entry_that_is_asked_for() -> None:
+    method, section = features_of("which method raises FullError: basket.add", METHOD, SECTION)
+    structural = ("kind", "named", "qualified", "first", "has")
+    assert [method[name] for name in structural] == [1.0] * 5
+    assert [section[name] for name in structural] == [0.0] * 5
+    assert (method["dense"], method["lexical"]) == (0.5, 0.25)
+
+
+def test_pages_share_the_retrieval_scores() -> None:
+    method, section = features_of("which method raises FullError: basket.add", METHOD, SECTION)
+    assert method["page"] + section["page"] == pytest.approx(1.0)
+    assert method["page"] > section["page"]
+
+
+def test_a_module_is_introduced_by_its_section() -> None:
+    features = features_of("which module sells apples", METHOD, SECTION)
+    assert [each["module"] for each in features] == [0.0, 1.0]
+
+
+def test_a_signature_has_arguments() -> None:
+    assert [each["has"] for each in features_of("which argument", METHOD, SECTION)] == [1.0, 0.0]
+
+
+def test_a_passage_score_is_the_weighted_sum() -> None:
+    question = "how do I close it"
+    passages = [retrieved("shop.open", score=0.9), retrieved("shop.close", score=0.1)]
+    sums = [
+        sum(PASSAGE_WEIGHTS[name] * value for name, value in features.items())
+        for features in features_of(question, *passages)
+    ]
+    scores = passage_scores(parse_question(question), passages)
+    assert scores.tolist() == pytest.approx(sums)
+
+
+def test_no_passages_have_no_scores() -> None:
+    assert passage_scores(parse_question("anything"), []).shape == (0,)
+
+
+STRUCTURE = PassageStructure(
+    "function",
+    "shop",
+    len(OPEN),
+    ((0, 9),),
+    (
+        Parameter("door"),
+        Parameter("hour", (21, 22), optional=True),
+        Parameter("quiet", (30, 35), optional=True, switch=True),
+    ),
+)
+TEXT = (
+    f"{OPEN}\n\nOpen the shop at hour, 8 on Mondays. If quiet, nobody is told. "
+    "The default is late. Raises shop.Error."
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("which function opens it", {"shop.open": {"typed", "own"}}),
+        (
+            "which argument keeps it secret",
+            {"door": {"typed"}, "hour": {"typed"}, "quiet": {"typed", "switch"}},
+        ),
+        ("which module is for shops", {"shop": {"module"}}),
+        ("what does it raise", {"shop.Error": {"typed"}}),
+        ("the hour by default", {"9": {"typed"}, "False": {"typed"}, "8": {"typed"}}),
+        ("shop.open() on Mondays", {"9": {"literal"}, "False": {"literal"}, "8": {"literal"}}),
+        ("which attribute is it", {}),
+    ],
+)
+def test_candidates_by_type_of_question(question: str, expected: dict[str, set[str]]) -> None:
+    features_by_text: dict[str, set[str]] = {}
+    candidates = span_candidates(parse_question(question), TEXT, STRUCTURE)
+    for (start, end), features in candidates.items():
+        names = {name for name, value in features.items() if value and name != "optional"}
+        features_by_text.setdefault(TEXT[start:end], set()).update(names)
+    assert features_by_text == expected
+
+
+def test_features_of_spans() -> None:
+    question = parse_question("what is the default hour of shop.open")
+    start = TEXT.index("late")
+    late = span_features(question, TEXT, STRUCTURE, (start, start + 4), None)
+    assert (late["default"], late["sentence"]) == (1.0, 1.0)
+    assert (late["echo"], late["signature"]) == (0.0, 0.0)
+
+    name = span_features(question, TEXT, STRUCTURE, (0, 9), None)
+    assert (name["default"], name["echo"], name["signature"]) == (0.0, 1.0, 1.0)
+
+    default = span_features(question, TEXT, STRUCTURE, (21, 22), {})
+    assert default["signature"] == 0.0
+
+
+def test_a_span_score_is_the_weighted_sum() -> None:
+    question = parse_question("what is the default hour of shop.open")
+    features = span_features(question, TEXT, STRUCTURE, (0, 9), None)
+    expected = sum(SPAN_WEIGHTS[name] * value for name, value in features.items())
+    assert span_score(features) == pytest.approx(expected)
+    assert span_score({"typed": 1.0, "echo": 1.0}) == pytest.approx(
+        SPAN_WEIGHTS["typed"] + SPAN_WEIGHTS["echo"]
+    )
+
+
+@given(st.text(max_size=80), st.text(max_size=120))
+def test_candidates_are_inside_any_text(question: str, body: str) -> None:
+    signature = body.partition("\n")[0]
+    document = Document("d", "reference", "f", body, fields={"signature": signature, "module": "f"})
+    parsed = parse_question(question)
+
+    for end in (len(body), len(body) // 2):
+        text, structure = body[:end], passage_structure(document, Passage("d", 0, 0, end))
+        for span, candidate in span_candidates(parsed, text, structure).items():
+            assert 0 <= span[0] < span[1] <= end
+            features = span_features(parsed, text, structure, span, candidate)
+            assert features.keys() <= SPAN_WEIGHTS.keys()
+
+
+def test_calibration_takes_the_best_retrieval_scores() -> None:
+    hit, document = retrieved("shop.open", "Opens doors.", score=0.8)
+    worse, _ = retrieved("shop.close", score=0.6)
+    weights = {"open": 2.0, "door": 3.0, "yacht": 7.0, "sail": 5.0}
+    assert calibration_features([worse, hit], document, weights, 0.5) == (0.8, 0.4, 7.0, 0.0)
+
+
+def test_calibration_has_no_missing_word_if_all_are_there() -> None:
+    hit, document = retrieved("shop.open", "Opens doors.", score=0.8)
+    features = calibration_features([hit], document, {"open": 2.0, "door": 3.0}, 0.8)
+    assert features[2:] == (0.0, pytest.approx(math.log(4.0)))
+
+
+def test_calibration_without_passages() -> None:
+    log_odds = pytest.approx(math.log(1e-4 / 0.9999))
+    assert calibration_features([], None, {"open": 2.0}, 0.0) == (0.0, 0.0, 2.0, log_odds)
