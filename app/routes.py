@@ -159,7 +159,7 @@ def _by_labels(asked: ClassifyRequest, labels: list[str], service: Service) -> C
 
 def _by_classifier(asked: ClassifyRequest, service: Service) -> ClassifyReply:
     with service.classifiers.lease(str(asked.classifier)) as classifier:
-        ranked = asked.ranked(classifier.trained.labels)
+        ranked = asked.ranked(classifier.spec.labels)
         return ClassifyReply(
             results=classifier.classify(asked.texts, min_score=asked.min_score, ranked=ranked),
             took_ms=0,
@@ -308,13 +308,13 @@ def _corpus(opened: Corpus) -> dict[str, object]:
 
 
 def _classifier(opened: TrainedClassifier) -> dict[str, object]:
-    trained, encoder = opened.trained, opened.encoder
+    spec, encoder = opened.spec, opened.encoder
     return {
-        "labels": trained.labels,
-        "created_at": trained.created,
+        "labels": spec.labels,
+        "created_at": spec.created,
         "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint, "dim": encoder.dim},
         "bytes": opened.bytes,
-        "measures": trained.measures,
+        "measures": spec.measures,
     }
 
 

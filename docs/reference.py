@@ -265,7 +265,7 @@ def _signature(kind: Any) -> str:
 
 def _recipes() -> Iterator[str]:
     from training import reader, santa
-    from training.pesco import self_training as pesco
+    from training.pesco.recipe import PescoRecipe
 
     yield (
         "## Recipes\nThe keys of the TOML files that `purlin train` takes; how to use them is told in "
@@ -275,7 +275,7 @@ def _recipes() -> Iterator[str]:
     for command, kind in (
         ("santa", santa.Recipe),
         ("refqa", reader.Recipe),
-        ("pesco", pesco.Recipe),
+        ("pesco", PescoRecipe),
     ):
         yield f"### purlin train {command}\n"
         yield from _recipe(kind, "", shown)

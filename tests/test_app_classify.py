@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from app.schemas import MAX_RANKING_BYTES
 from index import builds
 from index.builds import CLASSIFIERS
-from index.classify.trained import ABOUT, publish
+from index.classify.trained import ABOUT, publish_classifier
 from tests.conftest import HashEncoder
 from tests.serving import problem, serving
 from tests.test_corpora import until
@@ -25,7 +25,7 @@ NAMED = {"texts": ["business", "sports"], "classifier": "tickets"}
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    publish(home, "tickets", staged(home / "staged"))
+    publish_classifier(home, "tickets", staged(home / "staged"))
     return home
 
 
@@ -70,10 +70,12 @@ def test_a_new_build_takes_over_and_a_damaged_one_is_named(tmp_path: Path) -> No
         assert "Classifiers: none yet; make one with `purlin train pesco`" in found["detail"]
         builds = []
         for labels in (LABELS, ("a", "b", "c")):
-            builds.append(publish(tmp_path, "tickets", staged(tmp_path / "staged", labels=labels)))
+            builds.append(
+                publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged", labels=labels))
+            )
             until(lambda: client.post("/classify", json=NAMED).json()["build"] == builds[-1])
         assert client.post("/classify", json=NAMED).json()["results"][0]["label"] == "b"
-        publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+        publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
         about = builds.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT
         about.write_text(about.read_text().replace("sports", "Sports"))
         until(lambda: "problem" in client.get("/classifiers/tickets").json())
@@ -82,7 +84,7 @@ def test_a_new_build_takes_over_and_a_damaged_one_is_named(tmp_path: Path) -> No
 
 
 def test_a_classifier_that_is_damaged_from_the_start(tmp_path: Path) -> None:
-    publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+    publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
     (builds.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT).write_text("{}")
     with serving(tmp_path) as client:
         found = problem(client.post("/classify", json=NAMED), 503)

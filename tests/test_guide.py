@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from index.classify.trained import publish
+from index.classify.trained import publish_classifier
 from index.encoder import Encoder
 from index.indexing.build import build
 from index.sources import open_source
@@ -145,7 +145,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
     manual.mkdir()
     (manual / "functions.html").write_text(HTML)
     build(home, "python", "reference", open_source("reference", [manual]), released)
-    publish(home, "tickets", staged(here / "staged"))
+    publish_classifier(home, "tickets", staged(here / "staged"))
     (here / "labels.txt").write_text("\n".join(LABELS))
     (here / "dev.jsonl").write_text(
         "".join(json.dumps({"text": f"The {one} news", "label": one}) + "\n" for one in LABELS)
