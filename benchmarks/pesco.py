@@ -52,10 +52,10 @@ TEMPLATES = {
 }
 PAPERS_SETTINGS = {"calibrate": False, "views": ("prompts",), "confidence": "score"}
 BARE = ("{label}",)
-HEAD = {"serve": "head"}
+SERVE_HEAD = {"serve": "head"}
 POOL_FILE = "unlabeled.jsonl.gz"
 Changes = Mapping[str, Any]
-CELLS: dict[str, Changes] = {
+PESCO_CELLS: dict[str, Changes] = {
     # table 4
     "untrained, no prompts": {
         "teacher": PAPERS_SETTINGS,
@@ -78,16 +78,16 @@ CELLS: dict[str, Changes] = {
         "teacher": {"views": ("prompts",), "align": True},
         "student": {"rounds": 0},
     },
-    "untrained, head": {"student": {"rounds": 0}, "export": HEAD},
+    "untrained, head": {"student": {"rounds": 0}, "export": SERVE_HEAD},
     "untrained, head without words": {
         "teacher": {"views": ("prompts", "head")},
         "student": {"rounds": 0},
-        "export": HEAD,
+        "export": SERVE_HEAD,
     },
     "untrained, centroids": {
         "teacher": {"views": ("centroids",)},
         "student": {"rounds": 0},
-        "export": HEAD,
+        "export": SERVE_HEAD,
     },
     "the paper's teacher": {"teacher": PAPERS_SETTINGS},
     "calibrated prompts": {"teacher": {"views": ("prompts",)}},
@@ -99,28 +99,28 @@ CELLS: dict[str, Changes] = {
     "blended rounds": {"teacher": {"blend": 0.5}},
     "rounds from the base": {"student": {"restart": True}},
     "half the base's weights": {"student": {"base_share": 0.5}},
-    "PESCO, head": {"export": HEAD},
+    "PESCO, head": {"export": SERVE_HEAD},
     # runs that should go wrong, for the check to reject
     "ten times the rate": {
         "student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-4)},
-        "export": HEAD,
+        "export": SERVE_HEAD,
     },
     "a hundred times the rate": {
         "student": {"loop": LoopSettings(batch_size=32, learning_rate=2e-3)},
-        "export": HEAD,
+        "export": SERVE_HEAD,
     },
     "all texts from the start": {
         "teacher": PAPERS_SETTINGS,
         "student": {"first": 1.0, "limit": 1.0},
-        "export": HEAD,
+        "export": SERVE_HEAD,
     },
 }
 """What a cell changes in the recipe."""
 
 
-def variant(recipe: PescoRecipe, cell: str, seed: int) -> PescoRecipe:
+def recipe_of_cell(recipe: PescoRecipe, cell: str, seed: int) -> PescoRecipe:
     """The recipe of one cell, with a check that rejects nothing: variants are compared."""
-    changes = dict(CELLS[cell])
+    changes = dict(PESCO_CELLS[cell])
     tables: dict[str, Any] = {
         table: replace(getattr(recipe, table), **changes.pop(table, {}))
         for table in ("teacher", "student")
@@ -134,16 +134,16 @@ def variant(recipe: PescoRecipe, cell: str, seed: int) -> PescoRecipe:
 def log_progress(stage: str) -> Progress:
     def step(number: int, total: int, values: Mapping[str, float]) -> None:
         if number % 25 == 0 or number == total:
-            log(f"{stage} {number}/{total} loss {values['loss']:.4f}")
+            log_line(f"{stage} {number}/{total} loss {values['loss']:.4f}")
 
     return step
 
 
-def log(message: str) -> None:
+def log_line(message: str) -> None:
     print(f"  {message}", file=sys.stderr, flush=True)
 
 
-def run_cell(name: str, cell: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+def cell_result(name: str, cell: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Train and measure, or read the result of an earlier call."""
     path: Path = options.out / f"{name}-{cell.replace('/', '')}-{seed}.json"
     if not path.is_file():
@@ -159,7 +159,7 @@ def train_and_measure(
     source = options.data / name
     directory = options.out / name / cell.replace("/", "") / str(seed)
     recipe = replace(read_recipe(options.recipe), templates=TEMPLATES[name])
-    recipe = variant(recipe, cell, seed)
+    recipe = recipe_of_cell(recipe, cell, seed)
     labels = read_labels(source / "labels.txt")
     pool, dev = read_data(source, labels, options.limit or recipe.limit, seed)
 
@@ -173,7 +173,7 @@ def train_and_measure(
         home=directory,
         dev=dev,
         progress=log_progress,
-        say=log,
+        say=log_line,
     )
     seconds = time.monotonic() - started
 
@@ -238,7 +238,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--recipe", type=Path, help="[default: that of `purlin train pesco`]")
     parser.add_argument("--sets", nargs="+", choices=list(TEMPLATES), default=list(TEMPLATES))
-    parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
+    parser.add_argument("--cells", nargs="+", choices=list(PESCO_CELLS), default=list(PESCO_CELLS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--limit", type=int, help="texts sampled from each set")
     options = parser.parse_args()
@@ -253,9 +253,9 @@ def main() -> None:
         has_pool = (options.data / name / POOL_FILE).is_file()
         for cell in options.cells:
             # Without training and with a fixed pool, every seed gives the same result.
-            trains = CELLS[cell].get("student", {}).get("rounds") != 0
+            trains = PESCO_CELLS[cell].get("student", {}).get("rounds") != 0
             seeds = options.seeds if trains or not has_pool else options.seeds[:1]
-            results = [run_cell(name, cell, seed, options) for seed in seeds]
+            results = [cell_result(name, cell, seed, options) for seed in seeds]
             print(table_row(name, cell, results), flush=True)
 
 

@@ -199,6 +199,7 @@ def test_losses_match_the_equations(
         kind=kind,
         temperature=gamma,
     )
+
     assert float(loss) == pytest.approx(
         by_hand(texts, keys, prompts, labels, has_key, kind, gamma), abs=1e-4
     )
@@ -269,8 +270,9 @@ def test_batch_removes_key_sentences(base: Path, tmp_path: Path) -> None:
         parts = [spaced(part) for part in split_sentences(TEXT_POOL.texts[row])]
         assert bool(has_key) == (len(parts) > 1)
         if not has_key:
-            assert text == parts[0]  # one sentence: nothing to take out, and no key
+            assert text == parts[0]
             continue
+
         key = next(keys)
         assert key in parts
         assert text == " ".join(part for part in parts if part != key)
@@ -300,6 +302,7 @@ def test_random_keys_and_unaugmented_texts(base: Path, tmp_path: Path) -> None:
         if len(split_sentences(TEXT_POOL.texts[row])) == 3
     ]
     salient, drawn = (task_of(base, tmp_path, rows, key=key) for key in ("salient", "random"))
+
     assert salient.data.keys.tolist() != drawn.data.keys.tolist()
     assert set(drawn.data.keys.tolist()) == {0, 1, 2}
     whole = task_of(base, tmp_path, rows, augment=False).batch(0)
@@ -311,6 +314,7 @@ def test_batches_depend_on_their_number(base: Path, tmp_path: Path) -> None:
     task = task_of(base, tmp_path, list(range(16)))
     assert task.batches_per_epoch() == 2
     first, second = task.batch(0), task.batch(1)
+
     assert sorted([*first.rows.tolist(), *second.rows.tolist()]) == list(range(16))
     again = task.batch(0)
     assert torch.equal(again.ids, first.ids)
@@ -326,6 +330,7 @@ def test_candidates_contain_labels_of_the_batch(base: Path, tmp_path: Path) -> N
     labels = np.arange(len(TEXT_POOL.texts)) % 3 + 7
     task = student_task(training, training.base_model(), labels, np.arange(16), np.full(16, -1))
     classes = task.batch(0).classes.tolist()
+
     assert {7, 8, 9} <= set(classes)
     assert len(set(classes)) == 5
 
@@ -343,6 +348,7 @@ def test_batch_loss_matches_separate_encoding(base: Path, tmp_path: Path, loss: 
     task = task_of(base, tmp_path, list(range(24)), loss=loss)
     batch, together = task.batch(0), task_of(base, tmp_path, list(range(24))).batch(0)
     parts = shown(task, together)
+
     assert words(task, batch.ids) == [
         *parts[0],
         *(parts[1] if loss != "pcl" else ()),
@@ -364,6 +370,7 @@ def test_steps_lower_the_loss(base: Path, tmp_path: Path, loss: Loss) -> None:
     trained = [weight for weight in task.model.parameters() if weight.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=1e-3)
     values = []
+
     for _ in range(8):
         values.append(task.backward(batch)["loss"])
         optimizer.step()
@@ -376,8 +383,10 @@ def test_steps_lower_the_loss(base: Path, tmp_path: Path, loss: Loss) -> None:
 
 def test_sample_doubles_until_the_limit() -> None:
     student = Student(first=0.05, growth=2.0, limit=0.3)
+
     assert [student.texts(number, 1000) for number in range(5)] == [50, 100, 200, 300, 300]
-    assert student.texts(0, 100) == 32  # a batch at least
+    # A batch at least.
+    assert student.texts(0, 100) == 32
 
 
 class Stop(Exception):
@@ -386,11 +395,11 @@ class Stop(Exception):
 
 def stopping(at: int) -> Callable[[str], Any]:
     def progress(name: str) -> Any:
-        def tell(step: int, total: int, values: Mapping[str, float]) -> None:
+        def on_step(step: int, total: int, values: Mapping[str, float]) -> None:
             if step == at:
                 raise Stop
 
-        return tell
+        return on_step
 
     return progress
 
@@ -399,25 +408,21 @@ def test_killed_run_resumes_to_the_same_weights(base: Path, tmp_path: Path) -> N
     recipe = recipe_of(base, rounds=3)
     log: list[str] = []
     whole = training_of(recipe, tmp_path / "whole").train(quiet, log.append).state_dict()
-    for step in (
-        1,
-        2,
-        3,
-        4,
-    ):  # the last step of the first round, then within the second and the third
+
+    # The last step of the first round, then steps within the second and the third.
+    for step in (1, 2, 3, 4):
         with pytest.raises(Stop):
             training_of(recipe, tmp_path / "killed").train(stopping(step), lambda line: None)
+
     resumed_log: list[str] = []
     resumed = training_of(recipe, tmp_path / "killed").train(quiet, resumed_log.append).state_dict()
     assert resumed_log == [line for line in log if line.startswith("round ")]
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    again = training_of(recipe, tmp_path / "killed").train(
-        stopping(1), lambda line: None
-    )  # nothing is left to do
+
+    # A finished run takes no further step, and the first checkpoints are not needed any more.
+    again = training_of(recipe, tmp_path / "killed").train(stopping(1), lambda line: None)
     assert all(torch.equal(whole[name], weight) for name, weight in again.state_dict().items())
-    assert not list(
-        (tmp_path / "killed").glob("round-00/step-*")
-    )  # nothing starts from it any more
+    assert not list((tmp_path / "killed").glob("round-00/step-*"))
 
 
 def test_training_stops_when_labels_converge(base: Path, tmp_path: Path) -> None:
@@ -465,6 +470,7 @@ def test_second_run_in_a_directory_is_refused(base: Path, tmp_path: Path) -> Non
     out.mkdir()
     handle = os.open(out, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
+
     with pytest.raises(Busy, match="Another process is training in"):
         publish_topics(recipe_of(base, rounds=0), out, tmp_path / "home")
     os.close(handle)
@@ -503,11 +509,11 @@ def test_leftovers_of_an_export_are_not_published(base: Path, tmp_path: Path) ->
 def test_unpublishable_prompts_are_refused_early(
     base: Path, tmp_path: Path, templates: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=message) as caught:
+    with pytest.raises(InvalidInput, match=message) as error:
         publish_topics(
             replace(recipe_of(base), templates=templates), tmp_path / "out", tmp_path / "home"
         )
-    assert caught.value.field == "templates"
+    assert error.value.field == "templates"
     assert not (tmp_path / "out").exists()
 
 
@@ -516,13 +522,13 @@ def test_refused_export_resumes_without_training(
 ) -> None:
     recipe = recipe_of(base)
     eight = replace(recipe, export=replace(recipe.export, quantization="int8", serve="prompts"))
-    monkeypatch.setattr(export, "MIN_COSINE", 2.0)  # of 8 bits
+    monkeypatch.setattr(export, "MIN_COSINE", 2.0)
     with pytest.raises(ExportRefused, match="quantization"):
         publish_topics(eight, tmp_path / "out", tmp_path / "home")
     checked = replace(recipe, check=CheckLimits())
-    built = publish_topics(
-        checked, tmp_path / "out", tmp_path / "home", progress=stopping(1)
-    )  # which no step is told to
+
+    # The first step would raise Stop.
+    built = publish_topics(checked, tmp_path / "out", tmp_path / "home", progress=stopping(1))
     assert published_classifier(tmp_path / "home").build == built.name
     whole = publish_topics(checked, tmp_path / "again", tmp_path / "other")
     assert (built / "labels.npy").read_bytes() == (whole / "labels.npy").read_bytes()
@@ -545,6 +551,7 @@ def test_claiming_resumes_after_full_disk(base: Path, tmp_path: Path) -> None:
     described = self_training.describe_run(recipe_of(base), TEXT_POOL, TOPIC_NAMES)
     with largest_file(10), pytest.raises(StorageFailed):
         self_training.claim_directory(tmp_path, described)
+
     assert not (tmp_path / RUN).exists()
     self_training.claim_directory(tmp_path, described)
     with largest_file(10):
@@ -571,6 +578,7 @@ def test_base_weights_are_mixed_in(base: Path, tmp_path: Path) -> None:
     trained = [
         name for name in expected if name.startswith("transformer.") and "pooler" not in name
     ]
+
     assert trained
     assert all(torch.allclose(mixed[name], expected[name]) for name in trained)
 
@@ -593,6 +601,7 @@ def test_run_publishes_an_accurate_classifier(
         recipe, tmp_path / "out", tmp_path / "home", dev=Labelled(tuple(texts), tuple(right))
     )
     classifier = published_classifier(tmp_path / "home")
+
     assert classifier.build == built.name
     predicted = [result.label for result in classifier.classify(texts)]
     accuracy = np.mean(
@@ -651,28 +660,29 @@ def test_failed_check_keeps_untrained_encoder(
         training.encode(base_model, texts),
     )
     np.testing.assert_allclose(vectors, expected, atol=1e-4)
+
     page = (tmp_path / "out" / publishing.REPORT).read_text()
     assert "The untrained encoder is published" in page
-    for prompts, offset in zip(spec.prompts, spec.offsets, strict=True):  # its own calibration
+
+    # It has its own calibration.
+    for prompts, offset in zip(spec.prompts, spec.offsets, strict=True):
         cosines = vectors @ classifier.encoder.encode(prompts, role="query").mean(0)
         assert cosines.min() < offset < cosines.max()
 
 
 def outcome_of(recipe: PescoRecipe, out: Path, **changes: Any) -> Outcome:
-    """What a run comes to, without exporting it."""
+    """The outcome of a run that is not exported."""
     training = training_of(recipe, out, **changes)
-    return self_training.compare_outcome(
-        training, training.train(quiet, lambda line: None), "topics"
-    )[0]
+    trained_model = training.train(quiet, lambda line: None)
+    return self_training.compare_outcome(training, trained_model, "topics")
 
 
 def test_temperature_follows_the_first_teacher(base: Path, tmp_path: Path) -> None:
     training = training_of(recipe_of(base, rounds=2), tmp_path)
     trained = training.train(quiet, lambda line: None)
-    classifier, embeddings = (
-        serving.calibrated_classifier(training, 2, trained),
-        training.embeddings(2, trained),
-    )
+    classifier = serving.calibrated_classifier(training, 2, trained)
+    embeddings = training.embeddings(2, trained)
+
     scores = cross_fitted_scores(
         embeddings.pool,
         training.pseudo_labels(2),
@@ -680,9 +690,9 @@ def test_temperature_follows_the_first_teacher(base: Path, tmp_path: Path) -> No
         training.prompt_offsets(embeddings.pool, embeddings.prompts),
     )
     assert classifier.temperature == fit_temperature(scores, training.pseudo_labels(0))
-    path = (
-        training.round_directory(0) / ROUND_STATE
-    )  # a first teacher that disagrees more makes less sure
+
+    # A first teacher that agrees less makes scores less confident.
+    path = training.round_directory(0) / ROUND_STATE
     state = RoundState.read(path)
     state.scores[::3] *= -1
     state.write(path)
@@ -692,6 +702,7 @@ def test_temperature_follows_the_first_teacher(base: Path, tmp_path: Path) -> No
 def test_zero_rounds_publish_untrained_encoder(base: Path, tmp_path: Path) -> None:
     log: list[str] = []
     publish_topics(recipe_of(base, rounds=0), tmp_path / "out", tmp_path / "home", say=log.append)
+
     assert log[-1] == "nothing was trained: the encoder is the one it started from"
     outcome = outcome_of(recipe_of(base, rounds=0), tmp_path)
     assert outcome.check is None
@@ -701,15 +712,13 @@ def test_zero_rounds_publish_untrained_encoder(base: Path, tmp_path: Path) -> No
 
 
 def test_report_names_labels_without_texts(base: Path, tmp_path: Path) -> None:
-    twice = (
-        "river bank",
-        "music",
-        "river  bank",
-    )  # the last has the first's vectors, and so never comes first
+    # The last label has the vectors of the first, and so never the best score.
+    repeated_labels = ("river bank", "music", "river  bank")
     recipe = replace(
         recipe_of(base, rounds=1), teacher=Teacher(calibrate=False, views=("prompts",))
     )
-    outcome = outcome_of(recipe, tmp_path, labels=twice)
+    outcome = outcome_of(recipe, tmp_path, labels=repeated_labels)
+
     assert publishing.summarize(outcome)["shares"]["river  bank"] == 0
     assert "No text got these labels: river  bank." in render_report(outcome)
     assert len(outcome.published.vectors) == len(outcome.published.offsets) == 3
@@ -721,6 +730,7 @@ def test_report_describes_the_published_classifier(base: Path, tmp_path: Path) -
     swallowed = replace(
         outcome.trained, pseudo_labels=replace(outcome.trained.pseudo_labels, labels=labels)
     )
+
     assert "No text got these labels: music." in render_report(replace(outcome, trained=swallowed))
     assert "No text got" not in render_report(
         replace(outcome, trained=swallowed, rejection="music is gone")
@@ -761,30 +771,34 @@ def test_dev_accuracy_belongs_to_its_rows(base: Path, tmp_path: Path) -> None:
     first = accuracies(right)
     assert None not in first
     assert accuracies(right) == first
-    assert accuracies(wrong) == [None, None]  # the rounds are over, and were measured on others
+    # The finished rounds were measured on other rows.
+    assert accuracies(wrong) == [None, None]
     assert accuracies(None) == [None, None]
 
 
 def test_label_without_texts_keeps_its_prompts() -> None:
     every, labels, prompts = blobs((120,) * 4)
-    texts, labels = every[1::2], labels[::2]  # the others are learnt from
+    # Every second text is held out.
+    texts, labels = every[1::2], labels[::2]
     pool = every[::2][labels < 3]
     offsets = class_offsets((pool @ prompts.T).astype(np.float64), calibrate=True)
     vectors, offset = distill_head(pool, labels[labels < 3], prompts, offsets)
     predicted = (texts @ vectors.T - offset).argmax(1)
+
     assert (predicted[labels == 3] == 3).mean() > 0.9
     assert (predicted[labels < 3] == labels[labels < 3]).mean() > 0.95
     weights, bias = linear_head(pool, labels[labels < 3], 4)
-    assert ((texts @ weights.T + bias).argmax(1) != 3).all()  # which a head alone would never find
+    # A head alone never predicts the absent label.
+    assert ((texts @ weights.T + bias).argmax(1) != 3).all()
 
 
 def test_prompts_weigh_more_with_fewer_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, labels, prompts = blobs((15,) * 4)
-    pseudo_labels = np.where(labels == 1, 2, labels)[
-        labels != 2
-    ]  # the teacher has it that texts of label 1 are of label 2
+    # The teacher takes texts of label 1 for those of label 2.
+    pseudo_labels = np.where(labels == 1, 2, labels)[labels != 2]
     pool, offsets = texts[labels != 2], np.zeros(4)
     label_scores = {}
+
     for worth in (0, 15, 1_000_000):
         monkeypatch.setattr(serving, "PROMPT_WEIGHT_TEXTS", worth)
         vectors, offset = distill_head(pool, pseudo_labels, prompts, offsets)
@@ -809,10 +823,11 @@ def test_cross_fitting_ignores_the_held_out_fold() -> None:
         texts[rng.permutation(200)],
         rng.integers(4, size=200),
         np.zeros(4),
-    )  # nothing to be learnt
+    )
     vectors, offset = distill_head(texts, labels, prompts, offsets)
     by_heart = ((texts @ vectors.T - offset).argmax(1) == labels).mean()
     scores = cross_fitted_scores(texts, labels, prompts, offsets)
+
     assert by_heart > 0.3 > (scores.argmax(1) == labels).mean()
     present = np.arange(200) % 5 != 2
     vectors, offset = distill_head(texts[present], labels[present], prompts, offsets)
@@ -855,6 +870,7 @@ def test_report_is_well_formed_and_escaped(base: Path, tmp_path: Path) -> None:
     text = render_report(outcome_of(recipe_of(base, rounds=2), tmp_path, labels=labels, pool=pool))
     read = Page()
     read.feed(text)
+
     assert read.open == []
     assert read.links == []
     assert "script" not in read.tags
@@ -869,9 +885,9 @@ def test_temperature_maximizes_likelihood() -> None:
     labels = rng.integers(3, size=4000)
     scores = 0.1 * np.eye(3)[labels] + 0.05 * rng.standard_normal((4000, 3))
     temperature = fit_temperature(scores, labels)
-    assert temperature == pytest.approx(
-        0.05**2 / 0.1, rel=0.1
-    )  # of Gaussians: the variance over the distance
+
+    # For Gaussians it is the variance over the distance.
+    assert temperature == pytest.approx(0.05**2 / 0.1, rel=0.1)
 
 
 # -- recipes and the command -----------------------------------------------------------------------------------------
@@ -935,6 +951,7 @@ def test_command(
         "dev": "dev.jsonl",
     }
     arguments = [part for key, name in files.items() for part in (f"--{key}", tmp_path / name)]
+
     with pytest.raises(SystemExit) as stopped:
         command(monkeypatch, *arguments, "--name", "topics", "--home", tmp_path / "home", "--cpu")
     assert stopped.value.code == 0

@@ -49,6 +49,7 @@ PAPERS_TEACHER = Teacher(calibrate=False, views=("prompts",), confidence="score"
 def test_papers_teacher_chooses_nearest_prompt() -> None:
     texts, _, prompts = blobs()
     pseudo_labels = pseudo_label(texts, prompts, None, PAPERS_TEACHER)
+
     for row, vector in enumerate(texts):
         cosines = [float(vector @ prompt) for prompt in prompts]
         assert pseudo_labels.labels[row] == int(np.argmax(cosines))
@@ -67,6 +68,7 @@ def test_calibration_corrects_a_biased_prompt() -> None:
 def test_alignment_equalizes_label_probabilities() -> None:
     texts, _, prompts = blobs((100, 40, 20))
     cosines = (texts @ prompts.T).astype(np.float64)
+
     for calibrate in (False, True):
         offsets = class_offsets(cosines, calibrate=calibrate, align=True)
         assert softmax((cosines - offsets) / 0.07).mean(0) == pytest.approx([1 / 3] * 3, abs=0.01)
@@ -84,6 +86,7 @@ def test_learnt_views_beat_prompts(
         pseudo_label(texts, prompts, None, Teacher(views=("prompts",))).labels == labels
     ).mean()
     learnt = (pseudo_label(texts, prompts, None, Teacher(views=views)).labels == labels).mean()
+
     assert learnt > plain
 
 
@@ -103,12 +106,14 @@ def test_words_help_where_vectors_are_ambiguous() -> None:
         ).mean()
         for words, factor in ((None, 0.5), (index, 1.0), (index, 0.5))
     )
+
     assert plain < 0.9 < 0.95 < steady < fading
 
 
 def test_word_rates_match_a_count() -> None:
     texts = ["good good one", "good two", "good bad", "bad one", "bad two", "bad"]
     index = WordIndex.of(texts)
+
     assert index.names == ["good"]  # of at least 3 texts; "bad" is in more than half
     labels = np.array([0, 0, 0, 1, 1, 1])
     rates = index.rates(np.arange(6), labels, 2)
@@ -139,6 +144,7 @@ def test_neighbours_match_a_loop() -> None:
     vectors, labels = unit(rng.standard_normal((40, 5))), rng.integers(3, size=40)
     rows = np.flatnonzero(rng.random(40) < 0.7)
     scores = Neighbours.of(vectors).scores(rows, labels[rows], 3)
+
     for text in range(40):
         others = sorted(
             (candidate for candidate in range(40) if candidate != text),
@@ -160,6 +166,7 @@ def test_neighbours_match_a_loop() -> None:
 def test_few_texts_have_few_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = unit(np.random.default_rng(7).standard_normal((9, 4)))
     whole = Neighbours.of(vectors)
+
     assert whole.rows.shape == (9, 8)
     assert all(text not in row for text, row in enumerate(whole.rows))
     monkeypatch.setattr(views, "BLOCK_CELLS", 20)  # two rows at a time
@@ -175,6 +182,7 @@ def test_view_weights_follow_agreement() -> None:
     right = np.eye(4)[labels]
     *guesses, guessing = (np.eye(4)[rng.integers(4, size=2000)] for _ in range(3))
     noisy = [np.where((rng.random(2000) < 0.8)[:, None], right, guess) for guess in guesses]
+
     assert view_weights([*noisy, guessing])[2] < 0.1
     assert min(view_weights([*noisy, right])) > 0.5
     assert view_weights(noisy) == [1.0, 1.0]
@@ -210,6 +218,7 @@ def test_calibration_keeps_frequent_labels() -> None:
         float(((cosines - offsets).argmax(1) == labels).mean())
         for offsets in (class_offsets(cosines, calibrate=True), cosines.mean(0))
     ]
+
     assert right[0] > 0.85 > 0.7 > right[1]
     assert class_prior(cosines, labels) == pytest.approx(
         np.mean([cosines[labels == k].mean(0) for k in range(3)], axis=0)
@@ -221,6 +230,7 @@ def test_confidence_grows_with_the_margin(confidence: str) -> None:
     pseudo_labels = PseudoLabels.of(
         np.array([[0.1, 0.3, 0.2], [0.5, 0.1, 0.1], [0.2, 0.2, 0.1]]), confidence
     )
+
     assert pseudo_labels.labels.tolist() == [1, 0, 0]
     assert (
         pseudo_labels.confidence[1] > pseudo_labels.confidence[0] > pseudo_labels.confidence[2] >= 0
@@ -239,6 +249,7 @@ def test_pseudo_labels_stay_within_memory_limit(
     pseudo_label(texts, prompts, index, Teacher(shares=(0.8, 0.8)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+
     assert peak < 70 * len(texts) * len(prompts)
 
 
@@ -272,6 +283,7 @@ def test_samples_are_balanced(texts: list[tuple[int, float]], total: int, seed: 
     rows = sample_balanced(pseudo_labels, total, 4, np.random.default_rng(seed))
     present = sorted(set(pseudo_labels.labels.tolist()))
     each = max(1, total // len(present))
+
     assert np.bincount(pseudo_labels.labels[rows], minlength=4)[present].tolist() == [each] * len(
         present
     )
@@ -295,6 +307,7 @@ def test_confident_texts_are_sampled_more_often() -> None:
         np.isin(drawn, np.arange(10)).sum(),
         np.isin(drawn, np.arange(10, 20)).sum(),
     )
+
     assert confident + uncertain == 2000
     assert 4 < confident / uncertain < 9  # without replacement, so somewhat offsets than 9
 
@@ -315,6 +328,7 @@ def test_kappa_and_effective_labels() -> None:
     assert cohens_kappa(first, second, 2) == pytest.approx(
         (0.6 - (0.4 * 0.4 + 0.6 * 0.6)) / (1 - (0.4 * 0.4 + 0.6 * 0.6))
     )
+
     assert cohens_kappa(np.zeros(5, np.int64), np.zeros(5, np.int64), 2) == 0.0
     assert effective_labels(np.array([0, 1, 2, 3]), 5) == pytest.approx(4)
     assert effective_labels(np.array([2, 2]), 5) == pytest.approx(1)
@@ -327,6 +341,7 @@ def test_check_rejects_swallowing_labels() -> None:
     swallowed = PseudoLabels.of(np.eye(3)[np.where(labels < 2, 0, 2)])
     rng = np.random.default_rng(1)
     noisy = [np.where(rng.random(600) < 0.4, rng.integers(3, size=600), labels) for _ in range(2)]
+
     assert check_training(before, better, [*noisy, labels, labels]).verdict(CheckLimits()) == ""
     for after in (
         swallowed,
@@ -348,6 +363,7 @@ def test_verdict_names_each_reason() -> None:
     verdict = TrainingCheck(kept=0.5, halves_before=0.6, halves=0.2, spread=0.3).verdict(
         CheckLimits()
     )
+
     assert "50% of the most confident texts" in verdict
     assert "kappa 0.20, 0.60" in verdict
     assert "30%" in verdict
@@ -368,5 +384,6 @@ def test_invalid_settings_are_refused() -> None:
     ):
         with pytest.raises(InvalidInput):
             Teacher(**wrong)  # type: ignore[arg-type]
+
     with pytest.raises(InvalidInput, match="at most 134,217 texts"):
         check_pool_size(10_000_000, 1000)

@@ -61,6 +61,7 @@ def test_utf_16_is_refused(tmp_path: Path) -> None:
         InvalidInput, match=r"texts.txt:1 has zero bytes, as UTF-16 has; save it as UTF-8"
     ) as error:
         read_pool(tmp_path / "texts.txt", labels=2, limit=1000, seed=1)
+
     assert error.value.field == "texts"
 
 
@@ -75,6 +76,7 @@ def test_long_text_is_cut(tmp_path: Path) -> None:
 def test_sampling_depends_on_the_seed_alone(tmp_path: Path) -> None:
     path = rows(tmp_path / "texts.jsonl", MANY)
     pool = read_pool(path, labels=2, limit=35, seed=1)
+
     assert len(pool.texts) == 35
     assert pool.beyond_limit == 5
     assert list(pool.texts) == sorted(pool.texts, key=MANY.index)
@@ -169,6 +171,7 @@ def test_labelled_rows_are_numbered(tmp_path: Path) -> None:
         tmp_path / "dev.jsonl", '{"text": "a", "label": "two"}\n{"text": "b", "label": "one"}\n'
     )
     labelled = read_labelled_texts(path, ["one", "two"])
+
     assert labelled.texts == ("a", "b")
     assert labelled.labels == (1, 0)
     with pytest.raises(InvalidInput, match=r"dev\.jsonl:1: 'two' is none"):
@@ -216,6 +219,7 @@ TEXTS = st.text(alphabet="ab .!?\n'\")。é", max_size=60) | st.text(max_size=40
 def test_sentences_are_verbatim_and_in_order(text: str) -> None:
     parts = split_sentences(text)
     start = 0
+
     for sentence in parts:
         assert sentence.strip() == sentence != ""
         start = text.index(sentence, start) + len(sentence)

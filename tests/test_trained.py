@@ -83,6 +83,7 @@ def test_label_vectors_replace_prompts(tmp_path: Path) -> None:
     vectors = np.stack([-sports, sports, np.zeros_like(sports)])
     write_classifier(directory, replace(read_classifier(directory), vectors=vectors))
     publish_classifier(tmp_path, "tickets", directory)
+
     assert _open_current(tmp_path).classify(["sports"])[0].label == "business"
 
 
@@ -91,6 +92,7 @@ def test_loaded_encoder_is_shared(tmp_path: Path) -> None:
     encoder = Encoder.load(directory / ENCODER)
     publish_classifier(tmp_path, "tickets", directory)
     build = builds.current(tmp_path, "tickets", CLASSIFIERS)
+
     assert TrainedClassifier.load(build, encoder).encoder is encoder
     assert TrainedClassifier.load(build).encoder is not encoder
 
@@ -100,6 +102,7 @@ def test_publishing_keeps_three_builds(tmp_path: Path) -> None:
         publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged", measures={"n": n}))
         for n in range(4)
     ]
+
     assert not (tmp_path / "staged").exists()
     assert builds.builds(tmp_path, "tickets", CLASSIFIERS) == published[1:]
     assert builds.names(tmp_path, CLASSIFIERS) == ["tickets"]
@@ -131,6 +134,7 @@ def test_broken_classifier_is_not_published(
 ) -> None:
     directory = staged(tmp_path / "staged")
     spoil(directory)
+
     with pytest.raises(error, match=words):
         publish_classifier(tmp_path, name, directory)
     assert directory.is_dir()
@@ -249,4 +253,5 @@ def test_any_json_is_read_or_refused(tmp_path: Path, change: dict[str, Any]) -> 
         spec = read_classifier(tmp_path)
     except Damaged:
         return
+
     assert len(spec.labels) == len(spec.prompts) == len(spec.offsets)

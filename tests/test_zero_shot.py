@@ -47,6 +47,7 @@ def test_score_is_the_mean_cosine_over_templates(encoder: HashEncoder) -> None:
     )
     (result,) = Classifier(encoder).classify([text], LABELS, templates=templates)
     expected = dict(zip(LABELS, shared_scores(cosines)[0], strict=True))
+
     assert {entry.label: entry.score for entry in result.ranking} == pytest.approx(
         expected, abs=2e-6
     )
@@ -58,6 +59,7 @@ def test_score_is_the_mean_cosine_over_templates(encoder: HashEncoder) -> None:
 def test_ranking_is_sorted_and_complete(labels: list[str], multi_label: bool, text: str) -> None:
     (result,) = Classifier(HashEncoder()).classify([text], labels, multi_label=multi_label)
     scores = [entry.score for entry in result.ranking]
+
     assert sorted(entry.label for entry in result.ranking) == sorted(labels)
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
@@ -72,6 +74,7 @@ def test_independent_scores_ignore_other_labels(encoder: HashEncoder) -> None:
     (few,) = classifier.classify(["sports today"], LABELS[:2], multi_label=True)
     (more,) = classifier.classify(["sports today"], LABELS, multi_label=True)
     by_label = {entry.label: entry.score for entry in more.ranking}
+
     assert all(
         by_label[entry.label] == pytest.approx(entry.score, abs=1e-6) for entry in few.ranking
     )
@@ -143,6 +146,7 @@ def test_label_set_lists_similar_pairs() -> None:
     vectors[500] = vectors[3] * 2
     vectors[601] = vectors[600] + 0.01
     similar = LabelSet.of([f"l{row}" for row in range(700)], vectors).similar
+
     assert [(first, second) for first, second, _ in similar] == [("l3", "l500"), ("l600", "l601")]
     assert similar[0][2] == pytest.approx(1)
     assert len(LabelSet.of(["x"] * 50, np.ones((50, 4), np.float32)).similar) == 10
@@ -151,6 +155,7 @@ def test_label_set_lists_similar_pairs() -> None:
 def test_label_sets_beyond_capacity_are_dropped(encoder: HashEncoder) -> None:
     classifier = Classifier(encoder, capacity=4)
     first = classifier.label_set(["a", "b"])
+
     assert classifier.label_set(["a", "b"]) is first
     classifier.label_set(["c", "d"])
     assert classifier.label_set(["a", "b"]) is first
@@ -170,6 +175,7 @@ def test_cached_labels_are_not_encoded_again(encoder: HashEncoder) -> None:
     classifier = Classifier(encoder)
     (first,) = classifier.classify(["first"], LABELS)
     encoder.encoded.clear()
+
     assert classifier.classify(["first"], LABELS) == [first]
     assert encoder.encoded == ["first"]
     encoder.encoded.clear()
@@ -189,6 +195,7 @@ def test_least_recently_used_labels_are_dropped(encoder: HashEncoder) -> None:
     classifier.classify(["x"], ["a", "d"], templates=PLAIN)
     encoder.encoded.clear()
     (result,) = classifier.classify(["x"], ["a", "b", "c", "d"], templates=PLAIN)
+
     assert encoder.encoded == ["b", "x"]
     assert len(result.ranking) == 4
 

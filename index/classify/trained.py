@@ -110,6 +110,7 @@ def write_classifier(directory: Path, spec: ClassifierSpec) -> None:
 
     with storage.storage_errors():
         directory.mkdir(parents=True, exist_ok=True)
+        # Vectors of an earlier classifier must not stay beside the new labels.
         (directory / VECTORS).unlink(missing_ok=True)
         if spec.vectors is not None:
             with storage.atomic_write(directory / VECTORS) as file:
@@ -146,6 +147,7 @@ def publish_classifier(home: Path, name: str, staged: Path) -> str:
         raise InvalidInput(
             f"{staged / ABOUT} is of classifier {spec.name!r}, not {name!r}.", field="name"
         )
+    # Opening it checks that the encoder and the vectors belong together.
     _label_set(spec, _encoder(staged, spec), staged)
 
     with builds.locked(home, name, CLASSIFIERS) as directory, builds.staging(directory) as copy:

@@ -274,6 +274,7 @@ def _similar_rows(vectors: Vectors) -> Iterator[tuple[int, int, float]]:
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
     for start in range(0, len(unit), _BLOCK):
+        # The upper triangle has each pair once, and no label with itself.
         cosines = np.triu(unit[start : start + _BLOCK] @ unit[start:].T, 1)
         for row, column in np.argwhere(cosines >= SIMILAR_LABELS_COSINE).tolist():
             yield start + row, start + column, float(cosines[row, column])

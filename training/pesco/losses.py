@@ -38,6 +38,7 @@ def matching_loss(
     if kind == "pcl":
         return multi_positive_loss(prompt_scores, is_own_prompt).mean()
 
+    # Every key sentence of the same pseudo-label is a positive, not only the text's own.
     keyed_texts, keyed_labels = texts[has_key], labels[has_key]
     key_scores = keyed_texts @ keys.T / temperature  # (K, K)
     is_own_key = keyed_labels[:, None] == keyed_labels
@@ -51,6 +52,7 @@ def matching_loss(
     scores = torch.cat([key_scores, prompt_scores[has_key]], dim=1)
     positives = torch.cat([is_own_key, is_own_prompt[has_key]], dim=1)
     with_key = multi_positive_loss(scores, positives)
+    # Texts without a key sentence have prompts alone as candidates.
     without_key = multi_positive_loss(prompt_scores[~has_key], is_own_prompt[~has_key])
     return torch.cat([with_key, without_key]).mean()
 

@@ -55,9 +55,11 @@ def publish_outcome(
     shutil.rmtree(staged, ignore_errors=True)
     encoder = _export_encoder(training, outcome, text_model, staged)
 
+    # The untrained model is that of round 0.
     number = 0 if outcome.rejection else len(training.rounds) - 1
     embeddings = training.embeddings(number, text_model)
     classifier = outcome.published
+    # Quantization moves scores a little, those of each label differently.
     offsets = classifier.offsets + _export_shift(training, outcome, embeddings, encoder)
 
     spec = ClassifierSpec(

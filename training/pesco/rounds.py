@@ -273,6 +273,7 @@ class SelfTraining:
         if previous is None:
             return False
 
+        # With more texts to come, the next round can change labels again.
         at_limit = student.texts(number - 1, pool_size) >= student.texts(student.rounds, pool_size)
         changed = float((pseudo_labels.labels != previous.argmax(1)).mean())
         return at_limit and changed <= student.converged

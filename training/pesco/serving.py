@@ -24,7 +24,7 @@ CHECKED_TEXTS = 2000
 PROMPT_WEIGHT_TEXTS = 25
 
 # Each fold of the texts is scored by what the other folds teach.
-FOLDS = 5
+CROSS_FIT_FOLDS = 5
 TEMPERATURES = np.geomspace(0.005, 5.0, 70)
 MAX_SCORES_FOR_TEMPERATURE = 2_000_000
 
@@ -81,6 +81,7 @@ def distill_head(
     combined = by_prompts + head_weight * (head - by_prompts)
 
     if not present.all():
+        # No text taught the head where the vectors of these labels should be.
         combined[~present] = by_prompts[~present]
         scores = inputs @ combined.T
         best_present = scores[:, present].max(1, keepdims=True)
@@ -105,8 +106,8 @@ def cross_fitted_scores(
 ) -> ClassScores:
     """(N, L): the scores of each text by a `distill_head` that was trained without it."""
     scores = np.empty((len(pool), len(prompts)))
-    folds = np.arange(len(pool)) % FOLDS
-    for fold in range(FOLDS):
+    folds = np.arange(len(pool)) % CROSS_FIT_FOLDS
+    for fold in range(CROSS_FIT_FOLDS):
         train = folds != fold
         vectors, fold_offsets = distill_head(pool[train], labels[train], prompts, offsets)
         scores[~train] = pool[~train] @ vectors.T - fold_offsets
@@ -116,6 +117,7 @@ def cross_fitted_scores(
 
 def fit_temperature(scores: ClassScores, labels: Indices) -> float:
     """The temperature at which the softmax of `scores` (N, L) makes `labels` (N,) most likely."""
+    # A sample of the texts is enough, and takes far less memory and time.
     step = max(1, scores.size // MAX_SCORES_FOR_TEMPERATURE)
     scores, labels = scores[::step], labels[::step]
     rows = np.arange(len(labels))

@@ -72,6 +72,7 @@ class PescoTask:
         self.accelerator, self.seed = accelerator, seed
         self.student = recipe.student
         self.size = min(self.student.loop.batch_size, len(data.rows))
+
         if self.student.loss == "lct" and (data.keys < 0).all():
             raise InvalidInput(
                 'No text has a second sentence, and the loss "lct" needs key sentences: '
@@ -135,6 +136,7 @@ class PescoTask:
         if count <= most:
             return np.arange(count)
 
+        # The labels of the batch are always candidates, even if there are more than `candidates`.
         present = np.unique(labels)
         absent = np.setdiff1d(np.arange(count), present)
         drawn = min(len(absent), max(0, most - len(present)))

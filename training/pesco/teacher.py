@@ -223,6 +223,7 @@ def sample_balanced(
     labels = pseudo_labels.labels
     present = [label for label in range(count) if (labels == label).any()]
     each = max(1, total // len(present))
+
     rows = [
         _sample_label(np.flatnonzero(labels == label), pseudo_labels, each, rng)
         for label in present

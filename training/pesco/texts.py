@@ -53,6 +53,7 @@ class TextPool:
             "repeated": self.repeated,
             "beyond the limit": self.beyond_limit,
         }
+
         parts = [f"{len(self.texts):,} different texts"]
         parts += [f"{count:,} {kind} left out" for kind, count in counts.items() if count]
         if self.cut:
@@ -219,9 +220,11 @@ def words_and_pairs(text: str) -> set[str]:
 
 def _read_texts(path: Path) -> Iterator[str]:
     is_json = any(suffix.lower() in JSON_LINES for suffix in path.suffixes[-2:])
+    # One invalid byte in a plain text is no reason to refuse it; in JSON it is.
     lines = read_lines(
         path, longest=LONGEST, most=MAX_LINES, errors="strict" if is_json else "replace"
     )
+
     for number, line in lines:
         if "\0" in line:
             raise InvalidInput(

@@ -67,6 +67,7 @@ class WordIndex:
 
         The texts are read twice, so that only the numbers of common words are held in memory.
         """
+        # A table of rates has a row for each label.
         names = common_words(texts)[: min(MAX_POOL_WORDS, MAX_RATES // labels)]
         numbers = {word: number for number, word in enumerate(names)}
 
@@ -109,6 +110,8 @@ class WordIndex:
         """(texts, labels): the sum of the rates of a text's words, over the root of their number."""
         length = np.sqrt(np.maximum(1, np.bincount(self.texts, minlength=self.count)))
         scores = np.empty((self.count, len(rates)))
+
+        # One label at a time: a weight for every occurrence and label would not fit in memory.
         for label, rate in enumerate(rates):
             scores[:, label] = np.bincount(
                 self.texts, weights=rate[self.words], minlength=self.count
@@ -180,6 +183,7 @@ def centroids(vectors: Vectors, labels: Indices, count: int) -> tuple[Vectors, V
 
     The mean vector of a label without texts is 0.
     """
+    # With += only the last text of each label would count.
     sums = np.zeros((count, vectors.shape[1]), np.float32)
     np.add.at(sums, labels, vectors)
     means: Vectors = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)
