@@ -644,17 +644,19 @@ def train_pesco(
     _need_training()
     from training.pesco import self_training
     from training.pesco import texts as read
+    from training.pesco.publishing import REPORT
+    from training.pesco.recipe import read_recipe
 
-    recipe = self_training.read_recipe(config, templates)
+    recipe = read_recipe(config, templates)
     names = read.read_labels(labels)
     pool = read.read_pool(texts, labels=len(names), limit=recipe.limit, seed=recipe.seed)
-    known = read.read_labelled(dev, names) if dev else None
+    known = read.read_labelled_texts(dev, names) if dev else None
     place = to or home / "training" / name
     with (
         _undone_if_interrupted("interrupted; the same command goes on where it stopped"),
         _progress() as tell,
     ):
-        built = self_training.run(
+        built = self_training.train_pesco(
             recipe,
             pool,
             names,
@@ -667,7 +669,7 @@ def train_pesco(
             cpu=cpu,
         )
     out.print(
-        f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {place / self_training.REPORT}"
+        f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {place / REPORT}"
     )
 
 
@@ -828,7 +830,7 @@ def evaluate_classify(
         )
     else:
         trained = TrainedClassifier.load(builds.current(home, str(classifier), builds.CLASSIFIERS))
-        labelled.check_truth(truth, trained.trained.labels)
+        labelled.check_truth(truth, trained.spec.labels)
         found = trained.classify(texts, min_score=min_score)
     _print_measures(labelled.evaluate_labels(found, truth), as_json)
 

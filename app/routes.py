@@ -193,7 +193,7 @@ def _classify_with_labels(
 
 def _classify_with_trained(request: ClassifyRequest, service: Service) -> ClassifyReply:
     with service.classifiers.lease(str(request.classifier)) as classifier:
-        ranking_length = request.ranking_length(classifier.trained.labels)
+        ranking_length = request.ranking_length(classifier.spec.labels)
         results = classifier.classify(
             request.texts, min_score=request.min_score, ranked=ranking_length
         )
@@ -233,7 +233,7 @@ def _classifier_fields(status: Status[TrainedClassifier]) -> dict[str, Any]:
     if status.opened is None:
         return _status_fields(status)
 
-    trained, encoder = status.opened.trained, status.opened.encoder
+    trained, encoder = status.opened.spec, status.opened.encoder
     return {
         "labels": trained.labels,
         "created_at": trained.created,

@@ -295,7 +295,7 @@ def _signature(function: Any) -> str:
 
 def _recipes() -> Iterator[str]:
     from training import reader, santa
-    from training.pesco import self_training as pesco
+    from training.pesco.recipe import PescoRecipe
 
     yield (
         "## Recipes\nThe keys of the TOML files for `purlin train`; [training](training.md), [qa](qa.md) and "
@@ -305,7 +305,7 @@ def _recipes() -> Iterator[str]:
     for command, recipe in (
         ("santa", santa.Recipe),
         ("refqa", reader.Recipe),
-        ("pesco", pesco.Recipe),
+        ("pesco", PescoRecipe),
     ):
         yield f"### purlin train {command}\n"
         yield from _recipe(recipe, "", shown)

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from app.schemas import MAX_RANKING_BYTES
 from index import builds
 from index.builds import CLASSIFIERS
-from index.classify.trained import ABOUT, publish
+from index.classify.trained import ABOUT, publish_classifier
 from tests.conftest import HashEncoder
 from tests.serving import problem, serving, until
 from tests.tiny import LABELS, staged
@@ -24,7 +24,7 @@ BY_NAME = {"texts": ["business", "sports"], "classifier": "tickets"}
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    publish(home, "tickets", staged(home / "staged"))
+    publish_classifier(home, "tickets", staged(home / "staged"))
     return home
 
 
@@ -71,10 +71,10 @@ def test_new_build_replaces_the_old_unless_damaged(tmp_path: Path) -> None:
         assert "Classifiers: none yet; make one with `purlin train pesco`" in error["detail"]
         names = []
         for labels in (LABELS, ("a", "b", "c")):
-            names.append(publish(tmp_path, "tickets", staged(tmp_path / "staged", labels=labels)))
+            names.append(publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged", labels=labels)))
             until(lambda: client.post("/classify", json=BY_NAME).json()["build"] == names[-1])
         assert client.post("/classify", json=BY_NAME).json()["results"][0]["label"] == "b"
-        publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+        publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
         about = builds.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT
         about.write_text(about.read_text().replace("sports", "Sports"))
         until(lambda: "problem" in client.get("/classifiers/tickets").json())
@@ -83,7 +83,7 @@ def test_new_build_replaces_the_old_unless_damaged(tmp_path: Path) -> None:
 
 
 def test_classifier_damaged_at_start_is_refused(tmp_path: Path) -> None:
-    publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+    publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
     (builds.current(tmp_path, "tickets", CLASSIFIERS) / ABOUT).write_text("{}")
     with serving(tmp_path) as client:
         error = problem(client.post("/classify", json=BY_NAME), 503)

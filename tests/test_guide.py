@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from index.classify.trained import publish
+from index.classify.trained import publish_classifier
 from index.encoder import Encoder
 from index.indexing.build import build
 from index.sources import open_source
@@ -141,7 +141,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
     manual.mkdir()
     (manual / "functions.html").write_text(REFERENCE_PAGE)
     build(home, "python", "reference", open_source("reference", [manual]), released)
-    publish(home, "tickets", staged(here / "staged"))
+    publish_classifier(home, "tickets", staged(here / "staged"))
     (here / "labels.txt").write_text("\n".join(LABELS))
     (here / "dev.jsonl").write_text(
         "".join(

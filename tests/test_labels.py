@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import purlin
-from index.classify.trained import publish
+from index.classify.trained import publish_classifier
 from index.errors import InvalidInput, NotFound, PurlinError
 from index.evaluation.labels import check_truth, evaluate_labels, read_labelled
 from index.evaluation.ranking import read_list
@@ -109,7 +109,7 @@ def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFix
         1.0,
         2,
     )
-    publish(tmp_path / "home", "tickets", tmp_path / "staged")
+    publish_classifier(tmp_path / "home", "tickets", tmp_path / "staged")
     purlin.evaluate_classify(rows, classifier="tickets", as_json=True, home=tmp_path / "home")
     assert json.loads(capsys.readouterr().out)[0]["mean"] == 1.0
     for wrong in (

@@ -25,7 +25,7 @@ import app
 from app.main import create_app
 from app.page import FILES, POLICY, prefers_html
 from app.settings import Settings
-from index.classify.trained import publish
+from index.classify.trained import publish_classifier
 from index.indexing.build import build
 from index.indexing.gate import Judgements
 from index.records import Document, Location
@@ -570,7 +570,7 @@ def test_classification_is_kept_in_the_address(site: str, tab: Tab) -> None:
 
 
 def test_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
-    publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+    publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
     with served(tmp_path) as address:
         shown(tab, f"{address}#corpora")
         assert tab.texts(".empty h2") == ["Nothing to search yet"]
@@ -586,7 +586,7 @@ def test_trained_classifier_is_chosen_by_name(tmp_path: Path, tab: Tab) -> None:
 
 
 def test_address_with_labels_ignores_the_classifier(tmp_path: Path, tab: Tab) -> None:
-    publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+    publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
     with served(tmp_path) as address:
         shown(tab, f"{address}#classify?classifier=tickets&texts=sports")
         tab.until("document.querySelector('.classified')")

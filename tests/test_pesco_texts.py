@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from index.errors import InvalidInput, NotFound
 from training.pesco.texts import (
-    MAX_CHARS,
+    MAX_POOL_TEXT_CHARS,
     MAX_SENTENCES,
-    halves,
-    read_labelled,
+    read_labelled_texts,
     read_labels,
     read_pool,
     read_templates,
-    sentences,
-    without,
-    words,
+    remove_sentence,
+    split_halves,
+    split_sentences,
+    words_and_pairs,
 )
 
 
@@ -42,48 +42,50 @@ MANY = [f"text number {number}" for number in range(40)]
 
 
 @pytest.mark.parametrize("name", ["texts.jsonl", "texts.jsonl.gz", "TEXTS.JSONL", "texts.ndjson"])
-def test_texts_are_read_once_each_and_stripped(tmp_path: Path, name: str) -> None:
+def test_texts_are_stripped_and_deduplicated(tmp_path: Path, name: str) -> None:
     path = rows(tmp_path / name, [*MANY, "", "   ", f"  {MANY[3]}\n", "\ud800 lone"])
     pool = read_pool(path, labels=2, limit=1000, seed=1)
     assert pool.texts == (*MANY, "? lone")
-    assert (pool.empty, pool.repeated, pool.cut, pool.left) == (2, 1, 0, 0)
+    assert (pool.empty, pool.repeated, pool.cut, pool.beyond_limit) == (2, 1, 0, 0)
     assert str(pool) == "41 different texts, 2 empty left out, 1 repeated left out"
 
 
-def test_plain_lines_are_texts_too(tmp_path: Path) -> None:
+def test_plain_lines_are_texts(tmp_path: Path) -> None:
     path = listed(tmp_path / "texts.txt", "\n".join(["", *MANY]))
     assert read_pool(path, labels=2, limit=1000, seed=1).texts == tuple(MANY)
 
 
-def test_texts_in_utf_16_are_refused(tmp_path: Path) -> None:
+def test_utf_16_is_refused(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(MANY), encoding="utf-16")
     with pytest.raises(
         InvalidInput, match=r"texts.txt:1 has zero bytes, as UTF-16 has; save it as UTF-8"
-    ) as found:
+    ) as error:
         read_pool(tmp_path / "texts.txt", labels=2, limit=1000, seed=1)
-    assert found.value.field == "texts"
+
+    assert error.value.field == "texts"
 
 
-def test_a_text_of_a_megabyte_is_cut(tmp_path: Path) -> None:
+def test_long_text_is_cut(tmp_path: Path) -> None:
     pool = read_pool(
         rows(tmp_path / "texts.jsonl", [*MANY, "word " * 200_000]), labels=2, limit=1000, seed=1
     )
     assert pool.cut == 1
-    assert len(pool.texts[-1]) == MAX_CHARS
+    assert len(pool.texts[-1]) == MAX_POOL_TEXT_CHARS
 
 
-def test_of_too_many_texts_the_same_ones_are_drawn_again(tmp_path: Path) -> None:
+def test_sampling_depends_on_the_seed_alone(tmp_path: Path) -> None:
     path = rows(tmp_path / "texts.jsonl", MANY)
     pool = read_pool(path, labels=2, limit=35, seed=1)
+
     assert len(pool.texts) == 35
-    assert pool.left == 5
+    assert pool.beyond_limit == 5
     assert list(pool.texts) == sorted(pool.texts, key=MANY.index)
     assert pool == read_pool(path, labels=2, limit=35, seed=1)
     assert pool != read_pool(path, labels=2, limit=35, seed=2)
 
 
 @pytest.mark.parametrize(
-    ("texts", "labels", "said"),
+    ("texts", "labels", "message"),
     [
         (MANY[:3], 2, "There are 3 different texts; learning 2 labels takes at least 32"),
         (["always the same"] * 50, 2, "There is 1 text (49 lines repeat one of them)"),
@@ -92,22 +94,22 @@ def test_of_too_many_texts_the_same_ones_are_drawn_again(tmp_path: Path) -> None
     ],
 )
 def test_too_few_texts_are_refused(
-    tmp_path: Path, texts: list[str], labels: int, said: str
+    tmp_path: Path, texts: list[str], labels: int, message: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
         read_pool(rows(tmp_path / "texts.jsonl", texts), labels=labels, limit=1000, seed=1)
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert caught.value.field == "texts"
 
 
 @pytest.mark.parametrize("line", ["[1]", '{"text": 3}', '{"txt": "a"}', "{", "[" * 100_000])
-def test_a_line_that_is_no_text_is_named(tmp_path: Path, line: str) -> None:
+def test_invalid_line_is_named(tmp_path: Path, line: str) -> None:
     path = listed(tmp_path / "texts.jsonl", '{"text": "a"}\n' + line + "\n")
     with pytest.raises(InvalidInput, match=r"texts\.jsonl:2"):
         read_pool(path, labels=2, limit=1000, seed=1)
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_unreadable_texts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         read_pool(tmp_path / "none.jsonl", labels=2, limit=1000, seed=1)
     (tmp_path / "bad.jsonl.gz").write_bytes(gzip.compress(b"x" * 1000)[:-20])
@@ -124,7 +126,7 @@ def test_labels_keep_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "no labels"),
         ("\n \n", "no labels"),
@@ -135,14 +137,14 @@ def test_labels_keep_their_order(tmp_path: Path) -> None:
         ("\n".join(map(str, range(10_001))), "10,001 labels"),
     ],
 )
-def test_labels_that_are_refused(tmp_path: Path, content: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said) as caught:
+def test_invalid_labels_are_refused(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message) as caught:
         read_labels(listed(tmp_path / "labels.txt", content))
     assert caught.value.field
     assert caught.value.field.startswith("labels")
 
 
-def test_lists_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_labels_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         read_labels(tmp_path / "none.txt")
     (tmp_path / "labels.txt").write_bytes(b"caf\xe9\nbar\n")
@@ -151,30 +153,31 @@ def test_lists_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_templates(tmp_path: Path) -> None:
-    known = read_templates(listed(tmp_path / "t.txt", "It is {label}.\n\n{label} news.\n"))
-    assert known == ("It is {label}.", "{label} news.")
-    for content, said in (
+    templates = read_templates(listed(tmp_path / "t.txt", "It is {label}.\n\n{label} news.\n"))
+    assert templates == ("It is {label}.", "{label} news.")
+    for content, message in (
         ("It is label.", "The template 'It is label.' has no place"),
         ("{label} or {label}", "The template '{label} or {label}' has {label} more than once"),
         ("{label} {0}", "The template '{label} {0}' has other braces"),
         ("", "no templates"),
         ("\n".join(f"{{label}} {n}" for n in range(33)), "33"),
     ):
-        with pytest.raises(InvalidInput, match=re.escape(said)):
+        with pytest.raises(InvalidInput, match=re.escape(message)):
             read_templates(listed(tmp_path / "t.txt", content))
 
 
-def test_rows_with_labels(tmp_path: Path) -> None:
+def test_labelled_rows_are_numbered(tmp_path: Path) -> None:
     path = listed(
         tmp_path / "dev.jsonl", '{"text": "a", "label": "two"}\n{"text": "b", "label": "one"}\n'
     )
-    known = read_labelled(path, ["one", "two"])
-    assert known.texts == ("a", "b")
-    assert known.labels == (1, 0)
+    labelled = read_labelled_texts(path, ["one", "two"])
+
+    assert labelled.texts == ("a", "b")
+    assert labelled.labels == (1, 0)
     with pytest.raises(InvalidInput, match=r"dev\.jsonl:1: 'two' is none"):
-        read_labelled(path, ["one", "three"])
+        read_labelled_texts(path, ["one", "three"])
     with pytest.raises(InvalidInput, match="no rows"):
-        read_labelled(listed(tmp_path / "empty.jsonl", ""), ["one", "three"])
+        read_labelled_texts(listed(tmp_path / "empty.jsonl", ""), ["one", "three"])
 
 
 # -- parts of a text -------------------------------------------------------------------------------------------------
@@ -188,8 +191,8 @@ def test_rows_with_labels(tmp_path: Path) -> None:
             ["One two three.", "Four five six!", "Is it seven?"],
         ),
         (
-            "He said: 'It is over now.' Then he went.",
-            ["He said: 'It is over now.'", "Then he went."],
+            "He message: 'It is over now.' Then he went.",
+            ["He message: 'It is over now.'", "Then he went."],
         ),
         ("A line of words\n\nanother line of words", ["A line of words", "another line of words"]),
         (
@@ -201,11 +204,11 @@ def test_rows_with_labels(tmp_path: Path) -> None:
     ],
 )
 def test_sentences(text: str, expected: list[str]) -> None:
-    assert sentences(text) == expected
+    assert split_sentences(text) == expected
 
 
-def test_few_sentences_of_a_long_text_are_looked_at() -> None:
-    assert len(sentences("This is a sentence. " * 1000)) == MAX_SENTENCES
+def test_sentences_are_limited() -> None:
+    assert len(split_sentences("This is a sentence. " * 1000)) == MAX_SENTENCES
 
 
 TEXTS = st.text(alphabet="ab .!?\n'\")。é", max_size=60) | st.text(max_size=40)
@@ -214,54 +217,63 @@ TEXTS = st.text(alphabet="ab .!?\n'\")。é", max_size=60) | st.text(max_size=40
 @settings(deadline=None)
 @given(TEXTS)
 def test_sentences_are_verbatim_and_in_order(text: str) -> None:
-    found = sentences(text)
+    parts = split_sentences(text)
     start = 0
-    for sentence in found:
+
+    for sentence in parts:
         assert sentence.strip() == sentence != ""
         start = text.index(sentence, start) + len(sentence)
-    if len(found) < MAX_SENTENCES:
-        assert [c for c in "".join(found) if c.isalnum()] == [c for c in text if c.isalnum()]
+    if len(parts) < MAX_SENTENCES:
+        assert [c for c in "".join(parts) if c.isalnum()] == [c for c in text if c.isalnum()]
 
 
 @settings(deadline=None)
 @given(TEXTS)
-def test_a_text_without_a_sentence_has_the_others(text: str) -> None:
-    found = sentences(text)
-    for sentence in found:
-        rest = without(text, sentence)
+def test_removing_a_sentence_keeps_the_others(text: str) -> None:
+    parts = split_sentences(text)
+    for sentence in parts:
+        rest = remove_sentence(text, sentence)
         assert len(rest) <= len(text)
-        if len(set(found)) == len(found) > 1 and not any(
-            sentence in other for other in found if other != sentence
+        if len(set(parts)) == len(parts) > 1 and not any(
+            sentence in part for part in parts if part != sentence
         ):
-            assert all(other in rest for other in found if other != sentence)
+            assert all(part in rest for part in parts if part != sentence)
 
 
 @settings(deadline=None)
 @given(TEXTS)
 def test_halves_hold_the_text(text: str) -> None:
-    one, other = halves(text)
+    first, second = split_halves(text)
     if text.split():
-        assert one.strip()
-        assert other.strip()
+        assert first.strip()
+        assert second.strip()
     else:
-        assert (one, other) == (text, text)
-    if len(text.split()) > 1 and len(sentences(text)) < MAX_SENTENCES:
-        joined = "".join(one.split() + other.split())
+        assert (first, second) == (text, text)
+    if len(text.split()) > 1 and len(split_sentences(text)) < MAX_SENTENCES:
+        joined = "".join(first.split() + second.split())
         assert joined == "".join(text.split())
 
 
 def test_halves_end_with_a_sentence() -> None:
-    assert halves("One two three. Four five six.") == ("One two three.", "Four five six.")
-    assert halves("one two three four") == ("one two three", "four")
-    assert halves("one") == ("one", "one")
+    assert split_halves("One two three. Four five six.") == ("One two three.", "Four five six.")
+    assert split_halves("one two three four") == ("one two three", "four")
+    assert split_halves("one") == ("one", "one")
 
 
 def test_words_and_pairs() -> None:
-    assert words("Don't buy it!") == {"don't", "buy", "it", "!", "don't buy", "buy it", "it !"}
+    assert words_and_pairs("Don't buy it!") == {
+        "don't",
+        "buy",
+        "it",
+        "!",
+        "don't buy",
+        "buy it",
+        "it !",
+    }
 
 
-def test_sentences_of_hostile_text_take_little_time() -> None:
+def test_hostile_text_splits_quickly() -> None:
     rng = random.Random(1)
-    text = "".join(rng.choice(".\"') \n") for _ in range(MAX_CHARS))
-    assert isinstance(sentences(text), list)
-    assert sentences("." * MAX_CHARS) == ["." * MAX_CHARS]
+    text = "".join(rng.choice(".\"') \n") for _ in range(MAX_POOL_TEXT_CHARS))
+    assert isinstance(split_sentences(text), list)
+    assert split_sentences("." * MAX_POOL_TEXT_CHARS) == ["." * MAX_POOL_TEXT_CHARS]

@@ -24,7 +24,7 @@ from hypothesis.errors import Unsatisfiable
 from app.access import new_key
 from app.open_builds import OpenCorpora
 from index import builds
-from index.classify.trained import publish
+from index.classify.trained import publish_classifier
 from index.encoder import Encoder
 from index.errors import Damaged
 from index.indexing.build import build
@@ -289,7 +289,7 @@ def test_whatever_is_done_to_what_is_served_it_is_answered_rightly_or_refused_by
     home: Path, released: Encoder
 ) -> None:
     make(home, "other", numbered(5), released)
-    publish(home, "tickets", staged(home / "staged"))
+    publish_classifier(home, "tickets", staged(home / "staged"))
     shelves = [home / "corpora" / "code", home / "classifiers"]
     with running(home, open_timeout_s=60) as server:
         whole = answers(server)

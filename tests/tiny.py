@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from index.classify.trained import ENCODER, Trained, write_classifier
+from index.classify.trained import ENCODER, ClassifierSpec, write_classifier
 from index.encoder import MODEL, SETTINGS, TOKENIZER, EncoderSettings
 
 DIM = 32
@@ -69,7 +69,7 @@ def _model(vocabulary: Sequence[str]) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def trained(fingerprint: str, **changed: object) -> Trained:
+def trained(fingerprint: str, **changed: object) -> ClassifierSpec:
     """A classifier of news, by one or two prompts per label."""
     values: dict[str, object] = {
         "name": "tickets",
@@ -80,7 +80,7 @@ def trained(fingerprint: str, **changed: object) -> Trained:
         "measures": {"agreement": 0.9},
         "fingerprint": fingerprint,
     }
-    return Trained(**values | changed)  # type: ignore[arg-type]
+    return ClassifierSpec(**values | changed)  # type: ignore[arg-type]
 
 
 def staged(directory: Path, **changed: object) -> Path:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 Loss = Literal["plct", "lct", "pcl", "lct+pcl"]
 
 
-def matching(
+def matching_loss(
     texts: Tensor,
     keys: Tensor,
     prompts: Tensor,
@@ -22,34 +22,42 @@ def matching(
     kind: Loss = "plct",
     temperature: float = 0.07,
 ) -> Tensor:
-    """The mean over the batch of the loss that the paper writes as a sum; 0 where no text has a part in it.
+    """The mean over the batch of the loss that the paper writes as a sum; 0 if no text counts.
 
-    `texts` (B, D), texts without their key sentences; `keys` (K, D), K <= B: the key sentences of those texts where
-    `has_key` (B,) is true, in order; `labels` (B,) pseudo-labels; `prompts` (C, D) those of the labels `classes` (C,),
-    all labels in `labels` among them. Similarity is the dot product: give vectors of length 1.
+    `texts` (B, D) are texts without their key sentences, `labels` (B,) their pseudo-labels, and
+    `has_key` (B,) says which texts have a key sentence: `keys` (K, D) are these, in order.
+    `prompts` (C, D) are those of the labels `classes` (C,), which contain all `labels`. Similarity
+    is the dot product: all vectors have length 1.
 
-    "lct" is eq. 4, "pcl" eq. 5, "plct" eq. 6 with positives and candidates of both in one softmax, "lct+pcl" the sum of
-    eq. 4 and 5. A text without a key sentence, as it has no second sentence, takes part with eq. 5 alone.
+    "lct" is eq. 4, "pcl" eq. 5, "plct" eq. 6 with the positives and candidates of both in one
+    softmax, "lct+pcl" the sum of eq. 4 and 5. A text without a key sentence, as it has only one
+    sentence, counts in eq. 5 alone.
     """
-    to_prompts = texts @ prompts.T / temperature  # (B, C)
-    own_prompt = labels[:, None] == classes
+    prompt_scores = texts @ prompts.T / temperature  # (B, C)
+    is_own_prompt = labels[:, None] == classes
     if kind == "pcl":
-        return several(to_prompts, own_prompt).mean()
-    keyed = texts[has_key]
-    to_keys = keyed @ keys.T / temperature  # (K, K)
-    own_keys = labels[has_key][:, None] == labels[has_key]
+        return multi_positive_loss(prompt_scores, is_own_prompt).mean()
+
+    # Every key sentence of the same pseudo-label is a positive, not only the text's own.
+    keyed_texts, keyed_labels = texts[has_key], labels[has_key]
+    key_scores = keyed_texts @ keys.T / temperature  # (K, K)
+    is_own_key = keyed_labels[:, None] == keyed_labels
     if kind == "lct":
-        return several(to_keys, own_keys).sum() / max(1, len(keyed))
+        return multi_positive_loss(key_scores, is_own_key).sum() / max(1, len(keyed_texts))
+
     if kind == "lct+pcl":
-        known = several(to_keys, own_keys).sum() / max(1, len(keyed))
-        return known + several(to_prompts, own_prompt).mean()
-    together = torch.cat([to_keys, to_prompts[has_key]], dim=1)
-    with_keys = several(together, torch.cat([own_keys, own_prompt[has_key]], dim=1))
-    alone = several(to_prompts[~has_key], own_prompt[~has_key])
-    return torch.cat([with_keys, alone]).mean()
+        lct = multi_positive_loss(key_scores, is_own_key).sum() / max(1, len(keyed_texts))
+        return lct + multi_positive_loss(prompt_scores, is_own_prompt).mean()
+
+    scores = torch.cat([key_scores, prompt_scores[has_key]], dim=1)
+    positives = torch.cat([is_own_key, is_own_prompt[has_key]], dim=1)
+    with_key = multi_positive_loss(scores, positives)
+    # Texts without a key sentence have prompts alone as candidates.
+    without_key = multi_positive_loss(prompt_scores[~has_key], is_own_prompt[~has_key])
+    return torch.cat([with_key, without_key]).mean()
 
 
-def several(scores: Tensor, positives: Tensor) -> Tensor:
-    """(B,): -log softmax of `scores` (B, M), averaged over each row's `positives` (B, M), of which there are some."""
-    logs = F.log_softmax(scores.float(), dim=1).masked_fill(~positives, 0.0)
-    return -logs.sum(1) / positives.sum(1).clamp(min=1)
+def multi_positive_loss(scores: Tensor, positives: Tensor) -> Tensor:
+    """(B,): -log softmax of `scores` (B, M), averaged over each row's `positives` (B, M)."""
+    log_shares = F.log_softmax(scores.float(), dim=1).masked_fill(~positives, 0.0)
+    return -log_shares.sum(1) / positives.sum(1).clamp(min=1)

@@ -1,55 +1,72 @@
-"""What a self-training run came to."""
+"""The result of a self-training run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from index.classify.zero_shot import Scores
+import numpy as np
+
+from index.classify.zero_shot import ClassScores
 from index.encoder import Vectors
-from training.pesco.teacher import Check, Labelling
-from training.pesco.texts import Pool
+from training.pesco.check import TrainingCheck
+from training.pesco.teacher import PseudoLabels
+from training.pesco.texts import TextPool
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """A model's classifier: label `vectors` (L, D), `offsets` (L,) and `temperature`; what it `found` in the pool, and
-    its accuracy on the dev rows, if there are any."""
+class CalibratedClassifier:
+    """A model with label `vectors` (L, D), `offsets` (L,) and a `temperature`.
+
+    `pseudo_labels` are those it gives the pool, `dev_accuracy` is None without dev rows.
+    """
 
     vectors: Vectors
-    offsets: Scores
+    offsets: ClassScores
     temperature: float
-    found: Labelling
-    dev: float | None
+    pseudo_labels: PseudoLabels
+    dev_accuracy: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round began with: `texts` trained on (0 in the last), the labels' `shares` of the pool, the share of
-    pseudo-labels that are as in the round before (1 in the first), and the accuracy on dev rows if there are any."""
+    """What a round began with.
+
+    `texts` are trained on, none in the last round; `shares` are those of the labels in the pool,
+    `agreement` is the share of pseudo-labels that the round before gave too (1 in the first).
+    `dev_accuracy` is that of the prompts, None without dev rows.
+    """
 
     texts: int
     shares: tuple[float, ...]
     agreement: float
-    dev: float | None = None
+    dev_accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to: the classifier `before` training and `after` it, the `check` of both where there was
-    training, and in `kept` why the untrained one is published, empty where the trained one is; each label's `typical`
-    words."""
+    """The classifier without training and with it, and which of them is published.
+
+    `check` compares the two, None if nothing was trained. `rejection` says why the untrained one is
+    published, empty if the trained one is. `typical_words` has a list for each label.
+    """
 
     name: str
     labels: tuple[str, ...]
-    pool: Pool
+    pool: TextPool
     rounds: tuple[Round, ...]
-    before: Served
-    after: Served
-    check: Check | None
-    kept: str
-    typical: list[list[str]]
+    untrained: CalibratedClassifier
+    trained: CalibratedClassifier
+    check: TrainingCheck | None
+    rejection: str
+    typical_words: list[list[str]]
 
     @property
-    def served(self) -> Served:
+    def published(self) -> CalibratedClassifier:
         """The classifier that is published."""
-        return self.before if self.kept else self.after
+        return self.untrained if self.rejection else self.trained
+
+
+def label_shares(pseudo_labels: PseudoLabels, count: int) -> tuple[float, ...]:
+    """Each label's share of the texts, to 4 decimals."""
+    shares = np.bincount(pseudo_labels.labels, minlength=count) / len(pseudo_labels.labels)
+    return tuple(round(share, 4) for share in shares.tolist())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from index.classify.trained import MAX_LABEL_CHARS, MAX_LABELS
+from index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
 from index.classify.zero_shot import check_labels, check_templates
 from index.errors import InvalidInput
 from index.evaluation import labels as labelled
@@ -18,33 +18,50 @@ from index.evaluation.ranking import parsed, read_lines, read_list
 
 MIN_TEXTS = 32
 TEXTS_PER_LABEL = 4
-MAX_CHARS = 20_000  # of a text: about 4,000 words, more than any encoder reads
+
+# About 4,000 words, more than any encoder reads.
+MAX_POOL_TEXT_CHARS = 20_000
 MAX_LINES = 20_000_000
 JSON_LINES = (".jsonl", ".ndjson")
-MAX_TEMPLATES = 32
-SHORT_WORDS = 3  # a sentence of fewer goes with the one before it
+MAX_RECIPE_TEMPLATES = 32
+
+# Shorter sentences are joined with the one before them.
+MIN_SENTENCE_WORDS = 3
 MAX_SENTENCES = 32
-_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"')\]])\s+|\n\s*|(?<=[。！？])")
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"')\]])\s+|\n\s*|(?<=[。！？])")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+|[!?]")
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """Different texts without labels, in the file's order, and what was left out or cut."""
+class TextPool:
+    """Distinct unlabelled texts in the order of their file.
+
+    Counts what was left out: `empty` and `repeated` texts, and those `beyond_limit`. `cut` texts
+    were shortened.
+    """
 
     texts: tuple[str, ...]
     empty: int = 0
     repeated: int = 0
     cut: int = 0
-    left: int = 0
+    beyond_limit: int = 0
 
     def __str__(self) -> str:
-        counts = {"empty": self.empty, "repeated": self.repeated, "beyond the limit": self.left}
-        left = [f"{count:,} {what} left out" for what, count in counts.items() if count]
-        cut = [f"{self.cut:,} cut to {MAX_CHARS:,} characters"] if self.cut else []
-        return ", ".join([f"{len(self.texts):,} different texts", *left, *cut])
+        counts = {
+            "empty": self.empty,
+            "repeated": self.repeated,
+            "beyond the limit": self.beyond_limit,
+        }
+
+        parts = [f"{len(self.texts):,} different texts"]
+        parts += [f"{count:,} {kind} left out" for kind, count in counts.items() if count]
+        if self.cut:
+            parts.append(f"{self.cut:,} cut to {MAX_POOL_TEXT_CHARS:,} characters")
+        return ", ".join(parts)
 
 
+# A round's state on disk has a digest of the repr, and so of the name of this class.
 @dataclass(frozen=True, slots=True)
 class Labelled:
     """Texts and the numbers of their labels, for measuring only."""
@@ -53,149 +70,180 @@ class Labelled:
     labels: tuple[int, ...]
 
 
-def read_pool(path: Path, *, labels: int, limit: int, seed: int) -> Pool:
-    """The texts of JSON Lines with a key "text" (.jsonl), or one a line (other names); either may end in .gz.
+def read_pool(path: Path, *, labels: int, limit: int, seed: int) -> TextPool:
+    """Read JSON Lines with a key "text" (.jsonl), or one text a line (any other name).
 
-    Texts are stripped and cut to MAX_CHARS; of more than `limit` as many are drawn. Raises NotFound, and InvalidInput
-    naming the line that is no text, or where too few different texts are there to learn `labels` labels from.
+    Either may end in .gz. Texts are stripped and cut to MAX_POOL_TEXT_CHARS; if there are more than
+    `limit`, that many are sampled. Raises NotFound, and InvalidInput naming the line that is not a
+    text, or if there are too few distinct texts to learn `labels` labels from.
     """
-    seen: dict[str, None] = {}
+    # A dict keeps the order and finds repeated texts.
+    distinct: dict[str, None] = {}
     empty = repeated = cut = 0
-    for text in _texts(path):
+    for text in _read_texts(path):
         text = text.strip()
-        cut += len(text) > MAX_CHARS
-        text = text[:MAX_CHARS]
+        cut += len(text) > MAX_POOL_TEXT_CHARS
+        text = text[:MAX_POOL_TEXT_CHARS]
         empty += not text
-        repeated += text in seen
+        repeated += text in distinct
         if text:
-            seen[text] = None
-    _refuse_few(len(seen), repeated, labels)
-    kept = list(seen)
-    if len(kept) > limit:
-        kept = [kept[row] for row in sorted(random.Random(seed).sample(range(len(kept)), limit))]
-    return Pool(tuple(kept), empty, repeated, cut, len(seen) - len(kept))
+            distinct[text] = None
+
+    _check_enough(len(distinct), repeated, labels)
+    texts = list(distinct)
+    if len(texts) > limit:
+        rows = random.Random(seed).sample(range(len(texts)), limit)
+        texts = [texts[row] for row in sorted(rows)]
+
+    return TextPool(tuple(texts), empty, repeated, cut, len(distinct) - len(texts))
 
 
-def _refuse_few(count: int, repeated: int, labels: int) -> None:
-    wanted = max(MIN_TEXTS, TEXTS_PER_LABEL * labels)
-    if count < wanted:
-        again = f" ({repeated:,} lines repeat one of them)" if repeated else ""
-        raise InvalidInput(
-            f"There {'is 1 text' if count == 1 else f'are {count:,} different texts'}{again}; learning {labels} labels "
-            f"takes at least {wanted}, and a thousand or more to be worth it. Give more texts, or classify without "
-            "training: POST /classify takes the labels as they are.",
-            field="texts",
-        )
+def _check_enough(count: int, repeated: int, labels: int) -> None:
+    minimum = max(MIN_TEXTS, TEXTS_PER_LABEL * labels)
+    if count >= minimum:
+        return
+
+    texts = "is 1 text" if count == 1 else f"are {count:,} different texts"
+    repeats = f" ({repeated:,} lines repeat one of them)" if repeated else ""
+    raise InvalidInput(
+        f"There {texts}{repeats}; learning {labels} labels takes at least {minimum}, and a "
+        "thousand or more to be worth it. Give more texts, or classify without training: "
+        "POST /classify takes the labels as they are.",
+        field="texts",
+    )
 
 
-def read_labelled(path: Path, labels: Sequence[str]) -> Labelled:
-    """JSON Lines {text, label}; raises InvalidInput for a label that is not among `labels`, by its line."""
+def read_labelled_texts(path: Path, labels: Sequence[str]) -> Labelled:
+    """Read JSON Lines {text, label}.
+
+    Raises InvalidInput naming the line whose label is not in `labels`.
+    """
     numbers = {label: number for number, label in enumerate(labels)}
-    texts, known = [], []
-    for number, text, label in labelled.labelled_rows(path):
+    texts, label_numbers = [], []
+    for line_number, text, label in labelled.labelled_rows(path):
         if label not in numbers:
             raise InvalidInput(
-                f"{path.name}:{number}: {label!r:.80} is none of the labels given.", field="dev"
+                f"{path.name}:{line_number}: {label!r:.80} is none of the given labels.",
+                field="dev",
             )
-        texts.append(_valid(text)[:MAX_CHARS])
-        known.append(numbers[label])
-    return Labelled(tuple(texts), tuple(known))
+        texts.append(_valid_unicode(text)[:MAX_POOL_TEXT_CHARS])
+        label_numbers.append(numbers[label])
+
+    return Labelled(tuple(texts), tuple(label_numbers))
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
-    """One label a line, in order; blank lines are passed over. Raises NotFound and InvalidInput."""
+    """Read one label a line, in order, skipping blank lines. Raises NotFound and InvalidInput."""
     labels = tuple(read_list(path))
     check_labels(labels)
-    if not 2 <= len(labels) <= MAX_LABELS:
+
+    if not 2 <= len(labels) <= MAX_CLASSIFIER_LABELS:
+        count = "1 label" if len(labels) == 1 else f"{len(labels):,} labels"
         raise InvalidInput(
-            f"{path.name} has {len(labels):,} label{'s' * (len(labels) > 1)}; a classifier has 2 to {MAX_LABELS:,}.",
+            f"{path.name} has {count}; a classifier has 2 to {MAX_CLASSIFIER_LABELS:,}.",
             field="labels",
         )
-    if long := next((label for label in labels if len(label) > MAX_LABEL_CHARS), None):
-        raise InvalidInput(
-            f"The label {long[:40]!r}… has {len(long):,} characters; {MAX_LABEL_CHARS:,} are allowed.",
-            field="labels",
-        )
+
+    for label in labels:
+        if len(label) > MAX_CLASSIFIER_LABEL_CHARS:
+            raise InvalidInput(
+                f"The label {label[:40]!r}… has {len(label):,} characters; "
+                f"{MAX_CLASSIFIER_LABEL_CHARS:,} are allowed.",
+                field="labels",
+            )
+
     return labels
 
 
 def read_templates(path: Path) -> tuple[str, ...]:
-    """One template a line, each with {label}. Raises NotFound and InvalidInput."""
+    """Read one template a line, each with {label}. Raises NotFound and InvalidInput."""
     templates = tuple(read_list(path))
     check_templates(templates)
-    if len(templates) > MAX_TEMPLATES:
+    if len(templates) > MAX_RECIPE_TEMPLATES:
         raise InvalidInput(
-            f"There are {len(templates)} templates; {MAX_TEMPLATES} are allowed.", field="templates"
+            f"There are {len(templates)} templates; {MAX_RECIPE_TEMPLATES} are allowed.",
+            field="templates",
         )
     return templates
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, verbatim and in order; very short ones are part of the one before.
+def split_sentences(text: str) -> list[str]:
+    """Split a text into its sentences, verbatim and in order.
 
-    Beyond MAX_SENTENCES the rest is not looked at, as an encoder would not see it.
+    A very short sentence is part of the one before. After MAX_SENTENCES the rest is ignored, as an
+    encoder would not see it.
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     start = 0
-    for end, following in [
-        *((match.start(), match.end()) for match in _END.finditer(text)),
-        (len(text), len(text)),
-    ]:
+    ends = [(match.start(), match.end()) for match in _SENTENCE_END.finditer(text)]
+    for end, next_start in [*ends, (len(text), len(text))]:
         if text[start:end].strip():
-            short = found and len(text[start:end].split()) < SHORT_WORDS
-            found[-1:] = [(found[-1][0], end)] if short else [*found[-1:], (start, end)]
-        start = following
-    return [text[start:end].strip() for start, end in found[:MAX_SENTENCES]]
+            short = len(text[start:end].split()) < MIN_SENTENCE_WORDS
+            if spans and short:
+                spans[-1] = (spans[-1][0], end)
+            else:
+                spans.append((start, end))
+        start = next_start
+
+    return [text[start:end].strip() for start, end in spans[:MAX_SENTENCES]]
 
 
-def without(text: str, sentence: str) -> str:
-    """The text with its first occurrence of the sentence taken out (x minus k, in section 4.1.1)."""
+def remove_sentence(text: str, sentence: str) -> str:
+    """Remove the first occurrence of the sentence (x minus k, in section 4.1.1)."""
     before, _, after = text.partition(sentence)
     return f"{before.rstrip()} {after.lstrip()}".strip()
 
 
-def halves(text: str) -> tuple[str, str]:
-    """Two parts of about the same length, at the end of a sentence where there is more than one, else of a word."""
-    parts = sentences(text)
+def split_halves(text: str) -> tuple[str, str]:
+    """Split a text in two parts of similar length, between sentences or else between words."""
+    parts = split_sentences(text)
     if len(parts) < 2:
         parts = text.split()
-    total, so_far, cut = sum(map(len, parts)), 0, 0
-    while cut < len(parts) - 1 and so_far < total / 2:
-        so_far, cut = so_far + len(parts[cut]), cut + 1
+
+    total = sum(map(len, parts))
+    length = cut = 0
+    while cut < len(parts) - 1 and length < total / 2:
+        length += len(parts[cut])
+        cut += 1
+
     return " ".join(parts[:cut]) or text, " ".join(parts[cut:]) or text
 
 
-def words(text: str) -> set[str]:
-    """The different words of a text in lower case, and the pairs of words that follow each other."""
-    found = _WORD.findall(text.lower())
-    return {*found, *(f"{one} {other}" for one, other in pairwise(found))}
+def words_and_pairs(text: str) -> set[str]:
+    """The distinct lower-case words of a text, and its pairs of consecutive words."""
+    words = _WORD.findall(text.lower())
+    return {*words, *(f"{first} {second}" for first, second in pairwise(words))}
 
 
 # ---- files
 
 
-def _texts(path: Path) -> Iterator[str]:
-    rows = any(suffix.lower() in JSON_LINES for suffix in path.suffixes[-2:])
-    for number, line in read_lines(
-        path, longest=MAX_READ_CHARS, most=MAX_LINES, errors="strict" if rows else "replace"
-    ):
+def _read_texts(path: Path) -> Iterator[str]:
+    is_json = any(suffix.lower() in JSON_LINES for suffix in path.suffixes[-2:])
+    # One invalid byte in a plain text is no reason to refuse it; in JSON it is.
+    lines = read_lines(
+        path, longest=MAX_READ_CHARS, most=MAX_LINES, errors="strict" if is_json else "replace"
+    )
+
+    for number, line in lines:
         if "\0" in line:
             raise InvalidInput(
                 f"{path.name}:{number} has zero bytes, as UTF-16 has; save it as UTF-8.",
                 field="texts",
             )
-        yield _text(path, number, line) if rows else line
+        yield _text_of_json(path, number, line) if is_json else line
 
 
-def _text(path: Path, number: int, line: str) -> str:
+def _text_of_json(path: Path, number: int, line: str) -> str:
     match parsed(line):
         case {"text": str(text)}:
-            return _valid(text)
+            return _valid_unicode(text)
+
     raise InvalidInput(
-        f'{path.name}:{number} is no JSON object such as {{"text": "..."}}.', field="texts"
+        f'{path.name}:{number} is not a JSON object such as {{"text": "..."}}.', field="texts"
     )
 
 
-def _valid(text: str) -> str:
-    """A lone surrogate is no text that a tokenizer takes."""
+def _valid_unicode(text: str) -> str:
+    """Replace lone surrogates, which tokenizers refuse."""
     return text.encode(errors="replace").decode()

@@ -1,3 +1,5 @@
+"""Zero-shot classification with a fake encoder whose cosines grow with shared words."""
+
 from __future__ import annotations
 
 import threading
@@ -12,7 +14,7 @@ from index.classify.zero_shot import (
     RANKED,
     Classifier,
     LabelSet,
-    _best,
+    _best_columns,
     independent_scores,
     prompt,
     shared_scores,
@@ -28,7 +30,7 @@ printed = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1).fi
 names = st.lists(printed, min_size=2, max_size=12, unique_by=str.strip)
 
 
-def test_the_label_whose_words_a_text_shares_wins(encoder: HashEncoder) -> None:
+def test_label_sharing_words_with_text_wins(encoder: HashEncoder) -> None:
     texts = ["sports sports results", "the business of banks", "world"]
     results = Classifier(encoder).classify(texts, LABELS)
     assert [result.label for result in results] == LABELS
@@ -43,32 +45,39 @@ def test_score_is_the_mean_cosine_over_templates(encoder: HashEncoder) -> None:
         [[np.mean([vector @ v for v in encoder.encode(p, role="query")]) for p in prompts]],
         np.float32,
     )
-    (found,) = Classifier(encoder).classify([text], LABELS, templates=templates)
+    (result,) = Classifier(encoder).classify([text], LABELS, templates=templates)
     expected = dict(zip(LABELS, shared_scores(cosines)[0], strict=True))
-    assert {one.label: one.score for one in found.ranking} == pytest.approx(expected, abs=2e-6)
+
+    assert {entry.label: entry.score for entry in result.ranking} == pytest.approx(
+        expected, abs=2e-6
+    )
 
 
 @given(
     labels=names, multi_label=st.booleans(), text=st.text(min_size=1).filter(lambda s: s.strip())
 )
-def test_every_result_is_a_sound_ranking(labels: list[str], multi_label: bool, text: str) -> None:
-    (found,) = Classifier(HashEncoder()).classify([text], labels, multi_label=multi_label)
-    scores = [one.score for one in found.ranking]
-    assert sorted(one.label for one in found.ranking) == sorted(labels)
+def test_ranking_is_sorted_and_complete(labels: list[str], multi_label: bool, text: str) -> None:
+    (result,) = Classifier(HashEncoder()).classify([text], labels, multi_label=multi_label)
+    scores = [entry.score for entry in result.ranking]
+
+    assert sorted(entry.label for entry in result.ranking) == sorted(labels)
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
-    assert found.label == found.ranking[0].label
-    assert found.margin == pytest.approx(scores[0] - scores[1], abs=1e-6)
+    assert result.label == result.ranking[0].label
+    assert result.margin == pytest.approx(scores[0] - scores[1], abs=1e-6)
     if not multi_label:
         assert sum(scores) == pytest.approx(1, abs=1e-6 * len(labels))
 
 
-def test_independent_scores_do_not_depend_on_the_other_labels(encoder: HashEncoder) -> None:
+def test_independent_scores_ignore_other_labels(encoder: HashEncoder) -> None:
     classifier = Classifier(encoder)
     (few,) = classifier.classify(["sports today"], LABELS[:2], multi_label=True)
     (more,) = classifier.classify(["sports today"], LABELS, multi_label=True)
-    by_label = {one.label: one.score for one in more.ranking}
-    assert all(by_label[one.label] == pytest.approx(one.score, abs=1e-6) for one in few.ranking)
+    by_label = {entry.label: entry.score for entry in more.ranking}
+
+    assert all(
+        by_label[entry.label] == pytest.approx(entry.score, abs=1e-6) for entry in few.ranking
+    )
 
 
 def test_independent_scores_rise_with_the_cosine() -> None:
@@ -78,42 +87,42 @@ def test_independent_scores_rise_with_the_cosine() -> None:
     assert scores[-1] > 0.99
 
 
-def test_equal_scores_keep_the_order_of_the_labels(encoder: HashEncoder) -> None:
-    (found,) = Classifier(encoder).classify(
+def test_equal_scores_keep_label_order(encoder: HashEncoder) -> None:
+    (result,) = Classifier(encoder).classify(
         ["Sports"], ["SPORTS", "world", "sports", "Sports"], templates=PLAIN
     )
-    assert [one.label for one in found.ranking[:3]] == ["SPORTS", "sports", "Sports"]
-    assert found.margin == 0
+    assert [entry.label for entry in result.ranking[:3]] == ["SPORTS", "sports", "Sports"]
+    assert result.margin == 0
 
 
-def test_below_min_score_the_label_is_none_and_the_ranking_stays(encoder: HashEncoder) -> None:
-    (found,) = Classifier(encoder).classify(["nothing of the kind"], LABELS, min_score=0.9)
-    assert found.label is None
-    assert len(found.ranking) == 3
-    assert found.score == found.ranking[0].score < 0.9
+def test_label_is_none_below_min_score(encoder: HashEncoder) -> None:
+    (result,) = Classifier(encoder).classify(["nothing of the kind"], LABELS, min_score=0.9)
+    assert result.label is None
+    assert len(result.ranking) == 3
+    assert result.score == result.ranking[0].score < 0.9
 
 
-def test_of_many_labels_the_best_are_ranked(encoder: HashEncoder) -> None:
+def test_ranking_is_cut_to_the_best(encoder: HashEncoder) -> None:
     labels = [f"label {number}" for number in range(RANKED + 50)]
     cosines = encoder.encode(["label 149"], role="query") @ encoder.encode(labels, role="query").T
     best = np.argsort(-shared_scores(cosines)[0], kind="stable")[:RANKED]
-    (found,) = Classifier(encoder).classify(["label 149"], labels, templates=PLAIN)
-    assert [one.label for one in found.ranking] == [labels[row] for row in best]
+    (result,) = Classifier(encoder).classify(["label 149"], labels, templates=PLAIN)
+    assert [entry.label for entry in result.ranking] == [labels[row] for row in best]
 
 
 @given(
     values=st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=30),
     ranked=st.integers(1, 10),
 )
-def test_the_best_are_those_of_a_whole_stable_sort(values: list[float], ranked: int) -> None:
+def test_best_columns_match_stable_sort(values: list[float], ranked: int) -> None:
     expected = np.argsort(-np.array(values), kind="stable")[:ranked]
-    assert _best(np.array(values), ranked)[:ranked].tolist() == expected.tolist()
+    assert _best_columns(np.array(values), ranked)[:ranked].tolist() == expected.tolist()
 
 
-def test_one_label_is_scored_where_labels_stand_alone(encoder: HashEncoder) -> None:
-    (found,) = Classifier(encoder).classify(["sports"], ["sports"], multi_label=True)
-    assert found.margin == found.score
-    assert len(found.ranking) == 1
+def test_multi_label_takes_one_label(encoder: HashEncoder) -> None:
+    (result,) = Classifier(encoder).classify(["sports"], ["sports"], multi_label=True)
+    assert result.margin == result.score
+    assert len(result.ranking) == 1
 
 
 @pytest.mark.parametrize(
@@ -127,24 +136,26 @@ def test_one_label_is_scored_where_labels_stand_alone(encoder: HashEncoder) -> N
         ("{label}", "About {label}."),
     ],
 )
-def test_a_path_reads_from_its_last_part(label: str, expected: str) -> None:
+def test_prompt_writes_path_from_last_part(label: str, expected: str) -> None:
     assert prompt("About {label}.", label) == expected
 
 
-def test_labels_that_are_nearly_the_same_are_found() -> None:
+def test_label_set_lists_similar_pairs() -> None:
     generator = np.random.default_rng(0)
     vectors = generator.standard_normal((700, 64)).astype(np.float32)
     vectors[500] = vectors[3] * 2
     vectors[601] = vectors[600] + 0.01
-    found = LabelSet.of([f"l{row}" for row in range(700)], vectors).alike
-    assert [(one, other) for one, other, _ in found] == [("l3", "l500"), ("l600", "l601")]
-    assert found[0][2] == pytest.approx(1)
-    assert len(LabelSet.of(["x"] * 50, np.ones((50, 4), np.float32)).alike) == 10
+    similar = LabelSet.of([f"l{row}" for row in range(700)], vectors).similar
+
+    assert [(first, second) for first, second, _ in similar] == [("l3", "l500"), ("l600", "l601")]
+    assert similar[0][2] == pytest.approx(1)
+    assert len(LabelSet.of(["x"] * 50, np.ones((50, 4), np.float32)).similar) == 10
 
 
-def test_label_sets_are_forgotten_beyond_the_capacity(encoder: HashEncoder) -> None:
+def test_label_sets_beyond_capacity_are_dropped(encoder: HashEncoder) -> None:
     classifier = Classifier(encoder, capacity=4)
     first = classifier.label_set(["a", "b"])
+
     assert classifier.label_set(["a", "b"]) is first
     classifier.label_set(["c", "d"])
     assert classifier.label_set(["a", "b"]) is first
@@ -154,16 +165,17 @@ def test_label_sets_are_forgotten_beyond_the_capacity(encoder: HashEncoder) -> N
     assert classifier.label_set(["a", "b"]) is not first
 
 
-def test_texts_of_several_blocks_keep_their_order(encoder: HashEncoder) -> None:
+def test_several_blocks_keep_text_order(encoder: HashEncoder) -> None:
     texts = [LABELS[number % 3] for number in range(700)]
     results = Classifier(encoder).classify(texts, LABELS, templates=PLAIN)
     assert [result.label for result in results] == texts
 
 
-def test_known_labels_are_not_encoded_again(encoder: HashEncoder) -> None:
+def test_cached_labels_are_not_encoded_again(encoder: HashEncoder) -> None:
     classifier = Classifier(encoder)
     (first,) = classifier.classify(["first"], LABELS)
     encoder.encoded.clear()
+
     assert classifier.classify(["first"], LABELS) == [first]
     assert encoder.encoded == ["first"]
     encoder.encoded.clear()
@@ -177,38 +189,41 @@ def test_known_labels_are_not_encoded_again(encoder: HashEncoder) -> None:
     assert classifier.classify(["first"], LABELS) == [first]
 
 
-def test_the_labels_not_used_for_longest_are_forgotten(encoder: HashEncoder) -> None:
+def test_least_recently_used_labels_are_dropped(encoder: HashEncoder) -> None:
     classifier = Classifier(encoder, capacity=3)
     classifier.classify(["x"], ["a", "b", "c"], templates=PLAIN)
     classifier.classify(["x"], ["a", "d"], templates=PLAIN)
     encoder.encoded.clear()
-    (found,) = classifier.classify(["x"], ["a", "b", "c", "d"], templates=PLAIN)
+    (result,) = classifier.classify(["x"], ["a", "b", "c", "d"], templates=PLAIN)
+
     assert encoder.encoded == ["b", "x"]
-    assert len(found.ranking) == 4
+    assert len(result.ranking) == 4
 
 
-def test_threads_share_the_cache_without_mixing_labels(encoder: HashEncoder) -> None:
+def test_threads_sharing_the_cache_get_their_labels(encoder: HashEncoder) -> None:
     classifier = Classifier(encoder, capacity=20)
-    wrong: list[object] = []
+    wrong_results: list[object] = []
 
-    def ask(first: int) -> None:
+    def classify_in_thread(first: int) -> None:
         for number in range(first, first + 60):
             labels = [f"word{number + offset}" for offset in range(8)]
-            (found,) = classifier.classify([labels[5]], labels, templates=PLAIN)
-            wrong.extend(
-                [found]
-                if found.ranking[0].score < found.ranking[-1].score or not found.label
+            (result,) = classifier.classify([labels[5]], labels, templates=PLAIN)
+            wrong_results.extend(
+                [result]
+                if result.ranking[0].score < result.ranking[-1].score or not result.label
                 else []
             )
             expected = Classifier(HashEncoder()).classify([labels[5]], labels, templates=PLAIN)
-            wrong.extend([found] if found != expected[0] else [])
+            wrong_results.extend([result] if result != expected[0] else [])
 
-    threads = [threading.Thread(target=ask, args=(first,)) for first in (0, 7, 14, 21)]
+    threads = [
+        threading.Thread(target=classify_in_thread, args=(first,)) for first in (0, 7, 14, 21)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert wrong == []
+    assert wrong_results == []
 
 
 @pytest.mark.parametrize(
@@ -227,7 +242,7 @@ def test_threads_share_the_cache_without_mixing_labels(encoder: HashEncoder) -> 
         (["a"], LABELS, ("{label!r}",), "templates[0]", "no place"),
     ],
 )
-def test_what_cannot_be_classified_is_refused_by_name(
+def test_refusal_names_the_field(
     encoder: HashEncoder,
     texts: list[str],
     labels: list[str],

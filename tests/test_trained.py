@@ -1,3 +1,5 @@
+"""Trained classifiers on disk and at work, with a tiny random encoder."""
+
 from __future__ import annotations
 
 import json
@@ -18,7 +20,7 @@ from index.classify.trained import (
     ENCODER,
     VECTORS,
     TrainedClassifier,
-    publish,
+    publish_classifier,
     read_classifier,
     write_classifier,
 )
@@ -32,73 +34,83 @@ VALUES = json.loads(
 )
 
 
-def _opened(home: Path) -> TrainedClassifier:
+def _open_current(home: Path) -> TrainedClassifier:
     return TrainedClassifier.load(builds.current(home, "tickets", CLASSIFIERS))
 
 
 @pytest.mark.parametrize("vectors", [None, np.arange(3 * DIM, dtype=np.float32).reshape(3, DIM)])
-def test_what_is_written_is_read_back(tmp_path: Path, vectors: Any) -> None:
+def test_written_classifier_is_read_back(tmp_path: Path, vectors: Any) -> None:
     write_classifier(tmp_path, trained("f", vectors=np.ones((3, DIM), np.float32)))
-    wrote = trained("f", vectors=vectors)
-    write_classifier(tmp_path, wrote)
-    found = read_classifier(tmp_path)
-    assert replace(found, vectors=None) == replace(wrote, vectors=None)
-    np.testing.assert_equal(found.vectors, vectors)
+    written = trained("f", vectors=vectors)
+    write_classifier(tmp_path, written)
+
+    spec = read_classifier(tmp_path)
+
+    assert replace(spec, vectors=None) == replace(written, vectors=None)
+    np.testing.assert_equal(spec.vectors, vectors)
     assert {path.name for path in tmp_path.iterdir()} == {ABOUT} | (
         {VECTORS} if vectors is not None else set()
     )
 
 
-def test_scores_are_a_softmax_of_mean_cosines_without_the_offsets(tmp_path: Path) -> None:
-    publish(tmp_path, "tickets", staged(tmp_path / "staged"))
-    opened = _opened(tmp_path)
-    encoder, told = opened.encoder, opened.trained
+def test_scores_are_softmax_of_calibrated_cosines(tmp_path: Path) -> None:
+    publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
+    classifier = _open_current(tmp_path)
+    encoder, spec = classifier.encoder, classifier.spec
+
     text = "the news about business"
     vector = encoder.encode([text], role="query")[0]
     logits = [
-        (np.mean([vector @ encoder.encode([one], role="query")[0] for one in prompts]) - offset)
-        / told.temperature
-        for prompts, offset in zip(told.prompts, told.offsets, strict=True)
+        (
+            np.mean([vector @ encoder.encode([prompt], role="query")[0] for prompt in prompts])
+            - offset
+        )
+        / spec.temperature
+        for prompts, offset in zip(spec.prompts, spec.offsets, strict=True)
     ]
     expected = np.exp(logits) / np.exp(logits).sum()
-    (found,) = opened.classify([text])
-    assert {one.label: one.score for one in found.ranking} == pytest.approx(
+    (result,) = classifier.classify([text])
+
+    assert {entry.label: entry.score for entry in result.ranking} == pytest.approx(
         dict(zip(LABELS, expected, strict=True)), abs=2e-6
     )
-    assert opened.classify([text], min_score=1.0)[0].label is None
+    assert classifier.classify([text], min_score=1.0)[0].label is None
 
 
-def test_vectors_of_its_own_take_the_place_of_the_prompts(tmp_path: Path) -> None:
+def test_label_vectors_replace_prompts(tmp_path: Path) -> None:
     directory = staged(tmp_path / "staged")
     sports = Encoder.load(directory / ENCODER).encode(["sports"], role="query")[0]
     vectors = np.stack([-sports, sports, np.zeros_like(sports)])
     write_classifier(directory, replace(read_classifier(directory), vectors=vectors))
-    publish(tmp_path, "tickets", directory)
-    assert _opened(tmp_path).classify(["sports"])[0].label == "business"
+    publish_classifier(tmp_path, "tickets", directory)
+
+    assert _open_current(tmp_path).classify(["sports"])[0].label == "business"
 
 
-def test_an_encoder_that_is_loaded_already_is_shared(tmp_path: Path) -> None:
+def test_loaded_encoder_is_shared(tmp_path: Path) -> None:
     directory = staged(tmp_path / "staged")
     encoder = Encoder.load(directory / ENCODER)
-    publish(tmp_path, "tickets", directory)
+    publish_classifier(tmp_path, "tickets", directory)
     build = builds.current(tmp_path, "tickets", CLASSIFIERS)
+
     assert TrainedClassifier.load(build, encoder).encoder is encoder
     assert TrainedClassifier.load(build).encoder is not encoder
 
 
-def test_publishing_moves_switches_and_keeps_three(tmp_path: Path) -> None:
+def test_publishing_keeps_three_builds(tmp_path: Path) -> None:
     published = [
-        publish(tmp_path, "tickets", staged(tmp_path / "staged", measures={"n": n}))
+        publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged", measures={"n": n}))
         for n in range(4)
     ]
+
     assert not (tmp_path / "staged").exists()
     assert builds.builds(tmp_path, "tickets", CLASSIFIERS) == published[1:]
     assert builds.names(tmp_path, CLASSIFIERS) == ["tickets"]
     assert builds.names(tmp_path) == []
-    opened = _opened(tmp_path)
-    assert (opened.name, opened.build) == ("tickets", published[-1])
-    assert opened.trained.measures == {"n": 3}
-    assert opened.bytes > 1000
+    classifier = _open_current(tmp_path)
+    assert (classifier.name, classifier.build) == ("tickets", published[-1])
+    assert classifier.spec.measures == {"n": 3}
+    assert classifier.bytes > 1000
 
 
 @pytest.mark.parametrize(
@@ -117,32 +129,33 @@ def test_publishing_moves_switches_and_keeps_three(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_serve_is_not_published(
+def test_broken_classifier_is_not_published(
     tmp_path: Path, spoil: Callable[[Path], object], name: str, error: type[Exception], words: str
 ) -> None:
     directory = staged(tmp_path / "staged")
     spoil(directory)
+
     with pytest.raises(error, match=words):
-        publish(tmp_path, name, directory)
+        publish_classifier(tmp_path, name, directory)
     assert directory.is_dir()
     assert not (tmp_path / "classifiers").exists()
 
 
-def test_two_publishers_at_once(tmp_path: Path) -> None:
+def test_second_publisher_is_told_to_wait(tmp_path: Path) -> None:
     directory = staged(tmp_path / "staged")
     with builds.locked(tmp_path, "tickets", CLASSIFIERS):
         with pytest.raises(Busy, match="Classifier 'tickets'"):
-            publish(tmp_path, "tickets", directory)
-    assert publish(tmp_path, "tickets", directory)
+            publish_classifier(tmp_path, "tickets", directory)
+    assert publish_classifier(tmp_path, "tickets", directory)
 
 
 @pytest.mark.parametrize("file", [ABOUT, f"{ENCODER}/{MODEL}", "manifest.json"])
-def test_a_damaged_build_is_refused_by_file(tmp_path: Path, file: str) -> None:
-    publish(tmp_path, "tickets", staged(tmp_path / "staged"))
+def test_damaged_build_names_the_file(tmp_path: Path, file: str) -> None:
+    publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
     path = builds.current(tmp_path, "tickets", CLASSIFIERS) / file
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(Damaged, match=rf"{file} was altered.*Train the classifier again"):
-        _opened(tmp_path)
+        _open_current(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -154,14 +167,14 @@ def test_a_damaged_build_is_refused_by_file(tmp_path: Path, file: str) -> None:
         ({"labels": ["a"]}, "1 labels"),
         ({"labels": [f"{n}" for n in range(10_001)]}, "10001 labels"),
         ({"labels": ["a", "a "]}, "same as"),
-        ({"labels": ["a", ""]}, "a label is no text"),
+        ({"labels": ["a", ""]}, "a label is not a text"),
         ({"labels": ["a", "x" * 1001]}, "1 to 1,000"),
-        ({"labels": ["a", 7]}, "a label is no text"),
+        ({"labels": ["a", 7]}, "a label is not a text"),
         ({"prompts": [["a"]]}, "prompts of 1"),
         ({"prompts": [["a"], []]}, "0 prompts"),
         ({"prompts": [["a"], ["b"] * 101]}, "101 prompts"),
         ({"prompts": [["a"], "b"]}, "prompts is not a list"),
-        ({"prompts": [["a"], [None]]}, "a prompt is no text"),
+        ({"prompts": [["a"], [None]]}, "a prompt is not a text"),
         ({"offsets": [0.0]}, "1 offsets"),
         ({"offsets": [0.0, "1"]}, "an offset"),
         ({"offsets": [0.0, float("nan")]}, "an offset"),
@@ -173,16 +186,14 @@ def test_a_damaged_build_is_refused_by_file(tmp_path: Path, file: str) -> None:
         ({"fingerprint": None}, "fingerprint"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_and_says_why(
-    tmp_path: Path, change: dict[str, Any], words: str
-) -> None:
+def test_invalid_values_are_named(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     (tmp_path / ABOUT).write_text(json.dumps(VALUES | change))
     with pytest.raises(Damaged, match=words) as error:
         read_classifier(tmp_path)
     assert ABOUT in error.value.message
 
 
-def test_the_same_is_not_written(tmp_path: Path) -> None:
+def test_invalid_values_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="temperature"):
         write_classifier(tmp_path, trained("f", temperature=0.0))
     with pytest.raises(InvalidInput, match="float64"):
@@ -191,7 +202,7 @@ def test_the_same_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"\xff", b"[" * 100_000, b"null"])
-def test_a_file_that_is_no_such_thing_is_damaged(tmp_path: Path, content: bytes | None) -> None:
+def test_unreadable_file_is_damaged(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / ABOUT).write_bytes(content)
     with pytest.raises(Damaged, match=ABOUT):
@@ -209,14 +220,14 @@ def test_a_file_that_is_no_such_thing_is_damaged(tmp_path: Path, content: bytes 
         np.array([["a"], ["b"]]),
     ],
 )
-def test_vectors_that_are_wrong_are_damaged(tmp_path: Path, array: Any) -> None:
+def test_invalid_vectors_are_damaged(tmp_path: Path, array: Any) -> None:
     (tmp_path / ABOUT).write_text(json.dumps(VALUES))
     np.save(tmp_path / VECTORS, array)
     with pytest.raises(Damaged, match=VECTORS):
         read_classifier(tmp_path)
 
 
-def test_nothing_is_unpickled(tmp_path: Path) -> None:
+def test_pickled_vectors_are_refused(tmp_path: Path) -> None:
     (tmp_path / ABOUT).write_text(json.dumps(VALUES))
     np.save(tmp_path / VECTORS, np.array([{}, {}], dtype=object), allow_pickle=True)
     with pytest.raises(Damaged, match=VECTORS):
@@ -236,12 +247,11 @@ json_values = st.recursive(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(change=st.dictionaries(st.sampled_from(sorted(VALUES)), json_values, min_size=1, max_size=3))
-def test_whatever_the_file_holds_it_is_read_or_refused(
-    tmp_path: Path, change: dict[str, Any]
-) -> None:
+def test_any_json_is_read_or_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     (tmp_path / ABOUT).write_text(json.dumps(VALUES | change))
     try:
-        found = read_classifier(tmp_path)
+        spec = read_classifier(tmp_path)
     except Damaged:
         return
-    assert len(found.labels) == len(found.prompts) == len(found.offsets)
+
+    assert len(spec.labels) == len(spec.prompts) == len(spec.offsets)

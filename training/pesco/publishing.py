@@ -1,0 +1,157 @@
+"""Export the encoder of a run, and publish it with labels and a report as a classifier."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from index.classify.trained import (
+    ENCODER,
+    ClassifierSpec,
+    check_prompts,
+    publish_classifier,
+    write_classifier,
+)
+from index.classify.zero_shot import ClassScores
+from index.encoder import Encoder
+from index.errors import InvalidInput
+from training import export
+from training.loop import storing
+from training.model import TextModel
+from training.pesco.outcome import Outcome, label_shares
+from training.pesco.report import render_report
+from training.pesco.rounds import Embeddings, SelfTraining
+
+# Texts that the exported model takes its quantization scales from.
+SAMPLE_TEXTS = 300
+
+# Texts on which the exported encoder's scores are compared with the model's.
+COMPARED_TEXTS = 2000
+REPORT = "report.html"
+
+
+def check_publishable(prompts: Sequence[Sequence[str]]) -> None:
+    """Raise InvalidInput for more or longer prompts than a classifier may have."""
+    try:
+        check_prompts(prompts, len(prompts))
+    except ValueError as error:
+        raise InvalidInput(
+            f"With these templates {error}: give fewer or shorter ones.", field="templates"
+        ) from None
+
+
+def publish_outcome(
+    training: SelfTraining, outcome: Outcome, text_model: TextModel, home: Path
+) -> Path:
+    """Export `text_model` and publish it as the outcome's classifier; returns the build's path."""
+    staged, recipe, name = training.out / "classifier", training.recipe, outcome.name
+    # All files in it are published, those of an export that was killed too.
+    shutil.rmtree(staged, ignore_errors=True)
+    encoder = _export_encoder(training, outcome, text_model, staged)
+
+    # The untrained model is that of round 0.
+    number = 0 if outcome.rejection else len(training.rounds) - 1
+    embeddings = training.embeddings(number, text_model)
+    classifier = outcome.published
+    # Quantization moves scores a little, those of each label differently.
+    offsets = classifier.offsets + _export_shift(training, outcome, embeddings, encoder)
+
+    spec = ClassifierSpec(
+        name=name,
+        labels=training.labels,
+        prompts=recipe.prompts(training.labels),
+        offsets=tuple(offsets.tolist()),
+        temperature=classifier.temperature,
+        measures=summarize(outcome),
+        fingerprint=encoder.fingerprint,
+        vectors=classifier.vectors if recipe.export.serve == "head" else None,
+    )
+    write_classifier(staged, spec)
+
+    for directory in (staged, training.out):
+        (directory / REPORT).write_text(render_report(outcome), encoding="utf-8")
+    return home / "classifiers" / name / publish_classifier(home, name, staged)
+
+
+def summarize(outcome: Outcome) -> dict[str, Any]:
+    """The `measures` of `classifier.json`: how the classifier was made; plain JSON."""
+    untrained, published = outcome.untrained, outcome.published
+    shares = label_shares(published.pseudo_labels, len(outcome.labels))
+    check = None
+    if outcome.check:
+        check = {key: round(value, 4) for key, value in asdict(outcome.check).items()}
+
+    summary: dict[str, Any] = {
+        "texts": len(outcome.pool.texts),
+        "rounds": sum(round_.texts > 0 for round_ in outcome.rounds),
+        "encoder": "trained" if outcome.check and not outcome.rejection else "untrained",
+        "shares": dict(zip(outcome.labels, shares, strict=True)),
+        "check": check,
+        "kept": outcome.rejection,
+    }
+    if untrained.dev_accuracy is not None and published.dev_accuracy is not None:
+        by_round = [round_.dev_accuracy for round_ in outcome.rounds]
+        summary |= {
+            "dev accuracy": round(published.dev_accuracy, 4),
+            "dev accuracy untrained": round(untrained.dev_accuracy, 4),
+            "dev accuracy by prompts": [
+                round(accuracy, 4) for accuracy in by_round if accuracy is not None
+            ],
+        }
+
+    return summary
+
+
+def _export_encoder(
+    training: SelfTraining, outcome: Outcome, text_model: TextModel, staged: Path
+) -> Encoder:
+    """Export the model to `staged`, by way of a checkpoint that is removed again."""
+    recipe, checkpoint = training.recipe, training.out / "chosen"
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    with storing(training.out, checkpoint):
+        checkpoint.mkdir()
+        text_model.save(checkpoint)
+
+    accuracy = outcome.published.dev_accuracy
+    pool_size = len(training.pool.texts)
+    card = export.Card(
+        outcome.name,
+        base_model=recipe.model.base,
+        base_licence=recipe.export.base_licence,
+        trained_on=recipe.export.trained_on or (f"{pool_size:,} texts without labels",),
+        measures={} if accuracy is None else {"dev accuracy": accuracy},
+        limits=recipe.export.limits,
+    )
+    encoder = export.export(
+        checkpoint,
+        staged / ENCODER,
+        card,
+        samples=training.pool.texts[:SAMPLE_TEXTS],
+        quantization=recipe.export.quantization,
+        max_tokens=recipe.export.max_tokens,
+    )
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return encoder
+
+
+def _export_shift(
+    training: SelfTraining, outcome: Outcome, embeddings: Embeddings, encoder: Encoder
+) -> ClassScores:
+    """By how much the exported encoder's mean score of each label (L,) is above the model's."""
+    texts, vectors = training.pool.texts[:COMPARED_TEXTS], outcome.published.vectors
+    if training.recipe.export.serve == "prompts":
+        # The server encodes the prompts with the exported encoder, too.
+        prompts = list(chain.from_iterable(training.recipe.prompts(training.labels)))
+        encoded = encoder.encode(prompts, role="query")
+        vectors = encoded.reshape(len(training.labels), -1, encoder.dim).mean(1)
+
+    exported = encoder.encode(texts, role="query") @ vectors.T
+    expected = embeddings.pool[:COMPARED_TEXTS] @ outcome.published.vectors.T
+    shift: ClassScores = (exported - expected).mean(0).astype(np.float64)
+    return shift

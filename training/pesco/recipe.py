@@ -1,0 +1,147 @@
+"""The recipe of a self-training run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from index.classify.zero_shot import DEFAULT_TEMPLATES, check_templates, prompt
+from index.errors import InvalidInput
+from training import export
+from training.config import MAX_SEED, in_range, load_recipe
+from training.loop import LoopSettings
+from training.model import ModelSettings
+from training.pesco.check import CheckLimits
+from training.pesco.losses import Loss
+from training.pesco.teacher import Teacher
+from training.pesco.texts import read_templates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Student:
+    """How a round trains the student.
+
+    The first round samples the share `first` of the texts, each further one `growth` times as many
+    (the paper's d), up to `limit` (its T'). Training ends when at most the share `converged` of the
+    pseudo-labels changed in a round of `limit` texts, or after `rounds`; 0 rounds train nothing.
+
+    `loss` and `key` are the rows of the paper's table 5: "plct", "lct", "pcl", "lct+pcl"; the key
+    sentence nearest to the label's prompt, or a "random" one (-R). `augment` removes the key
+    sentence from the text. `candidates` bounds the label prompts in a batch: of more labels, those
+    of the batch and random others. `restart` trains each round from the base model, not from the
+    round before. `base_share` of the base model's weights is mixed into those of each round.
+    """
+
+    loss: Loss = "plct"
+    key: Literal["salient", "random"] = "salient"
+    augment: bool = True
+    temperature: float = 0.07
+    first: float = 0.05
+    growth: float = 2.0
+    limit: float = 0.5
+    rounds: int = 6
+    converged: float = 0.01
+    candidates: int = 256
+    restart: bool = False
+    base_share: float = 0.0
+    loop: LoopSettings = field(
+        default_factory=lambda: LoopSettings(batch_size=32, learning_rate=2e-5)
+    )
+
+    def __post_init__(self) -> None:
+        in_range("temperature", self.temperature, 1e-3, 100.0)
+        in_range("first", self.first, 1e-6, 1.0)
+        in_range("limit", self.limit, self.first, 10.0)
+        in_range("growth", self.growth, 1.0, 1000.0)
+        in_range("rounds", self.rounds, 0, 100)
+        in_range("converged", self.converged, 0.0, 1.0)
+        in_range("candidates", self.candidates, 2, 10_000)
+        in_range("base_share", self.base_share, 0.0, 0.99)
+
+    def texts(self, number: int, pool: int) -> int:
+        """How many texts of a pool of `pool` round `number`, counted from 0, samples."""
+        # The exponent is bounded, as floats overflow.
+        share = min(self.limit, self.first * self.growth ** min(number, 200))
+        return max(self.loop.batch_size, round(share * pool))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifierExport:
+    """How the classifier is exported.
+
+    With `serve` "prompts" the labels' vectors are those of their prompts, as in the paper; with
+    "head" a linear head trained on the last teacher's pseudo-labels is added to them.
+    """
+
+    quantization: export.Quantization = "int8"
+    max_tokens: int = 128
+    serve: Literal["prompts", "head"] = "head"
+    base_licence: str = "unknown"
+    trained_on: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        in_range("max_tokens", self.max_tokens, 8, 8192)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PescoRecipe:
+    """All settings of a run but its texts and labels.
+
+    If there are more than `limit` texts, that many are sampled.
+    """
+
+    templates: tuple[str, ...] = DEFAULT_TEMPLATES
+    limit: int = 100_000
+    seed: int = 1
+    model: ModelSettings = field(
+        default_factory=lambda: ModelSettings(dropout=0.0, max_passage_tokens=128)
+    )
+    teacher: Teacher = field(default_factory=Teacher)
+    student: Student = field(default_factory=Student)
+    check: CheckLimits = field(default_factory=CheckLimits)
+    export: ClassifierExport = field(
+        default_factory=lambda: ClassifierExport(base_licence="Apache-2.0")
+    )
+
+    def __post_init__(self) -> None:
+        in_range("limit", self.limit, 32, 10_000_000)
+        in_range("seed", self.seed, 0, MAX_SEED)
+        check_templates(self.templates)
+
+        if self.model.similarity != "cosine":
+            raise InvalidInput(
+                "PESCO matches by cosine: leave similarity out.", field="model.similarity"
+            )
+        if self.model.query_base:
+            raise InvalidInput(
+                "PESCO has one encoder for texts and labels: leave query_base out.",
+                field="model.query_base",
+            )
+        if self.model.scratch and self.student.base_share:
+            raise InvalidInput(
+                "A model from scratch has no base whose weights can be mixed in: "
+                "leave base_share out.",
+                field="student.base_share",
+            )
+
+    def prompts(self, labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Each label's prompts, by every template (eq. 2)."""
+        return tuple(
+            tuple(prompt(template, label) for template in self.templates) for label in labels
+        )
+
+    def training_values(self) -> dict[str, Any]:
+        """What decides the rounds, as plain values: all but the check and the export."""
+        return {key: value for key, value in asdict(self).items() if key not in ("check", "export")}
+
+
+def read_recipe(config: Path | None, templates: Path | None = None) -> PescoRecipe:
+    """Read the recipe at `config`, or take the default one, with the templates of a file if given.
+
+    Raises NotFound and InvalidInput as `config.read` and `read_templates` do.
+    """
+    recipe = load_recipe(config, PescoRecipe) if config else PescoRecipe()
+    return replace(recipe, templates=read_templates(templates)) if templates else recipe

@@ -1,0 +1,391 @@
+"""The rounds of self-training: a teacher labels the texts, a student is trained on a sample."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from index.classify.zero_shot import ClassScores, LabelSet
+from index.encoder import Vectors
+from index.errors import Damaged
+from index.storage import atomic_write
+from training import export, model
+from training.dev import encode
+from training.loop import Progress, digest, storing, train
+from training.model import TextModel
+from training.pesco.outcome import Round, label_shares
+from training.pesco.recipe import PescoRecipe
+from training.pesco.student import PescoTask, RoundTexts
+from training.pesco.teacher import PseudoLabels, class_offsets, pseudo_label, sample_balanced
+from training.pesco.texts import Labelled, TextPool, split_sentences
+from training.pesco.views import Indices, WordIndex
+from training.santa import averaged
+
+ROUND_STATE = "teacher.npz"
+
+# In a round's state: accuracy without dev rows, and the key of a text with one sentence.
+NOT_MEASURED, NO_KEY = -1.0, -1
+
+
+@dataclass(frozen=True, slots=True)
+class RoundState:
+    """What a round's teacher decided, kept on disk.
+
+    `scores` (N, L) of all texts, the `rows` to train on, none in the last round, and the numbers of
+    their key sentences. `dev_accuracy` is that of the dev rows with `dev_digest`.
+    """
+
+    scores: ClassScores
+    rows: Indices
+    keys: Indices
+    dev_accuracy: float
+    dev_digest: str
+
+    @classmethod
+    def read(cls, path: Path) -> RoundState:
+        """Read what `write` wrote. Raises Damaged."""
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return cls(
+                    arrays["scores"],
+                    arrays["rows"],
+                    arrays["keys"],
+                    float(arrays["dev"]),
+                    # The first versions did not write it.
+                    str(arrays.get("dev_digest", "")),
+                )
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise Damaged(
+                f"{path} is damaged: {error}. Remove its directory and those of later rounds."
+            ) from error
+
+    def write(self, path: Path) -> None:
+        """Write the state atomically."""
+        with writing(path) as stream:
+            np.savez(
+                stream,
+                scores=self.scores,
+                rows=self.rows,
+                keys=self.keys,
+                dev=np.array(self.dev_accuracy),
+                dev_digest=np.array(self.dev_digest),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """A model's vectors of the `pool` (N, D), the mean `prompts` (L, D), and the `dev` rows."""
+
+    pool: Vectors
+    prompts: Vectors
+    dev: Vectors | None
+
+
+@dataclass(frozen=True)
+class SelfTraining:
+    """The rounds of one run. `out` has round-NN/ with a round's state and its checkpoints."""
+
+    recipe: PescoRecipe
+    pool: TextPool
+    labels: tuple[str, ...]
+    out: Path
+    accelerator: Accelerator
+    dev: Labelled | None
+    rounds: list[Round] = field(default_factory=list)
+    _embeddings: dict[int, Embeddings] = field(default_factory=dict)
+
+    def train(self, progress: Callable[[str], Progress], say: Callable[[str], None]) -> TextModel:
+        """Train until the pseudo-labels converge, and return the model."""
+        scores: ClassScores | None = None
+        for number in range(self.recipe.student.rounds + 1):
+            # A round is finished once the next one has a state.
+            if (self.round_directory(number + 1) / ROUND_STATE).is_file():
+                state = RoundState.read(self.round_directory(number) / ROUND_STATE)
+                scores = self._record(state, scores, say)
+                continue
+
+            text_model = self._load(self._checkpoint(number - 1))
+            state = self._label(number, text_model, scores, say)
+            self._remove_checkpoints(number - 2)
+            scores = self._record(state, scores, say)
+            if not len(state.rows):
+                return text_model
+
+            self._train_student(number, text_model, state, progress(f"round {number + 1}"), say)
+
+        raise AssertionError("the last round has no rows")
+
+    @cached_property
+    def index(self) -> WordIndex:
+        """The words of the pool."""
+        return WordIndex.of(self.pool.texts, len(self.labels))
+
+    @cached_property
+    def dev_digest(self) -> str:
+        """The digest of the dev rows, empty if there are none."""
+        return digest([self.dev]) if self.dev else ""
+
+    def embeddings(self, number: int, text_model: TextModel) -> Embeddings:
+        """Vectors of all texts by the model of round `number`.
+
+        Those of the first round, which are needed again at the end, and of the last one are cached.
+        """
+        if number not in self._embeddings:
+            for cached in [cached for cached in self._embeddings if cached != 0]:
+                del self._embeddings[cached]
+
+            dev = None if self.dev is None else self.encode(text_model, self.dev.texts)
+            pool = self.encode(text_model, self.pool.texts)
+            self._embeddings[number] = Embeddings(pool, self.prompt_vectors(text_model), dev)
+
+        return self._embeddings[number]
+
+    def pseudo_labels(self, number: int) -> Indices:
+        """The labels (N,) by the teacher of round `number`."""
+        state = RoundState.read(self.round_directory(number) / ROUND_STATE)
+        labels: Indices = state.scores.argmax(1)
+        return labels
+
+    def encode(self, text_model: TextModel, texts: Sequence[str]) -> Vectors:
+        """Vectors (n, D) of whole, clean texts."""
+        return encode(
+            text_model, list(texts), self.recipe.model.max_passage_tokens, self.accelerator
+        )
+
+    def prompt_vectors(self, text_model: TextModel) -> Vectors:
+        """Mean prompt vectors (L, D), eq. 2."""
+        prompts = list(chain.from_iterable(self.recipe.prompts(self.labels)))
+        vectors = self.encode(text_model, prompts)
+        by_label = vectors.reshape(len(self.labels), len(self.recipe.templates), -1)
+        means: Vectors = by_label.mean(1)
+        return means
+
+    def prompt_offsets(self, pool: Vectors, prompts: Vectors) -> ClassScores:
+        """The offsets (L,) of `prompts` (L, D), from their cosines with the `pool` (N, D)."""
+        teacher = self.recipe.teacher
+        cosines = (pool @ prompts.T).astype(np.float64)
+        return class_offsets(cosines, calibrate=teacher.calibrate, align=teacher.align)
+
+    def dev_accuracy(
+        self, embeddings: Embeddings, vectors: Vectors, offsets: ClassScores
+    ) -> float | None:
+        """The accuracy of label `vectors` (L, D) and `offsets` (L,); None without dev rows."""
+        if self.dev is None or embeddings.dev is None:
+            return None
+
+        predicted = (embeddings.dev @ vectors.T - offsets).argmax(1)
+        return float((predicted == np.array(self.dev.labels)).mean())
+
+    def base_model(self) -> TextModel:
+        """Load the model that training starts from."""
+        return self._load(None)
+
+    def round_directory(self, number: int) -> Path:
+        """Where the state and the checkpoints of round `number` are."""
+        return self.out / f"round-{number:02d}"
+
+    def _load(self, checkpoint: Path | None) -> TextModel:
+        """Load a checkpoint with the base's share mixed in, or the base model without one."""
+        torch.manual_seed(self.recipe.seed)
+        text_model = model.load(self.recipe.model, checkpoint)
+        export.refuse_longer("export.max_tokens", self.recipe.export.max_tokens, text_model)
+        if checkpoint and self.recipe.student.base_share:
+            base = model.load(self.recipe.model)
+            text_model = averaged(base, text_model, self.recipe.student.base_share)
+
+        # PESCO does not train what starts at random.
+        for weight in text_model.fresh():
+            weight.requires_grad_(False)
+        return text_model.to(self.accelerator.device).eval()
+
+    # ---- the teacher
+
+    def _label(
+        self,
+        number: int,
+        text_model: TextModel,
+        previous: ClassScores | None,
+        say: Callable[[str], None],
+    ) -> RoundState:
+        """Label the texts and sample those to train on, or read this if it was done before.
+
+        The state has no rows once the pseudo-labels have converged or the rounds are over.
+        """
+        path = self.round_directory(number) / ROUND_STATE
+        if path.is_file():
+            return RoundState.read(path)
+
+        embeddings = self.embeddings(number, text_model)
+        prompts = embeddings.prompts
+        if number == 0:
+            for warning in LabelSet.of(self.labels, prompts).warnings():
+                say(warning)
+
+        pseudo_labels = pseudo_label(embeddings.pool, prompts, self.index, self.recipe.teacher)
+        pseudo_labels = self._blend(pseudo_labels, previous)
+
+        rng = np.random.default_rng([self.recipe.seed, number])
+        rows = np.empty(0, np.int64)
+        if not self._finished(number, pseudo_labels, previous):
+            total = self.recipe.student.texts(number, len(self.pool.texts))
+            rows = sample_balanced(pseudo_labels, total, len(self.labels), rng)
+        keys = self._key_sentences(text_model, rows, pseudo_labels.labels, prompts, rng)
+
+        offsets = self.prompt_offsets(embeddings.pool, prompts)
+        accuracy = self.dev_accuracy(embeddings, prompts, offsets)
+        state = RoundState(
+            pseudo_labels.scores.astype(np.float32),
+            rows,
+            keys,
+            NOT_MEASURED if accuracy is None else accuracy,
+            self.dev_digest,
+        )
+        state.write(path)
+        return state
+
+    def _blend(self, pseudo_labels: PseudoLabels, previous: ClassScores | None) -> PseudoLabels:
+        """Mix the scores of the round before into these."""
+        blend = self.recipe.teacher.blend
+        if previous is None or not blend:
+            return pseudo_labels
+
+        scores = blend * previous + (1 - blend) * pseudo_labels.scores
+        return PseudoLabels.of(scores, self.recipe.teacher.confidence)
+
+    def _finished(
+        self, number: int, pseudo_labels: PseudoLabels, previous: ClassScores | None
+    ) -> bool:
+        """Whether the rounds are over, or a round of the most texts hardly changed a label."""
+        student, pool_size = self.recipe.student, len(self.pool.texts)
+        if number >= student.rounds:
+            return True
+        if previous is None:
+            return False
+
+        # With more texts to come, the next round can change labels again.
+        at_limit = student.texts(number - 1, pool_size) >= student.texts(student.rounds, pool_size)
+        changed = float((pseudo_labels.labels != previous.argmax(1)).mean())
+        return at_limit and changed <= student.converged
+
+    def _key_sentences(
+        self,
+        text_model: TextModel,
+        rows: Indices,
+        labels: Indices,
+        prompts: Vectors,
+        rng: np.random.Generator,
+    ) -> Indices:
+        """The number of the key sentence of each row's text (eq. 3), NO_KEY if it has only one."""
+        sentences = {row: split_sentences(self.pool.texts[row]) for row in np.unique(rows).tolist()}
+        keys = dict.fromkeys(sentences, NO_KEY)
+        splittable = [row for row, parts in sentences.items() if len(parts) > 1]
+
+        if self.recipe.student.key == "random":
+            keys |= {row: int(rng.integers(len(sentences[row]))) for row in splittable}
+        elif splittable:
+            # The sentences of all texts are encoded in one call.
+            vectors = self.encode(
+                text_model, [sentence for row in splittable for sentence in sentences[row]]
+            )
+            ends = np.cumsum([len(sentences[row]) for row in splittable])
+            for row, own_vectors in zip(splittable, np.split(vectors, ends[:-1]), strict=True):
+                keys[row] = int((own_vectors @ prompts[labels[row]]).argmax())
+
+        return np.array([keys[row] for row in rows.tolist()], np.int64)
+
+    def _record(
+        self, state: RoundState, previous: ClassScores | None, say: Callable[[str], None]
+    ) -> ClassScores:
+        """Add a Round, log it, and return the scores for the next one."""
+        pseudo_labels = PseudoLabels.of(state.scores.astype(np.float64))
+        agreement = 1.0
+        if previous is not None:
+            agreement = float((pseudo_labels.labels == previous.argmax(1)).mean())
+
+        # An accuracy on other dev rows, by an earlier call, does not count.
+        measured = state.dev_digest == self.dev_digest and state.dev_accuracy >= 0
+        accuracy = state.dev_accuracy if measured else None
+        shares = label_shares(pseudo_labels, len(self.labels))
+        self.rounds.append(Round(len(state.rows), shares, agreement, accuracy))
+
+        line = f"round {len(self.rounds)}: {len(state.rows):,} texts to train on"
+        if previous is not None:
+            line += f", {agreement:.1%} of the labels as before"
+        if accuracy is not None:
+            line += f", dev accuracy {accuracy:.4f}"
+        say(line)
+        return state.scores
+
+    # ---- the student
+
+    def _train_student(
+        self,
+        number: int,
+        text_model: TextModel,
+        state: RoundState,
+        progress: Progress,
+        say: Callable[[str], None],
+    ) -> None:
+        start = self.base_model() if self.recipe.student.restart else text_model
+        data = RoundTexts(
+            self.pool.texts, self.labels, state.scores.argmax(1), state.rows, state.keys
+        )
+        seed = self.recipe.seed + 1000 * number
+        task = PescoTask(start, self.recipe, data, self.accelerator, seed=seed)
+
+        loop = self.recipe.student.loop
+        loop = replace(loop, batch_size=min(loop.batch_size, len(state.rows)))
+        train(
+            task,
+            loop,
+            self.round_directory(number),
+            self.accelerator,
+            seed=seed,
+            recipe={**self.recipe.training_values(), "round": number},
+            progress=progress,
+            say=say,
+        )
+
+    def _checkpoint(self, number: int) -> Path | None:
+        """The last checkpoint of round `number`; None, for the base model, before the first."""
+        if number < 0:
+            return None
+
+        directory = self.round_directory(number)
+        checkpoints = sorted(
+            directory.glob("step-[0-9]*"),
+            key=lambda checkpoint: int(checkpoint.name.removeprefix("step-")),
+        )
+        if not checkpoints:
+            raise Damaged(f"{directory} has lost its checkpoint. Remove {self.out} to start again.")
+        return checkpoints[-1]
+
+    def _remove_checkpoints(self, number: int) -> None:
+        """Remove the checkpoints of a round that no later one starts from."""
+        if number < 0:
+            return
+        for checkpoint in self.round_directory(number).glob("step-*"):
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file that replaces `path` if the block ends without an error.
+
+    The directory is created. Raises StorageFailed.
+    """
+    with storing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as stream:
+            yield stream

@@ -1,0 +1,205 @@
+"""The student: batches of one round, and the step that trains on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from index.classify.zero_shot import prompt
+from index.errors import InvalidInput
+from training import model
+from training.model import TextModel, pad_texts
+from training.pesco.losses import matching_loss
+from training.pesco.recipe import PescoRecipe
+from training.pesco.texts import remove_sentence, split_sentences
+from training.pesco.views import Indices
+
+# Texts of similar length that are encoded together.
+LENGTH_GROUP = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTexts:
+    """What a round trains on.
+
+    `texts` and their pseudo-`labels` (N,) are the whole pool; `rows` (n,) of it are the sample, and
+    `keys` (n,) the numbers of its key sentences, -1 if a text has only one sentence.
+    """
+
+    texts: Sequence[str]
+    label_names: Sequence[str]
+    labels: Indices
+    rows: Indices
+    keys: Indices
+
+
+@dataclass(frozen=True, slots=True)
+class PescoBatch:
+    """Token ids and mask (n + K + C, t): texts without their key sentences, keys, and prompts.
+
+    There are K <= n keys and one prompt for each of `classes` (C,). `labels` (n,) are
+    pseudo-labels, `has_key` (n,) says which texts have a key sentence. Keys and prompts that the
+    loss does not use are left out.
+    """
+
+    rows: Indices
+    ids: Tensor
+    mask: Tensor
+    labels: Tensor
+    classes: Tensor
+    has_key: Tensor
+
+
+class PescoTask:
+    """One round as the training loop runs it."""
+
+    def __init__(
+        self,
+        text_model: TextModel,
+        recipe: PescoRecipe,
+        data: RoundTexts,
+        accelerator: Accelerator,
+        *,
+        seed: int,
+    ) -> None:
+        self._model, self.recipe, self.data = text_model, recipe, data
+        self.accelerator, self.seed = accelerator, seed
+        self.student = recipe.student
+        self.size = min(self.student.loop.batch_size, len(data.rows))
+
+        if self.student.loss == "lct" and (data.keys < 0).all():
+            raise InvalidInput(
+                'No text has a second sentence, and the loss "lct" needs key sentences: '
+                'use "plct" or "pcl".',
+                field="student.loss",
+            )
+
+    @property
+    def model(self) -> TextModel:
+        """The model that is trained."""
+        return self._model
+
+    def fresh(self) -> Sequence[torch.nn.Parameter]:
+        """No parameters: what starts at random is not trained."""
+        return ()
+
+    def batches_per_epoch(self) -> int:
+        """Count the full batches of the round's sample."""
+        return max(1, len(self.data.rows) // self.size)
+
+    def batch(self, number: int) -> PescoBatch:
+        """Make a batch: each epoch has its own order, and each label one random template."""
+        epoch, position = divmod(number, self.batches_per_epoch())
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.data.rows))
+        chosen = order[position * self.size : (position + 1) * self.size]
+        rows, key_numbers = self.data.rows[chosen], self.data.keys[chosen]
+        labels = self.data.labels[rows]
+        pairs = [
+            self._text_and_key(row, key)
+            for row, key in zip(rows.tolist(), key_numbers.tolist(), strict=True)
+        ]
+
+        # The random numbers of a batch depend on its number alone, so that a run can be resumed.
+        rng = np.random.default_rng([self.seed, 1, number])
+        classes = self._classes(labels, rng)
+        texts = [text for text, _ in pairs]
+        keys, prompts = [], []
+        if self.student.loss != "pcl":
+            keys = [key for _, key in pairs if key]
+        if self.student.loss != "lct":
+            prompts = [self._prompt(label, rng) for label in classes.tolist()]
+
+        ids, mask = self._tokenize([*texts, *keys, *prompts])
+        has_key = torch.tensor([bool(key) for _, key in pairs])
+        return PescoBatch(
+            rows, ids, mask, torch.from_numpy(labels), torch.from_numpy(classes), has_key
+        )
+
+    def _text_and_key(self, row: int, key_number: int) -> tuple[str, str]:
+        """The text as the student sees it, and its key sentence, empty if there is none."""
+        text = self.data.texts[row]
+        if key_number < 0:
+            return text, ""
+
+        key = split_sentences(text)[key_number]
+        return (remove_sentence(text, key) if self.student.augment else text), key
+
+    def _classes(self, labels: Indices, rng: np.random.Generator) -> Indices:
+        """The labels whose prompts are candidates: all, or those of the batch and random others."""
+        count, most = len(self.data.label_names), self.student.candidates
+        if count <= most:
+            return np.arange(count)
+
+        # The labels of the batch are always candidates, even if there are more than `candidates`.
+        present = np.unique(labels)
+        absent = np.setdiff1d(np.arange(count), present)
+        drawn = min(len(absent), max(0, most - len(present)))
+        return np.concatenate([present, rng.choice(absent, drawn, replace=False)])
+
+    def _prompt(self, label: int, rng: np.random.Generator) -> str:
+        templates = self.recipe.templates
+        template = templates[int(rng.integers(len(templates)))]
+        return prompt(template, self.data.label_names[label])
+
+    def _tokenize(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        tokenizer, most = self._model.tokenizer, self.recipe.model.max_passage_tokens
+        tokens = tokenizer(list(texts), truncation=True, max_length=most)
+        return pad_texts(tokens["input_ids"], tokenizer.pad_token_id)
+
+    def prepare(self, number: int) -> None:
+        """Do nothing, as the teacher has labelled the texts before the round."""
+
+    def ready(self, number: int) -> bool:
+        """Every batch is ready, as none needs preparation."""
+        return True
+
+    def backward(self, batch: PescoBatch) -> dict[str, float]:
+        """Add the gradients of `matching_loss`, and return its value."""
+        device = self.accelerator.device
+        with self.accelerator.autocast():
+            vectors = self._model.grouped_vectors(
+                batch.ids.to(device), batch.mask.to(device), LENGTH_GROUP
+            )
+
+        text_count = len(batch.rows)
+        prompt_count = len(batch.classes) if self.student.loss != "lct" else 0
+        key_count = len(vectors) - text_count - prompt_count
+        texts, keys, prompts = torch.split(vectors, [text_count, key_count, prompt_count])
+
+        loss = matching_loss(
+            texts,
+            keys,
+            prompts,
+            batch.labels.to(device),
+            batch.classes.to(device),
+            batch.has_key.to(device),
+            kind=self.student.loss,
+            temperature=self.student.temperature,
+        )
+        loss.backward()  # type: ignore[no-untyped-call]
+        return {"loss": float(loss.detach())}
+
+    def describe(self, batch: PescoBatch) -> str:
+        """Name the first texts by number, and quote the first."""
+        first = self.data.texts[int(batch.rows[0])]
+        numbers = ", ".join(map(str, batch.rows[:8].tolist()))
+        return f"texts {numbers} …, the first {first[:80]!r}"
+
+    def measure(self) -> dict[str, float]:
+        """Measure nothing: the choice of a checkpoint must not depend on labels."""
+        return {}
+
+    def save(self, directory: Path) -> None:
+        """Write the model."""
+        self._model.save(directory)
+
+    def restore(self, directory: Path) -> None:
+        """Load the weights that `save` wrote."""
+        saved = model.load(self._model.settings, directory)
+        self._model.load_state_dict(saved.state_dict())
