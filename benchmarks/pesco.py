@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from index.classify.trained import TrainedClassifier
-from training.loop import LoopSettings, Progress
+from training.loop import LoopSettings, StepProgress
 from training.pesco import self_training
 from training.pesco.teacher import Check, Limits
 from training.pesco.texts import Labelled, Pool, read_labelled, read_labels, read_pool
@@ -114,7 +114,7 @@ def variant(recipe: self_training.Recipe, cell: str, seed: int) -> self_training
     return replace(recipe, **known, **changes)
 
 
-def shown(stage: str) -> Progress:
+def shown(stage: str) -> StepProgress:
     def step(number: int, total: int, values: Mapping[str, float]) -> None:
         if number % 25 == 0 or number == total:
             print(

@@ -273,8 +273,8 @@ def _recipes() -> Iterator[str]:
     )
     shown: dict[type, str] = {}
     for command, kind in (
-        ("santa", santa.Recipe),
-        ("refqa", reader.Recipe),
+        ("santa", santa.SantaRecipe),
+        ("refqa", reader.ReaderRecipe),
         ("pesco", pesco.Recipe),
     ):
         yield f"### purlin train {command}\n"

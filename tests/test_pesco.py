@@ -25,9 +25,9 @@ from index import builds
 from index.builds import CLASSIFIERS
 from index.classify.trained import TrainedClassifier
 from index.errors import Busy, Damaged, InvalidInput, PurlinError, StorageFailed
-from tests.test_loop import largest_file
 from tests.test_pesco_labels import blobs
 from tests.tiny import SPECIAL, save_bert
+from tests.training_runs import largest_file
 from training import export
 from training.export import ExportRefused
 from training.loop import LoopSettings, make_accelerator

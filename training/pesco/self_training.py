@@ -35,7 +35,7 @@ from training.config import MAX_SEED, in_range, read
 from training.dev import encode
 from training.loop import (
     LoopSettings,
-    Progress,
+    StepProgress,
     digest,
     make_accelerator,
     same_recipe,
@@ -197,7 +197,7 @@ def run(
     name: str,
     out: Path,
     home: Path,
-    progress: Callable[[str], Progress],
+    progress: Callable[[str], StepProgress],
     say: Callable[[str], None],
     dev: Labelled | None = None,
     cpu: bool = False,
@@ -284,7 +284,7 @@ class Course:
     rounds: list[Round] = field(default_factory=list)
     seen: dict[int, Seen] = field(default_factory=dict)
 
-    def go(self, progress: Callable[[str], Progress], say: Callable[[str], None]) -> TextModel:
+    def go(self, progress: Callable[[str], StepProgress], say: Callable[[str], None]) -> TextModel:
         """Train until the pseudo-labels stay, and return the model."""
         scores: Scores | None = None
         for number in range(self.recipe.student.rounds + 1):
@@ -364,10 +364,12 @@ class Course:
     def _model(self, place: Path | None) -> TextModel:
         """The base model, or a round's, with the base's share in its weights; what PESCO does not train is fixed."""
         torch.manual_seed(self.recipe.seed)
-        known = model.load(self.recipe.model, place)
+        known = model.load_text_model(self.recipe.model, place)
         export.refuse_longer("export.max_tokens", self.recipe.export.max_tokens, known)
         if place and self.recipe.student.base_share:
-            known = averaged(model.load(self.recipe.model), known, self.recipe.student.base_share)
+            known = averaged(
+                model.load_text_model(self.recipe.model), known, self.recipe.student.base_share
+            )
         for weight in known.fresh():
             weight.requires_grad_(False)
         return known.to(self.accelerator.device).eval()
@@ -489,7 +491,7 @@ class Course:
         number: int,
         text_model: TextModel,
         taught: dict[str, Any],
-        progress: Progress,
+        progress: StepProgress,
         say: Callable[[str], None],
     ) -> None:
         start = self.base() if self.recipe.student.restart else text_model
@@ -670,7 +672,9 @@ class PescoTask:
 
     def restore(self, directory: Path) -> None:
         """Take the weights of what `save` wrote."""
-        self._model.load_state_dict(model.load(self._model.settings, directory).state_dict())
+        self._model.load_state_dict(
+            model.load_text_model(self._model.settings, directory).state_dict()
+        )
 
 
 # ---- the end
