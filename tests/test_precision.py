@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +10,7 @@ import torch
 from accelerate import PartialState
 from accelerate.state import AcceleratorState
 
+from tests.training_runs import run_two_processes
 from training import precision
 from training.loop import LoopSettings, make_accelerator
 from training.precision import ROUNDS, Precision, choose, speedup, training_step
@@ -178,29 +175,8 @@ assert Accelerator(mixed_precision="bf16", cpu=True).num_processes == 2
 
 def test_all_processes_use_the_main_ones_precision(tmp_path: Path) -> None:
     (tmp_path / "choose.py").write_text(DISAGREEING)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node",
-        "2",
-        "--master_port",
-        str(port),
-    ]
-    process = subprocess.run(
-        [*launch, str(tmp_path / "choose.py"), str(tmp_path)],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    run_two_processes(tmp_path / "choose.py", tmp_path)
 
-    assert process.returncode == 0, process.stderr
     chosen = {path.name: path.read_text() for path in tmp_path.glob("[01]-[01]")}
     assert chosen == {"0-0": "bf16", "1-0": "bf16", "0-1": "fp32", "1-1": "fp32"}
     assert (tmp_path / "0-lines").read_text().count("precision: ") == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import socket
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,7 @@ from index.encoder import Encoder
 from index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
 from index.evaluation.ranking import evaluate
 from tests.tiny import SPECIAL, save_bert, save_tokenizer
-from tests.training_runs import largest_file, metrics_rows, run_script
+from tests.training_runs import largest_file, metrics_rows, run_script, run_two_processes
 from training import config, mining, model, santa
 from training.data.augment import Forms
 from training.data.pairs import Pair, PairSource
@@ -967,38 +966,18 @@ def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Pat
 
 # -- several processes ---------------------------------------------------------------------------
 
-# Two forked processes of one group, with the environment that a launcher gives them; `torchrun`
-# itself is tested in test_precision.py.
 SHARED = """
-import os, sys
+import sys
 from pathlib import Path
 from safetensors.torch import save_file
 from tests.test_santa import share
 
-def train(rank, base, directory):
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-    task = share(base, directory)
-    weights = {name: weight.contiguous() for name, weight in task.model.state_dict().items()}
-    accelerator = task.accelerator
-    name = f"weights-{accelerator.process_index}-of-{accelerator.num_processes}.safetensors"
-    save_file(weights, directory / name)
-
-os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[3]}
-children = []
-for rank in (0, 1):
-    pid = os.fork()
-    if not pid:
-        try:
-            train(rank, Path(sys.argv[1]), Path(sys.argv[2]))
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    children.append(pid)
-for pid in children:
-    _, status = os.waitpid(pid, 0)
-    assert status == 0, status
+directory = Path(sys.argv[2])
+task = share(Path(sys.argv[1]), directory)
+accelerator = task.accelerator
+weights = {name: weight.contiguous() for name, weight in task.model.state_dict().items()}
+name = f"weights-{accelerator.process_index}-of-{accelerator.num_processes}.safetensors"
+save_file(weights, directory / name)
 """
 
 
@@ -1023,10 +1002,8 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
     alone = share(bert, tmp_path / "one")
     together = tmp_path / "two"
     together.mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    run_script(SHARED, bert, together, port)
+    (tmp_path / "share.py").write_text(SHARED)
+    run_two_processes(tmp_path / "share.py", bert, together)
 
     for single_row, shared_row in zip(
         metrics_rows(tmp_path / "one"), metrics_rows(together), strict=True

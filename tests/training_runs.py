@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,14 +44,28 @@ def largest_file(size: int) -> Iterator[None]:
 
 def run_script(script: str, *arguments: object) -> str:
     """Run Python code in a process of its own, and return what it prints."""
+    return _run("-c", script, *arguments)
+
+
+def run_two_processes(script: Path, *arguments: object) -> None:
+    """Run a Python file in two processes of one group, as `torchrun --nproc_per_node 2` does."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", 2, "--master_port", port]
+    _run(*launcher, script, *arguments)
+
+
+def _run(*arguments: object) -> str:
     process = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
+        [sys.executable, *map(str, arguments)],
         cwd=ROOT,
         env=os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     assert process.returncode == 0, process.stderr
     return process.stdout

@@ -151,6 +151,7 @@ def export(
     refuse_longer("max_tokens", limit, passage_model)
 
     with replacing_directory(out) as new:
+        # Queries and passages share one tokenizer.
         write_tokenizer(passage_model.tokenizer, new / TOKENIZER)
         for role, directory in checkpoints.items():
             write_graph(directory, new / GRAPHS[role])
@@ -162,6 +163,7 @@ def export(
             texts = samples or library_texts()
             rows = [*encoder.tokenize(texts, role="passage"), *encoder.tokenize([""], role="query")]
             quantize_graphs(new, rows)
+            # The graphs have changed, and their digests are part of the settings.
             _write_encoder_settings(new, card, quantization, passage_model, limit)
             _compare(models, Encoder.load(new), card, quantization)
 
@@ -182,6 +184,7 @@ def export_again(exported: Path, out: Path) -> None:
     """
     settings_name = next(name for name in EXPORTED if (exported / name).is_file())
     model_type, _ = EXPORTED[settings_name]
+    # Refuses a damaged directory before anything is written.
     model_type.load(exported)
 
     with replacing_directory(out) as new:
@@ -389,6 +392,7 @@ def trace(graph: torch.nn.Module, transformer: Any, path: Path, outputs: Sequenc
             opset_version=OPSET,
             dynamo=True,
             external_data=False,
+            # Both the number of texts and their length vary.
             dynamic_shapes={"input_ids": {0: "n", 1: "t"}},
             verbose=False,
         )

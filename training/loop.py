@@ -366,6 +366,7 @@ class _Loop(Generic[B]):
     def _begin(self, step: int) -> None:
         """Seed the random numbers of a step, and set its learning rates."""
         self.task.model.train()
+        # Seeded by step, so that a resumed run draws the same dropout.
         torch.manual_seed(hash((self.seed, step, self.accelerator.process_index)) & 0x7FFF_FFFF)
 
         for group in self.optimizer.param_groups:
@@ -396,6 +397,7 @@ class _Loop(Generic[B]):
             _average([*gradients, means], self.accelerator)
             losses.update(zip(losses, means.tolist(), strict=True))
 
+        # A gradient that is not finite must not reach the weights.
         norm = float(nn.utils.clip_grad_norm_(self.parameters, self.settings.max_norm))
         if not math.isfinite(norm):
             raise Diverged(
@@ -557,6 +559,7 @@ class _Prefetcher(Generic[B]):
         self.coming: Future[B] | None = None
 
     def next(self) -> B:
+        # Mining needs the current weights, so it cannot run in the thread.
         self.task.prepare(self.number)
         batch = self.coming.result() if self.coming else self.task.batch(self.number)
 
@@ -571,6 +574,7 @@ class _Prefetcher(Generic[B]):
 
 def _optimizer(task: Task[Any], settings: LoopSettings) -> torch.optim.AdamW:
     """Return AdamW: biases and norms are not decayed, `fresh` has a rate of its own."""
+    # One group for each combination of decay and rate.
     fresh = set(task.fresh())
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
 
@@ -589,6 +593,7 @@ def _optimizer(task: Task[Any], settings: LoopSettings) -> torch.optim.AdamW:
 
 def _average(tensors: list[Tensor], accelerator: Accelerator) -> None:
     """Average tensors over all processes, in place, in one message."""
+    # One message for all tensors costs much less than one for each.
     joined = torch.cat([tensor.flatten() for tensor in tensors])
     means = accelerator.reduce(joined, "mean").split([tensor.numel() for tensor in tensors])
     for tensor, mean in zip(tensors, means, strict=True):
@@ -650,6 +655,7 @@ def storing(directory: Path, partial: Path | None = None) -> Iterator[None]:
 
 def _flush(directory: Path) -> None:
     """Wait until all files in `directory`, and their names, are on the disk."""
+    # A directory's own entry has to be flushed too, or a power cut could lose the names.
     for path in [*directory.rglob("*"), directory]:
         handle = os.open(path, os.O_RDONLY)
         os.fsync(handle)
@@ -673,6 +679,7 @@ def plot(directory: Path) -> None:
     above.set_ylabel("loss")
     below.set(xlabel="step", ylabel="dev measure")
 
+    # Written aside and renamed, so that a viewer never sees half a picture.
     new = directory / f".{CURVES}"
     figure.savefig(new, dpi=120)
     new.replace(directory / CURVES)

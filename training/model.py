@@ -221,6 +221,7 @@ class BertLike(TextModel):
         if self.settings.pooling == "first":
             return states[:, 0]
 
+        # Padding does not count in the mean.
         weight = mask.unsqueeze(-1).to(states.dtype)
         return (states * weight).sum(1) / weight.sum(1).clamp(min=1)
 
@@ -382,6 +383,7 @@ def in_groups(
     work is padding. The results, each (n, ...), are in the order of `ids`.
     """
     lengths = mask.sum(1)
+    # Neighbours in this order have similar lengths.
     order = lengths.argsort()
 
     results = []
@@ -406,6 +408,7 @@ def base_path(base: str) -> str | Path:
     """
     if (Path(base) / MODEL).is_file() and not (Path(base) / "config.json").is_file():
         return restored(Path(base))
+    # Only the default base model has a package; others come from the hub.
     if base != BASE:
         return base
 
@@ -470,6 +473,7 @@ def _config_and_tokenizer(base: str, source: str) -> tuple[Any, Any]:
 
 def _pretrained_t5(settings: ModelSettings, source: str, config: Any) -> Any:
     _set_dropout(config, settings.dropout, ["dropout_rate"])
+    # T5 starts its decoder with padding where the config does not say otherwise.
     if config.decoder_start_token_id is None:
         config.decoder_start_token_id = config.pad_token_id
     return _pretrained(T5ForConditionalGeneration, source, config)
@@ -485,6 +489,7 @@ def _pretrained_bert(settings: ModelSettings, source: str, config: Any) -> Any:
     unsupported = InvalidInput(
         f"{settings.base} is a {config.model_type}: give a T5 or a BERT-like encoder.", field="base"
     )
+    # Of encoder-decoder models, only T5 is supported.
     if getattr(config, "is_encoder_decoder", False):
         raise unsupported
 

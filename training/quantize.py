@@ -152,6 +152,7 @@ def _measure_ranges(model: Any, samples: Iterable[TokenIds]) -> Ranges:
     )
 
     options = onnxruntime.SessionOptions()
+    # On shared cores, threads mostly wait for each other.
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(
         probe.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -255,6 +256,7 @@ class _GraphRewriter:
     def _quantize_rows(self, name: str, nodes: list[NodeProto]) -> _Activation:
         """Divide each row by its maximum, or by 1 if that is smaller, then quantize."""
         last = self._constant(f"{name}_axis", np.array([-1], dtype=np.int64))
+        # A divisor of at least 1 keeps every value above Gelu's minimum.
         least = self._constant(f"{name}_least", np.array(1, dtype=np.float32))
         maximum = f"{name}_maximum"
 
@@ -267,6 +269,7 @@ class _GraphRewriter:
         return replace(activation, row_maximum=maximum)
 
     def _to_bytes(self, nodes: list[NodeProto], name: str, low: float, high: float) -> _Activation:
+        # A tensor that is always 0 has no range.
         step = (high - low) / MAX_ACTIVATION or 1.0
         scale = self._constant(f"{name}_scale", np.array(step, dtype=np.float32))
         zero = self._constant(f"{name}_zero", np.array(round(-low / step), dtype=np.uint8))
@@ -345,6 +348,7 @@ def _smoothing_factors(
     Inputs are divided by them, `weights` (channels, out) multiplied.
     """
     heaviest = np.maximum.reduce([np.abs(weight).max(axis=1) for weight in weights])
+    # The lower limits keep channels that are never used from getting extreme factors.
     factors = np.maximum(largest, 1e-3) ** share / np.maximum(heaviest, 1e-5) ** (1 - share)
     geometric_mean = np.exp(np.log(factors).mean())
     scaled: FloatArray = (factors / geometric_mean).astype(np.float32)

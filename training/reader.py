@@ -199,6 +199,7 @@ def train_reader(
             count = f"{len(mined.items):,} questions"
             say(f"{source.path.name} ({source.format}, {source.split}): {count}")
 
+    # The new head starts with the same weights in every process.
     torch.manual_seed(recipe.seed)
     reader = load_reader_model(recipe.model).to(accelerator.device)
     export.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
@@ -259,6 +260,7 @@ def _mined(
     source: AskedSource, pools: dict[Path, Pool], reading: ReadingSettings, encoder: Encoder | None
 ) -> Questions:
     pool, items = questions.read_asked(source, pools)
+    # Sources of the same reference share a pool, and its index of passages.
     pool.miner = pool.miner or Miner(pool, encoder)
     return Questions(pool, items, pool.miner.wrong(items, reading.depth))
 
@@ -332,6 +334,7 @@ class ReaderTask:
         last token, and the rows of the questions.
         """
         process, count = self.accelerator.process_index, self.accelerator.num_processes
+        # Processes take turns, so that each gets the same number of questions.
         rows = self.schedule.rows(number)[process::count]
 
         sequences: list[serving.Packed] = []
@@ -356,6 +359,7 @@ class ReaderTask:
 
         reading = self.recipe.reading
         missing = rng.random() < reading.missing and item.answered
+        # All questions have the same number of passages, whether or not one of them answers.
         wrong_count = reading.passages if missing else reading.passages - 1
         wrong = [rng.choice(source.wrong[number]) for _ in range(wrong_count)]
         chosen = wrong if missing else [item.passage, *wrong]
@@ -403,6 +407,7 @@ class ReaderTask:
 
         def read_group(group_ids: Tensor, group_mask: Tensor) -> tuple[Tensor, ...]:
             starts, ends, selected = self.model(group_ids, group_mask)
+            # Groups are cut to their longest text: their logits are filled up again.
             missing = (0, ids.shape[1] - group_ids.shape[1])
             padded_starts = F.pad(starts, missing, value=HIDDEN)
             return padded_starts, F.pad(ends, missing, value=HIDDEN), selected

@@ -146,6 +146,7 @@ class _ExportedGraph:
             max_position_embeddings=size("embeddings.position_embeddings.weight"),
             type_vocab_size=size("embeddings.token_type_embeddings.weight"),
             layer_norm_eps=self._attribute("LayerNormalization", "epsilon"),
+            # BERT's padding is its first word.
             pad_token_id=0,
         )
 
@@ -157,6 +158,7 @@ class _ExportedGraph:
             if name.endswith((".weight", ".bias"))
         }
 
+        # In 8 bits the word table is stored as bytes, with a scale per row.
         word_table = self.prefix + WORD_TABLE
         if word_table not in arrays:
             rows = self.constants[f"{word_table}_bytes"]

@@ -327,6 +327,7 @@ def averaged(base: TextModel, trained: TextModel, base_share: float) -> TextMode
         name: weight.lerp(base_weights[name], base_share)
         for name, weight in trained.state_dict().items()
     }
+    # In place: `trained` is not used on its own afterwards.
     trained.load_state_dict(mixed)
     return trained
 
@@ -405,6 +406,7 @@ class SantaTask:
         """Return this process's part of a batch, which depends on seed and number only."""
         mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
         rows = self.schedule.rows(number)[mine]
+        # Random numbers belong to slots, so that batches do not depend on the number of processes.
         slots = range(self.schedule.batch_size)[mine]
         rngs = [random.Random(f"{self.seed} {number} {slot}") for slot in slots]
         pairs = [self.pairs[row] for row in rows]
@@ -504,6 +506,7 @@ class SantaTask:
         losses: dict[str, Tensor] = {}
         if stage.part and stage.sda:
             parts = [*self._parts(batch.queries, "query"), *self._parts(batch.passages, "passage")]
+            # cached_backward adds the gradients itself, part by part.
             losses["sda"] = cached_backward(
                 parts, lambda vectors: stage.sda * self._alignment(vectors, batch)
             )
@@ -644,6 +647,7 @@ class Schedule:
         self.epoch: tuple[int, RowNumbers] = (-1, np.empty((0, 0), np.int64))
 
         counts = [round(size * weight) for size, weight in zip(sizes, weights, strict=True)]
+        # Mixed batches are drawn from all sources together, others from each alone.
         pools = [sum(counts)] if self.mixed else counts
         self.batches = sum(count // self.batch_size for count in pools)
 
@@ -682,6 +686,7 @@ class Schedule:
         count = round(size * self.weights[source])
         rounds = [rng.permutation(size) for _ in range(math.ceil(count / size))] if size else []
 
+        # The empty array keeps the type where a source has no pairs.
         drawn = np.concatenate([np.empty(0, np.int64), *rounds])[:count]
         rows: RowNumbers = drawn + self.starts[source]
         return rows
