@@ -590,7 +590,7 @@ def train_santa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = F
     _need_training()
     from training import santa
 
-    directory = _trained(santa, config, data, to, cpu)
+    directory = _trained(santa.train_santa, santa.SantaRecipe, config, data, to, cpu)
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
 
 
@@ -608,7 +608,7 @@ def train_refqa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = F
     from training import reader
 
     if "asked" in recipes.read_toml(config):
-        directory = _trained(reader, config, data, to, cpu)
+        directory = _trained(reader.train_reader, reader.ReaderRecipe, config, data, to, cpu)
         out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
     else:
         train_santa(config, data, to, cpu)
@@ -673,23 +673,29 @@ def train_pesco(
     )
 
 
-def _trained(kind: Any, config: Path, data: Path | None, to: Path | None, cpu: bool) -> Path:
-    """What `kind`, a module of training, makes of its recipe at `config`."""
+def _trained(
+    train: Callable[..., Path],
+    recipe_type: Any,
+    config: Path,
+    data: Path | None,
+    to: Path | None,
+    cpu: bool,
+) -> Path:
+    """Run `train` on the recipe of `recipe_type` at `config`; return the exported directory."""
     from training.config import load_recipe
 
-    recipe = load_recipe(config, kind.Recipe, data=data)
+    recipe = load_recipe(config, recipe_type, data=data)
     with (
         _undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"),
         _progress() as tell,
     ):
-        made: Path = kind.run(
+        return train(
             recipe,
             to or HOME / "training" / recipe.name,
             progress=_steps(tell),
             say=err.print,
             cpu=cpu,
         )
-    return made
 
 
 def _steps(tell: _Progress) -> Callable[[str], Callable[[int, int, Mapping[str, float]], None]]:

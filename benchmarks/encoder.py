@@ -53,7 +53,7 @@ from index.encoder import (
     open_tokenizer,
 )
 from training import export
-from training.quantize import Recipe, quantize
+from training.quantize import QuantizationRecipe, quantize
 
 QUERY = "how to read a text file line by line and strip the newline in python"  # 16 tokens
 SLICE = 250
@@ -163,7 +163,7 @@ class Workshop:
         onnx.save(convert_float_to_float16(onnx.load(self.fp32), keep_io_types=True), path)
 
     def ours(self, path: Path, **changes: Any) -> None:
-        quantize(self.fp32, path, self.samples, Recipe(**changes))
+        quantize(self.fp32, path, self.samples, QuantizationRecipe(**changes))
 
 
 class Samples(CalibrationDataReader):

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from index.classify.trained import TrainedClassifier
-from training.loop import LoopSettings, Progress
+from training.loop import LoopSettings, StepProgress
 from training.pesco.check import CheckLimits, TrainingCheck
 from training.pesco.recipe import PescoRecipe, read_recipe
 from training.pesco.self_training import train_pesco
@@ -131,7 +131,7 @@ def recipe_of_cell(recipe: PescoRecipe, cell: str, seed: int) -> PescoRecipe:
     return replace(recipe, seed=seed, **tables, **changes)
 
 
-def log_progress(stage: str) -> Progress:
+def log_progress(stage: str) -> StepProgress:
     def step(number: int, total: int, values: Mapping[str, float]) -> None:
         if number % 25 == 0 or number == total:
             log_line(f"{stage} {number}/{total} loss {values['loss']:.4f}")

@@ -42,7 +42,7 @@ from training import export, model, reader, santa
 from training.data import templates
 from training.data.pairs import PairSource
 from training.data.questions import QuestionSource
-from training.loop import LoopSettings, Progress
+from training.loop import LoopSettings, StepProgress
 
 SPLITTERS: tuple[Splitter, ...] = ("simple", "structure", "extended")
 TRAINED = ("untrained", "template", "paraphrase", "both", "both + real")
@@ -84,7 +84,7 @@ def _toml(content: dict[str, Any]) -> Iterator[str]:
             )
 
 
-def shown(stage: str) -> Progress:
+def shown(stage: str) -> StepProgress:
     def step(number: int, total: int, values: Any) -> None:
         if number % 20 == 0 or number == total:
             print(
@@ -130,8 +130,10 @@ class Ablation:
                 )
                 pairs = (*pairs, linked)
             stage = santa.Stage(name="fine-tune", temperature=0.05, loop=RETRIEVER)
-            recipe = santa.Recipe(name="retriever", pairs=pairs, stage=(stage,), model=SETTINGS)
-            santa.run(recipe, place, progress=shown, say=self.say)
+            recipe = santa.SantaRecipe(
+                name="retriever", pairs=pairs, stage=(stage,), model=SETTINGS
+            )
+            santa.train_santa(recipe, place, progress=shown, say=self.say)
         return Encoder.load(place / "retriever")
 
     @cache  # noqa: B019
@@ -147,11 +149,11 @@ class Ablation:
                     format="linked", path=self.real, reference=self.reference, limit=4000
                 )
                 asked = (*asked, linked)
-            reading = reader.Reading(passages=3, max_tokens=192)
-            recipe = reader.Recipe(
+            reading = reader.ReadingSettings(passages=3, max_tokens=192)
+            recipe = reader.ReaderRecipe(
                 name="reader-int8", asked=asked, model=SETTINGS, reading=reading, loop=READER
             )
-            reader.run(recipe, place, progress=shown, say=self.say)
+            reader.train_reader(recipe, place, progress=shown, say=self.say)
         return Reader.load(place / "reader-int8")
 
     @cache  # noqa: B019

@@ -41,22 +41,24 @@ CELLS: dict[str, tuple[dict[str, Any], int]] = {
 Values = dict[str, Mapping[str, float]]
 
 
-def variant(recipe: santa.Recipe, cell: str, seed: int) -> santa.Recipe:
+def variant(recipe: santa.SantaRecipe, cell: str, seed: int) -> santa.SantaRecipe:
     """The recipe of one cell; `Recipe` checks what comes out."""
     changes, stages = CELLS[cell]
     first = replace(recipe.stage[0], **changes)
     return replace(recipe, seed=seed, stage=(first, *recipe.stage[1:stages]))
 
 
-def trained(recipe: santa.Recipe, out: Path) -> Path:
-    def progress(stage: str) -> santa.Progress:
+def trained(recipe: santa.SantaRecipe, out: Path) -> Path:
+    def progress(stage: str) -> santa.StepProgress:
         def step(number: int, total: int, values: Mapping[str, float]) -> None:
             if number % 10 == 0 or number == total:
                 print(f"  {stage} {number}/{total} {values}", file=sys.stderr, flush=True)
 
         return step
 
-    return santa.run(recipe, out, progress=progress, say=lambda line: print(line, file=sys.stderr))
+    return santa.train_santa(
+        recipe, out, progress=progress, say=lambda line: print(line, file=sys.stderr)
+    )
 
 
 def measured(encoder: Encoder, given: argparse.Namespace) -> Values:
@@ -65,7 +67,7 @@ def measured(encoder: Encoder, given: argparse.Namespace) -> Values:
     return {name: dict(result.values) for name, result in results.items() if result.values}
 
 
-def run_cell(recipe: santa.Recipe, cell: str, seed: int, given: argparse.Namespace) -> Values:
+def run_cell(recipe: santa.SantaRecipe, cell: str, seed: int, given: argparse.Namespace) -> Values:
     """Train and measure, or read what was measured before. Later stages go on in the directory of their first."""
     place = given.out / ("entity mask" if CELLS[cell][1] > 1 else cell) / str(seed)
     kept = given.out / f"{cell}-{seed}.json"
@@ -108,7 +110,7 @@ def main() -> None:
     )
     given = options.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    recipe = config.load_recipe(given.recipe, santa.Recipe, data=given.data)
+    recipe = config.load_recipe(given.recipe, santa.SantaRecipe, data=given.data)
     base = measured(Encoder.load(given.base), given)
     found: dict[str, list[Values]] = {cell: [] for cell in given.cells}
     for seed in given.seeds:

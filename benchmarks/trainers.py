@@ -53,7 +53,12 @@ def ours(
     def turn() -> float:
         with tempfile.TemporaryDirectory() as work:
             task = SantaTask(
-                model.load(settings), [pairs], stage, accelerator, seed=1, directory=Path(work)
+                model.load_text_model(settings),
+                [pairs],
+                stage,
+                accelerator,
+                seed=1,
+                directory=Path(work),
             )
             ends: list[float] = []
             train(

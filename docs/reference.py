@@ -303,8 +303,8 @@ def _recipes() -> Iterator[str]:
     )
     shown: dict[type, str] = {}
     for command, recipe in (
-        ("santa", santa.Recipe),
-        ("refqa", reader.Recipe),
+        ("santa", santa.SantaRecipe),
+        ("refqa", reader.ReaderRecipe),
         ("pesco", PescoRecipe),
     ):
         yield f"### purlin train {command}\n"

@@ -1,4 +1,4 @@
-"""A tiny reader with random weights, exported as real ones are."""
+"""A tiny reader with random weights, exported like a real one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tiny_base(directory: Path) -> Path:
     return save_bert(directory, WORDS, pre_tokenizers.BertPreTokenizer())
 
 
-def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.Recipe:
+def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.ReaderRecipe:
     """A recipe on that base whose questions are those of `source`."""
     defaults = {
         "name": "tiny-reader",
@@ -69,17 +69,17 @@ def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.Recipe:
             base=str(base), max_query_tokens=16, max_passage_tokens=64, max_target_tokens=16
         ),
         "asked": (QuestionSource(format="squad", path=source),),
-        "reading": reader.Reading(passages=2, depth=2, max_tokens=64),
+        "reading": reader.ReadingSettings(passages=2, depth=2, max_tokens=64),
     }
-    return reader.Recipe(**{**defaults, **keys})  # type: ignore[arg-type]
+    return reader.ReaderRecipe(**{**defaults, **keys})  # type: ignore[arg-type]
 
 
 def tiny_reader(directory: Path) -> Path:
     """An exported reader directory."""
     base = tiny_base(directory / "base")
-    recipe = tiny_recipe(base, directory, export=reader.Export(quantization="none"))
+    recipe = tiny_recipe(base, directory, export=reader.ReaderExport(quantization="none"))
     torch.manual_seed(2)
-    reader.load(recipe.model).save(directory / "checkpoint")
+    reader.load_reader_model(recipe.model).save(directory / "checkpoint")
     samples = [torch.randint(4, len(WORDS), (length,)).numpy() for length in (5, 9, 30)]
     reader.export_reader(recipe, directory / "checkpoint", directory / "reader", samples)
     return directory / "reader"

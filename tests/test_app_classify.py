@@ -71,7 +71,9 @@ def test_new_build_replaces_the_old_unless_damaged(tmp_path: Path) -> None:
         assert "Classifiers: none yet; make one with `purlin train pesco`" in error["detail"]
         names = []
         for labels in (LABELS, ("a", "b", "c")):
-            names.append(publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged", labels=labels)))
+            names.append(
+                publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged", labels=labels))
+            )
             until(lambda: client.post("/classify", json=BY_NAME).json()["build"] == names[-1])
         assert client.post("/classify", json=BY_NAME).json()["results"][0]["label"] == "b"
         publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))

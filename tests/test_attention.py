@@ -1,4 +1,4 @@
-"""The gradients of fused attention under autocast: as exact as float32's, of whatever calls it, and computed there."""
+"""Gradients of fused attention under autocast, which are computed in float32."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ def inputs() -> list[Tensor]:
     return [torch.randn(2, 3, 9, 8, generator=random).bfloat16().requires_grad_() for _ in range(3)]
 
 
-def errors(given: list[Tensor], mask: Tensor | None) -> list[float]:
-    """Of each gradient of a sum of squares, how far it is off that of float32, relative to that one's length."""
-    exact = [each.detach().float().requires_grad_() for each in given]
+def errors(tensors: list[Tensor], mask: Tensor | None) -> list[float]:
+    """Return the relative error of each gradient of a sum of squares, against float32."""
+    exact = [each.detach().float().requires_grad_() for each in tensors]
     F.scaled_dot_product_attention(*exact, attn_mask=mask).square().sum().backward()
-    F.scaled_dot_product_attention(*given, attn_mask=mask).float().square().sum().backward()
-    pairs = [(one.grad, other.grad) for one, other in zip(given, exact, strict=True)]
-    return [float((one.float() - other).norm() / other.norm()) for one, other in pairs]  # type: ignore[union-attr]
+    F.scaled_dot_product_attention(*tensors, attn_mask=mask).float().square().sum().backward()
+    pairs = [(fused.grad, reference.grad) for fused, reference in zip(tensors, exact, strict=True)]
+    return [
+        float((fused.float() - reference).norm() / reference.norm()) for fused, reference in pairs
+    ]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("mask", [None, SEEN, BIAS], ids=["none", "padding", "bias"])
-def test_gradients_are_nearer_to_float32_than_those_of_bfloat16(mask: Tensor | None) -> None:
+def test_gradients_are_nearer_to_float32(mask: Tensor | None) -> None:
     before = errors(inputs(), mask)
     with float32_gradients():
         after = errors(inputs(), mask)
@@ -58,11 +60,14 @@ def test_a_decoder_of_torch_learns_as_in_float32() -> None:
 
 
 def test_float32_is_left_alone() -> None:
-    given, same = ([each.detach().float().requires_grad_() for each in inputs()] for _ in range(2))
-    F.scaled_dot_product_attention(*given).square().sum().backward()
+    plain_inputs, patched_inputs = (
+        [each.detach().float().requires_grad_() for each in inputs()] for _ in range(2)
+    )
+    F.scaled_dot_product_attention(*plain_inputs).square().sum().backward()
     with float32_gradients():
-        F.scaled_dot_product_attention(*same).square().sum().backward()
-    for one, other in zip(given, same, strict=True):
-        assert one.grad is not None
-        assert other.grad is not None
-        assert torch.equal(one.grad, other.grad)
+        F.scaled_dot_product_attention(*patched_inputs).square().sum().backward()
+
+    for plain, patched in zip(plain_inputs, patched_inputs, strict=True):
+        assert plain.grad is not None
+        assert patched.grad is not None
+        assert torch.equal(plain.grad, patched.grad)

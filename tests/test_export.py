@@ -1,4 +1,4 @@
-"""Checkpoint to encoder directory, on tiny random models of the classes that are trained."""
+"""Exports of checkpoints as encoders, on tiny models of the classes that are trained."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from training.export import (
     library_texts,
     probes,
 )
-from training.quantize import Recipe, quantize
+from training.quantize import QuantizationRecipe, quantize
 
 TEXTS = [
     "",
@@ -60,18 +60,18 @@ def fp32(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def exported(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(bert: Path, fp32: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export in 8 bits, from the graph that was traced for `fp32`."""
     out = tmp_path_factory.mktemp("encoders") / "tiny"
-    export(
-        bert,
-        out,
-        Card("tiny", base_model="random", limits=("Knows nothing.",), passage_prefix="the "),
-    )
+    card = Card("tiny", base_model="random", limits=("Knows nothing.",), passage_prefix="the ")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
+        export(bert, out, card)
     return out
 
 
 def mean_pooled(checkpoint: Path, encoder: Encoder, texts: list[str]) -> np.ndarray:
-    """Unit vectors by transformers alone, one text at a time: neither padding nor mask can go wrong."""
+    """Return unit vectors by transformers alone, one text at a time, without padding."""
     model = AutoModel.from_pretrained(checkpoint).eval()
     rows = []
     for ids in encoder.tokenize(texts, role="query"):
@@ -83,21 +83,19 @@ def mean_pooled(checkpoint: Path, encoder: Encoder, texts: list[str]) -> np.ndar
 
 def test_the_fp32_graph_gives_the_checkpoints_vectors(bert: Path, fp32: Path) -> None:
     encoder, texts = Encoder.load(fp32), TEXTS + probes()
-    found = encoder.encode(texts, role="query")
-    assert np.abs(found - mean_pooled(bert, encoder, texts)).max() < 1e-5
-    assert np.linalg.matrix_rank(found) > 5  # not one vector for all
+    vectors = encoder.encode(texts, role="query")
+    assert np.abs(vectors - mean_pooled(bert, encoder, texts)).max() < 1e-5
+    assert np.linalg.matrix_rank(vectors) > 5  # not one vector for all
     assert json.loads((fp32 / SETTINGS).read_text())["quantization"] == "none"
 
 
-def test_the_int8_graph_comes_near_and_does_not_depend_on_the_batch(
-    bert: Path, exported: Path
-) -> None:
+def test_the_int8_graph_does_not_depend_on_the_batch(bert: Path, exported: Path) -> None:
     encoder = Encoder.load(exported)
-    found = encoder.encode(TEXTS * 3, role="query")
+    vectors = encoder.encode(TEXTS * 3, role="query")
     expected = mean_pooled(bert, encoder, TEXTS)
-    assert (found[: len(TEXTS)] * expected).sum(axis=1).min() > 0.995
+    assert (vectors[: len(TEXTS)] * expected).sum(axis=1).min() > 0.995
     for row, text in enumerate(TEXTS):
-        np.testing.assert_allclose(encoder.encode([text], role="query")[0], found[row], atol=1e-6)
+        np.testing.assert_allclose(encoder.encode([text], role="query")[0], vectors[row], atol=1e-6)
 
 
 def test_int8_leaves_no_product_with_floats(exported: Path) -> None:
@@ -108,8 +106,9 @@ def test_int8_leaves_no_product_with_floats(exported: Path) -> None:
     assert kinds.count("MultiHeadAttention") == 2
 
 
-def test_settings_and_card_say_what_was_given(exported: Path) -> None:
+def test_settings_and_card_are_written(exported: Path) -> None:
     content = json.loads((exported / SETTINGS).read_text())
+
     assert (content["name"], content["dim"], content["max_tokens"], content["passage_prefix"]) == (
         "tiny",
         32,
@@ -122,14 +121,14 @@ def test_settings_and_card_say_what_was_given(exported: Path) -> None:
     assert "Knows nothing." in card
 
 
-def test_no_file_tells_where_it_was_made(exported: Path) -> None:
+def test_no_file_names_paths_of_this_machine(exported: Path) -> None:
     here = [str(Path(exporting.__file__).parents[1]).encode(), b"site-packages", b"stack_trace"]
     for path in [*exported.iterdir(), *RELEASED_ENCODER.iterdir()]:
         content = path.read_bytes()
-        assert not [place for place in here if place in content], path
+        assert not [path_part for path_part in here if path_part in content], path
 
 
-def test_the_tokenizer_neither_cuts_nor_pads_by_itself(exported: Path) -> None:
+def test_the_tokenizer_does_not_truncate_or_pad(exported: Path) -> None:
     content = json.loads((exported / TOKENIZER).read_text())
     assert content["truncation"] is None
     assert content["padding"] is None
@@ -143,6 +142,7 @@ def test_an_export_replaces_the_last_one(
     (out / SETTINGS).write_text("old")
     (out / "old").write_text("old")
     monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
+
     assert (
         export(bert, out, Card("tiny"), quantization="none").fingerprint
         == Encoder.load(fp32).fingerprint
@@ -159,12 +159,13 @@ def test_pooling_is_the_checkpoints_own(bert: Path, tmp_path: Path) -> None:
     )
     encoder = export(checkpoint, tmp_path / "out", Card("first"), quantization="none")
     model = AutoModel.from_pretrained(bert).eval()
-    for ids, found in zip(
+
+    for ids, vector in zip(
         encoder.tokenize(TEXTS, role="query"), encoder.encode(TEXTS, role="query"), strict=True
     ):
         with torch.inference_mode():
             first = model(input_ids=torch.tensor(ids)[None]).last_hidden_state[0, 0]
-        np.testing.assert_allclose(found, torch.nn.functional.normalize(first, dim=0), atol=1e-5)
+        np.testing.assert_allclose(vector, torch.nn.functional.normalize(first, dim=0), atol=1e-5)
 
 
 def test_a_t5_encoder_can_be_exported(tmp_path: Path) -> None:
@@ -175,12 +176,13 @@ def test_a_t5_encoder_can_be_exported(tmp_path: Path) -> None:
     save_tokenizer(checkpoint)
     encoder = export(checkpoint, tmp_path / "out", Card("t5"), quantization="none", max_tokens=100)
     model = T5EncoderModel.from_pretrained(checkpoint).eval()
-    for ids, found in zip(
+
+    for ids, vector in zip(
         encoder.tokenize(TEXTS, role="query"), encoder.encode(TEXTS, role="query"), strict=True
     ):
         with torch.inference_mode():
             mean = model(input_ids=torch.tensor(ids)[None]).last_hidden_state[0].mean(0)
-        np.testing.assert_allclose(found, torch.nn.functional.normalize(mean, dim=0), atol=1e-5)
+        np.testing.assert_allclose(vector, torch.nn.functional.normalize(mean, dim=0), atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +190,7 @@ def whole_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(2)
     checkpoint = tmp_path_factory.mktemp("whole") / "t5"
     config = T5Config(
-        vocab_size=1200,  # enough rows that int8 takes the words' table too
+        vocab_size=1200,  # enough rows for int8 to quantize the word table
         d_model=32,
         d_kv=8,
         d_ff=64,
@@ -199,6 +201,7 @@ def whole_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     T5ForConditionalGeneration(config).save_pretrained(checkpoint)
     save_tokenizer(checkpoint)
+
     return checkpoint
 
 
@@ -210,27 +213,28 @@ def whole_t5_fp32(whole_t5: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def first_positions(checkpoint: Path, encoder: Encoder, texts: list[str]) -> np.ndarray:
-    """Unit vectors by transformers alone, one text at a time: the decoder's state where it starts."""
+    """Return unit vectors of the decoder's first state by transformers alone."""
     model = T5ForConditionalGeneration.from_pretrained(checkpoint).eval()
     rows = []
+
     for ids in encoder.tokenize(texts, role="query"):
         with torch.inference_mode():
-            found = model(
+            outputs = model(
                 input_ids=torch.tensor(ids)[None],
                 decoder_input_ids=torch.tensor([[model.config.decoder_start_token_id]]),
                 output_hidden_states=True,
             )
         rows.append(
-            torch.nn.functional.normalize(found.decoder_hidden_states[-1][0, 0], dim=0).numpy()
+            torch.nn.functional.normalize(outputs.decoder_hidden_states[-1][0, 0], dim=0).numpy()
         )
     return np.stack(rows)
 
 
 def test_a_whole_t5_gives_its_decoders_first_position(whole_t5: Path, whole_t5_fp32: Path) -> None:
     encoder, texts = Encoder.load(whole_t5_fp32), TEXTS + probes()
-    found = encoder.encode(texts, role="query")
-    assert np.abs(found - first_positions(whole_t5, encoder, texts)).max() < 1e-5
-    assert np.linalg.matrix_rank(found) > 5  # not one vector for all
+    vectors = encoder.encode(texts, role="query")
+    assert np.abs(vectors - first_positions(whole_t5, encoder, texts)).max() < 1e-5
+    assert np.linalg.matrix_rank(vectors) > 5  # not one vector for all
     assert (encoder.dim, encoder.max_tokens) == (32, 128)
     graph = onnx.load(whole_t5_fp32 / MODEL).graph
     assert [entry.name for entry in graph.input] == ["input_ids"]
@@ -243,20 +247,20 @@ def test_a_whole_t5_as_int8(
         exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path)
     )
     encoder = export(whole_t5, tmp_path / "out", Card("t5"), samples=TEXTS + probes())
-    found = encoder.encode(TEXTS * 3, role="query")
-    assert (found[: len(TEXTS)] * first_positions(whole_t5, encoder, TEXTS)).sum(
+    vectors = encoder.encode(TEXTS * 3, role="query")
+
+    assert (vectors[: len(TEXTS)] * first_positions(whole_t5, encoder, TEXTS)).sum(
         axis=1
     ).min() > 0.999
-    np.testing.assert_allclose(encoder.encode(TEXTS[1:2], role="query")[0], found[1], atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(TEXTS[1:2], role="query")[0], vectors[1], atol=1e-6)
     kinds = [node.op_type for node in onnx.load(tmp_path / "out" / MODEL).graph.node]
-    assert (
-        kinds.count("MatMulIntegerToFloat") == 32
-    )  # 6 of each encoder layer, 10 of each decoder layer
+    # 6 of each encoder layer, 10 of each decoder layer.
+    assert kinds.count("MatMulIntegerToFloat") == 32
     assert (tmp_path / "out" / MODEL).stat().st_size < 0.6 * (whole_t5_fp32 / MODEL).stat().st_size
 
 
-def test_a_whole_t5_with_modules_is_what_they_say(whole_t5: Path, tmp_path: Path) -> None:
-    """A modules.json says how its author takes the T5: as sentence-transformers does."""
+def test_modules_json_decides_how_a_t5_is_used(whole_t5: Path, tmp_path: Path) -> None:
+    """With a modules.json, a T5 is used as sentence-transformers does."""
     checkpoint = tmp_path / "modules"
     transformer = Transformer(str(whole_t5))
     SentenceTransformer(modules=[transformer, Pooling(32, pooling_mode="mean")], device="cpu").save(
@@ -267,6 +271,7 @@ def test_a_whole_t5_with_modules_is_what_they_say(whole_t5: Path, tmp_path: Path
         json.dumps(config | {"architectures": ["T5ForConditionalGeneration"]})
     )
     loaded = exporting._load(checkpoint)
+
     assert [type(module).__name__ for module in loaded] == ["Transformer", "Pooling"]
     assert type(exporting._load(whole_t5)[0]).__name__ == "_FirstPosition"
 
@@ -277,7 +282,7 @@ def test_more_tokens_than_positions_are_refused(bert: Path, tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
-def test_weights_altered_between_are_refused(
+def test_altered_decoder_weights_are_refused(
     whole_t5: Path, whole_t5_fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     altered = tmp_path / "altered"
@@ -289,12 +294,13 @@ def test_weights_altered_between_are_refused(
     monkeypatch.setattr(
         exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path)
     )
+
     with pytest.raises(ExportRefused, match="The none graph's vectors differ"):
         export(altered, tmp_path / "out", Card("t5"), quantization="none")
     assert not (tmp_path / "out").exists()
 
 
-def test_only_the_warnings_about_torchvision_are_silent(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_warnings_about_torchvision_are_silenced(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     for inside in (True, False):
         caplog.clear()
@@ -306,10 +312,10 @@ def test_only_the_warnings_about_torchvision_are_silent(caplog: pytest.LogCaptur
         ) + ["something"]
 
 
-def test_a_graph_that_differs_is_refused_and_leaves_nothing(
+def test_a_graph_that_differs_is_refused(
     bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One weight of the graph is changed on its way to the disk."""
+    """One weight of the graph is changed when it is written."""
 
     def write_other(_: Path, path: Path) -> None:
         model = onnx.load(fp32 / MODEL)
@@ -326,10 +332,12 @@ def test_a_graph_that_differs_is_refused_and_leaves_nothing(
     _assert_refused(bert, tmp_path, monkeypatch, "none", write_other)
 
 
-def test_int8_too_coarse_is_refused_and_leaves_nothing(
+def test_int8_that_is_too_coarse_is_refused(
     bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "quantize", partial(quantize, recipe=Recipe(weight_limit=1)))
+    monkeypatch.setattr(
+        exporting, "quantize", partial(quantize, recipe=QuantizationRecipe(weight_limit=1))
+    )
     _assert_refused(
         bert, tmp_path, monkeypatch, "int8", lambda _, path: shutil.copy(fp32 / MODEL, path)
     )
@@ -346,6 +354,7 @@ def _assert_refused(
     out.mkdir()
     (out / SETTINGS).write_text("old")
     monkeypatch.setattr(exporting, "write_graph", write)
+
     with pytest.raises(ExportRefused, match=f"The {kind} graph") as caught:
         export(bert, out, Card("tiny"))
     assert ("--fp32" in caught.value.message) == (kind == "int8")
@@ -363,7 +372,7 @@ def test_nothing_but_an_encoder_is_replaced(bert: Path, tmp_path: Path) -> None:
     assert sorted(run.rglob("*")) == before
 
 
-def test_what_was_there_comes_back_if_it_cannot_be_replaced(
+def test_a_failed_replacement_restores_the_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "encoder"
@@ -377,7 +386,7 @@ def test_what_was_there_comes_back_if_it_cannot_be_replaced(
         return rename(path, to)
 
     monkeypatch.setattr(Path, "rename", fails)
-    with pytest.raises(KeyboardInterrupt), exporting.replacing(out):
+    with pytest.raises(KeyboardInterrupt), exporting.replacing_directory(out):
         pass
     assert (out / SETTINGS).read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
@@ -391,7 +400,7 @@ def test_cut_weights_are_refused(bert: Path, tmp_path: Path) -> None:
         export(checkpoint, tmp_path / "out", Card("none"))
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"config\.json"):
         export(tmp_path, tmp_path / "out", Card("none"))
     assert list(tmp_path.iterdir()) == []
@@ -406,6 +415,7 @@ def test_pickled_weights_are_refused(
     weights = load_file(checkpoint / "model.safetensors")
     torch.save(weights, checkpoint / "pytorch_model.bin")
     (checkpoint / "model.safetensors").unlink()
+
     with pytest.raises(
         InvalidInput, match=r"cannot be loaded: .* Give a checkpoint with safetensors"
     ):
@@ -427,7 +437,7 @@ def test_probes_and_samples_are_uneven() -> None:
     assert 200 < len(library_texts()) < 600
 
 
-def test_the_base_checkpoint_in_eight_bits_is_the_base_checkpoint(tmp_path: Path) -> None:
+def test_the_base_checkpoint_in_eight_bits(tmp_path: Path) -> None:
     model = SentenceTransformer(str(base_checkpoint()), device="cpu")
     encoder = export(base_checkpoint(), tmp_path / BASE_CARD.name, BASE_CARD, max_tokens=256)
     expected = model.encode(probes(), normalize_embeddings=True, show_progress_bar=False)
@@ -436,7 +446,7 @@ def test_the_base_checkpoint_in_eight_bits_is_the_base_checkpoint(tmp_path: Path
     assert encoder.name == BASE_CARD.name
 
 
-def test_the_released_encoder_is_the_one_its_recipe_makes() -> None:
+def test_the_released_encoder_matches_its_recipe() -> None:
     recipe = tomllib.loads(
         (Path(__file__).parent.parent / "configs" / "santa-minilm.toml").read_text()
     )

@@ -1,14 +1,12 @@
-"""The loop on a task of a few numbers: what is trained does not matter here, that it goes on exactly does."""
+"""The training loop on a task of a few numbers, above all that it is resumed exactly."""
 
 from __future__ import annotations
 
 import errno
 import json
 import math
-import resource
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from index.errors import Damaged, InvalidInput, StorageFailed
+from tests.training_runs import largest_file, metrics_rows
 from training import precision
 from training.loop import (
     CURVES,
@@ -49,7 +48,10 @@ class Stop(Exception):
 
 
 class Regression:
-    """Learns numbers from numbers; `measures` are what the dev set will say, `poisoned` the batch that is no number."""
+    """Learns numbers from numbers.
+
+    `measures` are the dev measures to come, `poisoned` the number of a batch of NaN.
+    """
 
     def __init__(
         self, *, measures: Iterable[float] = (), poisoned: int | None = None, inner: int = 8
@@ -66,8 +68,8 @@ class Regression:
 
     def batch(self, number: int) -> tuple[int, Tensor]:
         self.log.append(f"batch {number}")
-        found = torch.randn(8, 4, generator=torch.Generator().manual_seed(number))
-        return number, found * math.nan if number == self.poisoned else found
+        inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(number))
+        return number, inputs * math.nan if number == self.poisoned else inputs
 
     def prepare(self, number: int) -> None:
         self.log.append(f"prepare {number}")
@@ -118,36 +120,37 @@ def settings(**changes: Any) -> LoopSettings:
 
 
 def go(
-    task: Any, directory: Path, known: LoopSettings, *, stop: int | None = None, **changes: Any
+    task: Any,
+    directory: Path,
+    loop_settings: LoopSettings,
+    *,
+    stop: int | None = None,
+    **changes: Any,
 ) -> Path:
-    """Train; with `stop` the process is as good as gone after so many steps."""
+    """Train; after `stop` steps the run is interrupted."""
 
     def progress(step: int, total: int, values: Mapping[str, float]) -> None:
         if step == stop:
             raise Stop
 
-    given = {"seed": 7, "recipe": RECIPE, **changes}
+    values = {"seed": 7, "recipe": RECIPE, **changes}
     return train(
-        task, known, directory, make_accelerator(known, cpu=True), progress=progress, **given
+        task,
+        loop_settings,
+        directory,
+        make_accelerator(loop_settings, cpu=True),
+        progress=progress,
+        **values,
     )
-
-
-def rows(directory: Path) -> list[dict[str, float]]:
-    """metrics.jsonl without what a clock says."""
-    lines = (directory / METRICS).read_text().splitlines()
-    return [
-        {k: v for k, v in json.loads(line).items() if k not in ("seconds", "pairs_per_s")}
-        for line in lines
-    ]
 
 
 def checkpoints(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.is_dir())
 
 
-def same_files(one: Path, other: Path) -> bool:
+def same_files(directory: Path, expected: Path) -> bool:
     tensors = [
-        (load_file(one / name), load_file(other / name))
+        (load_file(directory / name), load_file(expected / name))
         for name in ("model.safetensors", OPTIMIZER)
     ]
     return all(
@@ -155,32 +158,33 @@ def same_files(one: Path, other: Path) -> bool:
     )
 
 
-def test_a_run_that_stopped_after_any_step_goes_on_along_the_same_curve(tmp_path: Path) -> None:
-    known = settings(accumulation=2)
-    whole = go(Regression(), tmp_path / "whole", known)
-    expected = rows(tmp_path / "whole")
+def test_a_stopped_run_resumes_along_the_same_curve(tmp_path: Path) -> None:
+    loop_settings = settings(accumulation=2)
+    whole = go(Regression(), tmp_path / "whole", loop_settings)
+    expected = metrics_rows(tmp_path / "whole")
+
     assert [row["step"] for row in expected] == list(range(1, STEPS + 1))
     for stop in range(1, STEPS + 1):
         directory = tmp_path / f"stopped-{stop}"
         with pytest.raises(Stop):
-            go(Regression(), directory, known, stop=stop)
-        resumed = go(Regression(), directory, known)
-        assert rows(directory) == expected
+            go(Regression(), directory, loop_settings, stop=stop)
+        resumed = go(Regression(), directory, loop_settings)
+        assert metrics_rows(directory) == expected
         assert same_files(resumed, whole)
 
 
 def test_another_seed_is_another_curve(tmp_path: Path) -> None:
     for seed in (1, 2):
         go(Regression(), tmp_path / str(seed), settings(), seed=seed)
-    assert rows(tmp_path / "1") != rows(tmp_path / "2")  # by dropout alone
+    assert metrics_rows(tmp_path / "1") != metrics_rows(tmp_path / "2")  # by dropout alone
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
-    known = settings()
-    first = go(Regression(measures=[0.5] * 3), tmp_path, known)
+    loop_settings = settings()
+    first = go(Regression(measures=[0.5] * 3), tmp_path, loop_settings)
     before = {path: path.stat().st_mtime_ns for path in first.iterdir()}
     task = Regression()
-    assert go(task, tmp_path, known) == first
+    assert go(task, tmp_path, loop_settings) == first
     assert task.log == []
     assert {path: path.stat().st_mtime_ns for path in first.iterdir()} == before
 
@@ -188,33 +192,36 @@ def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("measures", "patience", "best", "last"),
     [
-        ([0.1, 0.3, 0.2, 0.3, 0.9], 2, 4, 8),  # as good is not better
+        ([0.1, 0.3, 0.2, 0.3, 0.9], 2, 4, 8),  # an equal measure is not better
         ([0.1, 0.3, 0.2, 0.4, 0.3], 2, 8, 10),
         ([0.5, 0.4, 0.3, 0.2, 0.1], 0, 2, 10),
         ([-0.5, -0.1, -0.2, -0.3, 0.0], 2, 4, 8),
         ([math.nan, 0.1, 0.05, 0.0, 0.9], 2, 4, 8),
     ],
 )
-def test_training_stops_early_and_the_best_checkpoint_stays(
+def test_training_stops_early_with_the_best_checkpoint(
     tmp_path: Path, measures: list[float], patience: int, best: int, last: int
 ) -> None:
-    known = settings(patience=patience, steps=10)
-    found = go(Regression(measures=measures), tmp_path, known)
-    assert found == tmp_path / f"step-{best:06d}"
+    loop_settings = settings(patience=patience, steps=10)
+    checkpoint = go(Regression(measures=measures), tmp_path, loop_settings)
+
+    assert checkpoint == tmp_path / f"step-{best:06d}"
     assert checkpoints(tmp_path) == sorted({f"step-{best:06d}", f"step-{last:06d}"})
-    assert best_measures(found) == {
+    assert best_measures(checkpoint) == {
         "dev mean": measures[best // 2 - 1],
         "dev other": -measures[best // 2 - 1],
     }
-    assert rows(tmp_path)[-1]["step"] == last
+    assert metrics_rows(tmp_path)[-1]["step"] == last
 
 
-def test_the_count_of_measures_that_were_no_better_is_resumed(tmp_path: Path) -> None:
-    known, measures = settings(patience=2, steps=10), [0.5, 0.4, 0.3, 0.9]
+def test_patience_is_resumed(tmp_path: Path) -> None:
+    loop_settings, measures = settings(patience=2, steps=10), [0.5, 0.4, 0.3, 0.9]
     with pytest.raises(Stop):
-        go(Regression(measures=measures), tmp_path, known, stop=5)
-    assert go(Regression(measures=measures[2:]), tmp_path, known) == tmp_path / "step-000002"
-    assert rows(tmp_path)[-1]["step"] == 6
+        go(Regression(measures=measures), tmp_path, loop_settings, stop=5)
+    assert (
+        go(Regression(measures=measures[2:]), tmp_path, loop_settings) == tmp_path / "step-000002"
+    )
+    assert metrics_rows(tmp_path)[-1]["step"] == 6
 
 
 @pytest.mark.parametrize(("accumulation", "each"), [(1, 5), (2, 3)])
@@ -222,9 +229,10 @@ def test_without_a_number_of_steps_each_epoch_is_measured(
     tmp_path: Path, accumulation: int, each: int
 ) -> None:
     task = Regression(measures=[0.1] * 9)
+
     assert task.batches_per_epoch() == 5
     go(task, tmp_path, settings(every=0, steps=3 * each, accumulation=accumulation))
-    assert [row["step"] for row in rows(tmp_path) if "dev mean" in row] == [
+    assert [row["step"] for row in metrics_rows(tmp_path) if "dev mean" in row] == [
         each,
         2 * each,
         3 * each,
@@ -232,27 +240,27 @@ def test_without_a_number_of_steps_each_epoch_is_measured(
 
 
 def test_steps_are_counted_as_numbers(tmp_path: Path) -> None:
-    known = settings()
-    go(Regression(), tmp_path, known)
+    loop_settings = settings()
+    go(Regression(), tmp_path, loop_settings)
     (tmp_path / "step-000006").rename(tmp_path / "step-1000000")
     state = tmp_path / "step-1000000" / STATE
     state.write_text(state.read_text().replace('"step": 6', '"step": 1000000'))
     (tmp_path / "step-999999").mkdir()
-    assert go(Regression(), tmp_path, known).name == "step-1000000"
+    assert go(Regression(), tmp_path, loop_settings).name == "step-1000000"
 
 
-def test_a_loss_that_is_no_number_stops_and_the_checkpoint_before_stays(tmp_path: Path) -> None:
-    known = settings()
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    loop_settings = settings()
     with pytest.raises(Diverged, match=r"nan.* at step 6, batch: number 5"):
-        go(Regression(poisoned=5), tmp_path, known)
+        go(Regression(poisoned=5), tmp_path, loop_settings)
     assert checkpoints(tmp_path) == ["step-000004"]
-    assert len(rows(tmp_path)) == 5
-    go(Regression(), tmp_path, known)
-    go(Regression(), tmp_path / "whole", known)
-    assert rows(tmp_path) == rows(tmp_path / "whole")
+    assert len(metrics_rows(tmp_path)) == 5
+    go(Regression(), tmp_path, loop_settings)
+    go(Regression(), tmp_path / "whole", loop_settings)
+    assert metrics_rows(tmp_path) == metrics_rows(tmp_path / "whole")
 
 
-def test_a_gradient_that_is_no_number_stops_before_the_step(tmp_path: Path) -> None:
+def test_a_gradient_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     class Root(Regression):
         def loss(self, batch: Tensor) -> Tensor:
             return (self.model(batch) * 0).sum().sqrt()
@@ -264,15 +272,13 @@ def test_a_gradient_that_is_no_number_stops_before_the_step(tmp_path: Path) -> N
     assert all(torch.equal(a, b) for a, b in zip(before, task.model.parameters(), strict=True))
 
 
-# -- storage ---------------------------------------------------------------------------------------------------------
+# -- storage -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "No space left on device"), Exception("No space left")]
 )
-def test_a_full_disk_leaves_the_last_checkpoint_and_no_litter(
-    tmp_path: Path, error: Exception
-) -> None:
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, error: Exception) -> None:
     class Full(Regression):
         saved = 0
 
@@ -282,37 +288,26 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_no_litter(
             if self.saved == 2:
                 raise error
 
-    known = settings()
+    loop_settings = settings()
     with pytest.raises(StorageFailed, match=r"No space left.*make room"):
-        go(Full(), tmp_path, known)
+        go(Full(), tmp_path, loop_settings)
     assert sorted(path.name for path in tmp_path.iterdir()) == [CURVES, METRICS, "step-000002"]
-    go(Regression(), tmp_path, known)
-    go(Regression(), tmp_path / "whole", known)
-    assert rows(tmp_path) == rows(tmp_path / "whole")
+    go(Regression(), tmp_path, loop_settings)
+    go(Regression(), tmp_path / "whole", loop_settings)
+    assert metrics_rows(tmp_path) == metrics_rows(tmp_path / "whole")
 
 
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Whatever grows beyond `size` bytes fails, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_checkpoint_that_the_disk_cannot_take_is_one_clear_error(tmp_path: Path) -> None:
-    known = settings()
+def test_a_checkpoint_that_does_not_fit_is_one_error(tmp_path: Path) -> None:
+    loop_settings = settings()
     with pytest.raises(Stop):
-        go(Regression(inner=50_000), tmp_path, known, stop=3)
+        go(Regression(inner=50_000), tmp_path, loop_settings, stop=3)
     with largest_file(200_000), pytest.raises(StorageFailed, match="cannot be written"):
-        go(Regression(inner=50_000), tmp_path, known)
+        go(Regression(inner=50_000), tmp_path, loop_settings)
     assert checkpoints(tmp_path) == ["step-000002"]
-    assert go(Regression(inner=50_000), tmp_path, known).name == "step-000006"
+    assert go(Regression(inner=50_000), tmp_path, loop_settings).name == "step-000006"
 
 
-def test_a_mistake_in_saving_is_not_called_a_full_disk(tmp_path: Path) -> None:
+def test_a_bug_in_saving_is_not_a_full_disk(tmp_path: Path) -> None:
     class Broken(Regression):
         def save(self, directory: Path) -> None:
             raise AttributeError("no such thing")
@@ -329,26 +324,26 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_digest_tells_texts_and_their_order_apart() -> None:
-    known = [digest(texts) for texts in (["a", "b"], ["b", "a"], ["ab"], ["a"], [])]
-    assert len(set(known)) == 5
-    assert digest(iter(["a", "b"])) == known[0]
+    digests = [digest(texts) for texts in (["a", "b"], ["b", "a"], ["ab"], ["a"], [])]
+    assert len(set(digests)) == 5
+    assert digest(iter(["a", "b"])) == digests[0]
     assert digest(["\ud800"]) != digest(["?"])
 
 
 def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
-    known = settings()
-    go(Regression(), tmp_path, known)
+    loop_settings = settings()
+    go(Regression(), tmp_path, loop_settings)
     with pytest.raises(InvalidInput, match=r"another recipe.*--out"):
-        go(Regression(), tmp_path, known, recipe={**RECIPE, "seed": 8})
+        go(Regression(), tmp_path, loop_settings, recipe={**RECIPE, "seed": 8})
 
 
-# -- precision -------------------------------------------------------------------------------------------------------
+# -- precision -----------------------------------------------------------------------------------
 
 
 def in_precision(name: str, recorded: str | None = None) -> dict[str, Any]:
-    """Arguments of `go`; the recipe says `recorded`, by default the same."""
+    """Return arguments of `go`; the recipe names `recorded`, by default the same precision."""
     loops = {"stage": [{"loop": {"precision": recorded or name, "steps": STEPS}}]}
-    return {"known": settings(precision=name), "recipe": RECIPE | loops}
+    return {"loop_settings": settings(precision=name), "recipe": RECIPE | loops}
 
 
 def steps_by_precision(checkpoint: Path) -> dict[str, str]:
@@ -357,11 +352,11 @@ def steps_by_precision(checkpoint: Path) -> dict[str, str]:
 
 
 def another_machine() -> None:
-    """Accelerate has one precision a process."""
+    """Reset accelerate, which has one precision per process."""
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
-def test_a_run_goes_on_in_another_precision_which_is_told_and_recorded(tmp_path: Path) -> None:
+def test_another_precision_is_reported_and_recorded(tmp_path: Path) -> None:
     lines: list[str] = []
     with pytest.raises(Stop):
         go(Regression(), tmp_path, **in_precision("fp32"), stop=3, say=lines.append)
@@ -371,15 +366,15 @@ def test_a_run_goes_on_in_another_precision_which_is_told_and_recorded(tmp_path:
 
     another_machine()
     end = go(Regression(), tmp_path, **in_precision("bf16"), say=lines.append)
-    assert lines == ["from step 3 on in bf16; the steps before were taken in fp32"]
+    assert lines == ["from step 3 on in bf16; the steps before were computed in fp32"]
     assert steps_by_precision(end) == {"1": "fp32", "3": "bf16"}
     assert recorded_precision(tmp_path.parent) == "bf16"
 
     go(Regression(), tmp_path, **in_precision("bf16"), say=lines.append)
-    assert len(lines) == 1  # finished, so that no step is taken in any
+    assert len(lines) == 1  # the run is finished: no step is computed
 
 
-def test_a_run_goes_on_in_its_precision_without_a_word(tmp_path: Path) -> None:
+def test_the_same_precision_is_not_reported(tmp_path: Path) -> None:
     lines: list[str] = []
     with pytest.raises(Stop):
         go(Regression(), tmp_path, **in_precision("fp32"), stop=3, say=lines.append)
@@ -388,7 +383,7 @@ def test_a_run_goes_on_in_its_precision_without_a_word(tmp_path: Path) -> None:
     assert lines == []
 
 
-def test_a_checkpoint_from_before_precision_was_recorded_is_gone_on_from(tmp_path: Path) -> None:
+def test_a_checkpoint_without_precision_is_resumed(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         go(Regression(), tmp_path, **in_precision("fp32", recorded="bf16"), stop=3)
     path = tmp_path / "step-000002" / STATE
@@ -401,55 +396,52 @@ def test_a_checkpoint_from_before_precision_was_recorded_is_gone_on_from(tmp_pat
     assert steps_by_precision(end) == {"3": "fp32"}
 
 
-def test_auto_keeps_what_a_run_has_recorded_unless_the_other_is_clearly_faster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def taken(speedup: float) -> str:
+def test_auto_keeps_the_recorded_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mixed_precision(speedup: float) -> str:
         another_machine()
         monkeypatch.setattr(precision, "_measured", lambda: speedup)
         return make_accelerator(LoopSettings(), cpu=True, out=tmp_path).mixed_precision
 
-    assert taken(1.0) == "no"
+    assert mixed_precision(1.0) == "no"
     another_machine()
     with pytest.raises(Stop):
         go(Regression(), tmp_path / "stage", **in_precision("bf16"), stop=3)
-    assert taken(1.0) == "bf16"
-    assert taken(0.01) == "no"
+    assert mixed_precision(1.0) == "bf16"
+    assert mixed_precision(0.01) == "no"
     (tmp_path / "stage/step-000002" / STATE).write_text("{")
-    assert taken(1.0) == "no"  # the damage is told when the checkpoint is gone on from
+    assert mixed_precision(1.0) == "no"  # damage is reported when the run is resumed
 
 
-def test_recipes_are_the_same_in_whatever_precision() -> None:
+def test_recipes_are_the_same_in_any_precision() -> None:
     recipe = {
         "stage": ({"loop": LoopSettings().steps, "precision": "bf16"}, {"precision": "auto"}),
         "path": Path("a"),
     }
-    other = {"stage": [{"loop": None, "precision": "auto"}, {}], "path": "a"}
-    assert same_recipe(recipe, other)
-    assert not same_recipe(recipe, {**other, "path": "b"})
-    assert not same_recipe(recipe, {**other, "stage": other["stage"][:1]})
+    recorded = {"stage": [{"loop": None, "precision": "auto"}, {}], "path": "a"}
+    assert same_recipe(recipe, recorded)
+    assert not same_recipe(recipe, {**recorded, "path": "b"})
+    assert not same_recipe(recipe, {**recorded, "stage": recorded["stage"][:1]})
 
 
-# -- how long it takes -----------------------------------------------------------------------------------------------
+# -- time left -----------------------------------------------------------------------------------
 
 
-def test_the_time_left_is_that_of_the_steps_left_at_the_pace_since_the_first_one() -> None:
+def test_the_time_left_follows_the_pace() -> None:
     now = 0.0
     pace = _Pace(lambda: now)
-    left = []
-    for step, seconds in enumerate(
-        [60.0, 2.0, 2.0, 8.0, 2.0, 2.0], start=5
-    ):  # goes on after step 4
+    estimates = []
+    # The run is resumed after step 4.
+    for step, seconds in enumerate([60.0, 2.0, 2.0, 8.0, 2.0, 2.0], start=5):
         now += seconds
-        left.append(pace.left(step, 10).get("seconds_left"))
-    assert left == [None, None, 2.0 * 3, 4.0 * 2, 3.5, 0.0]
+        estimates.append(pace.estimate(step, 10).get("seconds_left"))
+    assert estimates == [None, None, 2.0 * 3, 4.0 * 2, 3.5, 0.0]
 
 
-def test_progress_is_told_the_time_left_and_metrics_are_not(tmp_path: Path) -> None:
-    told: list[float | None] = []
+def test_only_progress_has_the_time_left(tmp_path: Path) -> None:
+    estimates: list[float | None] = []
 
     def progress(step: int, total: int, values: Mapping[str, float]) -> None:
-        told.append(values.get("seconds_left"))
+        estimates.append(values.get("seconds_left"))
 
     train(
         Regression(),
@@ -460,9 +452,9 @@ def test_progress_is_told_the_time_left_and_metrics_are_not(tmp_path: Path) -> N
         recipe={},
         progress=progress,
     )
-    assert told[:2] == [None, None]
-    assert all(left is not None and left > 0 for left in told[2:-1])
-    assert told[-1] == 0
+    assert estimates[:2] == [None, None]
+    assert all(seconds is not None and seconds > 0 for seconds in estimates[2:-1])
+    assert estimates[-1] == 0
     assert "seconds_left" not in (tmp_path / METRICS).read_text()
 
 
@@ -478,20 +470,24 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str) -> None:
     assert go(Regression(measures=[0.1, 0.7]), tmp_path, settings()).name == "step-000006"
 
 
-def test_a_torn_line_of_metrics_is_forgotten(tmp_path: Path) -> None:
-    known = settings()
+def test_a_torn_line_of_metrics_is_dropped(tmp_path: Path) -> None:
+    loop_settings = settings()
     with pytest.raises(Stop):
-        go(Regression(), tmp_path, known, stop=3)
+        go(Regression(), tmp_path, loop_settings, stop=3)
     with (tmp_path / METRICS).open("a") as stream:
         stream.write('{"step": 4, "loss": 0.1')
-    go(Regression(), tmp_path, known)
-    assert [row["step"] for row in rows(tmp_path)] == list(range(1, STEPS + 1))
+    go(Regression(), tmp_path, loop_settings)
+    assert [row["step"] for row in metrics_rows(tmp_path)] == list(range(1, STEPS + 1))
     assert {path.name for path in tmp_path.iterdir()} == {METRICS, CURVES, "step-000006"}
 
 
-def test_a_checkpoint_holds_seed_and_recipe_and_nothing_is_pickled(tmp_path: Path) -> None:
-    found = go(Regression(measures=[0.1, 0.2, 0.3]), tmp_path, settings())
-    assert json.loads((found / STATE).read_text())["recipe"] == {**RECIPE, "where": "pairs.jsonl"}
+def test_a_checkpoint_holds_the_recipe_and_no_pickle(tmp_path: Path) -> None:
+    checkpoint = go(Regression(measures=[0.1, 0.2, 0.3]), tmp_path, settings())
+
+    assert json.loads((checkpoint / STATE).read_text())["recipe"] == {
+        **RECIPE,
+        "where": "pairs.jsonl",
+    }
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} == {".json", ".jsonl", ".png", ".safetensors"}
     assert not [
@@ -501,7 +497,7 @@ def test_a_checkpoint_holds_seed_and_recipe_and_nothing_is_pickled(tmp_path: Pat
     ]
 
 
-def test_every_line_of_metrics_is_whole_and_the_curves_are_a_picture(tmp_path: Path) -> None:
+def test_metrics_and_curves_are_written(tmp_path: Path) -> None:
     go(Regression(measures=[0.1, 0.2, 0.3]), tmp_path, settings())
     lines = [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
     always = {"step", "loss", "half", "gradient_norm", "learning_rate", "seconds", "pairs_per_s"}
@@ -512,7 +508,7 @@ def test_every_line_of_metrics_is_whole_and_the_curves_are_a_picture(tmp_path: P
     assert picture.endswith(b"IEND\xaeB`\x82")
 
 
-# -- the step --------------------------------------------------------------------------------------------------------
+# -- the step ------------------------------------------------------------------------------------
 
 
 def first_moments(checkpoint: Path) -> Tensor:
@@ -523,29 +519,32 @@ def first_moments(checkpoint: Path) -> Tensor:
     )
 
 
-def test_accumulation_takes_the_mean_of_the_batches_gradients(tmp_path: Path) -> None:
+def test_accumulation_averages_gradients(tmp_path: Path) -> None:
     gradients = []
     for number in range(2):
         task = Regression()
         task.batch = lambda _, number=number: Regression().batch(number)
         task.model[1].p = 0.0
-        known = settings(steps=1, max_norm=1e9)
-        gradients.append(first_moments(go(task, tmp_path / str(number), known)))
+        loop_settings = settings(steps=1, max_norm=1e9)
+        gradients.append(first_moments(go(task, tmp_path / str(number), loop_settings)))
     both = Regression()
     both.model[1].p = 0.0
-    known = settings(steps=1, accumulation=2, max_norm=1e9)
-    found = first_moments(go(both, tmp_path / "both", known))
-    torch.testing.assert_close(found, (gradients[0] + gradients[1]) / 2)
-    losses = [rows(tmp_path / name)[0]["loss"] for name in ("0", "1", "both")]
+    loop_settings = settings(steps=1, accumulation=2, max_norm=1e9)
+    moments = first_moments(go(both, tmp_path / "both", loop_settings))
+
+    torch.testing.assert_close(moments, (gradients[0] + gradients[1]) / 2)
+    losses = [metrics_rows(tmp_path / name)[0]["loss"] for name in ("0", "1", "both")]
     assert losses[2] == pytest.approx((losses[0] + losses[1]) / 2)
 
 
-def test_gradients_are_clipped_and_their_norm_before_is_logged(tmp_path: Path) -> None:
+def test_gradients_are_clipped(tmp_path: Path) -> None:
     free = first_moments(go(Regression(), tmp_path / "free", settings(steps=1, max_norm=1e9)))
     clipped = first_moments(go(Regression(), tmp_path / "cut", settings(steps=1, max_norm=0.5)))
     assert free.norm() > 1
     torch.testing.assert_close(clipped, free * 0.5 / free.norm())
-    assert rows(tmp_path / "cut")[0]["gradient_norm"] == pytest.approx(float(free.norm()), rel=1e-5)
+    assert metrics_rows(tmp_path / "cut")[0]["gradient_norm"] == pytest.approx(
+        float(free.norm()), rel=1e-5
+    )
 
 
 def test_what_is_fresh_learns_at_its_own_rate(tmp_path: Path) -> None:
@@ -559,6 +558,7 @@ def test_what_is_fresh_learns_at_its_own_rate(tmp_path: Path) -> None:
     changed = [
         not torch.equal(old, new) for old, new in zip(before, task.model.parameters(), strict=True)
     ]
+
     assert changed == [True, True, False, False]
 
 
@@ -577,8 +577,8 @@ def test_weights_decay_and_biases_do_not(tmp_path: Path) -> None:
 
 
 def test_the_rate_rises_and_falls_along_straight_lines(tmp_path: Path) -> None:
-    known = settings(steps=10, warmup=0.4, learning_rate=0.08)
-    go(Regression(), tmp_path, known)
+    loop_settings = settings(steps=10, warmup=0.4, learning_rate=0.08)
+    go(Regression(), tmp_path, loop_settings)
     expected = [
         0.02,
         0.04,
@@ -591,13 +591,14 @@ def test_the_rate_rises_and_falls_along_straight_lines(tmp_path: Path) -> None:
         0.08 / 6,
         0.0,
     ]
-    assert [row["learning_rate"] for row in rows(tmp_path)] == pytest.approx(expected)
+
+    assert [row["learning_rate"] for row in metrics_rows(tmp_path)] == pytest.approx(expected)
 
 
 @given(total=st.integers(1, 500), warmup=st.floats(0, 1))
 def test_the_rate_is_never_outside_its_bounds(total: int, warmup: float) -> None:
-    known = LoopSettings(warmup=warmup, learning_rate=1.0)
-    rates = [known.rate(step, total) for step in range(1, total + 1)]
+    loop_settings = LoopSettings(warmup=warmup, learning_rate=1.0)
+    rates = [loop_settings.rate(step, total) for step in range(1, total + 1)]
     top = rates.index(max(rates))
     assert max(rates) == pytest.approx(1.0)
     assert all(0 <= rate <= 1 + 1e-9 for rate in rates)
@@ -617,7 +618,7 @@ def test_how_long_a_run_is(changes: dict[str, Any], expected: int) -> None:
     assert LoopSettings(**changes).total_steps(5) == expected
 
 
-def test_the_next_batch_waits_for_the_step_where_the_task_is_not_ready(tmp_path: Path) -> None:
+def test_the_next_batch_waits_until_the_task_is_ready(tmp_path: Path) -> None:
     class Unready(Regression):
         def ready(self, number: int) -> bool:
             return number != 2

@@ -1,4 +1,4 @@
-"""Losses against loops written from the paper's equations, and large batches against plain ones."""
+"""Losses compared with the paper's equations, and cached gradients with plain ones."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def by_equation(
     temperature: float,
     excluded: Sequence[Sequence[bool]],
 ) -> float:
-    """Eq. 3 and 5 for each query: -f(q, d+) + log(e^f(q, d+) + sum over d- of e^f(q, d-)); their mean."""
+    """Return the mean over queries of -f(q, d+) + log(e^f(q, d+) + sum over d- of e^f(q, d-))."""
     total = 0.0
+
     for row, (query, positive) in enumerate(zip(queries.tolist(), positives, strict=True)):
         f = [
             sum(a * b for a, b in zip(query, passage, strict=True)) / temperature
@@ -48,32 +49,33 @@ def by_equation(
 def test_the_contrastive_loss_is_the_papers(
     queries: int, more: int, dim: int, temperature: float, seed: int
 ) -> None:
-    """Positives anywhere among the passages, hard negatives after them or not, any pairs excluded."""
+    """With positives in any order, with and without hard negatives and exclusions."""
     random = torch.Generator().manual_seed(seed)
     q = torch.rand(queries, dim, generator=random, dtype=torch.float64) - 0.5
     p = torch.rand(queries + more, dim, generator=random, dtype=torch.float64) - 0.5
     positives = torch.randperm(len(p), generator=random)[:queries]
     excluded = torch.rand(len(q), len(p), generator=random) < 0.3
-    found = contrastive(q, p, positives, temperature=temperature, excluded=excluded)
-    assert float(found) == pytest.approx(
+    loss = contrastive(q, p, positives, temperature=temperature, excluded=excluded)
+
+    assert float(loss) == pytest.approx(
         by_equation(q, p, positives.tolist(), temperature, excluded.tolist()), rel=1e-5, abs=1e-5
     )
 
 
-def test_without_temperature_and_exclusions_all_others_are_negatives() -> None:
+def test_all_other_passages_are_negatives_by_default() -> None:
     q, p = torch.randn(3, 5), torch.randn(7, 5)
     nothing = [[False] * 7] * 3
-    found = float(contrastive(q, p, torch.arange(3)))
-    assert found == pytest.approx(by_equation(q, p, [0, 1, 2], 1.0, nothing), rel=1e-5)
-    assert found > float(contrastive(q, p[:3], torch.arange(3)))  # hard negatives make it harder
+    loss = float(contrastive(q, p, torch.arange(3)))
+    assert loss == pytest.approx(by_equation(q, p, [0, 1, 2], 1.0, nothing), rel=1e-5)
+    assert loss > float(contrastive(q, p[:3], torch.arange(3)))  # hard negatives make it harder
 
 
 def test_an_excluded_positive_still_counts() -> None:
     q, p = torch.randn(2, 4), torch.randn(5, 4)
     everything = torch.ones(2, 5, dtype=torch.bool)
-    assert (
-        float(contrastive(q, p, torch.arange(2), excluded=everything)) == 0.0
-    )  # the positive against nothing
+
+    # The positive is compared with nothing.
+    assert float(contrastive(q, p, torch.arange(2), excluded=everything)) == 0.0
     only_own = torch.eye(2, 5, dtype=torch.bool)
     assert torch.equal(
         contrastive(q, p, torch.arange(2), excluded=only_own),
@@ -98,6 +100,7 @@ def test_half_precision_vectors_give_a_finite_loss() -> None:
     loss = contrastive(
         q, p, torch.arange(2), temperature=0.01, excluded=torch.ones(2, 3, dtype=torch.bool)
     )
+
     assert loss.dtype == torch.float32
     assert float(loss) == 0.0
 
@@ -112,7 +115,7 @@ def test_half_precision_vectors_give_a_finite_loss() -> None:
 def test_reconstruction_is_the_papers_per_token(
     lengths: list[int], words: int, part: int, seed: int
 ) -> None:
-    """Eq. 7 sums -log P over the tokens of a target; ours is the mean over the tokens of all."""
+    """Eq. 7 sums -log P over a target's tokens; ours is the mean over all tokens."""
     random = torch.Generator().manual_seed(seed)
     targets = torch.full((len(lengths), max(lengths)), IGNORED)
     for row, length in enumerate(lengths):
@@ -120,22 +123,23 @@ def test_reconstruction_is_the_papers_per_token(
     states, vocabulary = (
         torch.randn(n, 3, generator=random, dtype=torch.float64) for n in (sum(lengths), words)
     )
-    total, place = 0.0, 0
+    total, count = 0.0, 0
     for row, length in enumerate(lengths):
         for target in targets[row, :length].tolist():
-            chances = [math.exp(float(states[place] @ word)) for word in vocabulary]
+            chances = [math.exp(float(states[count] @ word)) for word in vocabulary]
             total -= math.log(chances[target] / sum(chances))
-            place += 1
+            count += 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(losses, "PART", part)
-        found = float(reconstruction(states, vocabulary, targets))
+        loss = float(reconstruction(states, vocabulary, targets))
         inputs = [each.requires_grad_() for each in (states, vocabulary)]
-        assert torch.autograd.gradcheck(lambda *given: reconstruction(*given, targets), inputs)
-    assert found == pytest.approx(total / max(1, place), rel=1e-5, abs=1e-6)
+        assert torch.autograd.gradcheck(lambda *tensors: reconstruction(*tensors, targets), inputs)
+
+    assert loss == pytest.approx(total / max(1, count), rel=1e-5, abs=1e-6)
 
 
-def test_reconstruction_in_half_precision_is_torchs_cross_entropy() -> None:
-    """Also of scores so far apart that their exponentials overflow."""
+def test_reconstruction_equals_torch_in_half_precision() -> None:
+    """Also with scores whose exponentials overflow."""
     random = torch.Generator().manual_seed(3)
     states, vocabulary = (
         30 * torch.randn(700, 8, generator=random),
@@ -147,20 +151,24 @@ def test_reconstruction_in_half_precision_is_torchs_cross_entropy() -> None:
     )
     with torch.autocast("cpu", torch.bfloat16):
         scores = nn.functional.linear(*plain)
-        found = reconstruction(*ours, targets)
+        loss = reconstruction(*ours, targets)
     expected = nn.functional.cross_entropy(scores.float(), targets.flatten())
     (3 * expected).backward()
-    (3 * found).backward()
-    torch.testing.assert_close(found, expected)
-    for one, other in zip(ours, plain, strict=True):
-        assert one.grad is not None
-        assert other.grad is not None
+    (3 * loss).backward()
+
+    torch.testing.assert_close(loss, expected)
+    for our_input, torch_input in zip(ours, plain, strict=True):
+        assert our_input.grad is not None
+        assert torch_input.grad is not None
         torch.testing.assert_close(
-            one.grad, other.grad, rtol=0.02, atol=0.01 * float(other.grad.abs().max())
+            our_input.grad,
+            torch_input.grad,
+            rtol=0.02,
+            atol=0.01 * float(torch_input.grad.abs().max()),
         )
 
 
-def test_nothing_to_reconstruct_costs_nothing_and_has_a_gradient() -> None:
+def test_nothing_to_reconstruct_has_zero_loss() -> None:
     states = torch.randn(0, 3, requires_grad=True)
     loss = reconstruction(states, torch.randn(7, 3), torch.full((3, 2), IGNORED))
     loss.backward()
@@ -180,9 +188,9 @@ class Small(nn.Module):
 
 
 def gradients(model: nn.Module) -> list[Tensor]:
-    found = [weight.grad for weight in model.parameters()]
-    assert all(gradient is not None for gradient in found)
-    return [gradient.clone() for gradient in found if gradient is not None]
+    all_gradients = [weight.grad for weight in model.parameters()]
+    assert all(gradient is not None for gradient in all_gradients)
+    return [gradient.clone() for gradient in all_gradients if gradient is not None]
 
 
 def aligned(vectors: Tensor) -> Tensor:
@@ -202,7 +210,7 @@ def in_one_go(
 @settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5), seed=st.integers(0, 1 << 30))
 def test_a_batch_in_parts_gives_the_gradients_of_the_whole(sizes: list[int], seed: int) -> None:
-    """Uneven parts, and dropout that draws as it does when each part is computed once."""
+    """With parts of different sizes, and dropout that draws as without parts."""
     torch.manual_seed(seed)
     model = Small()
     parts = [torch.randn(size, 6) for size in sizes]
@@ -211,25 +219,26 @@ def test_a_batch_in_parts_gives_the_gradients_of_the_whole(sizes: list[int], see
     expected, plain = in_one_go(model, parts, loss)
     model.zero_grad()
     torch.manual_seed(seed + 1)
-    found = cached_backward([partial(model, part) for part in parts], loss)
-    torch.testing.assert_close(found, expected)
+    value = cached_backward([partial(model, part) for part in parts], loss)
+
+    torch.testing.assert_close(value, expected)
     torch.testing.assert_close(gradients(model), plain)
-    assert not found.requires_grad
+    assert not value.requires_grad
 
 
-def test_dropout_differs_from_part_to_part_and_goes_on_after_it() -> None:
-    """The second computing of a part is put back to its first; what comes after is not."""
+def test_dropout_differs_between_parts() -> None:
+    """A part is computed twice with the same random numbers, which then continue."""
     torch.manual_seed(0)
-    model, rows, seen = Small(), torch.randn(2, 6), list[Tensor]()
+    model, rows, outputs = Small(), torch.randn(2, 6), list[Tensor]()
 
     def part() -> Tensor:
-        seen.append(model(rows))
-        return seen[-1]
+        outputs.append(model(rows))
+        return outputs[-1]
 
     torch.manual_seed(1)
     cached_backward([part, part], lambda vectors: vectors.sum() * torch.rand(1)[0])
     after = torch.rand(4)
-    first, second, first_again, second_again = seen
+    first, second, first_again, second_again = outputs
     assert torch.equal(first, first_again)
     assert torch.equal(second, second_again)
     assert not torch.equal(first, second)
@@ -240,7 +249,7 @@ def test_dropout_differs_from_part_to_part_and_goes_on_after_it() -> None:
     assert torch.equal(after, torch.rand(4))
 
 
-def test_gradients_are_added_to_those_there_are() -> None:
+def test_gradients_are_accumulated() -> None:
     torch.manual_seed(0)
     model = Small().eval()
     parts = [torch.randn(size, 6) for size in (3, 1)]
@@ -250,7 +259,7 @@ def test_gradients_are_added_to_those_there_are() -> None:
 
 
 def test_only_one_part_is_kept_in_memory() -> None:
-    """The first time nothing is kept for a backward; the second time each part's is done before the next begins."""
+    """First no graph is kept; then each part's graph is freed before the next part."""
     model, kept = Small().eval(), list[bool]()
 
     def part(rows: Tensor) -> Tensor:

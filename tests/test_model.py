@@ -1,4 +1,4 @@
-"""Both kinds of model on tiny random weights: against numpy, transformers and sentence-transformers."""
+"""Both kinds of model, compared with numpy, transformers and sentence-transformers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from training.model import (
     ModelSettings,
     Scratch,
     TextModel,
-    load,
+    load_text_model,
     pad,
     pad_targets,
     pad_texts,
@@ -92,8 +92,8 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["bert", "t5"])
 def base(request: pytest.FixtureRequest) -> Path:
-    found: Path = request.getfixturevalue(request.param)
-    return found
+    path: Path = request.getfixturevalue(request.param)
+    return path
 
 
 def settings(base: Path | str, **changes: Any) -> ModelSettings:
@@ -102,14 +102,14 @@ def settings(base: Path | str, **changes: Any) -> ModelSettings:
 
 def opened(base: Path, **changes: Any) -> TextModel:
     torch.manual_seed(3)  # of the light decoder
-    return load(settings(base, **changes)).eval()
+    return load_text_model(settings(base, **changes)).eval()
 
 
 def texts() -> tuple[Tensor, Tensor]:
     return pad_texts(ROWS, 0)
 
 
-# -- vectors ---------------------------------------------------------------------------------------------------------
+# -- vectors -------------------------------------------------------------------------------------
 
 
 def test_the_class_follows_from_the_base(bert: Path, t5: Path) -> None:
@@ -130,7 +130,7 @@ def test_vectors_depend_on_neither_padding_nor_batch(base: Path) -> None:
 
 
 @torch.inference_mode()
-def test_cosine_makes_unit_vectors_and_dot_leaves_them(base: Path) -> None:
+def test_only_cosine_normalizes_vectors(base: Path) -> None:
     unit, plain = (
         opened(base, similarity=each).vectors(*texts()).numpy() for each in ("cosine", "dot")
     )
@@ -143,26 +143,26 @@ def test_cosine_makes_unit_vectors_and_dot_leaves_them(base: Path) -> None:
 
 @torch.inference_mode()
 def test_mean_pooling_is_the_mean_over_a_texts_tokens(bert: Path) -> None:
-    found = opened(bert, similarity="dot").vectors(*texts()).numpy()
+    vectors = opened(bert, similarity="dot").vectors(*texts()).numpy()
     plain = AutoModel.from_pretrained(bert).eval()
     for row, ids in enumerate(ROWS):
         states = plain(input_ids=torch.tensor([ids])).last_hidden_state[0].numpy()
-        np.testing.assert_allclose(found[row], states.mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(vectors[row], states.mean(axis=0), atol=1e-5)
 
 
 @torch.inference_mode()
 def test_a_t5s_vector_is_its_decoders_first_state(t5: Path) -> None:
-    found = opened(t5, similarity="dot").vectors(*texts())
+    vectors = opened(t5, similarity="dot").vectors(*texts())
     plain = T5ForConditionalGeneration.from_pretrained(t5).eval()
+
     for row, ids in enumerate(ROWS):
-        start = torch.tensor(
-            [[plain.config.decoder_start_token_id, 9]]
-        )  # what follows the start changes nothing
+        # The token after the start does not change the first state.
+        start = torch.tensor([[plain.config.decoder_start_token_id, 9]])
         states = plain(
             input_ids=torch.tensor([ids]), decoder_input_ids=start, output_hidden_states=True
         )
         torch.testing.assert_close(
-            found[row], states.decoder_hidden_states[-1][0, 0], atol=1e-5, rtol=1e-4
+            vectors[row], states.decoder_hidden_states[-1][0, 0], atol=1e-5, rtol=1e-4
         )
 
 
@@ -172,7 +172,7 @@ def test_a_text_without_tokens_has_a_finite_vector(base: Path) -> None:
     assert bool(vectors.isfinite().all())
 
 
-# -- prediction ------------------------------------------------------------------------------------------------------
+# -- prediction ----------------------------------------------------------------------------------
 
 
 def logits(model: TextModel, vectors: Tensor, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
@@ -190,9 +190,9 @@ def predicted(
 def loss(
     model: TextModel, targets: list[list[int]] = TARGETS, *, vectors: Tensor | None = None
 ) -> Tensor:
-    (ids, mask), wanted = texts(), pad_targets(targets)
-    given = model.vectors(ids, mask) if vectors is None else vectors
-    return reconstruction(*model.predict(given, ids, mask, wanted), wanted)
+    (ids, mask), labels = texts(), pad_targets(targets)
+    used_vectors = model.vectors(ids, mask) if vectors is None else vectors
+    return reconstruction(*model.predict(used_vectors, ids, mask, labels), labels)
 
 
 @torch.inference_mode()
@@ -200,11 +200,8 @@ def test_logits_are_those_of_the_targets_in_order(base: Path) -> None:
     model = opened(base)
     whole = predicted(model)
     assert whole.shape == (sum(map(len, TARGETS)), len(WORDS))
-    for row, start, end in (
-        (0, 0, 3),
-        (2, 3, 8),
-        (3, 8, 9),
-    ):  # also alone, without padding: row 1 has no targets
+    # Each row gives the same alone, without padding; row 1 has no targets.
+    for row, start, end in ((0, 0, 3), (2, 3, 8), (3, 8, 9)):
         ids, mask = pad_texts([ROWS[row]], 0)
         alone = logits(model, model.vectors(ids, mask), ids, mask, pad_targets([TARGETS[row]]))
         torch.testing.assert_close(whole[start:end], alone, atol=1e-4, rtol=1e-4)
@@ -214,11 +211,11 @@ def test_logits_are_those_of_the_targets_in_order(base: Path) -> None:
 def test_a_token_changes_only_the_predictions_after_it(base: Path) -> None:
     model = opened(base)
     before = predicted(model, ROWS[:1], [[10, 4, 11, 5]])
-    for place in range(4):
+    for position in range(4):
         changed = [10, 4, 11, 5]
-        changed[place] = 21
+        changed[position] = 21
         same = (predicted(model, ROWS[:1], [changed]) - before).abs().amax(1) < 1e-6
-        assert same.tolist() == [number <= place for number in range(4)]
+        assert same.tolist() == [number <= position for number in range(4)]
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -226,36 +223,39 @@ def test_a_token_changes_only_the_predictions_after_it(base: Path) -> None:
 def test_a_t5_predicts_as_transformers_own(tied: bool, tmp_path: Path) -> None:
     """Untied, as in version 1.1, the states are not scaled."""
     torch.manual_seed(4)
-    place = saved(T5ForConditionalGeneration(t5_config(tie_word_embeddings=tied)), tmp_path)
-    config = json.loads((place / "config.json").read_text())
-    (place / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": tied}))
-    plain = T5ForConditionalGeneration.from_pretrained(place).eval()
+    directory = saved(T5ForConditionalGeneration(t5_config(tie_word_embeddings=tied)), tmp_path)
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": tied}))
+    plain = T5ForConditionalGeneration.from_pretrained(directory).eval()
     (ids, mask), targets = texts(), pad_targets(TARGETS)
     expected = plain(input_ids=ids, attention_mask=mask, labels=targets).loss
-    found = loss(opened(place))
-    assert float(found) == pytest.approx(float(expected), rel=1e-5)
+    value = loss(opened(directory))
+
+    assert float(value) == pytest.approx(float(expected), rel=1e-5)
     assert (plain.config.scale_decoder_outputs, plain.training) == (tied, False)
 
 
 @torch.inference_mode()
-def test_the_light_decoder_reads_the_vector_and_the_masked_text(bert: Path) -> None:
+def test_the_light_decoder_reads_vector_and_masked_text(bert: Path) -> None:
     model = opened(bert)
     before = predicted(model)
     (ids, mask), targets = texts(), pad_targets(TARGETS)
     vectors = model.vectors(ids, mask)
     other_vector = logits(model, vectors.roll(1, dims=0), ids, mask, targets)
     other_text = logits(model, vectors, torch.where(ids == 9, 19, ids), mask, targets)
+
     assert bool(((other_vector - before).abs().amax(1) > 1e-3).all())
     assert bool(((other_text - before).abs().amax(1)[:8] > 1e-3).all())  # rows 0 and 2 have word 9
     torch.testing.assert_close(other_text[8:], before[8:], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(
-        logits(model, vectors * 7, ids, mask, targets), before
-    )  # of a vector its direction
+    # Only the direction of a vector counts.
+    torch.testing.assert_close(logits(model, vectors * 7, ids, mask, targets), before)
 
 
-def test_the_encoder_learns_from_prediction_only_through_the_vector(bert: Path) -> None:
+def test_prediction_trains_the_encoder_through_the_vector(bert: Path) -> None:
     model = opened(bert)
+
     assert isinstance(model, BertLike)
+
     loss(model, vectors=model.vectors(*texts()).detach()).backward()
     layers = list(model.transformer.encoder.parameters())
     assert all(weight.grad is None for weight in layers)
@@ -266,38 +266,38 @@ def test_the_encoder_learns_from_prediction_only_through_the_vector(bert: Path) 
 
 
 @pytest.mark.parametrize("targets", [[[], [], [], []], [[], [4], [], []]])
-def test_rows_without_targets_are_no_trouble(base: Path, targets: list[list[int]]) -> None:
+def test_rows_without_targets_have_a_finite_loss(base: Path, targets: list[list[int]]) -> None:
     model = opened(base)
-    found = loss(model, targets)
-    found.backward()
+    value = loss(model, targets)
+    value.backward()
     count = sum(map(len, targets))
+
     assert len(predicted(model, targets=targets)) == count
-    assert (float(found.detach()) > 0) == bool(count)
+    assert (float(value.detach()) > 0) == bool(count)
     assert all(
         weight.grad is None or bool(weight.grad.isfinite().all()) for weight in model.parameters()
     )
 
 
-def test_a_masked_text_without_tokens_is_no_trouble(base: Path) -> None:
+def test_an_empty_masked_text_has_finite_logits(base: Path) -> None:
     for rows in ([[], [5]], [[], []]):
         logits = predicted(opened(base), rows, [[4, 5], [6]])
         assert bool(logits.isfinite().all())
 
 
-# -- saving and loading ----------------------------------------------------------------------------------------------
+# -- saving and loading --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @torch.inference_mode()
-def test_what_is_saved_loads_with_equal_vectors_and_predictions(
-    base: Path, similarity: Any, tmp_path: Path
-) -> None:
+def test_a_saved_model_loads_unchanged(base: Path, similarity: Any, tmp_path: Path) -> None:
     model = opened(base, similarity=similarity, decoder_layers=2)
     for weight in model.parameters():
         weight.add_(0.01)
     model.save(tmp_path / "new")
     torch.manual_seed(99)
-    again = load(model.settings, tmp_path / "new").eval()
+    again = load_text_model(model.settings, tmp_path / "new").eval()
+
     assert torch.equal(again.vectors(*texts()), model.vectors(*texts()))
     assert torch.equal(predicted(again), predicted(model))
     assert not [
@@ -313,12 +313,13 @@ def test_sentence_transformers_loads_the_bert_kind(
 ) -> None:
     model = opened(bert, similarity=similarity)
     model.save(tmp_path)
-    other = SentenceTransformer(str(tmp_path), device="cpu")
+    loaded = SentenceTransformer(str(tmp_path), device="cpu")
     rows = model.tokenizer(TEXTS, truncation=True, max_length=128)["input_ids"]
     with torch.inference_mode():
         expected = model.vectors(*pad_texts(rows, 0)).numpy()
-    np.testing.assert_allclose(other.encode(TEXTS, show_progress_bar=False), expected, atol=1e-5)
-    assert other.get_embedding_dimension() == DIM
+
+    np.testing.assert_allclose(loaded.encode(TEXTS, show_progress_bar=False), expected, atol=1e-5)
+    assert loaded.get_embedding_dimension() == DIM
 
 
 def test_a_text_is_cut_where_the_settings_say(base: Path) -> None:
@@ -331,7 +332,7 @@ def test_a_text_is_cut_where_the_settings_say(base: Path) -> None:
 
 
 def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
-    """The released encoder's tokenizer alone is enough; no weights are looked for."""
+    """A tokenizer is enough; no weights are read."""
     shutil.copy(RELEASED_ENCODER / "tokenizer.json", tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(BertConfig(vocab_size=30522).to_dict()))
     kind = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
@@ -340,8 +341,12 @@ def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
     )
     scratch = Scratch(dim=16, layers=1, heads=2, feed_forward=24)
     torch.manual_seed(1)
-    model = load(settings(tmp_path, scratch=scratch, dropout=0.25, gradient_checkpointing=True))
+    model = load_text_model(
+        settings(tmp_path, scratch=scratch, dropout=0.25, gradient_checkpointing=True)
+    )
+
     assert isinstance(model, FirstDecoderPosition)
+
     config = model.t5.config
     assert (config.vocab_size, config.d_model, config.num_layers, config.dropout_rate) == (
         30522,
@@ -354,9 +359,8 @@ def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
     ids = model.tokenizer(["open a file"])["input_ids"]
     assert ids == [[101, 2330, 1037, 5371, 102]]
     model.save(tmp_path / "new")
-    again = load(
-        model.settings, tmp_path / "new"
-    )  # scratch says how it began: the weights are the saved ones
+    # `scratch` only says how the run began: the weights are the saved ones.
+    again = load_text_model(model.settings, tmp_path / "new")
     assert torch.equal(
         again.eval().vectors(*pad_texts(ids, 0)), model.eval().vectors(*pad_texts(ids, 0))
     )
@@ -390,9 +394,11 @@ def test_other_encoders_like_bert(
     kind: Any, config: Any, dropouts: list[str], tmp_path: Path
 ) -> None:
     saved(kind(config), tmp_path)
-    model = load(settings(tmp_path, dropout=0.3))
+    model = load_text_model(settings(tmp_path, dropout=0.3))
+
     assert isinstance(model, BertLike)
     assert [getattr(model.transformer.config, name) for name in dropouts] == [0.3, 0.3]
+
     longest = positions(model.transformer)
     assert longest is not None
     model.vectors(*pad_texts([[9] * longest], 0))
@@ -411,7 +417,7 @@ def test_dropout_is_the_bases_unless_set(base: Path) -> None:
         )
 
 
-# -- bases that are refused ------------------------------------------------------------------------------------------
+# -- refused base models -------------------------------------------------------------------------
 
 
 def copied(base: Path, to: Path) -> Path:
@@ -421,20 +427,20 @@ def copied(base: Path, to: Path) -> Path:
 
 def refused(error: type[Exception], message: str, base: Path | str, **changes: Any) -> None:
     with pytest.raises(error, match=message) as caught:
-        load(settings(base, **changes))
+        load_text_model(settings(base, **changes))
     assert "\n" not in str(caught.value)
 
 
 def test_a_directory_without_config_is_refused(base: Path, tmp_path: Path) -> None:
-    place = copied(base, tmp_path / "x")
-    (place / "config.json").unlink()
-    refused(NotFound, r"has no config\.json", place)
+    directory = copied(base, tmp_path / "x")
+    (directory / "config.json").unlink()
+    refused(NotFound, r"has no config\.json", directory)
 
 
 def test_a_directory_without_tokenizer_is_refused(base: Path, tmp_path: Path) -> None:
-    place = copied(base, tmp_path / "x")
-    (place / "tokenizer.json").unlink()
-    refused(InvalidInput, r"has no tokenizer \(tokenizer\.json\)", place)
+    directory = copied(base, tmp_path / "x")
+    (directory / "tokenizer.json").unlink()
+    refused(InvalidInput, r"has no tokenizer \(tokenizer\.json\)", directory)
 
 
 class Planted:
@@ -448,53 +454,52 @@ class Planted:
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt"])
-def test_pickled_weights_are_refused_and_not_read(base: Path, name: str, tmp_path: Path) -> None:
-    place = copied(base, tmp_path / "x")
-    (place / "model.safetensors").unlink()
-    (place / name).write_bytes(pickle.dumps(Planted(tmp_path / "planted")))
-    refused(InvalidInput, r"Pickled weights \(\.bin, \.pt\) are refused", place)
-    save_file(
-        {"x": torch.zeros(1)}, place / "other.safetensors"
-    )  # and not where something else is safe
-    refused(NotFound, "cannot be loaded", place)
+def test_pickled_weights_are_not_read(base: Path, name: str, tmp_path: Path) -> None:
+    directory = copied(base, tmp_path / "x")
+    (directory / "model.safetensors").unlink()
+    (directory / name).write_bytes(pickle.dumps(Planted(tmp_path / "planted")))
+    refused(InvalidInput, r"Pickled weights \(\.bin, \.pt\) are refused", directory)
+    # They are not read either if another file is safe.
+    save_file({"x": torch.zeros(1)}, directory / "other.safetensors")
+    refused(NotFound, "cannot be loaded", directory)
+
     assert not (tmp_path / "planted").exists()
-    with pickle.loads((place / name).read_bytes()):  # the trap does work
+    with pickle.loads((directory / name).read_bytes()):  # the trap works
         assert (tmp_path / "planted").exists()
 
 
 def test_a_shard_that_is_pickled_is_not_read(base: Path, tmp_path: Path) -> None:
-    place = copied(base, tmp_path / "x")
-    names = load_file(place / "model.safetensors")
-    (place / "model.safetensors").rename(place / "other.safetensors")
-    (place / "shard.bin").write_bytes(pickle.dumps(Planted(tmp_path / "planted")))
+    directory = copied(base, tmp_path / "x")
+    names = load_file(directory / "model.safetensors")
+    (directory / "model.safetensors").rename(directory / "other.safetensors")
+    (directory / "shard.bin").write_bytes(pickle.dumps(Planted(tmp_path / "planted")))
     content = {"metadata": {}, "weight_map": dict.fromkeys(names, "shard.bin")}
-    (place / "model.safetensors.index.json").write_text(json.dumps(content))
-    refused(InvalidInput, "or not all are. Pickled", place)
-    (place / "model.safetensors.index.json").write_text("[]")
-    refused(InvalidInput, "or not all are. Pickled", place)
+    (directory / "model.safetensors.index.json").write_text(json.dumps(content))
+    refused(InvalidInput, "or not for all of them. Pickled", directory)
+    (directory / "model.safetensors.index.json").write_text("[]")
+    refused(InvalidInput, "or not for all of them. Pickled", directory)
+
     assert not (tmp_path / "planted").exists()
 
 
-def test_weights_that_are_damaged_or_of_another_model_are_refused(
-    base: Path, tmp_path: Path
-) -> None:
-    place = copied(base, tmp_path / "x")
-    path = place / "model.safetensors"
+def test_weights_that_do_not_fit_are_refused(base: Path, tmp_path: Path) -> None:
+    directory = copied(base, tmp_path / "x")
+    path = directory / "model.safetensors"
     weights, content = load_bytes(path.read_bytes()), path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    refused(NotFound, "cannot be loaded", place)
+    refused(NotFound, "cannot be loaded", directory)
     name = next(name for name in weights if name.endswith("weight") and "layer" in name)
     save_file({key: value for key, value in weights.items() if key != name}, path, {"format": "pt"})
-    refused(InvalidInput, f"lacks 1 weights, the first is .*{name}", place)
+    refused(InvalidInput, f"lacks 1 weights, the first is .*{name}", directory)
     save_file(weights | {name: torch.zeros(3, 3)}, path, {"format": "pt"})
-    refused(NotFound, "cannot be loaded", place)
+    refused(NotFound, "cannot be loaded", directory)
 
 
 def test_a_broken_tokenizer_or_config_is_refused(base: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("tokenizer.json", "config.json")):
-        place = copied(base, tmp_path / str(number))
-        (place / name).write_text('{"version": 1')
-        refused(NotFound, "The base model .* cannot be loaded", place)
+        directory = copied(base, tmp_path / str(number))
+        (directory / name).write_text('{"version": 1')
+        refused(NotFound, "The base model .* cannot be loaded", directory)
 
 
 def test_models_of_other_classes_are_refused(tmp_path: Path) -> None:
@@ -514,36 +519,45 @@ def test_models_of_other_classes_are_refused(tmp_path: Path) -> None:
             intermediate_size=16,
         )
     )
-    refused(InvalidInput, "words shorter than its states", saved(electra, tmp_path / "electra"))
+    refused(
+        InvalidInput,
+        "word embeddings shorter than its states",
+        saved(electra, tmp_path / "electra"),
+    )
 
 
 def test_code_that_a_base_brings_is_not_run(bert: Path, tmp_path: Path) -> None:
-    place = copied(bert, tmp_path / "x")
-    config = json.loads((place / "config.json").read_text()) | {
+    directory = copied(bert, tmp_path / "x")
+    config = json.loads((directory / "config.json").read_text()) | {
         "model_type": "own",
         "auto_map": {"AutoConfig": "own.Config", "AutoModel": "own.Model"},
     }
-    (place / "config.json").write_text(json.dumps(config))
-    (place / "own.py").write_text(f"open({str(tmp_path / 'planted')!r}, 'w')\nclass Config: pass\n")
-    refused(NotFound, "cannot be loaded", place)
+    (directory / "config.json").write_text(json.dumps(config))
+    (directory / "own.py").write_text(
+        f"open({str(tmp_path / 'planted')!r}, 'w')\nclass Config: pass\n"
+    )
+    refused(NotFound, "cannot be loaded", directory)
+
     assert not (tmp_path / "planted").exists()
 
 
 def test_a_tokenizer_that_is_not_fast_is_refused(bert: Path, tmp_path: Path) -> None:
-    place = copied(bert, tmp_path / "x")
-    (place / "tokenizer.json").unlink()
-    (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "EsmTokenizer"}))
-    (place / "vocab.txt").write_text("<cls>\n<pad>\n<eos>\n<unk>\nA\nB\n")
-    refused(InvalidInput, "has no fast tokenizer", place)
+    directory = copied(bert, tmp_path / "x")
+    (directory / "tokenizer.json").unlink()
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "EsmTokenizer"})
+    )
+    (directory / "vocab.txt").write_text("<cls>\n<pad>\n<eos>\n<unk>\nA\nB\n")
+    refused(InvalidInput, "has no fast tokenizer", directory)
 
 
 def test_a_tokenizer_without_padding_is_refused(bert: Path, tmp_path: Path) -> None:
-    place = copied(bert, tmp_path / "x")
-    config = json.loads((place / "tokenizer_config.json").read_text())
-    (place / "tokenizer_config.json").write_text(
+    directory = copied(bert, tmp_path / "x")
+    config = json.loads((directory / "tokenizer_config.json").read_text())
+    (directory / "tokenizer_config.json").write_text(
         json.dumps({k: v for k, v in config.items() if k != "pad_token"})
     )
-    refused(InvalidInput, "has no padding token", place)
+    refused(InvalidInput, "has no padding token", directory)
 
 
 def test_texts_longer_than_the_positions_are_refused(bert: Path) -> None:
@@ -560,19 +574,19 @@ def test_a_checkpoint_that_has_lost_its_decoder_is_damaged(bert: Path, tmp_path:
     model.save(tmp_path)
     (tmp_path / DECODER).unlink()
     with pytest.raises(Damaged, match=DECODER):
-        load(model.settings, tmp_path)
-    load(model.settings, tmp_path, decoder=False)
-    load(replace(model.settings, base=str(tmp_path)))  # a base model has none
+        load_text_model(model.settings, tmp_path)
+    load_text_model(model.settings, tmp_path, decoder=False)
+    load_text_model(replace(model.settings, base=str(tmp_path)))  # a base model has none
 
 
 def test_another_decoders_weights_are_refused(bert: Path, tmp_path: Path) -> None:
     model = opened(bert)
     model.save(tmp_path)
-    with pytest.raises(InvalidInput, match="Is decoder_layers what it was"):
-        load(replace(model.settings, decoder_layers=2), tmp_path)
+    with pytest.raises(InvalidInput, match="Check that decoder_layers is"):
+        load_text_model(replace(model.settings, decoder_layers=2), tmp_path)
     (tmp_path / DECODER).write_bytes(b"no tensors")
     with pytest.raises(InvalidInput, match="is not this model's decoder"):
-        load(model.settings, tmp_path)
+        load_text_model(model.settings, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["nobody/no-such-model", "no/such/directory", "..", "a b"])
@@ -602,10 +616,10 @@ def test_settings_out_of_range_are_refused(kind: Any, values: dict[str, Any], me
         kind(**values)
 
 
-# -- rows ------------------------------------------------------------------------------------------------------------
+# -- rows ----------------------------------------------------------------------------------------
 
 
-def test_rows_are_filled_up_to_the_longest() -> None:
+def test_rows_are_padded_to_the_longest() -> None:
     ids, mask = pad_texts([[5, 6], [7]], 9)
     assert ids.tolist() == [[5, 6], [7, 9]]
     assert mask.tolist() == [[1, 1], [1, 0]]

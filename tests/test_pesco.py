@@ -27,8 +27,8 @@ from index.classify.trained import TrainedClassifier
 from index.encoder import Vectors
 from index.errors import Busy, Damaged, InvalidInput, PurlinError, StorageFailed
 from tests.blobs import blobs
-from tests.test_loop import largest_file
 from tests.tiny import SPECIAL, save_bert
+from tests.training_runs import largest_file
 from training import export
 from training.dev import encode
 from training.export import ExportRefused

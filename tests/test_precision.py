@@ -1,11 +1,7 @@
-"""bf16 or fp32: what a measurement makes of fast, slow and very slow processors, and of this one."""
+"""The choice of bf16 or fp32 on simulated processors, and on this one."""
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +10,7 @@ import torch
 from accelerate import PartialState
 from accelerate.state import AcceleratorState
 
+from tests.training_runs import run_two_processes
 from training import precision
 from training.loop import LoopSettings, make_accelerator
 from training.precision import ROUNDS, Precision, choose, speedup, training_step
@@ -23,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("one_process")
 
 
 class Processor:
-    """Computes a row in so many seconds in each precision, ten times that the first time, by its own clock."""
+    """Takes `seconds` per row in each precision, ten times as long at first, by its own clock."""
 
     def __init__(self, seconds: Mapping[Precision, float]) -> None:
         self.seconds, self.now = seconds, 0.0
@@ -39,12 +36,12 @@ class Processor:
 
 
 @pytest.mark.parametrize("ratio", [3.0, 1.0, 0.6, 0.2, 0.01])
-def test_the_speedup_is_that_of_the_processor_without_its_first_steps(ratio: float) -> None:
+def test_the_speedup_leaves_out_the_first_steps(ratio: float) -> None:
     processor = Processor({"fp32": 4e-5 * ratio, "bf16": 4e-5})
     assert speedup(processor.step, processor.clock) == pytest.approx(ratio)
 
 
-def test_a_processor_that_emulates_bf16_is_measured_on_few_rows_in_under_a_second() -> None:
+def test_emulated_bf16_is_measured_on_few_rows() -> None:
     """28 million multiplications and additions: 0.07 s a step at 0.4 GFLOP/s."""
     processor = Processor({"fp32": 0.0007 / 8, "bf16": 0.07 / 8})
     processor.steps = [("bf16", 0), ("fp32", 0)]  # already warm
@@ -57,12 +54,11 @@ def test_a_slow_processor_is_measured_in_fewer_rounds() -> None:
     processor = Processor({"fp32": 0.1 / 256, "bf16": 0.1 / 256})
     assert speedup(processor.step, processor.clock) == pytest.approx(1.0)
     large = [name for name, rows in processor.steps if rows == 256]
-    assert (
-        large.count("fp32") == large.count("bf16") == 2
-    )  # to warm up, and the one round there was time for
+    # Once to warm up, and in the one round there was time for.
+    assert large.count("fp32") == large.count("bf16") == 2
 
 
-def test_a_moment_in_which_something_else_runs_does_not_decide() -> None:
+def test_a_disturbed_round_does_not_decide() -> None:
     processor = Processor({"fp32": 2e-5, "bf16": 1e-5})
     disturbed = iter([0.0] * 9 + [0.02] + [0.0] * 100)
 
@@ -89,10 +85,11 @@ def test_a_moment_in_which_something_else_runs_does_not_decide() -> None:
         (2.2, "fp32", "bf16"),
     ],
 )
-def test_what_is_clearly_faster_is_chosen_and_told(
+def test_the_clearly_faster_precision_is_chosen(
     ratio: float, recorded: Precision | None, expected: Precision
 ) -> None:
     lines: list[str] = []
+
     assert (
         choose(PartialState(cpu=True), recorded, measure=lambda: ratio, say=lines.append)
         == expected
@@ -103,9 +100,7 @@ def test_what_is_clearly_faster_is_chosen_and_told(
 
 
 @pytest.mark.parametrize("supported", [True, False])
-def test_a_gpu_takes_bf16_where_it_supports_it_and_is_not_measured(
-    supported: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_is_not_measured(supported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def measure() -> float:
         raise AssertionError("a GPU was measured")
 
@@ -114,14 +109,14 @@ def test_a_gpu_takes_bf16_where_it_supports_it_and_is_not_measured(
     assert precision._decide(torch.device("cuda"), None, measure) == expected
 
 
-def test_this_processor_is_measured_with_the_threads_left_as_they_were() -> None:
+def test_measuring_restores_the_threads() -> None:
     torch.set_num_threads(2)
     precision._measured.cache_clear()
     assert 1e-4 < precision._measured() < 1e2
     assert torch.get_num_threads() == 2
 
 
-def test_the_step_that_is_timed_computes_in_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timed_step_computes_in_its_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     types: list[torch.dtype] = []
     linear: Callable[..., torch.Tensor] = precision.F.linear
 
@@ -135,11 +130,13 @@ def test_the_step_that_is_timed_computes_in_the_precision(monkeypatch: pytest.Mo
     assert types == [torch.float32, torch.bfloat16]
 
 
-def test_an_accelerator_computes_in_what_was_measured() -> None:
+def test_an_accelerator_uses_the_measured_precision() -> None:
     lines: list[str] = []
     accelerator = make_accelerator(LoopSettings(), cpu=True, say=lines.append)
     chosen = "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
+
     assert [line.split(" (")[0] for line in lines] == [f"precision: {chosen}"]
+
     with accelerator.autocast():
         product = torch.ones(2, 2) @ torch.ones(2, 2)
     assert product.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[chosen]
@@ -148,7 +145,7 @@ def test_an_accelerator_computes_in_what_was_measured() -> None:
 
 
 @pytest.mark.parametrize("name", ["bf16", "fp32"])
-def test_a_precision_that_is_named_is_neither_measured_nor_told(
+def test_a_named_precision_is_not_measured(
     name: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     AcceleratorState._reset_state(reset_partial_state=True)
@@ -176,30 +173,10 @@ assert Accelerator(mixed_precision="bf16", cpu=True).num_processes == 2
 """
 
 
-def test_processes_that_measure_otherwise_compute_as_the_first_one_does(tmp_path: Path) -> None:
+def test_all_processes_use_the_main_ones_precision(tmp_path: Path) -> None:
     (tmp_path / "choose.py").write_text(DISAGREEING)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node",
-        "2",
-        "--master_port",
-        str(port),
-    ]
-    done = subprocess.run(
-        [*launch, str(tmp_path / "choose.py"), str(tmp_path)],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    run_two_processes(tmp_path / "choose.py", tmp_path)
+
     chosen = {path.name: path.read_text() for path in tmp_path.glob("[01]-[01]")}
     assert chosen == {"0-0": "bf16", "1-0": "bf16", "0-1": "fp32", "1-1": "fp32"}
     assert (tmp_path / "0-lines").read_text().count("precision: ") == 2

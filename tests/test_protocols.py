@@ -38,7 +38,9 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     tiny_encoder(directory)
     content = json.loads((directory / SETTINGS).read_text())
     del content["fingerprint"]
-    encoder_settings = EncoderSettings(**content | {"query_prefix": "about ", "passage_prefix": "of "})
+    encoder_settings = EncoderSettings(
+        **content | {"query_prefix": "about ", "passage_prefix": "of "}
+    )
     (directory / SETTINGS).write_text(
         json.dumps(asdict(encoder_settings) | {"fingerprint": encoder_settings.fingerprint})
     )

@@ -1,4 +1,4 @@
-"""8-bit graphs whose sums fit 16 bits: the proof from the weights, and what onnxruntime computes on this processor."""
+"""8-bit graphs whose sums fit 16 bits: proved from the weights, and computed by onnxruntime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from index.encoder import MODEL, RELEASED_ENCODER, Encoder, open_session
 from index.qa.reader import Reader
 from tests.tiny import save_bert
 from training.export import Card, ExportRefused, export, library_texts, probes, refuse_saturation
-from training.quantize import Recipe, prevent_saturation, quantize, saturating_layers
+from training.quantize import QuantizationRecipe, prevent_saturation, quantize, saturating_layers
 
 MODELS = sorted(path.parent for path in RELEASED_ENCODER.parent.glob("*/*.onnx"))
 ACTIVATIONS = 255
@@ -32,7 +32,7 @@ WEIGHTS = st.tuples(st.integers(1, 9), st.integers(1, 5)).flatmap(
 
 
 def product_graph(path: Path, weight: Weights) -> Path:
-    """Write a graph of one 8-bit product: bytes (n, in) -> floats (n, out), with a scale of 1 for each output."""
+    """Write a graph of one 8-bit product, with scales of 1: bytes (n, in) -> floats (n, out)."""
     inputs, outputs = weight.shape
     constants = {
         "weight": weight,
@@ -50,11 +50,12 @@ def product_graph(path: Path, weight: Weights) -> Path:
     )
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+
     return path
 
 
 def weights_of(path: Path) -> tuple[Weights, NDArray[np.float32]]:
-    """The weights of `product_graph` (in, out), and their scales (out,)."""
+    """Return the weights (in, out) of a `product_graph`, and their scales (out,)."""
     constants = {
         tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer
     }
@@ -62,7 +63,7 @@ def weights_of(path: Path) -> tuple[Weights, NDArray[np.float32]]:
 
 
 def sums_in_16_bits(activations: NDArray[np.uint8], weight: Weights) -> NDArray[np.int64]:
-    """`activations @ weight` as AVX2 adds it: products 2i and 2i + 1 in 16 bits, cut off, then in 32 bits."""
+    """Return `activations @ weight` as with AVX2: products 2i and 2i + 1 saturate at 16 bits."""
     products = activations[:, :, None].astype(np.int64) * weight[None]
     products = np.pad(products, ((0, 0), (0, products.shape[1] % 2), (0, 0)))
     pairs = products[:, 0::2] + products[:, 1::2]
@@ -71,7 +72,7 @@ def sums_in_16_bits(activations: NDArray[np.uint8], weight: Weights) -> NDArray[
 
 
 def hardest(weight: Weights) -> NDArray[np.uint8]:
-    """Inputs (2 * out, in) that make the sums of each output as large, and as small, as they can be."""
+    """Return inputs (2 * out, in) with the largest and the smallest sums of each output."""
     signs = np.concatenate([weight.T > 0, weight.T < 0])
     return (signs * ACTIVATIONS).astype(np.uint8)
 
@@ -82,7 +83,7 @@ def test_no_released_graph_can_saturate(directory: Path) -> None:
 
 
 @given(weight=WEIGHTS)
-def test_a_layer_is_named_exactly_if_some_input_saturates(weight: Weights) -> None:
+def test_saturating_layers_are_named(weight: Weights) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = product_graph(Path(directory) / MODEL, weight)
         named = saturating_layers(path)
@@ -93,7 +94,7 @@ def test_a_layer_is_named_exactly_if_some_input_saturates(weight: Weights) -> No
 
 
 @given(weight=WEIGHTS)
-def test_raised_scales_prevent_it_and_change_no_weight_by_more_than_half_a_step(
+def test_raised_scales_prevent_saturation(
     weight: Weights,
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -110,10 +111,8 @@ def test_raised_scales_prevent_it_and_change_no_weight_by_more_than_half_a_step(
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 16])
 @pytest.mark.parametrize("inputs", [1, 2, 7, 16, 384, 385])
-def test_onnxruntime_adds_limited_weights_exactly_on_this_processor(
-    tmp_path: Path, rows: int, inputs: int
-) -> None:
-    """Fails without VNNI if onnxruntime pairs other inputs than `saturating_layers` supposes."""
+def test_onnxruntime_adds_limited_weights_exactly(tmp_path: Path, rows: int, inputs: int) -> None:
+    """Fails without VNNI if onnxruntime pairs other inputs than `saturating_layers` assumes."""
     random = np.random.default_rng(inputs)
     weight = random.integers(-127, 128, (inputs, 24)).astype(np.int8)
     path = product_graph(tmp_path / MODEL, weight)
@@ -141,16 +140,21 @@ def fp32(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def saturating(fp32: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder as earlier versions exported it."""
-    from training.export import SETTINGS, TOKENIZER, _sign
+    from training.export import SETTINGS, TOKENIZER, _update_digests
 
     directory = tmp_path_factory.mktemp("old") / "encoder"
     directory.mkdir()
     for path in fp32.iterdir():
         (directory / path.name).write_bytes(path.read_bytes())
     ids = Encoder.load(fp32).tokenize(library_texts(), role="passage")
-    quantize(fp32 / MODEL, directory / MODEL, [row[None] for row in ids], Recipe(pair_limit=None))
+    quantize(
+        fp32 / MODEL,
+        directory / MODEL,
+        [row[None] for row in ids],
+        QuantizationRecipe(pair_limit=None),
+    )
     assert (directory / TOKENIZER).is_file()
-    _sign(directory / SETTINGS)
+    _update_digests(directory / SETTINGS)
     return directory
 
 
@@ -185,7 +189,7 @@ def test_a_reader_is_exported_again(reader_directory: Path, tmp_path: Path) -> N
     ("options", "message"),
     [(["--name", "other"], "keeps its name"), (["--fp32"], "keeps its name and its 8 bits")],
 )
-def test_what_an_exported_encoder_cannot_become_is_refused(
+def test_an_exported_encoder_keeps_name_and_bits(
     saturating: Path, tmp_path: Path, options: list[str], message: str
 ) -> None:
     arguments = ["train", "export", str(saturating), "--to", str(tmp_path / "new"), *options]

@@ -1,13 +1,10 @@
-"""SANTA's task, hard negatives and dev sets on tiny random models, and whole runs by the command."""
+"""SANTA's task, hard negatives and dev sets on tiny random models, and whole runs."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import socket
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +28,8 @@ import purlin
 from index.encoder import Encoder
 from index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
 from index.evaluation.ranking import evaluate_run
-from tests.test_loop import largest_file, rows
 from tests.tiny import SPECIAL, save_bert, save_tokenizer
+from tests.training_runs import largest_file, metrics_rows, run_script, run_two_processes
 from training import config, mining, model, santa
 from training.data.augment import Forms
 from training.data.pairs import Pair, PairSource
@@ -47,19 +44,18 @@ from training.dev import (
 )
 from training.loop import OPTIMIZER, LoopSettings, make_accelerator, train
 from training.model import ModelSettings, TextModel
-from training.santa import Recipe, SantaTask, Schedule, Stage, averaged
+from training.santa import SantaRecipe, SantaTask, Schedule, Stage, averaged
 
-ROOT = Path(__file__).parent.parent
 VERBS = "read write open close copy move list find".split()
-THINGS = "file line path map".split()
+NOUNS = "file line path map".split()
 
 
-def made(verb: str, thing: str) -> Pair:
-    code = f"def {verb}_{thing}({thing}, mode):\n    return {thing}.{verb}(mode)"
-    return Pair((f"{verb} the {thing} at once", f"how to {verb} a {thing}"), code, "code", "python")
+def pair_of(verb: str, noun: str) -> Pair:
+    code = f"def {verb}_{noun}({noun}, mode):\n    return {noun}.{verb}(mode)"
+    return Pair((f"{verb} the {noun} at once", f"how to {verb} a {noun}"), code, "code", "python")
 
 
-PAIRS = [made(verb, thing) for verb in VERBS for thing in THINGS]
+PAIRS = [pair_of(verb, noun) for verb in VERBS for noun in NOUNS]
 LOOP = LoopSettings(batch_size=8, steps=3, learning_rate=1e-3, every=2, precision="fp32")
 
 
@@ -68,15 +64,15 @@ def accelerator(one_process: None) -> Accelerator:
     return make_accelerator(LOOP, cpu=True)
 
 
-# -- tiny models -----------------------------------------------------------------------------------------------------
+# -- tiny models ---------------------------------------------------------------------------------
 
 
 def vocabulary(sentinel: str) -> list[str]:
-    """All words of PAIRS."""
-    found = dict.fromkeys(
+    """Return special tokens, sentinels, and all words of PAIRS."""
+    text_words = dict.fromkeys(
         spaced(" ".join(text for pair in PAIRS for text in (*pair.queries, pair.passage))).split()
     )
-    return [*SPECIAL, *(sentinel.format(number) for number in range(20)), *found]
+    return [*SPECIAL, *(sentinel.format(number) for number in range(20)), *text_words]
 
 
 def save_t5(directory: Path) -> Path:
@@ -94,6 +90,7 @@ def save_t5(directory: Path) -> Path:
     config.decoder_start_token_id = 0
     T5ForConditionalGeneration(config).save_pretrained(directory)
     save_tokenizer(directory, words)
+
     return directory
 
 
@@ -114,28 +111,29 @@ def bert(bases: dict[str, Path]) -> Path:
 
 def tiny(base: Path, **changes: Any) -> TextModel:
     torch.manual_seed(3)
-    known = {
+    values = {
         "base": str(base),
         "max_query_tokens": 16,
         "max_passage_tokens": 48,
         "max_target_tokens": 32,
         **changes,
     }
-    return model.load(ModelSettings(**known))
+
+    return model.load_text_model(ModelSettings(**values))
 
 
 def task_of(
     base: Path, directory: Path, stage: Stage, *sources: Sequence[Pair], **changes: Any
 ) -> SantaTask:
-    known = {"seed": 5, "directory": directory, **changes}
+    values = {"seed": 5, "directory": directory, **changes}
     text_model = tiny(base, dropout=0.0).eval()
     return SantaTask(
-        text_model, sources or [PAIRS], stage, make_accelerator(LOOP, cpu=True), **known
+        text_model, sources or [PAIRS], stage, make_accelerator(LOOP, cpu=True), **values
     )
 
 
 def words(task: SantaTask, ids: Tensor) -> list[str]:
-    """The words of each row, without [CLS], [SEP] and padding."""
+    """Return the words of each row, without [CLS], [SEP] and padding."""
     names = task.model.tokenizer.convert_ids_to_tokens
     return [
         " ".join(word for word in names(row) if word not in ("[CLS]", "[SEP]", "[PAD]"))
@@ -147,7 +145,7 @@ def spaced(text: str) -> str:
     return " ".join(word for word, _ in pre_tokenizers.Whitespace().pre_tokenize_str(text))
 
 
-# -- which pairs make up which batch ---------------------------------------------------------------------------------
+# -- batches -------------------------------------------------------------------------------------
 
 
 def batch_stage(size: int, batches: Any = "mixed") -> Stage:
@@ -166,14 +164,20 @@ def test_every_pair_comes_once_in_an_epoch(
     schedule = Schedule(sizes, [1.0] * len(sizes), batch_stage(size, batches), seed)
     count = schedule.batches_per_epoch()
     epochs = [
-        [schedule.rows(epoch * count + place) for place in range(count)] for epoch in range(2)
+        [schedule.rows(epoch * count + number) for number in range(count)] for epoch in range(2)
     ]
+
     for epoch in epochs:
         drawn = np.concatenate(epoch)
         assert len(set(drawn.tolist())) == len(drawn) == size * count
         assert set(drawn.tolist()) <= set(range(sum(sizes)))
-    left = sum(sizes) - size * count
-    assert left < size if batches == "mixed" else left == sum(known % size for known in sizes)
+    left_over = sum(sizes) - size * count
+    assert (
+        left_over < size
+        if batches == "mixed"
+        else left_over == sum(source_size % size for source_size in sizes)
+    )
+
     if batches == "one-source":
         owners = np.repeat(range(len(sizes)), sizes)
         assert all(len(set(owners[batch])) == 1 for epoch in epochs for batch in epoch)
@@ -183,9 +187,10 @@ def test_every_pair_comes_once_in_an_epoch(
 
 
 def test_epochs_and_seeds_differ() -> None:
-    one, other = (Schedule([40], [1.0], batch_stage(8), seed) for seed in (1, 2))
+    first, second = (Schedule([40], [1.0], batch_stage(8), seed) for seed in (1, 2))
     assert (
-        len({str(schedule.rows(number)) for schedule in (one, other) for number in (0, 5, 10)}) == 6
+        len({str(schedule.rows(number)) for schedule in (first, second) for number in (0, 5, 10)})
+        == 6
     )
 
 
@@ -208,76 +213,74 @@ def test_sources_come_by_their_weight(batches: str) -> None:
         ([40, 8], "one-source", "8 pairs .* of one"),
     ],
 )
-def test_a_batch_larger_than_what_there_is_is_refused(
+def test_a_batch_larger_than_its_sources_is_refused(
     sizes: list[int], batches: str, words: str
 ) -> None:
     with pytest.raises(InvalidInput, match=words):
         Schedule(sizes, [1.0] * len(sizes), batch_stage(12, batches), 1)
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool((one == other).all()) if one is not None else other is None
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool((a == b).all()) if a is not None else b is None
 
 
 @pytest.mark.parametrize("mask", ["entity", "span"])
-def test_a_batch_is_the_same_for_the_same_number_and_seed(
-    bert: Path, tmp_path: Path, mask: Any
-) -> None:
+def test_a_batch_depends_on_number_and_seed_only(bert: Path, tmp_path: Path, mask: Any) -> None:
     stage = Stage(name="a", loop=LOOP, mep=1.0, mask=mask, mask_share=0.5)
-    task, again, other = (task_of(bert, tmp_path, stage, seed=seed) for seed in (1, 1, 2))
-    again.batch(7)  # what came before makes no difference
+    task, again, other_seed = (task_of(bert, tmp_path, stage, seed=seed) for seed in (1, 1, 2))
+    again.batch(7)  # earlier batches make no difference
     names = ("rows", "queries", "passages", "masked", "query_texts", "passage_texts")
     assert all(same(getattr(task.batch(3), name), getattr(again.batch(3), name)) for name in names)
-    assert not same(task.batch(3).rows, other.batch(3).rows)
+    assert not same(task.batch(3).rows, other_seed.batch(3).rows)
     assert not same(task.batch(3).query_texts, task.batch(4).query_texts)
 
 
-def test_batches_hold_the_texts_of_their_rows_and_all_queries_come(
-    bert: Path, tmp_path: Path
-) -> None:
+def test_batches_hold_the_texts_of_their_rows(bert: Path, tmp_path: Path) -> None:
     task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP))
-    seen: dict[int, set[str]] = {}
+    queries_by_row: dict[int, set[str]] = {}
     for number in range(10 * task.batches_per_epoch()):
         batch = task.batch(number)
         assert words(task, batch.passages[0]) == [spaced(PAIRS[row].passage) for row in batch.rows]
         for row, query in zip(batch.rows.tolist(), words(task, batch.queries[0]), strict=True):
-            seen.setdefault(row, set()).add(query)
-    assert seen == {row: set(pair.queries) for row, pair in enumerate(PAIRS)}
+            queries_by_row.setdefault(row, set()).add(query)
+    assert queries_by_row == {row: set(pair.queries) for row, pair in enumerate(PAIRS)}
 
 
-def test_making_batches_leaves_the_models_tokenizer_alone(bert: Path, tmp_path: Path) -> None:
-    """The dev sets are encoded while a batch is made: a limit that both set would cut the other's texts."""
+def test_batches_do_not_change_the_models_tokenizer(bert: Path, tmp_path: Path) -> None:
+    """Dev sets are encoded while a batch is drawn: a shared limit would cut their texts."""
     task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0))
     task.model.tokenizer("read", truncation=True, max_length=5)
     task.batch(0)
     assert task.model.tokenizer.backend_tokenizer.truncation["max_length"] == 5
 
 
-# -- what is masked --------------------------------------------------------------------------------------------------
+# -- masking -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("base", "name"), [("bert", "[unused{}]"), ("t5", "<extra_id_{}>")])
-def test_entities_are_masked_alike_wherever_they_stand(
+def test_an_entity_has_one_sentinel_everywhere(
     bases: dict[str, Path], tmp_path: Path, base: str, name: str
 ) -> None:
-    pairs = [made("read", "file"), made("copy", "map")]
+    pairs = [pair_of("read", "file"), pair_of("copy", "map")]
     stage = Stage(name="a", loop=replace(LOOP, batch_size=2), mep=1.0)
     task = task_of(bases[base], tmp_path, stage, pairs)
     batch = task.batch(0)
+
     assert batch.masked is not None
+
     s = [name.format(number) for number in range(4)]
     masked = words(task, batch.masked[0])
     assert masked == [f"def {s[0]} ( {s[1]} , {s[2]} ): return {s[1]} . {s[3]} ( {s[2]} )"] * 2
     targets = batch.masked[2]
     for row, target in zip(batch.rows.tolist(), words(task, targets.clamp(min=0)), strict=True):
-        verb, thing = ("read", "file") if row == 0 else ("copy", "map")
-        assert target == f"{s[0]} {verb}_{thing} {s[1]} {thing} {s[2]} mode {s[3]} {verb}"
+        verb, noun = ("read", "file") if row == 0 else ("copy", "map")
+        assert target == f"{s[0]} {verb}_{noun} {s[1]} {noun} {s[2]} mode {s[3]} {verb}"
 
 
 def hidden(task: SantaTask) -> list[int]:
-    """Sentinels in each target of the first batch."""
+    """Count the sentinels in each target of the first batch."""
     batch = task.batch(0)
     assert batch.masked is not None
     spare = set(
@@ -294,9 +297,7 @@ def test_a_share_of_the_entities_can_be_masked(bert: Path, tmp_path: Path) -> No
     )
 
 
-def test_spans_are_masked_where_the_stage_or_the_lack_of_entities_says_so(
-    bert: Path, tmp_path: Path
-) -> None:
+def test_spans_are_masked_without_entities(bert: Path, tmp_path: Path) -> None:
     stage = Stage(name="a", loop=LOOP, mep=1.0, mask="span")
     assert hidden(task_of(bert, tmp_path, stage)) == [1] * 8  # 15 % of 16 words, in runs of three
     prose = [replace(pair, kind="reference") for pair in PAIRS]
@@ -304,15 +305,15 @@ def test_spans_are_masked_where_the_stage_or_the_lack_of_entities_says_so(
     assert min(hidden(task_of(bert, tmp_path, replace(stage, mask_share=0.9)))) >= 1
 
 
-def test_pairs_with_nothing_to_mask_are_no_error(bert: Path, tmp_path: Path) -> None:
+def test_pairs_without_anything_to_mask_train(bert: Path, tmp_path: Path) -> None:
     pairs = [Pair((f"{verb} the file at once",), verb, "reference") for verb in VERBS]
     task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, mep=1.0), pairs)
-    found = task.backward(task.batch(0))
-    assert found["mep"] == 0.0
-    assert found["loss"] == found["sda"] > 0
+    losses = task.backward(task.batch(0))
+    assert losses["mep"] == 0.0
+    assert losses["loss"] == losses["sda"] > 0
 
 
-# -- the loss --------------------------------------------------------------------------------------------------------
+# -- the loss ------------------------------------------------------------------------------------
 
 
 def vectors_of(task: SantaTask, texts: tuple[Tensor, Tensor]) -> np.ndarray[Any, Any]:
@@ -320,15 +321,18 @@ def vectors_of(task: SantaTask, texts: tuple[Tensor, Tensor]) -> np.ndarray[Any,
         return task.model.vectors(*texts).double().numpy()
 
 
-def test_copies_and_equal_queries_are_no_negatives(bert: Path, tmp_path: Path) -> None:
-    """Against a loop: 0 and 1 have one passage, 2 and 3 one query; the labelled negatives hold 0's passage as well."""
+def test_copies_are_no_negatives(bert: Path, tmp_path: Path) -> None:
+    """Compare the loss with a loop over pairs.
+
+    Pairs 0 and 1 share a passage, 2 and 3 a query; 0's passage is a labelled negative as well.
+    """
     pairs = [
-        Pair((f"{verb} the file",), made(verb, "file").passage, "code", "python")
+        Pair((f"{verb} the file",), pair_of(verb, "file").passage, "code", "python")
         for verb in VERBS[:6]
     ]
     pairs[1] = replace(pairs[1], passage=pairs[0].passage)
     pairs[3] = replace(pairs[3], queries=pairs[2].queries)
-    labelled = made("find", "map").passage
+    labelled = pair_of("find", "map").passage
     pairs = [
         replace(pair, negatives=(pairs[0].passage if row == 5 else labelled,))
         for row, pair in enumerate(pairs)
@@ -341,26 +345,28 @@ def test_copies_and_equal_queries_are_no_negatives(bert: Path, tmp_path: Path) -
         pairs[row].negatives[0] for row in batch.rows
     ]
     losses, left_out = [], 0
-    for place, row in enumerate(batch.rows):
+    for number, row in enumerate(batch.rows):
         scores = []
-        for other, text in enumerate(texts):
-            copy = text == pairs[row].passage
-            asked = other < 6 and pairs[batch.rows[other]].queries == pairs[row].queries
-            if other == place or not (copy or asked):
-                scores.append(queries[place] @ passages[other] / 0.1)
+        for column, text in enumerate(texts):
+            same_passage = text == pairs[row].passage
+            same_query = column < 6 and pairs[batch.rows[column]].queries == pairs[row].queries
+            if column == number or not (same_passage or same_query):
+                scores.append(queries[number] @ passages[column] / 0.1)
             else:
                 left_out += 1
-        losses.append(np.log(np.exp(scores).sum()) - queries[place] @ passages[place] / 0.1)
+        losses.append(np.log(np.exp(scores).sum()) - queries[number] @ passages[number] / 0.1)
+
     assert left_out == 6  # 0 and 1 each other and 5's negative, 2 and 3 each other
     assert task.backward(batch)["sda"] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def test_copies_are_known_whatever_form_is_drawn(bert: Path, tmp_path: Path) -> None:
+def test_copies_are_recognized_in_any_form(bert: Path, tmp_path: Path) -> None:
     pairs = [replace(pair, comment="Does so at once.") for pair in PAIRS]
     plain = task_of(bert, tmp_path, Stage(name="a", loop=LOOP), pairs).batch(0)
     drawn = task_of(
         bert, tmp_path, Stage(name="a", loop=LOOP, forms=Forms(whole_comment=0.5, typed=0.5)), pairs
     ).batch(0)
+
     assert same(plain.rows, drawn.rows)
     assert plain.passages[0].shape != drawn.passages[0].shape
     assert same(plain.passage_texts, drawn.passage_texts)
@@ -376,9 +382,10 @@ def test_half_precision_gives_nearly_the_same_loss(
     expected = exact.backward(exact.batch(0))
     AcceleratorState._reset_state(reset_partial_state=True)
     half.accelerator = make_accelerator(replace(LOOP, precision="bf16"), cpu=True)
-    found = half.backward(half.batch(0))
-    assert found == pytest.approx(expected, rel=0.05)
-    assert found != expected
+    losses = half.backward(half.batch(0))
+
+    assert losses == pytest.approx(expected, rel=0.05)
+    assert losses != expected
     assert all(gradient.dtype == torch.float32 for gradient in gradients(half).values())
 
 
@@ -394,18 +401,20 @@ def gradients(task: SantaTask) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     "changes", [{}, {"mep": 2.0}, {"mep": 1.0, "mask": "span", "hard_negatives": 1}]
 )
-def test_in_parts_loss_and_gradients_are_the_same(
+def test_computing_in_parts_gives_the_same_gradients(
     bases: dict[str, Path], tmp_path: Path, base: str, changes: dict[str, Any]
 ) -> None:
     pairs = [replace(pair, negatives=(PAIRS[0].passage,)) for pair in PAIRS]
     stage = Stage(name="a", loop=LOOP, temperature=0.1, **changes)
     whole, parted = (
-        task_of(bases[base], tmp_path, known, pairs) for known in (stage, replace(stage, part=3))
+        task_of(bases[base], tmp_path, each_stage, pairs)
+        for each_stage in (stage, replace(stage, part=3))
     )
-    expected, found = (task.backward(task.batch(1)) for task in (whole, parted))
-    assert found == pytest.approx(expected, rel=1e-5)
-    assert found["loss"] == pytest.approx(
-        sum(value for name, value in found.items() if name != "loss")
+    expected, losses = (task.backward(task.batch(1)) for task in (whole, parted))
+
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert losses["loss"] == pytest.approx(
+        sum(value for name, value in losses.items() if name != "loss")
     )
     assert gradients(parted).keys() == gradients(whole).keys()
     for name, gradient in gradients(whole).items():
@@ -427,12 +436,13 @@ def test_training_lowers_every_loss(
     stage = Stage(name="a", loop=loop, temperature=0.1, **changes)
     task = task_of(bases[base], tmp_path, stage)
     train(task, loop, tmp_path, task.accelerator, seed=1, recipe={})
-    curve = rows(tmp_path)
+    curve = metrics_rows(tmp_path)
+
     for name in {"sda", "mep"} & curve[0].keys():
         assert curve[-1][name] < 0.8 * curve[0][name], name
 
 
-def test_weights_can_be_averaged_with_the_bases(bert: Path) -> None:
+def test_weights_are_averaged_with_the_base(bert: Path) -> None:
     base, trained = tiny(bert), tiny(bert)
     with torch.no_grad():
         for weight in trained.parameters():
@@ -442,18 +452,17 @@ def test_weights_can_be_averaged_with_the_bases(bert: Path) -> None:
         for name, weight in base.state_dict().items()
     }
     mixed = averaged(base, trained, 0.25).state_dict()
+
     assert mixed.keys() == expected.keys()
     for name, weight in mixed.items():
         torch.testing.assert_close(weight, expected[name])
 
 
-# -- hard negatives --------------------------------------------------------------------------------------------------
+# -- hard negatives ------------------------------------------------------------------------------
 
 
-def test_labelled_negatives_come_first_then_those_mined_for_the_pair(
-    bert: Path, tmp_path: Path
-) -> None:
-    labelled = made("find", "map").passage
+def test_labelled_negatives_come_before_mined_ones(bert: Path, tmp_path: Path) -> None:
+    labelled = pair_of("find", "map").passage
     pairs = [
         replace(pair, negatives=(labelled,) if row % 2 else ())
         for row, pair in enumerate(PAIRS[:8])
@@ -462,42 +471,43 @@ def test_labelled_negatives_come_first_then_those_mined_for_the_pair(
     task = task_of(bert, tmp_path, stage, pairs)
     task.prepare(0)
     mined = np.load(tmp_path / "mined-0.npy")
+
     assert mined.shape == (8, 3)
     drawn: set[tuple[int, str]] = set()
     for number in range(12):
         batch = task.batch(number)
-        given = words(task, batch.passages[0])[8:]
-        for place, row in enumerate(batch.rows.tolist()):
-            known = [spaced(pairs[other].passage) for other in mined[row]]
-            first, second = given[2 * place : 2 * place + 2]
-            assert first == spaced(labelled) if row % 2 else first in known
-            assert second in known
+        negatives = words(task, batch.passages[0])[8:]
+        for slot, row in enumerate(batch.rows.tolist()):
+            candidates = [spaced(pairs[candidate].passage) for candidate in mined[row]]
+            first, second = negatives[2 * slot : 2 * slot + 2]
+            assert first == spaced(labelled) if row % 2 else first in candidates
+            assert second in candidates
             drawn.add((row, second))
     assert len(drawn) > 16  # at random, not always the best
 
 
-def test_hard_negatives_are_looked_up_again_every_refresh_epochs(
-    bert: Path, tmp_path: Path
-) -> None:
+def test_hard_negatives_are_mined_every_refresh_epochs(bert: Path, tmp_path: Path) -> None:
     task = task_of(bert, tmp_path, Stage(name="a", loop=LOOP, hard_negatives=1, depth=3, refresh=2))
-    per_turn = 2 * task.batches_per_epoch()
+    per_round = 2 * task.batches_per_epoch()
     task.prepare(0)
     first = (tmp_path / "mined-0.npy").read_bytes()
-    assert task.ready(per_turn - 1)
-    assert not task.ready(per_turn)
+
+    assert task.ready(per_round - 1)
+    assert not task.ready(per_round)
+
     with torch.no_grad():
         next(task.model.parameters()).add_(torch.randn(next(task.model.parameters()).shape))
-    task.prepare(per_turn)
+    task.prepare(per_round)
     assert (tmp_path / "mined-1.npy").read_bytes() != first
     resumed = task_of(bert, tmp_path, task.stage)
-    resumed.prepare(per_turn + 1)  # within a turn: what was looked up when it began
+    resumed.prepare(per_round + 1)  # within a round: reads the file of its beginning
     assert same(resumed.mined[1], np.load(tmp_path / "mined-1.npy"))
     np.save(tmp_path / "mined-0.npy", np.zeros((2, 3), np.int32))
-    resumed.prepare(0)  # a run that begins does not take what another one left
+    resumed.prepare(0)  # at the beginning of a round: replaces the file of another run
     assert (tmp_path / "mined-0.npy").read_bytes() == first
 
 
-def test_mining_finds_what_comparing_with_all_finds(
+def test_mining_equals_exhaustive_search(
     bert: Path, tmp_path: Path, accelerator: Accelerator
 ) -> None:
     pairs = [
@@ -507,26 +517,28 @@ def test_mining_finds_what_comparing_with_all_finds(
     ]
     text_model = tiny(bert).train()
     mining.mine(text_model, pairs, tmp_path / "mined.npy", depth=4, accelerator=accelerator)
+
     assert text_model.training
+
     queries = encode(text_model, [pair.queries[0] for pair in pairs], 16, accelerator)
     passages = encode(text_model, [pair.passage for pair in pairs], 48, accelerator)
     expected = []
     for row, pair in enumerate(pairs):
-        others = [
-            (-float(queries[row] @ passages[other].astype(np.float16)), other)
-            for other, known in enumerate(pairs)
-            if known.passage != pair.passage and not {*known.queries} & {*pair.queries}
-            if known.passage not in [before.passage for before in pairs[:other]]
+        scored = [
+            (-float(queries[row] @ passages[candidate_row].astype(np.float16)), candidate_row)
+            for candidate_row, candidate in enumerate(pairs)
+            if candidate.passage != pair.passage and not {*candidate.queries} & {*pair.queries}
+            if candidate.passage not in [before.passage for before in pairs[:candidate_row]]
         ]
-        expected.append([other for _, other in sorted(others)[:4]])
-    found = np.load(tmp_path / "mined.npy")
-    assert found.dtype == np.int32
-    assert found.tolist() == expected
+        expected.append([candidate_row for _, candidate_row in sorted(scored)[:4]])
+    mined = np.load(tmp_path / "mined.npy")
+    assert mined.dtype == np.int32
+    assert mined.tolist() == expected
     assert [path.name for path in tmp_path.iterdir()] == ["mined.npy"]
 
 
 @pytest.mark.parametrize("depth", [3, 50])
-def test_own_passages_copies_and_equal_queries_are_never_drawn(
+def test_copies_and_equal_queries_are_never_mined(
     bert: Path, tmp_path: Path, accelerator: Accelerator, depth: int
 ) -> None:
     pairs = [
@@ -536,18 +548,18 @@ def test_own_passages_copies_and_equal_queries_are_never_drawn(
         PAIRS[9],
     ]
     mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=depth, accelerator=accelerator)
-    found = np.load(tmp_path / "m.npy")
-    assert found.shape == (4, depth)
-    assert [set(row) for row in found.tolist()] == [{3}, {2, 3}, {3}, {0, 2}]
+    mined = np.load(tmp_path / "m.npy")
+
+    assert mined.shape == (4, depth)
+    assert [set(row) for row in mined.tolist()] == [{3}, {2, 3}, {3}, {0, 2}]
+
     lonely = [PAIRS[0], replace(PAIRS[5], queries=PAIRS[0].queries)]
     mining.mine(tiny(bert), lonely, tmp_path / "m.npy", depth=2, accelerator=accelerator)
-    assert np.load(tmp_path / "m.npy").tolist() == [
-        [0, 0],
-        [1, 1],
-    ]  # themselves, which the loss leaves out
+    # Pairs without any negative stand for themselves, which the loss leaves out.
+    assert np.load(tmp_path / "m.npy").tolist() == [[0, 0], [1, 1]]
 
 
-def test_mined_negatives_are_written_whole_or_not_at_all(
+def test_mined_negatives_are_written_atomically(
     bert: Path, tmp_path: Path, accelerator: Accelerator
 ) -> None:
     with largest_file(30_000), pytest.raises(StorageFailed, match="cannot be written"):
@@ -555,11 +567,11 @@ def test_mined_negatives_are_written_whole_or_not_at_all(
     assert not (tmp_path / "m.npy").exists()
 
 
-# -- dev sets --------------------------------------------------------------------------------------------------------
+# -- dev sets ------------------------------------------------------------------------------------
 
 
 class Counting(TextModel):
-    """A text's vector counts its words: who shares most words is nearest."""
+    """Counts words: the texts that share most words are nearest."""
 
     def _vectors(self, ids: Tensor, mask: Tensor, role: str) -> Tensor:
         counts = torch.zeros(len(ids), len(self.tokenizer))
@@ -592,30 +604,33 @@ def write_beir(directory: Path) -> Path:
     judged = [("q1", "d1"), ("q2", "d2"), ("q3", "d4"), ("q3", "d1"), ("gone", "d1")]
     lines = "".join(f"{query}\t{document}\t1\n" for query, document in judged)
     (directory / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+
     return directory
 
 
 def test_measures_of_a_judged_directory(
     counting: Counting, tmp_path: Path, accelerator: Accelerator
 ) -> None:
-    known = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
-    judged = read_dev_set(known)
+    dev_set = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
+    judged = read_dev_set(dev_set)
+
     assert judged.queries == {"q1": "read file", "q2": "copy the line a", "q3": "move"}
     assert judged.passages.keys() == {"d1", "d2", "d3", "d4"}
+
     run = rank_passages(counting, judged, accelerator)
     assert [run[query][0] for query in ("q1", "q2", "q3")] == ["d1", "d3", "d4"]
     assert run["q2"][1] == "d2"
-    second = replace(known, name="two", measure="Recall@100")
-    found = DevEvaluator([known, second], counting.train(), accelerator).measure()
+    second = replace(dev_set, name="two", measure="Recall@100")
+    measures = DevEvaluator([dev_set, second], counting.train(), accelerator).measure()
     assert counting.training
-    assert found == {
+    assert measures == {
         "dev mean": pytest.approx(11 / 12),
         "dev small MRR@100": pytest.approx(5 / 6),
         "dev two Recall@100": 1.0,
     }
     expected = {measure.name: measure.mean for measure in evaluate_run(run, judged.qrels)}
-    assert expected["MRR@100"] == found["dev small MRR@100"]
-    assert read_dev_set(replace(known, limit=2)).queries.keys() == {"q1", "q2"}
+    assert expected["MRR@100"] == measures["dev small MRR@100"]
+    assert read_dev_set(replace(dev_set, limit=2)).queries.keys() == {"q1", "q2"}
 
 
 def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Accelerator) -> None:
@@ -626,82 +641,85 @@ def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Acce
         {"query": "how to read a file", "code": "read the file"},
     ]
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    known = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
-    assert read_dev_set(known) == DevData(
+    dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
+
+    assert read_dev_set(dev_set) == DevData(
         {str(number): line["query"] for number, line in enumerate(lines)},
         {"0": "read the file", "1": "copy a line", "2": "copy the map"},
         {"0": {"0": 1.0}, "1": {"1": 1.0, "2": 1.0}, "2": {"1": 1.0, "2": 1.0}, "3": {"0": 1.0}},
     )
-    assert DevEvaluator([known], counting.eval(), accelerator).measure() == {
+    assert DevEvaluator([dev_set], counting.eval(), accelerator).measure() == {
         "dev mean": 1.0,
         "dev held MRR@100": 1.0,
     }
     assert not counting.training
 
 
-def test_the_loss_on_pairs_is_equation_3(
-    bert: Path, tmp_path: Path, accelerator: Accelerator
-) -> None:
+def test_dev_loss_is_equation_3(bert: Path, tmp_path: Path, accelerator: Accelerator) -> None:
     lines = [
-        {"query": pair.queries[0], "code": other.passage}
+        {"query": pair.queries[0], "code": passage_of.passage}
         for number, pair in enumerate(PAIRS)
-        for other in (pair, PAIRS[(number + 1) % 3])
+        for passage_of in (pair, PAIRS[(number + 1) % 3])
     ]
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    known = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs", measure="-loss")
-    text_model, judged = tiny(bert).eval(), read_dev_set(known)
+    dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs", measure="-loss")
+    text_model, judged = tiny(bert).eval(), read_dev_set(dev_set)
     queries = encode(text_model, [*judged.queries.values()], 32, accelerator)
     passages = encode(text_model, [*judged.passages.values()], 32, accelerator)
     scores = dict(zip(judged.queries, np.exp(queries @ passages.T / 0.5).tolist(), strict=True))
-    place = {name: column for column, name in enumerate(judged.passages)}
-    asked = {number: next(iter(judged.qrels[number])) for number in judged.queries}
+    columns = {name: column for column, name in enumerate(judged.passages)}
+    relevant = {number: next(iter(judged.qrels[number])) for number in judged.queries}
     losses = []
     for numbers in (
-        list(asked)[start : start + LOSS_BATCH] for start in range(0, len(asked), LOSS_BATCH)
+        list(relevant)[start : start + LOSS_BATCH] for start in range(0, len(relevant), LOSS_BATCH)
     ):
         for number in numbers:
-            right = scores[number][place[asked[number]]]
-            wrong = [asked[other] for other in numbers if asked[other] not in judged.qrels[number]]
+            right = scores[number][columns[relevant[number]]]
+            wrong = [
+                relevant[passage_of]
+                for passage_of in numbers
+                if relevant[passage_of] not in judged.qrels[number]
+            ]
             losses.append(
-                -np.log(right / (right + sum(scores[number][place[name]] for name in wrong)))
+                -np.log(right / (right + sum(scores[number][columns[name]] for name in wrong)))
             )
-    found = DevEvaluator([known], text_model, accelerator, temperature=0.5).measure()
-    assert found == {
+    measures = DevEvaluator([dev_set], text_model, accelerator, temperature=0.5).measure()
+
+    assert measures == {
         "dev mean": pytest.approx(-np.mean(losses), rel=1e-4),
-        "dev held -loss": found["dev mean"],
+        "dev held -loss": measures["dev mean"],
     }
-    assert len(asked) > LOSS_BATCH or len(asked) == len(lines)
+    assert len(relevant) > LOSS_BATCH or len(relevant) == len(lines)
 
 
-def test_encoding_keeps_the_order_and_cuts_what_is_long(
-    bert: Path, accelerator: Accelerator
-) -> None:
+def test_encoding_keeps_order_and_truncates(bert: Path, accelerator: Accelerator) -> None:
     text_model = tiny(bert)
     texts = ["read", "", "copy the map at once " * 40, "find a line", "read"]
-    found = encode(text_model, texts, 8, accelerator)
+    vectors = encode(text_model, texts, 8, accelerator)
     one_by_one = np.concatenate([encode(text_model, [text], 8, accelerator) for text in texts])
-    np.testing.assert_allclose(found, one_by_one, atol=1e-6)
+
+    np.testing.assert_allclose(vectors, one_by_one, atol=1e-6)
     np.testing.assert_allclose(
-        found[2], encode(text_model, ["copy the map at once copy"], 8, accelerator)[0], atol=1e-6
+        vectors[2], encode(text_model, ["copy the map at once copy"], 8, accelerator)[0], atol=1e-6
     )
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_a_dev_set_with_nothing_to_measure_is_refused_before_training(tmp_path: Path) -> None:
-    known = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
+def test_a_dev_set_without_judgements_is_refused(tmp_path: Path) -> None:
+    dev_set = DevSet(name="small", path=write_beir(tmp_path), kind="reference")
     (tmp_path / "queries.jsonl").write_text('{"_id": "other", "text": "read"}\n')
     with pytest.raises(InvalidInput, match="small has no judged query"):
-        read_dev_set(known)
+        read_dev_set(dev_set)
     (tmp_path / "corpus.jsonl").unlink()
     with pytest.raises(NotFound, match=r"no corpus\.jsonl"):
-        read_dev_set(known)
+        read_dev_set(dev_set)
 
 
-# -- whole runs ------------------------------------------------------------------------------------------------------
+# -- whole runs ----------------------------------------------------------------------------------
 
 
 def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) -> Path:
-    """Two stages on 24 pairs: three epochs of each, with the hard negatives looked up thrice."""
+    """Write a recipe of two stages on 24 pairs, which mines hard negatives three times."""
     lines = [
         {"queries": pair.queries, "code": pair.passage, "language": "python"} for pair in PAIRS
     ]
@@ -735,13 +753,14 @@ def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) ->
 
 
 def command(*arguments: object) -> None:
-    """`purlin ...` in this process."""
+    """Run `purlin ...` in this process."""
     terminated = signal.getsignal(signal.SIGTERM)
     before, sys.argv = sys.argv, ["purlin", *map(str, arguments)]
+
     try:
         purlin.main()
-    except SystemExit as done:
-        if done.code:
+    except SystemExit as exit_info:
+        if exit_info.code:
             raise
     finally:
         sys.argv = before
@@ -760,11 +779,13 @@ def trained(bases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
     return home
 
 
-def test_a_recipe_becomes_an_encoder_that_an_index_is_built_with(
+def test_a_trained_encoder_builds_an_index(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     encoder = Encoder.load(trained / "out/tiny")
+
     assert encoder.encode(["read the file"], role="query").shape == (1, 32)
+
     card = json.loads((trained / "out/tiny/encoder.json").read_text())
     assert card["trained_on"][0].startswith("pairs.jsonl")
     assert card["measures"].keys() == {"dev mean", "dev held MRR@100"}
@@ -795,7 +816,7 @@ def test_a_recipe_becomes_an_encoder_that_an_index_is_built_with(
     assert "copy_map" in capsys.readouterr().out
 
 
-def test_what_is_exported_has_its_share_of_the_base(trained: Path, bert: Path) -> None:
+def test_the_export_is_averaged_with_the_base(trained: Path, bert: Path) -> None:
     last = max((trained / "out/finetune").glob("step-*"))
     best = (
         trained
@@ -803,16 +824,18 @@ def test_what_is_exported_has_its_share_of_the_base(trained: Path, bert: Path) -
         / f"step-{json.loads((last / 'training.json').read_text())['state']['best_step']:06d}"
     )
     weights = [
-        load_file(place / "model.safetensors") for place in (bert, best, trained / "out/averaged")
+        load_file(directory / "model.safetensors")
+        for directory in (bert, best, trained / "out/averaged")
     ]
     name = "encoder.layer.0.attention.self.query.weight"
+
     torch.testing.assert_close(weights[2][name], 0.25 * weights[0][name] + 0.75 * weights[1][name])
     assert not torch.equal(weights[0][name], weights[1][name])
 
 
-def test_the_cards_measures_are_those_of_what_is_exported(trained: Path) -> None:
-    recipe = config.load_recipe(trained / "recipe.toml", Recipe)
-    mixed = model.load(recipe.model, trained / "out/averaged")
+def test_the_card_has_the_measures_of_the_export(trained: Path) -> None:
+    recipe = config.read(trained / "recipe.toml", SantaRecipe)
+    mixed = model.load_text_model(recipe.model, trained / "out/averaged")
     expected = DevEvaluator(
         recipe.dev, mixed, make_accelerator(LoopSettings(precision="fp32"), cpu=True)
     ).measure()
@@ -834,45 +857,44 @@ def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> Non
     command(
         "train", "santa", "--config", trained / "recipe.toml", "--out", trained / "out", "--cpu"
     )
+
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert (trained / "out/tiny/model.onnx").stat().st_mtime_ns > exported
 
 
+# Each run is killed in a process of its own, forked so that torch is imported once.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from training import config, santa
 
-def of_stage(name):
-    def tell(number, total, values):
-        if (name, number) == (sys.argv[3], int(sys.argv[4])):
-            os.kill(os.getpid(), signal.SIGKILL)
-    return tell
+recipe, out = config.read(Path(sys.argv[1]), santa.SantaRecipe), Path(sys.argv[2])
 
-recipe = config.load_recipe(Path(sys.argv[1]), santa.Recipe)
-santa.run(recipe, Path(sys.argv[2]), progress=of_stage, say=lambda line: None, cpu=True)
+def killing(stage, step):
+    def of_stage(name):
+        def progress(number, total, values):
+            if (name, number) == (stage, step):
+                os.kill(os.getpid(), signal.SIGKILL)
+        return progress
+    return of_stage
+
+for stage, step in (("pretrain", 5), ("finetune", 5)):
+    pid = os.fork()
+    if not pid:
+        santa.train_santa(recipe, out, progress=killing(stage, step), say=lambda line: None, cpu=True)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    logged = len((out / stage / "metrics.jsonl").read_text().splitlines())
+    print(stage, os.waitstatus_to_exitcode(status), logged)
 """
-QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-def test_a_run_killed_in_any_stage_goes_on_along_the_same_curve(
-    trained: Path, tmp_path: Path
-) -> None:
-    for stage, step in (("pretrain", 5), ("finetune", 5)):
-        script = [
-            sys.executable,
-            "-c",
-            KILLED,
-            str(trained / "recipe.toml"),
-            str(tmp_path),
-            stage,
-            str(step),
-        ]
-        done = subprocess.run(
-            script, cwd=ROOT, env=os.environ | QUIET, check=False, timeout=120, capture_output=True
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        assert len(rows(tmp_path / stage)) == step
+def test_a_killed_run_resumes_along_the_same_curve(trained: Path, tmp_path: Path) -> None:
+    printed = run_script(KILLED, trained / "recipe.toml", tmp_path)
+    assert printed.splitlines() == [
+        f"pretrain {-signal.SIGKILL} 5",
+        f"finetune {-signal.SIGKILL} 5",
+    ]
     steps = list[tuple[str, int]]()
 
     def of_stage(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
@@ -883,17 +905,16 @@ def test_a_run_killed_in_any_stage_goes_on_along_the_same_curve(
 
         return tell
 
-    recipe = config.load_recipe(trained / "recipe.toml", Recipe)
+    recipe = config.read(trained / "recipe.toml", SantaRecipe)
     with pytest.raises(KeyboardInterrupt):
-        santa.run(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
-    assert steps == [
-        ("finetune", number) for number in range(5, 10)
-    ]  # on from the checkpoint of step 4
+        santa.train_santa(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
+    # The run is resumed from the checkpoint of step 4.
+    assert steps == [("finetune", number) for number in range(5, 10)]
     for stage in ("pretrain", "finetune"):
-        assert rows(tmp_path / stage) == rows(trained / "out" / stage)
+        assert metrics_rows(tmp_path / stage) == metrics_rows(trained / "out" / stage)
 
 
-def test_a_run_does_not_go_on_with_other_texts(bert: Path, tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_with_other_texts(bert: Path, tmp_path: Path) -> None:
     def stopping(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
         def tell(number: int, total: int, values: Mapping[str, float]) -> None:
             if number == 5:
@@ -901,23 +922,21 @@ def test_a_run_does_not_go_on_with_other_texts(bert: Path, tmp_path: Path) -> No
 
         return tell
 
-    recipe = config.load_recipe(write_recipe(tmp_path, bert), Recipe)
+    recipe = config.read(write_recipe(tmp_path, bert), SantaRecipe)
     with pytest.raises(KeyboardInterrupt):
-        santa.run(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
     kept = (tmp_path / "pairs.jsonl").read_text()
     for changed in (kept.replace("open", "shut"), "".join(kept.splitlines(keepends=True)[:-4])):
         (tmp_path / "pairs.jsonl").write_text(changed)
         with pytest.raises(InvalidInput, match="other texts"):
-            santa.run(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+            santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
     (tmp_path / "pairs.jsonl").write_text(kept)
     with pytest.raises(KeyboardInterrupt):
-        santa.run(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
 
 
-def test_a_run_that_recorded_the_old_default_goes_on_with_the_same_recipe(
-    bert: Path, tmp_path: Path
-) -> None:
-    """Recipes never named a precision, and their runs recorded "bf16", the default before "auto" was."""
+def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Path) -> None:
+    """Old recipes named no precision; their runs recorded "bf16", the default before "auto"."""
 
     def stopping(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
         def tell(number: int, total: int, values: Mapping[str, float]) -> None:
@@ -928,48 +947,50 @@ def test_a_run_that_recorded_the_old_default_goes_on_with_the_same_recipe(
         return tell
 
     unnamed = write_recipe(tmp_path, bert, lambda text: text.replace(', precision = "fp32"', ""))
-    recipe, steps, lines = config.load_recipe(unnamed, Recipe), list[tuple[str, int]](), list[str]()
+    recipe, steps, lines = config.read(unnamed, SantaRecipe), list[tuple[str, int]](), list[str]()
     AcceleratorState._reset_state(reset_partial_state=True)
     with pytest.raises(KeyboardInterrupt):
-        santa.run(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
     assert lines[0].startswith("precision: ")
 
     path = tmp_path / "out/pretrain/step-000004/training.json"
     content = json.loads(path.read_text())
-    taken_in = content["state"].pop("precision")["1"]
-    assert lines[0].startswith(f"precision: {taken_in} (")
+    precision = content["state"].pop("precision")["1"]
+    assert lines[0].startswith(f"precision: {precision} (")
     assert content["recipe"]["stage"][0]["loop"]["precision"] == "auto"
     content["recipe"]["stage"][0]["loop"]["precision"] = "bf16"
     path.write_text(json.dumps(content))
 
     steps.clear()
     with pytest.raises(KeyboardInterrupt):
-        santa.run(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
     assert steps == [("pretrain", 5)]
 
     content["recipe"]["stage"][0]["loop"]["batch_size"] = 4
     path.write_text(json.dumps(content))
     with pytest.raises(InvalidInput, match="another recipe"):
-        santa.run(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
+        santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
 
 
-# -- several processes -----------------------------------------------------------------------------------------------
+# -- several processes ---------------------------------------------------------------------------
 
 SHARED = """
 import sys
-import tomllib
 from pathlib import Path
 from safetensors.torch import save_file
 from tests.test_santa import share
 
-task = share(Path(sys.argv[1]), Path(sys.argv[2]))
-place = Path(sys.argv[2]) / f"weights-{task.accelerator.process_index}-of-{task.accelerator.num_processes}.safetensors"
-save_file({name: weight.contiguous() for name, weight in task.model.state_dict().items()}, place)
+directory = Path(sys.argv[2])
+task = share(Path(sys.argv[1]), directory)
+accelerator = task.accelerator
+weights = {name: weight.contiguous() for name, weight in task.model.state_dict().items()}
+name = f"weights-{accelerator.process_index}-of-{accelerator.num_processes}.safetensors"
+save_file(weights, directory / name)
 """
 
 
 def share(base: Path, directory: Path) -> SantaTask:
-    """Three steps of all there is, on however many processes there are."""
+    """Train three steps with every feature, on any number of processes."""
     stage = Stage(
         name="a",
         loop=replace(LOOP, accumulation=2),
@@ -981,6 +1002,7 @@ def share(base: Path, directory: Path) -> SantaTask:
     pairs = [replace(pair, passage=pair.passage * (1 + row % 3)) for row, pair in enumerate(PAIRS)]
     task = task_of(base, directory, stage, pairs)
     train(task, stage.loop, directory, task.accelerator, seed=1, recipe={})
+
     return task
 
 
@@ -989,47 +1011,29 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
     together = tmp_path / "two"
     together.mkdir()
     (tmp_path / "share.py").write_text(SHARED)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node",
-        "2",
-        "--master_port",
-        str(port),
-    ]
-    done = subprocess.run(
-        [*launch, str(tmp_path / "share.py"), str(bert), str(together)],
-        cwd=ROOT,
-        env=os.environ | QUIET | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    for one, two in zip(rows(tmp_path / "one"), rows(together), strict=True):
-        assert two == pytest.approx(one, abs=1e-4)
+    run_two_processes(tmp_path / "share.py", bert, together)
+
+    for single_row, shared_row in zip(
+        metrics_rows(tmp_path / "one"), metrics_rows(together), strict=True
+    ):
+        assert shared_row == pytest.approx(single_row, abs=1e-4)
     first, second = (
         load_file(together / f"weights-{process}-of-2.safetensors") for process in (0, 1)
     )
     for name, weight in alone.model.state_dict().items():
         assert torch.equal(first[name], second[name])
-        if not name.endswith(
-            ("key.bias", "in_proj_bias")
-        ):  # whose gradients are rounding errors, which Adam scales up
+        # The gradients of these biases are rounding errors, which Adam scales up.
+        if not name.endswith(("key.bias", "in_proj_bias")):
             torch.testing.assert_close(first[name], weight, atol=1e-4, rtol=1e-4)
     moments = [
-        load_file(place / "step-000003" / OPTIMIZER) for place in (tmp_path / "one", together)
+        load_file(directory / "step-000003" / OPTIMIZER)
+        for directory in (tmp_path / "one", together)
     ]
     for name, value in moments[0].items():
         torch.testing.assert_close(moments[1][name], value, atol=1e-4, rtol=1e-4)
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -1039,7 +1043,7 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
         ("mep = 1.0", 'mep = "much"', "must be a number"),
         ("pairs.jsonl", "nowhere.jsonl", "nowhere.jsonl does not exist"),
         ("batch_size = 8", "batch_size = 64", "A batch of 64 exceeds the 24 pairs"),
-        ('name = "finetune"', 'name = "pretrain"', "names of their own"),
+        ('name = "finetune"', 'name = "pretrain"', "Stages need different names"),
         ('name = "finetune"', 'name = "../up"', "letters, digits and dashes"),
         ("depth = 5", "depth = 0", "depth must be from 1"),
         ("hard_negatives = 1", "hard_negatives = 6", "depth must be from 6"),
@@ -1048,8 +1052,8 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
         ("mep = 1.0", "weights = [2.0]", "0 pairs and 1 weights"),
         ('path = "dev.jsonl"', 'path = "dev.jsonl", measure = "MAP"', "must be one of 'MRR@100'"),
         ('name = "finetune"', 'name = "tiny"', "has the recipe's name"),
-        ('name = "finetune"', 'name = "averaged"', "Name the stage otherwise"),
-        ('name = "tiny"', 'name = "averaged"', "Name the recipe otherwise"),
+        ('name = "finetune"', 'name = "averaged"', "Rename the stage"),
+        ('name = "tiny"', 'name = "averaged"', "Rename the recipe"),
         (
             "max_target_tokens = 32",
             "max_target_tokens = 32, scratch = {dim = 16}",
@@ -1065,22 +1069,24 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
         ("mep = 1.0", "part = 0", "part must be from 1"),
     ],
 )
-def test_a_recipe_that_cannot_be_trained_is_one_clear_line(
+def test_an_invalid_recipe_is_one_error_line(
     bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str
 ) -> None:
     recipe = write_recipe(tmp_path, bert, lambda text: text.replace(old, new, 1))
+
     with pytest.raises(SystemExit) as exit:
         command("train", "santa", "--config", recipe, "--out", tmp_path / "out", "--cpu")
-    said = " ".join(capsys.readouterr().err.split())
+    printed = " ".join(capsys.readouterr().err.split())
     assert exit.value.code == 1
-    assert words in said
+    assert words in printed
     assert not (tmp_path / "out").exists()
 
 
-def test_an_output_that_cannot_be_written_is_one_clear_line(
+def test_an_unwritable_output_is_one_error_line(
     bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
+
     with pytest.raises(SystemExit):
         command(
             "train",
@@ -1094,30 +1100,32 @@ def test_an_output_that_cannot_be_written_is_one_clear_line(
     assert "cannot be written" in " ".join(capsys.readouterr().err.split())
 
 
-def test_without_its_libraries_training_says_what_to_install(
+def test_missing_libraries_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda name: None if name == "accelerate" else name
     )
+
     with pytest.raises(SystemExit):
         command("train", "santa", "--config", tmp_path / "recipe.toml")
-    said = capsys.readouterr().err
-    assert "Training needs accelerate. Run `make install-dev`" in said
-    assert "Traceback" not in said
+    printed = capsys.readouterr().err
+    assert "Training needs accelerate. Run `make install-dev`" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_recipe_needs_pairs_and_a_stage() -> None:
     with pytest.raises(PurlinError, match=r"at least one \[\[pairs\]\] and one \[\[stage\]\]"):
-        Recipe(name="tiny", pairs=(), stage=(Stage(name="a"),))
+        SantaRecipe(name="tiny", pairs=(), stage=(Stage(name="a"),))
 
 
 def test_a_stage_weighs_the_sources_it_takes() -> None:
     pairs = tuple(PairSource("pairs", Path("x"), name=name, weight=0.5) for name in "abc")
     named = Stage(name="named", pairs=("c", "a"), weights=(3.0, 2.0))
-    recipe = Recipe(
+    recipe = SantaRecipe(
         name="tiny", pairs=pairs, stage=(named, Stage(name="few", pairs=("b",)), Stage(name="all"))
     )
+
     assert [recipe.sources_of(stage) for stage in recipe.stage] == [
         {0: 2.0, 2: 3.0}, {1: 0.5}, {0: 0.5, 1: 0.5, 2: 0.5}
     ]  # fmt: skip
@@ -1125,13 +1133,13 @@ def test_a_stage_weighs_the_sources_it_takes() -> None:
         Stage(name="a", pairs=("a",), weights=(0.0,))
 
 
-# Recipes
+# -- recipes -------------------------------------------------------------------------------------
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("santa-*.toml")), ids=lambda path: path.stem)
-def test_recipes_that_come_along_are_valid(path: Path, tmp_path: Path) -> None:
+def test_shipped_recipes_are_valid(path: Path, tmp_path: Path) -> None:
     content = tomllib.loads(path.read_text())
     tables = [*content["pairs"], *content.get("dev", [])]
     paths = [table[key] for table in tables for key in ("path", "reference") if key in table]
@@ -1139,14 +1147,16 @@ def test_recipes_that_come_along_are_valid(path: Path, tmp_path: Path) -> None:
     for name in [*paths, *content.get("exclude", [])]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    recipe = config.load_recipe(path, santa.Recipe, data=tmp_path)
+    recipe = config.read(path, santa.SantaRecipe, data=tmp_path)
+
     assert recipe.stage
 
 
 def test_the_papers_recipe_for_code_has_its_numbers() -> None:
-    """Section 4: batches of 16, warm-up 0.1, 6 epochs; rates 5e-5, 1e-5 and 1e-6; the top 100 give hard negatives."""
+    """Section 4: batches, warm-up, epochs, learning rates, and hard negatives from the top 100."""
     content = tomllib.loads((CONFIGS / "santa-codet5-base.toml").read_text())
     stages = content["stage"]
+
     assert [stage["loop"]["learning_rate"] for stage in stages] == [5e-5, 1e-5, 1e-6]
     assert {stage["loop"]["batch_size"] for stage in stages} == {16}
     assert {stage["loop"]["warmup"] for stage in stages} == {0.1}

@@ -1,7 +1,10 @@
+"""Training the reader: its questions, loss and batches, whole runs, and exports."""
+
 from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,10 @@ import torch
 import purlin
 from index.encoder import TextEncoder
 from index.errors import Damaged, InvalidInput, NotFound
+from index.exported import MODEL
 from index.qa.reader import Packer, Reader, ReadingPassage
 from tests.readers import WORDS, read_answers, tiny_base, tiny_recipe
+from training import export as exporting
 from training import reader
 from training.config import load_recipe
 from training.data.questions import (
@@ -62,67 +67,73 @@ def squad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"question": 3},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *broken]))
+
     return path
 
 
 def questions_of(squad: Path) -> Questions:
-    pool, asked = load_questions(QuestionSource(format="squad", path=squad), {})
+    pool, items = load_questions(QuestionSource(format="squad", path=squad), {})
     wrong = np.array(
-        [[row for row in range(4) if row != one.passage][:2] for one in asked], dtype=np.int32
+        [[row for row in range(4) if row != item.passage][:2] for item in items], dtype=np.int32
     )
-    return Questions(pool, asked, wrong)
+    return Questions(pool, items, wrong)
 
 
 def task_of(base: Path, squad: Path, **keys: object) -> ReaderTask:
     loop = LoopSettings(batch_size=4, precision="fp32")
     recipe = tiny_recipe(base, squad, loop=loop, **keys)
     torch.manual_seed(1)
+
     return ReaderTask(
-        reader.load(recipe.model), [questions_of(squad)], recipe, make_accelerator(loop, cpu=True)
+        reader.load_reader_model(recipe.model),
+        [questions_of(squad)],
+        recipe,
+        make_accelerator(loop, cpu=True),
     )
 
 
-# Sources
+# -- sources -------------------------------------------------------------------------------------
 
 
-def test_squad_gives_spans_and_questions_that_are_not_answered(squad: Path) -> None:
-    pool, asked = load_questions(QuestionSource(format="squad", path=squad), {})
-    assert [one.answer(pool) for one in asked] == ["1", "0", "close", ""]
-    assert [one.answered for one in asked] == [True, True, True, False]
+def test_squad_gives_spans_and_unanswerable_questions(squad: Path) -> None:
+    pool, items = load_questions(QuestionSource(format="squad", path=squad), {})
+    assert [item.answer(pool) for item in items] == ["1", "0", "close", ""]
+    assert [item.answered for item in items] == [True, True, True, False]
     assert len(pool.passages) == 5  # also that of the row whose answer is not in it
 
 
-def test_templates_give_spans_in_the_passages_that_are_served() -> None:
+def test_templates_give_spans_in_served_passages() -> None:
     pools: dict[Path, PassagePool] = {}
     source = QuestionSource(format="templates", path=HTML)
-    pool, asked = load_questions(source, pools)
+    pool, items = load_questions(source, pools)
+
     assert pools[HTML] is pool
-    assert len(asked) >= 3
-    for one in asked:
-        assert one.answer(pool)
-        assert one.question.strip()
+    assert len(items) >= 3
+    for item in items:
+        assert item.answer(pool)
+        assert item.question.strip()
     assert load_questions(source, pools)[0] is pool
 
 
-def test_no_form_of_question_drowns_the_others() -> None:
+def test_forms_of_questions_are_balanced() -> None:
     forms = ["term"] * 50 + ["version"] * 5 + ["default"] * 2
-    found = [
+    items = [
         TrainingQuestion(f"{form} {number}?", number, form=form)
         for number, form in enumerate(forms)
     ]
-    kept = list(balanced(found))
-    assert [one.form for one in kept] == ["term"] * 3 + ["version"] * 5 + ["default"] * 2
-    assert kept[:3] == found[:3]
-    assert list(balanced(found[:50])) == found[:50]
+    kept = list(balanced(items))
+    assert [item.form for item in kept] == ["term"] * 3 + ["version"] * 5 + ["default"] * 2
+    assert kept[:3] == items[:3]
+    assert list(balanced(items[:50])) == items[:50]
     assert list(balanced([])) == []
 
 
-def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path) -> None:
+def test_linked_questions_are_answered_by_the_entrys_term(tmp_path: Path) -> None:
     pool, _ = load_questions(QuestionSource(format="templates", path=HTML), {})
     entry = next(
         entry
-        for entry, one in zip(pool.entries, pool.passages, strict=True)
-        if "(" in one.text and "#" in entry
+        for entry, item in zip(pool.entries, pool.passages, strict=True)
+        if "(" in item.text and "#" in entry
     )
     rows = tmp_path / "linked.jsonl"
     rows.write_text(
@@ -130,19 +141,20 @@ def test_linked_questions_have_the_term_of_their_entry_as_answer(tmp_path: Path)
         + "\n"
         + json.dumps({"title": "elsewhere", "question": "", "entry": "no.html#where"})
     )
-    pool, (one,) = load_questions(QuestionSource(format="linked", path=rows, reference=HTML), {})
-    assert pool.entries[one.passage] == entry
-    assert one.answer(pool)
-    assert one.answer(pool).replace("_", "-").lower() in entry.lower()
+    pool, (item,) = load_questions(QuestionSource(format="linked", path=rows, reference=HTML), {})
+
+    assert pool.entries[item.passage] == entry
+    assert item.answer(pool)
+    assert item.answer(pool).replace("_", "-").lower() in entry.lower()
 
 
 def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
-    """The first answer that stands there as a word of its own; what has neither answer nor entry is left out."""
+    """The answer is the first that occurs as a word; rows without answer and entry are dropped."""
     pool, _ = load_questions(QuestionSource(format="templates", path=HTML), {})
     row = next(
         row
-        for row, one in enumerate(pool.passages)
-        if "weave" in one.text and "#" in pool.entries[row]
+        for row, item in enumerate(pool.passages)
+        if "weave" in item.text and "#" in pool.entries[row]
     )
     rows = [
         {"answers": ["eave", "weave"], "entry": pool.entries[row], "split": "train"},
@@ -159,17 +171,18 @@ def test_a_question_set_leads_to_the_words_of_its_entry(tmp_path: Path) -> None:
         for n, row in enumerate(rows)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in texts))
-    pool, (one, none) = load_questions(
+    pool, (item, none) = load_questions(
         QuestionSource(format="questions", path=path, reference=HTML), {}
     )
+
     assert (none.question, none.answered, none.answer(pool)) == ("question 5", False, "")
     assert pool.entries[none.passage] == rows[0]["entry"]
-    assert (one.question, one.answer(pool), one.form) == ("question 0", "weave", "module")
-    assert pool.entries[one.passage] == rows[0]["entry"]
+    assert (item.question, item.answer(pool), item.form) == ("question 0", "weave", "module")
+    assert pool.entries[item.passage] == rows[0]["entry"]
 
 
-def test_an_answer_is_looked_for_in_all_documents_of_its_entry(tmp_path: Path) -> None:
-    asked = {
+def test_answers_are_searched_in_all_documents_of_an_entry(tmp_path: Path) -> None:
+    answers = {
         "A heddle holds what?": "thread",
         "dry run does": "nothing",
         "-o writes to": "FILE",
@@ -183,18 +196,20 @@ def test_an_answer_is_looked_for_in_all_documents_of_its_entry(tmp_path: Path) -
             "entry": "markup/api.rst#terms",
             "form": "module",
         }
-        for question, answer in asked.items()
+        for question, answer in answers.items()
     ]
     path = tmp_path / "asked.jsonl"
     path.write_text("".join(json.dumps({**row, "split": "train"}) + "\n" for row in rows))
-    pool, found = load_questions(QuestionSource(format="questions", path=path, reference=HTML), {})
-    assert {one.question: one.answer(pool) for one in found} == asked
-    assert len({one.passage for one in found}) == 4
+    pool, items = load_questions(QuestionSource(format="questions", path=path, reference=HTML), {})
+
+    assert {item.question: item.answer(pool) for item in items} == answers
+    assert len({item.passage for item in items}) == 4
 
 
 def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="reference"):
         QuestionSource(format="linked", path=tmp_path)
+
     with pytest.raises(InvalidInput, match="reference"):
         QuestionSource(format="squad", path=tmp_path, reference=tmp_path)
     with pytest.raises(InvalidInput, match="format must be one of"):
@@ -206,8 +221,8 @@ def test_sources_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         load_questions(QuestionSource(format="squad", path=tmp_path / "empty.jsonl"), {})
 
 
-def test_mined_passages_share_words_with_the_question_and_are_of_other_entries() -> None:
-    """The last one is the first over again, as on a page that holds the whole manual."""
+def test_mined_passages_are_of_other_entries() -> None:
+    """The last passage is a copy of the first, as on a page with the whole manual."""
     texts = [
         "open a file",
         "opens the file for reading",
@@ -219,18 +234,19 @@ def test_mined_passages_share_words_with_the_question_and_are_of_other_entries()
     pool = PassagePool(
         [ReadingPassage(text) for text in texts], ["one", "two", "three", "one", "four", "all"]
     )
-    asked = [
+    items = [
         TrainingQuestion("how to open a file", 0),
         TrainingQuestion("close the socket", 2),
         TrainingQuestion("open", 4),
     ]
-    mined = Miner(pool).wrong(asked, 3)
+    mined = Miner(pool).wrong(items, 3)
+
     assert mined[0].tolist() == [1, 1, 1]
     assert mined[1].tolist() == [3, 4, 5]
     assert set(mined[2]) <= {0, 1, 3, 5}
 
 
-def test_an_encoder_mines_as_many_again_that_are_nearest_to_the_question(
+def test_an_encoder_mines_the_nearest_passages_too(
     encoder: TextEncoder,
 ) -> None:
     texts = [
@@ -240,22 +256,25 @@ def test_an_encoder_mines_as_many_again_that_are_nearest_to_the_question(
         "the file was shut",
         "numbers of a socket",
     ]
-    pool = PassagePool([ReadingPassage(text) for text in texts], ["one", "two", "three", "four", "five"])
-    asked = [TrainingQuestion("how to open a file", 0), TrainingQuestion("close the socket", 2)]
-    mined = Miner(pool, encoder).wrong(asked, 2)
-    assert mined[:, ::2].tolist() == Miner(pool).wrong(asked, 2).tolist()
-    for row, one in enumerate(asked):
+    pool = PassagePool(
+        [ReadingPassage(text) for text in texts], ["one", "two", "three", "four", "five"]
+    )
+    items = [TrainingQuestion("how to open a file", 0), TrainingQuestion("close the socket", 2)]
+    mined = Miner(pool, encoder).wrong(items, 2)
+
+    assert mined[:, ::2].tolist() == Miner(pool).wrong(items, 2).tolist()
+    for row, item in enumerate(items):
         cosines = (
-            encoder.encode(texts, role="passage") @ encoder.encode([one.question], role="query")[0]
+            encoder.encode(texts, role="passage") @ encoder.encode([item.question], role="query")[0]
         )
-        cosines[one.passage] = -1.0
+        cosines[item.passage] = -1.0
         assert sorted(cosines[mined[row, 1::2]]) == sorted(np.sort(cosines)[-2:])
 
 
-# Loss
+# -- loss ----------------------------------------------------------------------------------------
 
 
-def test_the_loss_is_that_of_the_equations_written_out() -> None:
+def test_the_loss_equals_the_papers_equations() -> None:
     generator = torch.Generator().manual_seed(5)
     b, p, t = 4, 3, 6
     starts, ends = torch.randn(2, b * p, t, generator=generator, dtype=torch.float64)
@@ -269,43 +288,46 @@ def test_the_loss_is_that_of_the_equations_written_out() -> None:
         )
         if spans[question][0] >= 0:
             row = question * p + int(right[question]) - 1
-            for name, logits, place in (("start", starts, 0), ("end", ends, 1)):
+            for name, logits, end_number in (("start", starts, 0), ("end", ends, 1)):
                 powers = [math.exp(value) for value in logits[row].tolist()]
-                expected[name] -= math.log(powers[spans[question][place]] / sum(powers)) / b
-    found = reading_loss(starts, ends, selected, right, spans)
-    assert {name: float(value) for name, value in found.items()} == pytest.approx(
+                expected[name] -= math.log(powers[spans[question][end_number]] / sum(powers)) / b
+    losses = reading_loss(starts, ends, selected, right, spans)
+
+    assert {name: float(value) for name, value in losses.items()} == pytest.approx(
         expected, rel=1e-6
     )
 
 
-def test_tokens_of_an_answer_and_those_that_cannot_be_one(base: Path, squad: Path) -> None:
+def test_token_spans_of_answers(base: Path, squad: Path) -> None:
     task = task_of(base, squad)
     passage = ReadingPassage("If step is omitted, it defaults to 1.", "range")
     (packed,) = task.packer.pack("What is it?", [passage])
     first, last = token_span(packed, passage, TrainingQuestion("", 0, 23, 36))
     text = "range\n" + passage.text
-    read = [text[slice(*packed.offsets[place - packed.first])] for place in (first, last)]
+    read = [text[slice(*packed.offsets[token - packed.first])] for token in (first, last)]
+
     assert read == ["defaults", "1"]
     assert token_span(packed, passage, TrainingQuestion("", 0)) == (-1, -1)
+
     far = ReadingPassage("the " * 90 + "step")
     (cut,) = task.packer.pack("What is it?", [far])
     assert token_span(cut, far, TrainingQuestion("", 0, 360, 364)) == (-1, -1)
-    places = hidden([packed], 40)[0]
-    assert places.logical_not().nonzero().flatten().tolist() == list(
+    allowed = hidden([packed], 40)[0]
+    assert allowed.logical_not().nonzero().flatten().tolist() == list(
         range(packed.first, packed.first + len(packed.offsets))
     )
 
 
-def test_batches_follow_from_their_number_and_leave_answers_out_as_often_as_asked(
-    base: Path, squad: Path
-) -> None:
+def test_batches_leave_out_a_share_of_the_answers(base: Path, squad: Path) -> None:
     task = task_of(
-        base, squad, reading=reader.Reading(passages=2, depth=2, max_tokens=64, missing=0.5)
+        base, squad, reading=reader.ReadingSettings(passages=2, depth=2, max_tokens=64, missing=0.5)
     )
     batches = [task.batch(number) for number in range(40)]
     again = task.batch(7)
+
     assert torch.equal(batches[7].ids, again.ids)
     assert torch.equal(batches[7].spans, again.spans)
+
     right = torch.cat([batch.right for batch in batches])
     answered = 3 / 4
     assert (right > 0).float().mean() == pytest.approx(answered * 0.5, abs=0.12)
@@ -314,20 +336,23 @@ def test_batches_follow_from_their_number_and_leave_answers_out_as_often_as_aske
         assert ((batch.spans[:, 0] >= 0) <= (batch.right > 0)).all()
 
 
-def test_groups_of_similar_length_change_nothing(base: Path, squad: Path) -> None:
+def test_groups_of_similar_length_give_the_same_logits(base: Path, squad: Path) -> None:
     task = task_of(base, squad)
     batch = task.batch(0)
     task.model.eval()
     with torch.no_grad():
         grouped = task._logits(batch.ids, batch.mask)
         whole = task.model(batch.ids, batch.mask)
-    for one, other in zip(grouped[:2], whole[:2], strict=True):
-        seen = batch.mask.bool() & (one > HIDDEN)
-        torch.testing.assert_close(one[seen], other[seen], rtol=1e-4, atol=1e-4)
+
+    for grouped_logits, whole_logits in zip(grouped[:2], whole[:2], strict=True):
+        visible = batch.mask.bool() & (grouped_logits > HIDDEN)
+        torch.testing.assert_close(
+            grouped_logits[visible], whole_logits[visible], rtol=1e-4, atol=1e-4
+        )
     torch.testing.assert_close(grouped[2], whole[2], rtol=1e-4, atol=1e-4)
 
 
-# The whole way
+# -- whole runs ----------------------------------------------------------------------------------
 
 
 def test_a_trained_reader_answers_what_it_was_trained_on(
@@ -338,35 +363,37 @@ def test_a_trained_reader_answers_what_it_was_trained_on(
         squad,
         dev=(QuestionSource(format="squad", path=squad, limit=3),),
         loop=LoopSettings(batch_size=4, steps=80, learning_rate=3e-3, every=40, precision="fp32"),
-        export=reader.Export(quantization="none", trained_on=("four questions",)),
+        export=reader.ReaderExport(quantization="none", trained_on=("four questions",)),
     )
-    said: list[str] = []
-    directory = reader.run(
-        recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True
+    lines: list[str] = []
+    directory = reader.train_reader(
+        recipe, tmp_path, progress=lambda name: lambda *_: None, say=lines.append, cpu=True
     )
-    assert said[0].startswith("squad.jsonl (squad, train): 4 questions")
+
+    assert lines[0].startswith("squad.jsonl (squad, train): 4 questions")
+
     served = Reader.load(directory, threads=1)
     passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]
     for context, answer, question in CONTEXTS[:3]:
         best = read_answers(served, question, passages, k=1).answers[0]
         assert (passages[best.passage].text, context[best.start : best.end]) == (context, answer)
-    known = read_answers(served, CONTEXTS[0][2], passages).answerable
-    unknown = read_answers(served, CONTEXTS[3][2], passages).answerable
-    assert known > unknown
+    answerable = read_answers(served, CONTEXTS[0][2], passages).answerable
+    unanswerable = read_answers(served, CONTEXTS[3][2], passages).answerable
+    assert answerable > unanswerable
     card = (directory / "README.md").read_text()
     assert "four questions" in card
     assert "dev exact" in card
     assert (
-        reader.run(
-            recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True
+        reader.train_reader(
+            recipe, tmp_path, progress=lambda name: lambda *_: None, say=lines.append, cpu=True
         )
         == directory
     )
     kept = squad.read_text()
     squad.write_text(kept.replace("step is omitted", "step is missing"))
     with pytest.raises(InvalidInput, match="other texts"):
-        reader.run(
-            recipe, tmp_path, progress=lambda name: lambda *_: None, say=said.append, cpu=True
+        reader.train_reader(
+            recipe, tmp_path, progress=lambda name: lambda *_: None, say=lines.append, cpu=True
         )
     squad.write_text(kept)
 
@@ -374,14 +401,15 @@ def test_a_trained_reader_answers_what_it_was_trained_on(
 def test_sequences_longer_than_the_positions_are_refused(
     base: Path, squad: Path, tmp_path: Path
 ) -> None:
-    reading = reader.Reading(passages=2, depth=2, max_tokens=129)
+    reading = reader.ReadingSettings(passages=2, depth=2, max_tokens=129)
     recipe = tiny_recipe(
         base, squad, reading=reading, loop=LoopSettings(batch_size=4, precision="fp32")
     )
+
     with pytest.raises(
         InvalidInput, match=r"reading.max_tokens is 129, but the model has 128 positions"
     ):
-        reader.run(
+        reader.train_reader(
             recipe, tmp_path / "out", progress=lambda name: lambda *_: None, say=str, cpu=True
         )
     assert not (tmp_path / "out").exists()
@@ -389,15 +417,16 @@ def test_sequences_longer_than_the_positions_are_refused(
 
 def test_a_damaged_head_is_named(base: Path, squad: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(base, squad)
-    reader.load(recipe.model).save(tmp_path)
+    reader.load_reader_model(recipe.model).save(tmp_path)
     content = (tmp_path / HEAD).read_bytes()
     for torn in (content[:20], content[:-4]):
         (tmp_path / HEAD).write_bytes(torn)
         with pytest.raises(Damaged, match=HEAD):
-            reader.load(recipe.model, tmp_path)
+            reader.load_reader_model(recipe.model, tmp_path)
     (tmp_path / HEAD).unlink()
+
     with pytest.raises(Damaged, match=HEAD):
-        reader.load(recipe.model, tmp_path)
+        reader.load_reader_model(recipe.model, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -408,9 +437,9 @@ def test_a_damaged_head_is_named(base: Path, squad: Path, tmp_path: Path) -> Non
         ({"calibration": (1.0,)}, "five numbers"),
     ],
 )
-def test_weights_that_are_no_numbers_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_weights_that_are_not_finite_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        reader.Export(**changes)
+        reader.ReaderExport(**changes)
 
 
 @pytest.mark.usefixtures("one_process")
@@ -441,10 +470,12 @@ def test_the_command_makes_a_reader_of_a_recipe(
     ]
     monkeypatch.setattr("sys.argv", ["purlin", "train", "refqa", *map(str, arguments)])
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    with pytest.raises(SystemExit) as done:
+
+    with pytest.raises(SystemExit) as exit_info:
         purlin.main()
+
     printed = capsys.readouterr()
-    assert done.value.code in (0, None), printed.err
+    assert exit_info.value.code in (0, None), printed.err
     assert "PURLIN_READER=" in printed.out
     state = json.loads((tmp_path / "out/reader/step-000002/training.json").read_text())["state"]
     assert f"precision: {state['precision']['1']} (bf16 is " in printed.err
@@ -454,63 +485,68 @@ def test_the_command_makes_a_reader_of_a_recipe(
 def test_export_refuses_a_graph_that_differs(
     base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = tiny_recipe(base, squad, export=reader.Export(quantization="none"))
-    reader.load(recipe.model).save(tmp_path / "checkpoint")
-    monkeypatch.setattr(reader, "MAX_DIFFERENCE", 0.0)
+    recipe = tiny_recipe(base, squad, export=reader.ReaderExport(quantization="none"))
+    reader.load_reader_model(recipe.model).save(tmp_path / "checkpoint")
+    monkeypatch.setattr(reader, "MAX_LOGIT_DIFFERENCE", 0.0)
     with pytest.raises(ExportRefused, match="differ"):
         reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)])
     assert not (tmp_path / "out").exists()
 
 
-def test_a_run_goes_on_from_a_readers_checkpoint_with_its_head(
+def test_a_readers_checkpoint_keeps_its_head_as_a_base(
     base: Path, squad: Path, tmp_path: Path
 ) -> None:
-    """From a base model the head is a new one; the card names what the checkpoint was made from."""
+    """Another base gets a new head; the card names the model behind the checkpoint."""
     recipe = tiny_recipe(base, squad)
-    first = reader.load(recipe.model)
+    first = reader.load_reader_model(recipe.model)
     first.save(tmp_path / "checkpoint")
     again = replace(recipe, model=replace(recipe.model, base=str(tmp_path / "checkpoint")))
-    for name, weight in reader.load(again.model).state_dict().items():
+
+    for name, weight in reader.load_reader_model(again.model).state_dict().items():
         torch.testing.assert_close(weight, first.state_dict()[name], rtol=0, atol=0)
-    assert not torch.equal(reader.load(recipe.model).head.weight, first.head.weight)
-    export = reader.Export(quantization="none", base_model="some/model")
+    assert not torch.equal(reader.load_reader_model(recipe.model).head.weight, first.head.weight)
+
+    export = reader.ReaderExport(quantization="none", base_model="some/model")
     reader.export_reader(
         replace(again, export=export), tmp_path / "checkpoint", tmp_path / "out", [np.arange(4, 20)]
     )
     assert "**Base model**: some/model" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_eight_bits_answer_alike(base: Path, squad: Path, tmp_path: Path) -> None:
-    exported = []
-    for quantization in ("none", "int8"):
-        recipe = tiny_recipe(base, squad, export=reader.Export(quantization=quantization))  # type: ignore[arg-type]
-        torch.manual_seed(3)
-        reader.load(recipe.model).save(tmp_path / "checkpoint")
-        samples = [np.random.default_rng(n).integers(4, len(WORDS), n) for n in (8, 15, 40, 60)]
-        exported.append(
-            reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / quantization, samples)
-        )
-    passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]
-    full, eight = (read_answers(one, "What is the default step?", passages) for one in exported)
-    np.testing.assert_allclose(full.relevance, eight.relevance, atol=0.05)
-
-
-def test_a_readers_name_is_not_that_of_its_checkpoints_and_seeds_are_not_negative(
-    base: Path, squad: Path
+def test_eight_bits_answer_alike(
+    base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InvalidInput, match="Name the recipe otherwise"):
+    torch.manual_seed(3)
+    recipe = tiny_recipe(base, squad, export=reader.ReaderExport(quantization="none"))
+    reader.load_reader_model(recipe.model).save(tmp_path / "checkpoint")
+    samples = [np.random.default_rng(n).integers(4, len(WORDS), n) for n in (8, 15, 40, 60)]
+    full = reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "none", samples)
+
+    # The graph is traced once: what is quantized is a copy of it.
+    graph = tmp_path / "none" / MODEL
+    monkeypatch.setattr(exporting, "trace", lambda *args: shutil.copy(graph, args[2]))
+    recipe = replace(recipe, export=reader.ReaderExport(quantization="int8"))
+    eight = reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "int8", samples)
+
+    passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]
+    exact, quantized = (each.read("What is the default step?", passages) for each in (full, eight))
+    np.testing.assert_allclose(exact.relevance, quantized.relevance, atol=0.05)
+
+
+def test_a_reserved_name_and_a_negative_seed_are_refused(base: Path, squad: Path) -> None:
+    with pytest.raises(InvalidInput, match="Rename the recipe"):
         tiny_recipe(base, squad, name="reader")
     with pytest.raises(InvalidInput, match="seed"):
         tiny_recipe(base, squad, seed=-1)
 
 
-def test_a_recipe_without_questions_and_a_t5_are_refused(base: Path, squad: Path) -> None:
+def test_a_recipe_without_questions_is_refused(base: Path, squad: Path) -> None:
     with pytest.raises(InvalidInput, match="asked"):
         tiny_recipe(base, squad, asked=())
     with pytest.raises(InvalidInput, match="five numbers"):
-        reader.Export(calibration=(1.0,))
+        reader.ReaderExport(calibration=(1.0,))
     with pytest.raises(InvalidInput, match="passages"):
-        reader.Reading(passages=1)
+        reader.ReadingSettings(passages=1)
 
 
 def test_the_packer_needs_its_special_tokens(base: Path) -> None:
@@ -521,12 +557,12 @@ def test_the_packer_needs_its_special_tokens(base: Path) -> None:
         Packer(Tokenizer(WordLevel({"a": 0}, "a")), 32)
 
 
-def test_the_recipe_for_a_manual_of_ones_own_is_one(tmp_path: Path) -> None:
+def test_the_recipe_in_the_manual_is_valid(tmp_path: Path) -> None:
     page = (Path(__file__).parent.parent / "docs" / "qa.md").read_text()
     content = page.split("```toml\n", 1)[1].split("```", 1)[0]
     (tmp_path / "manual" / "html").mkdir(parents=True)
     (tmp_path / "questions.jsonl").touch()
     (tmp_path / "own.toml").write_text(content)
-    recipe = load_recipe(tmp_path / "own.toml", reader.Recipe)
+    recipe = load_recipe(tmp_path / "own.toml", reader.ReaderRecipe)
     assert [source.format for source in recipe.asked] == ["templates", "questions"]
     assert (Path(__file__).parent.parent / recipe.model.base / "reader.json").is_file()

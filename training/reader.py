@@ -1,12 +1,13 @@
-"""Training of the reader: start, end and passage selection over a cross-encoder (reference QA, eq. 1-3)."""
+"""Train a reader by a recipe, and export it: reference QA, eq. 1-3.
+
+A cross-encoder of question and passage selects the passage, and the first and last token of the
+answer.
+"""
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -29,28 +30,30 @@ from training import export, model
 from training.config import MAX_SEED, in_range
 from training.data import questions
 from training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
-from training.loop import LoopSettings, Progress, best_measures, digest, make_accelerator, train
+from training.loop import LoopSettings, StepProgress, best_measures, digest, make_accelerator, train
 from training.model import ModelSettings, in_groups, pad_texts
-from training.quantize import quantize
+from training.quantize import FloatArray, TokenIds
 from training.restore import HEAD
-from training.santa import GROUP, Schedule, Stage
+from training.santa import TEXTS_PER_GROUP, Schedule, Stage
 
-CARD = "README.md"
 STAGE = "reader"  # the directory of the checkpoints
 MAX_WEIGHT = 1e6
 NONE_SCORE = 0.0  # of the choice that no passage answers
 HIDDEN = -1e9  # the logit of a token that cannot be part of an answer
-MAX_DIFFERENCE = 1e-3  # fp32 graph against torch, of any logit
-MIN_AGREEMENT = (
-    0.95  # int8 graph against torch: the overlap of their distributions over tokens, on average
-)
+MAX_LOGIT_DIFFERENCE = 1e-3  # fp32 graph against torch: of any logit
+# int8 graph against torch: the mean overlap of their distributions over tokens.
+MIN_OVERLAP = 0.95
+SAMPLE_BATCHES = 4  # batches whose sequences calibrate and check the exported graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How the reader is trained: the right passage among `passages`, the others drawn from the `depth` that BM25 finds
-    best, and, with an `encoder` directory, as many that are nearest by its vectors; for a share `missing` of the
-    questions the right one is left out, and none is the answer.
+class ReadingSettings:
+    """Which passages the reader is trained on, and how long sequences are.
+
+    A question comes with `passages` passages: the one with the answer, and others drawn from the
+    `depth` best by BM25 and, with an `encoder` directory, as many again that are nearest by its
+    vectors. For a share `missing` of the questions the passage with the answer is left out, so that
+    no passage answers.
     """
 
     passages: int = 4
@@ -67,11 +70,13 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
-    """The reader directory. `prior_weight` and `calibration` as in `index.qa.reader.ReaderSettings`.
+class ReaderExport:
+    """How the reader is exported; `prior_weight` and `calibration` as in
+    `index.qa.reader.Settings`.
 
-    They start as those of the released reader; `benchmarks/reader.py --write` tunes them on dev questions.
-    `base_model` is for the card, where the recipe's base is a checkpoint of one's own.
+    Their defaults are those of the released reader; `benchmarks/reader.py --write` tunes them on
+    dev questions. `base_model` is named in the model card, if the recipe's base is a checkpoint of
+    one's own.
     """
 
     quantization: export.Quantization = "int8"
@@ -93,68 +98,73 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """All that a reader is made from."""
+class ReaderRecipe:
+    """All that decides a run."""
 
     name: str
     asked: tuple[QuestionSource, ...]
     dev: tuple[QuestionSource, ...] = ()
     model: ModelSettings = field(default_factory=ModelSettings)
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingSettings = field(default_factory=ReadingSettings)
     loop: LoopSettings = field(default_factory=LoopSettings)
-    export: Export = field(default_factory=Export)
+    export: ReaderExport = field(default_factory=ReaderExport)
     seed: int = 1
 
     def __post_init__(self) -> None:
-        export.Card(self.name)  # a name that cannot be exported fails now
+        export.Card(self.name)  # refuses a name that cannot be exported
+        in_range("seed", self.seed, 0, MAX_SEED)
         if not self.asked:
             raise InvalidInput("A recipe needs at least one [[asked]].", field="asked")
         if self.name == STAGE:
             raise InvalidInput(
-                f"The name {STAGE!r} is that of the checkpoints' directory. Name the recipe otherwise.",
+                f"The name {STAGE!r} is that of the checkpoints' directory. Rename the recipe.",
                 field="name",
             )
-        in_range("seed", self.seed, 0, MAX_SEED)
 
 
 class ReaderModel(nn.Module):
-    """A BERT-class encoder with one linear layer: start and end of every token, selection of the first."""
+    """A BERT-class encoder with a linear layer: start, end and selection logits of every token."""
 
     def __init__(self, text_model: model.BertLike) -> None:
         super().__init__()
-        self.transformer, self.tokenizer = text_model.transformer, text_model.tokenizer
+        self.transformer = text_model.transformer
+        self.tokenizer = text_model.tokenizer
         self.head = nn.Linear(self.transformer.config.hidden_size, 3)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """`ids`, `mask` (n, t) -> start logits (n, t), end logits (n, t), selection logits (n,)."""
-        mask = torch.ones_like(ids) if mask is None else mask
-        logits = self.head(
-            self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
-        ).float()
+        """Return start logits (n, t), end logits (n, t) and selection logits (n,).
+
+        `ids` and `mask` are (n, t). A passage is selected by its sequence's first token.
+        """
+        if mask is None:
+            mask = torch.ones_like(ids)
+        states = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+        logits = self.head(states).float()
         return logits[..., 0], logits[..., 1], logits[:, 0, 2]
 
     def save(self, directory: Path) -> None:
         """Write weights and tokenizer, never pickled."""
         self.transformer.save_pretrained(directory)
         self.tokenizer.save_pretrained(directory)
-        save_file(
-            {name: weight.contiguous() for name, weight in self.head.state_dict().items()},
-            directory / HEAD,
-        )
+
+        weights = self.head.state_dict()
+        save_file({name: weight.contiguous() for name, weight in weights.items()}, directory / HEAD)
 
 
-def load(settings: ModelSettings, directory: Path | None = None) -> ReaderModel:
-    """The base model, or what `save` left in `directory`. The head is new unless the base is a reader's checkpoint.
+def load_reader_model(settings: ModelSettings, directory: Path | None = None) -> ReaderModel:
+    """Load the base model, or what `save` wrote to `directory`.
 
-    Raises what `training.model.load` does, and Damaged for a head that cannot be read.
+    The head is a new one unless the base is a reader. Raises what `training.model.load_text_model`
+    does, and Damaged for a head that cannot be read.
     """
-    text_model = model.load(settings, directory, decoder=False)
+    text_model = model.load_text_model(settings, directory, decoder=False)
     if not isinstance(text_model, model.BertLike):
         raise InvalidInput("A reader needs a BERT-like base model.", field="base")
+
     reader = ReaderModel(text_model)
-    place = directory or Path(model.place_of(settings.base))
-    if directory is not None or (place / HEAD).is_file():
-        _read_head(reader.head, place / HEAD)
+    source = directory or Path(model.base_path(settings.base))
+    if directory is not None or (source / HEAD).is_file():
+        _read_head(reader.head, source / HEAD)
     return reader
 
 
@@ -162,86 +172,110 @@ def _read_head(head: nn.Module, path: Path) -> None:
     try:
         head.load_state_dict(load_file(path))
     except (OSError, RuntimeError, SafetensorError) as error:
-        why = str(error).strip().partition("\n")[0][:300]
+        reason = str(error).strip().partition("\n")[0][:300]
         raise Damaged(
-            f"{path} is damaged: {why}. Remove {path.parent} to go on from the checkpoint before it, or name another "
-            "base."
+            f"{path} is damaged: {reason}. Remove {path.parent} to resume from the checkpoint before "
+            "it, or name another base."
         ) from error
 
 
-def run(
-    recipe: Recipe,
+def train_reader(
+    recipe: ReaderRecipe,
     out: Path,
     *,
-    progress: Callable[[str], Progress],
+    progress: Callable[[str], StepProgress],
     say: Callable[[str], None],
     cpu: bool = False,
 ) -> Path:
-    """Train and export; returns the reader directory `out`/NAME. A run that was killed goes on."""
+    """Train and export; return the reader directory `out`/NAME. A run that was killed is resumed.
+
+    `progress` returns the function that is called after each step; `say` is called with a line of
+    text now and then.
+    """
     accelerator = make_accelerator(recipe.loop, cpu=cpu, out=out, say=say)
-    pools: dict[Path, PassagePool] = {}
-    encoder = Encoder.load(Path(recipe.reading.encoder)) if recipe.reading.encoder else None
-    training, dev = (
-        [_mined(source, pools, recipe.reading, encoder) for source in sources]
-        for sources in (recipe.asked, recipe.dev)
-    )
-    for source, mined in zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True):
-        if accelerator.is_main_process:
-            say(
-                f"{source.path.name} ({source.format}, {source.split}): {len(mined.asked):,} questions"
-            )
+    training, dev = _read_questions(recipe)
+    if accelerator.is_main_process:
+        sources = zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True)
+        for source, mined in sources:
+            count = f"{len(mined.items):,} questions"
+            say(f"{source.path.name} ({source.format}, {source.split}): {count}")
+
+    # The new head starts with the same weights in every process.
     torch.manual_seed(recipe.seed)
-    reader = load(recipe.model).to(accelerator.device)
+    reader = load_reader_model(recipe.model).to(accelerator.device)
     export.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
     task = ReaderTask(reader, training, recipe, accelerator, dev=dev)
-    place = train(
+
+    # The export does not change the curve.
+    texts = [source.digest() for source in (*training, *dev)]
+    checkpoint = train(
         task,
         recipe.loop,
         out / STAGE,
         accelerator,
         seed=recipe.seed,
-        recipe=asdict(recipe)
-        | {"export": None, "texts": [one.digest() for one in (*training, *dev)]},
+        recipe=asdict(recipe) | {"export": None, "texts": texts},
         progress=progress(STAGE) if accelerator.is_main_process else None,
         say=say,
     )
+
     if accelerator.is_main_process:
-        samples = [one.ids for number in range(4) for one in task.packed(number)[0]]
-        export_reader(recipe, place, out / recipe.name, samples, best_measures(place))
+        samples = [
+            sequence.ids for number in range(SAMPLE_BATCHES) for sequence in task.packed(number)[0]
+        ]
+        measures = best_measures(checkpoint)
+        export_reader(recipe, checkpoint, out / recipe.name, samples, measures)
     accelerator.wait_for_everyone()
     return out / recipe.name
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """One source's questions, their passages, and the rows (n, depth) of wrong ones for each."""
+    """Questions of one source, with their passages.
+
+    `wrong` (n, depth) are rows of passages that do not answer the question.
+    """
 
     pool: PassagePool
-    asked: Sequence[TrainingQuestion]
+    items: Sequence[TrainingQuestion]
     wrong: NDArray[np.int32]
 
     def digest(self) -> str:
-        """Of all that training sees of them."""
+        """Return the digest of all that training uses."""
         passages = ((passage.text, passage.context) for passage in self.pool.passages)
-        return digest([*self.asked, *passages, self.wrong.tolist()])
+        return digest([*self.items, *passages, self.wrong.tolist()])
+
+
+def _read_questions(recipe: ReaderRecipe) -> tuple[list[Questions], list[Questions]]:
+    """Return the questions of each training source and of each dev source."""
+    pools: dict[Path, PassagePool] = {}
+    directory = recipe.reading.encoder
+    encoder = Encoder.load(Path(directory)) if directory else None
+
+    training = [_mined(source, pools, recipe.reading, encoder) for source in recipe.asked]
+    dev = [_mined(source, pools, recipe.reading, encoder) for source in recipe.dev]
+    return training, dev
 
 
 def _mined(
     source: QuestionSource,
     pools: dict[Path, PassagePool],
-    reading: Reading,
+    reading: ReadingSettings,
     encoder: Encoder | None,
 ) -> Questions:
-    pool, found = questions.load_questions(source, pools)
+    pool, items = questions.load_questions(source, pools)
+    # Sources of the same reference share a pool, and its index of passages.
     pool.miner = pool.miner or Miner(pool, encoder)
-    return Questions(pool, found, pool.miner.wrong(found, reading.depth))
+    return Questions(pool, items, pool.miner.wrong(items, reading.depth))
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """B questions with P passages each. `ids`, `mask`, `hidden` (B * P, t), `hidden` where no answer can be;
-    `right` (B,) the passage that answers, counted from 1, 0 for none; `spans` (B, 2) its first and last token, -1 for
-    unknown.
+class ReadingBatch:
+    """B questions with P passages each.
+
+    `ids`, `mask`, `hidden` (B * P, t), `hidden` where no answer can be; `right` (B,) the passage
+    with the answer, counted from 1, or 0 for none; `spans` (B, 2) the answer's first and last token
+    in it, or -1 if unknown.
     """
 
     rows: NDArray[np.int64]
@@ -253,345 +287,380 @@ class Batch:
 
 
 class ReaderTask:
-    """Questions as the loop takes them."""
+    """The questions of a recipe, as a `loop.Task`."""
 
     def __init__(
         self,
         reader: ReaderModel,
         sources: Sequence[Questions],
-        recipe: Recipe,
+        recipe: ReaderRecipe,
         accelerator: Accelerator,
         *,
         dev: Sequence[Questions] = (),
     ) -> None:
-        self.model, self.sources, self.recipe, self.accelerator, self.dev = (
-            reader,
-            sources,
-            recipe,
-            accelerator,
-            dev,
-        )
-        sizes, weights = (
-            [len(source.asked) for source in sources],
-            [source.weight for source in recipe.asked],
-        )
-        self.schedule = Schedule(sizes, weights, Stage(name=STAGE, loop=recipe.loop), recipe.seed)
+        self.model = reader
+        self.sources = sources
+        self.recipe = recipe
+        self.accelerator = accelerator
+        self.dev = dev
+
+        sizes = [len(source.items) for source in sources]
+        weights = [source.weight for source in recipe.asked]
+        stage = Stage(name=STAGE, loop=recipe.loop)
+        self.schedule = Schedule(sizes, weights, stage, recipe.seed)
         self.starts = np.cumsum([0, *sizes])
-        tokenizer = Tokenizer.from_str(copy.deepcopy(reader.tokenizer).backend_tokenizer.to_str())
+
+        # A tokenizer of its own: packing changes the settings.
+        tokenizer = Tokenizer.from_str(reader.tokenizer.backend_tokenizer.to_str())
         self.packer = serving.Packer(tokenizer, recipe.reading.max_tokens)
 
     def fresh(self) -> Sequence[nn.Parameter]:
-        """The head's."""
+        """Return the parameters of the head."""
         return list(self.model.head.parameters())
 
     def batches_per_epoch(self) -> int:
-        """Batches until every question came once, or as often as its source's weight says."""
+        """Return the number of batches in an epoch."""
         return self.schedule.batches_per_epoch()
 
     def ready(self, number: int) -> bool:
-        """Always: a batch needs no weights."""
+        """Return True: a batch does not depend on the weights."""
         return True
 
     def prepare(self, number: int) -> None:
-        """Nothing is to be done."""
+        """Do nothing: a batch does not depend on the weights."""
 
     def packed(
         self, number: int
     ) -> tuple[list[serving.PackedPassage], list[int], list[tuple[int, int]], NDArray[np.int64]]:
-        """This process's part of a batch: sequences, the right passages and their tokens, and the rows."""
+        """Return this process's part of a batch before it is padded.
+
+        These are sequences, the number of each question's passage with the answer, its first and
+        last token, and the rows of the questions.
+        """
         process, count = self.accelerator.process_index, self.accelerator.num_processes
+        # Processes take turns, so that each gets the same number of questions.
         rows = self.schedule.rows(number)[process::count]
-        found: list[serving.PackedPassage] = []
-        right, spans = [], []
-        for place, row in enumerate(rows):
-            rng = random.Random(f"{self.recipe.seed} {number} {place} {process}")
-            sequences, which, span = self._drawn(int(row), rng)
-            found += sequences
-            right.append(which)
+
+        sequences: list[serving.PackedPassage] = []
+        right: list[int] = []
+        spans: list[tuple[int, int]] = []
+        for slot, row in enumerate(rows):
+            rng = random.Random(f"{self.recipe.seed} {number} {slot} {process}")
+            packed, right_passage, span = self._drawn(int(row), rng)
+            sequences += packed
+            right.append(right_passage)
             spans.append(span)
-        return found, right, spans, rows
+        return sequences, right, spans, rows
 
     def _drawn(
         self, row: int, rng: random.Random
     ) -> tuple[list[serving.PackedPassage], int, tuple[int, int]]:
-        source = int(np.searchsorted(self.starts, row, side="right")) - 1
-        questions = self.sources[source]
-        number = row - int(self.starts[source])
-        one = questions.asked[number]
-        count, missing = self.recipe.reading.passages, rng.random() < self.recipe.reading.missing
-        missing = missing and one.answered
-        wrong = [rng.choice(questions.wrong[number]) for _ in range(count - (not missing))]
-        chosen = wrong if missing else [one.passage, *wrong]
-        packed = self.packer.pack(
-            one.question, [questions.pool.passages[place] for place in chosen]
-        )
-        if missing or not one.answered:
-            return packed, 0, (-1, -1)
-        return packed, 1, token_span(packed[0], questions.pool.passages[one.passage], one)
+        """Pack a question with its passage, unless that is left out, and with wrong ones."""
+        source_number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        source = self.sources[source_number]
+        number = row - int(self.starts[source_number])
+        item = source.items[number]
 
-    def batch(self, number: int) -> Batch:
-        """The batch of this number."""
-        packed, right, spans, rows = self.packed(number)
-        ids, mask = pad_texts(
-            [one.ids.tolist() for one in packed], self.model.tokenizer.pad_token_id or 0
+        reading = self.recipe.reading
+        missing = rng.random() < reading.missing and item.answered
+        # All questions have the same number of passages, whether or not one of them answers.
+        wrong_count = reading.passages if missing else reading.passages - 1
+        wrong = [rng.choice(source.wrong[number]) for _ in range(wrong_count)]
+        chosen = wrong if missing else [item.passage, *wrong]
+        packed = self.packer.pack(
+            item.question, [source.pool.passages[passage] for passage in chosen]
         )
-        return Batch(
+
+        if missing or not item.answered:
+            return packed, 0, (-1, -1)
+        return packed, 1, token_span(packed[0], source.pool.passages[item.passage], item)
+
+    def batch(self, number: int) -> ReadingBatch:
+        """Return this process's part of batch `number`."""
+        packed, right, spans, rows = self.packed(number)
+        ids, mask = self._padded(packed)
+        return ReadingBatch(
             rows, ids, mask, hidden(packed, ids.shape[1]), torch.tensor(right), torch.tensor(spans)
         )
 
-    def backward(self, batch: Batch) -> dict[str, float]:
-        """Gradients of the three cross entropies' sum; see `reading_loss`."""
+    def _padded(self, packed: Sequence[serving.PackedPassage]) -> tuple[Tensor, Tensor]:
+        rows = [sequence.ids.tolist() for sequence in packed]
+        return pad_texts(rows, self.model.tokenizer.pad_token_id or 0)
+
+    def backward(self, batch: ReadingBatch) -> dict[str, float]:
+        """Add the gradients of the sum of the three cross entropies; see `reading_loss`."""
         device = self.accelerator.device
         starts, ends, selected = self._logits(batch.ids.to(device), batch.mask.to(device))
-        unseen = batch.hidden.to(device)
+
+        no_answer = batch.hidden.to(device)
         losses = reading_loss(
-            starts.masked_fill(unseen, HIDDEN),
-            ends.masked_fill(unseen, HIDDEN),
+            starts.masked_fill(no_answer, HIDDEN),
+            ends.masked_fill(no_answer, HIDDEN),
             selected,
             batch.right.to(device),
             batch.spans.to(device),
         )
         total = torch.stack(list(losses.values())).sum()
         total.backward()  # type: ignore[no-untyped-call]
-        return {
-            "loss": float(total.detach()),
-            **{name: float(value.detach()) for name, value in losses.items()},
-        }
+
+        values = {name: float(loss.detach()) for name, loss in losses.items()}
+        return {"loss": float(total.detach()), **values}
 
     def _logits(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The model's, computed in groups of similar length, so that little of the work is padding."""
+        """Return the model's logits, computed in groups of similar length, which saves padding."""
 
-        def run(part: Tensor, seen: Tensor) -> tuple[Tensor, ...]:
-            starts, ends, selected = self.model(part, seen)
-            wider = (0, ids.shape[1] - part.shape[1])
-            return F.pad(starts, wider, value=HIDDEN), F.pad(ends, wider, value=HIDDEN), selected
+        def read_group(group_ids: Tensor, group_mask: Tensor) -> tuple[Tensor, ...]:
+            starts, ends, selected = self.model(group_ids, group_mask)
+            # Groups are cut to their longest text: their logits are filled up again.
+            missing = (0, ids.shape[1] - group_ids.shape[1])
+            padded_starts = F.pad(starts, missing, value=HIDDEN)
+            return padded_starts, F.pad(ends, missing, value=HIDDEN), selected
 
         with self.accelerator.autocast():
-            starts, ends, selected = in_groups(run, ids, mask, GROUP)
+            starts, ends, selected = in_groups(read_group, ids, mask, TEXTS_PER_GROUP)
         return starts, ends, selected
 
-    def describe(self, batch: Batch) -> str:
-        """The first questions' numbers."""
+    def describe(self, batch: ReadingBatch) -> str:
+        """Return the numbers of the first questions."""
         return f"questions {', '.join(map(str, batch.rows[:8]))}"
 
     def measure(self) -> dict[str, float]:
-        """On the dev questions, each with its passage among the wrong ones: `dev exact`, the share of first answers
-        that are right, and `dev passage`, the share of passages ranked first that are.
+        """Return `dev exact` and `dev passage`, the shares of right answers and of right passages.
+
+        Each dev question comes with its own passage among others without the answer; only the
+        passage ranked first, and the best answer in it, count.
         """
         if not self.dev:
             return {}
+
         judged = [
             self._judged(source, number)
             for source in self.dev
-            for number in range(len(source.asked))
+            for number in range(len(source.items))
         ]
         exact, passage = np.array(judged, dtype=float).mean(axis=0)
         return {"dev exact": float(exact), "dev passage": float(passage)}
 
     def _judged(self, source: Questions, number: int) -> tuple[bool, bool]:
-        one = source.asked[number]
-        chosen = [*source.wrong[number][: 2 * self.recipe.reading.passages].tolist(), one.passage]
-        passages = [source.pool.passages[place] for place in chosen]
-        packed = self.packer.pack(one.question, passages)
-        ids, mask = pad_texts(
-            [each.ids.tolist() for each in packed], self.model.tokenizer.pad_token_id or 0
-        )
-        found = self._logits(ids.to(self.accelerator.device), mask.to(self.accelerator.device))
-        starts, ends, selected = (logits.cpu().numpy() for logits in found)
+        """Tell whether the answer, and whether the passage ranked first, are right."""
+        item = source.items[number]
+        wrong = source.wrong[number][: 2 * self.recipe.reading.passages]
+        chosen = [*wrong.tolist(), item.passage]
+        passages = [source.pool.passages[passage] for passage in chosen]
+        packed = self.packer.pack(item.question, passages)
+
+        ids, mask = self._padded(packed)
+        device = self.accelerator.device
+        logits = self._logits(ids.to(device), mask.to(device))
+        starts, ends, selected = (values.cpu().numpy() for values in logits)
+
         best = int(selected.argmax())
         spans = best_spans(starts[best], ends[best], packed[best], passages[best])
         answer = passages[best].text[spans[0].start : spans[0].end] if spans else ""
-        return answer == one.answer(source.pool) != "", chosen[best] == one.passage
+        return answer == item.answer(source.pool) != "", chosen[best] == item.passage
 
     def save(self, directory: Path) -> None:
         """Write the model."""
         self.model.save(directory)
 
     def restore(self, directory: Path) -> None:
-        """Take the weights of what `save` wrote."""
-        self.model.load_state_dict(load(self.recipe.model, directory).state_dict())
+        """Load the weights that `save` wrote."""
+        self.model.load_state_dict(load_reader_model(self.recipe.model, directory).state_dict())
 
 
 def token_span(
-    packed: serving.PackedPassage, passage: serving.ReadingPassage, one: TrainingQuestion
+    packed: serving.PackedPassage, passage: serving.ReadingPassage, item: TrainingQuestion
 ) -> tuple[int, int]:
-    """First and last token of the answer in the sequence, or -1, -1 where it is unknown or cut off."""
-    if one.start is None or one.end is None:
+    """Return the answer's first and last token in a sequence, or -1, -1 if unknown or cut off."""
+    if item.start is None or item.end is None:
         return -1, -1
+
+    # Offsets count from the start of what is shown: the passage's title comes before its text.
     skip = len(serving.model_text(passage)) - len(passage.text)
-    start, end = one.start + skip, one.end + skip
+    start, end = item.start + skip, item.end + skip
     inside = [
         number
         for number, (first, last) in enumerate(packed.offsets)
         if first < end and last > start
     ]
+
     if not inside or packed.offsets[inside[-1]][1] < end:
         return -1, -1
     return packed.first + inside[0], packed.first + inside[-1]
 
 
 def hidden(packed: Sequence[serving.PackedPassage], width: int) -> Tensor:
-    """(n, width), true for tokens that are not the passage's."""
-    places = torch.arange(width)[None]
-    first = torch.tensor([one.first for one in packed])[:, None]
-    last = torch.tensor([one.first + len(one.offsets) for one in packed])[:, None]
-    return (places < first) | (places >= last)
+    """Return (n, width), true for tokens that are not part of the passage."""
+    positions = torch.arange(width)[None]
+    first = torch.tensor([sequence.first for sequence in packed])[:, None]
+    last = torch.tensor([sequence.first + len(sequence.offsets) for sequence in packed])[:, None]
+    return (positions < first) | (positions >= last)
 
 
 def reading_loss(
     starts: Tensor, ends: Tensor, selected: Tensor, right: Tensor, spans: Tensor
 ) -> dict[str, Tensor]:
-    """Mean over the questions of -log of eq. 3 at the right passage, eq. 1 and 2 at the answer's ends in it.
+    """Return the losses "select" (eq. 3), "start" and "end" (eq. 1 and 2), each a mean over
+    questions.
 
-    `starts`, `ends` (B * P, t); `selected` (B * P,); `right` (B,) counts from 1, 0 being "none of them", whose score
-    is 0; `spans` (B, 2), of the right passage, -1 where unknown: such questions have no part in eq. 1 and 2.
+    `starts`, `ends` (B * P, t); `selected` (B * P,); `right` (B,) the passage with the answer,
+    counted from 1; 0 is "none of them", whose score is NONE_SCORE. `spans` (B, 2) are the answer's
+    ends in the right passage, or -1 if unknown: such questions add nothing to eq. 1 and 2.
     """
     b = len(right)
     choices = F.pad(selected.reshape(b, -1), (1, 0), value=NONE_SCORE)  # (B, 1 + P)
     losses = {"select": F.cross_entropy(choices, right)}
-    known = spans[:, 0] >= 0
-    rows = torch.arange(b, device=right.device) * (selected.numel() // b) + (right - 1).clamp(min=0)
-    for name, logits, place in (("start", starts, spans[:, 0]), ("end", ends, spans[:, 1])):
-        each = F.cross_entropy(logits[rows], place.clamp(min=0), reduction="none")
-        losses[name] = (each * known).sum() / b
+
+    has_span = spans[:, 0] >= 0
+    first_rows = torch.arange(b, device=right.device) * (selected.numel() // b)
+    rows = first_rows + (right - 1).clamp(min=0)
+    for name, logits, tokens in (("start", starts, spans[:, 0]), ("end", ends, spans[:, 1])):
+        per_question = F.cross_entropy(logits[rows], tokens.clamp(min=0), reduction="none")
+        losses[name] = (per_question * has_span).sum() / b
     return losses
 
 
-# -- export ----------------------------------------------------------------------------------------------------------
+# -- export -------------------------------------------------------------------------------------
 
 
 def export_reader(
-    recipe: Recipe,
+    recipe: ReaderRecipe,
     checkpoint: Path,
     out: Path,
-    samples: Sequence[NDArray[np.int64]],
+    samples: Sequence[TokenIds],
     measures: Mapping[str, float] = MappingProxyType({}),
 ) -> serving.Reader:
-    """Write the reader directory `out` from a checkpoint, replacing it. `samples` are sequences as they are read.
+    """Write the reader directory `out` from a checkpoint, replacing it.
 
-    int8 takes its scales from them, and they are what the graph is compared with torch on; raises ExportRefused where
-    it differs, and `out` is then as it was.
+    `samples` are sequences of question and passage. The scales of int8 are measured on them, and
+    the graph's logits are compared with the checkpoint's; ExportRefused is raised if they differ,
+    and `out` then stays as it was.
     """
-    trained = load(recipe.model, checkpoint).eval()
-    expected = _outputs_of(trained, samples)
-    with export.replacing(out) as new:
+    trained = load_reader_model(recipe.model, checkpoint).eval()
+    expected = _torch_outputs(trained, samples)
+
+    with export.replacing_directory(out) as new:
+        graph_path = new / serving.MODEL
         export.write_tokenizer(trained.tokenizer, new / serving.TOKENIZER)
         export.trace(
-            _Graph(trained), trained.transformer, new / serving.MODEL, ["start", "end", "selected"]
+            _ReaderGraph(trained), trained.transformer, graph_path, ["start", "end", "selected"]
         )
-        _compare(expected, _outputs(new / serving.MODEL, samples), "none")
+        _compare(expected, _graph_outputs(graph_path, samples), "none")
+
         if recipe.export.quantization == "int8":
-            quantize(new / serving.MODEL, new / serving.MODEL, [ids[None] for ids in samples])
-            export.refuse_saturation(new)
-            _compare(expected, _outputs(new / serving.MODEL, samples), "int8")
-        _write_settings(recipe, measures, new)
+            export.quantize_graphs(new, samples)
+            _compare(expected, _graph_outputs(graph_path, samples), "int8")
+
+        _write_reader_settings(recipe, measures, new)
+        (new / export.CARD).write_text(_card_text(recipe, measures))
     return serving.Reader.load(out)
 
 
-class _Graph(nn.Module):
-    """What the ONNX file computes: no padding, so no mask."""
+class _ReaderGraph(nn.Module):
+    """What the ONNX graph computes: ids without padding -> logits."""
 
     def __init__(self, trained: ReaderModel) -> None:
         super().__init__()
         self.trained = trained
 
     def forward(self, input_ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        found: tuple[Tensor, Tensor, Tensor] = self.trained(input_ids)
-        return found
+        logits: tuple[Tensor, Tensor, Tensor] = self.trained(input_ids)
+        return logits
 
 
-Outputs = list[tuple[NDArray[np.float32], ...]]
+Outputs = list[tuple[FloatArray, ...]]
+"""Start logits, end logits and selection logit of each sample."""
 
 
-def _outputs_of(trained: ReaderModel, samples: Sequence[NDArray[np.int64]]) -> Outputs:
+def _torch_outputs(trained: ReaderModel, samples: Sequence[TokenIds]) -> Outputs:
     with torch.no_grad():
         return [
-            tuple(part[0].numpy() for part in trained(torch.from_numpy(ids)[None]))
+            tuple(logits[0].numpy() for logits in trained(torch.from_numpy(ids)[None]))
             for ids in samples
         ]
 
 
-def _outputs(path: Path, samples: Sequence[NDArray[np.int64]]) -> Outputs:
+def _graph_outputs(path: Path, samples: Sequence[TokenIds]) -> Outputs:
     session = open_session(path.read_bytes())
     return [
-        tuple(part[0] for part in session.run(None, {"input_ids": ids[None]})) for ids in samples
+        tuple(logits[0] for logits in session.run(None, {"input_ids": ids[None]}))
+        for ids in samples
     ]
 
 
-def _compare(expected: Outputs, found: Outputs, quantization: export.Quantization) -> None:
+def _compare(expected: Outputs, computed: Outputs, quantization: export.Quantization) -> None:
+    """Raise ExportRefused if the graph's logits are not those of the checkpoint."""
     pairs = [
         pair
-        for one, other in zip(expected, found, strict=True)
-        for pair in zip(one, other, strict=True)
+        for sample_pair in zip(expected, computed, strict=True)
+        for pair in zip(*sample_pair, strict=True)
     ]
-    difference = max(float(np.abs(one - other).max()) for one, other in pairs)
-    overlap = float(np.mean([_overlap(one, other) for one, other in pairs if one.ndim]))
-    if difference > MAX_DIFFERENCE if quantization == "none" else overlap < MIN_AGREEMENT:
-        raise export.ExportRefused(
-            f"The {quantization} graph's logits differ from the checkpoint's by up to {difference:.2g}, the overlap of "
-            f"their distributions is {overlap:.3f}; allowed are {MAX_DIFFERENCE} without quantization, an overlap of "
-            f'{MIN_AGREEMENT} with int8. Nothing was written. Keep 32-bit weights: quantization = "none".'
-        )
+    difference = max(float(np.abs(reference - logits).max()) for reference, logits in pairs)
+    overlaps = [_overlap(reference, logits) for reference, logits in pairs if reference.ndim]
+
+    export.refuse_difference(
+        "logits",
+        quantization,
+        difference=difference,
+        max_difference=MAX_LOGIT_DIFFERENCE,
+        similarity=float(np.mean(overlaps)),
+        min_similarity=MIN_OVERLAP,
+        similarity_name="mean overlap of distributions",
+    )
 
 
-def _overlap(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """Of the two softmax distributions, 1 if they are equal."""
-    shares = [np.exp(logits - logits.max()) for logits in (one, other)]
-    return float(np.minimum(*(share / share.sum() for share in shares)).sum())
+def _overlap(reference: FloatArray, logits: FloatArray) -> float:
+    """Return the overlap of two softmax distributions, which is 1 if they are equal."""
+    return float(np.minimum(_softmax(reference), _softmax(logits)).sum())
 
 
-def _write_settings(recipe: Recipe, measures: Mapping[str, float], new: Path) -> None:
-    digests = {
-        name: hashlib.sha256((new / name).read_bytes()).hexdigest()
-        for name in (serving.MODEL, serving.TOKENIZER)
-    }
+def _softmax(logits: FloatArray) -> FloatArray:
+    exponentials = np.exp(logits - logits.max())
+    shares: FloatArray = exponentials / exponentials.sum()
+    return shares
+
+
+def _write_reader_settings(
+    recipe: ReaderRecipe, measures: Mapping[str, float], directory: Path
+) -> None:
     settings = serving.ReaderSettings(
         name=recipe.name,
         max_tokens=recipe.reading.max_tokens,
         prior_weight=recipe.export.prior_weight,
         calibration=recipe.export.calibration,
-        files=digests,
+        files=export.file_digests(directory, (serving.MODEL, serving.TOKENIZER)),
     )
-    content = asdict(settings) | {
-        "fingerprint": settings.fingerprint,
+    details = {
         "base_model": _base_model(recipe),
+        "trained_on": list(recipe.export.trained_on),
+        "measures": dict(measures),
     }
-    content |= {"trained_on": list(recipe.export.trained_on), "measures": dict(measures)}
-    (new / serving.READER_SETTINGS).write_text(
-        json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    )
-    (new / CARD).write_text(_card(recipe, measures))
+    export.write_settings(directory / serving.READER_SETTINGS, settings, details)
 
 
-def _base_model(recipe: Recipe) -> str:
+def _base_model(recipe: ReaderRecipe) -> str:
     return recipe.export.base_model or recipe.model.base
 
 
-def _card(recipe: Recipe, measures: Mapping[str, float]) -> str:
-    def lines(items: Iterator[str]) -> str:
-        return "\n".join(f"- {item}" for item in items) or "None recorded."
+def _card_text(recipe: ReaderRecipe, measures: Mapping[str, float]) -> str:
+    precisions = {"int8": "8-bit, with 8-bit activations at fixed scales", "none": "32-bit"}
 
-    table = (
-        "\n".join(f"| {name} | {value:.4f} |" for name, value in measures.items())
-        or "| none recorded | |"
-    )
     return f"""# {recipe.name}
 
-A reader for Purlin: `model.onnx` maps ids of `[CLS] question [SEP] passage [SEP]`, int64 (n, t) without padding, to
+A reader for Purlin: `model.onnx` maps ids of `[CLS] question [SEP] passage [SEP]`, int64 (n, t) without \
+padding, to
 start and end logits (n, t) and a passage's selection logit (n,), where 0 is the logit of "no passage answers".
 
 - **Base model**: {_base_model(recipe)}, licence {recipe.export.base_licence}
 - **Longest sequence**: {recipe.reading.max_tokens} tokens, of which the question takes at most a third
-- **Weights**: {"8-bit, with 8-bit activations at fixed scales" if recipe.export.quantization == "int8" else "32-bit"}
+- **Weights**: {precisions[recipe.export.quantization]}
 
 ## Trained on
-{lines(iter(recipe.export.trained_on))}
+{export.markdown_list(recipe.export.trained_on)}
 
 ## Measures
-| what | value |
-|---|---|
-{table}
+{export.markdown_measures(measures, ".4f")}
 
 ## Limits
-{lines(iter(recipe.export.limits))}
+{export.markdown_list(recipe.export.limits)}
 """

@@ -1,7 +1,8 @@
-"""An exported directory -> the checkpoint it was made from, but for what 8 bits have rounded.
+"""Restore the checkpoint behind an exported directory, except for what 8 bits have rounded.
 
-What is released are graphs; training goes on from weights. A base model may so be an encoder or a reader of `models/`,
-where neither the hub nor the checkpoint behind it is at hand.
+Released models are graphs, but training continues from weights. This lets the base model of a
+recipe be an encoder or a reader of `models/`, where neither the hub nor the original checkpoint is
+available.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from numpy.typing import NDArray
 from onnx import NodeProto, numpy_helper
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
@@ -26,102 +26,119 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from index.encoder import QUERY_MODEL, open_session
 from index.errors import InvalidInput
 from index.exported import MODEL, TOKENIZER
+from training.quantize import FloatArray
 
 HEAD = "head.safetensors"
-WORDS = "embeddings.word_embeddings.weight"
+WORD_TABLE = "embeddings.word_embeddings.weight"
 NORM = "embeddings.LayerNorm.weight"
-ALIKE = 0.95  # correlation of states with those of a graph in 8 bits, at least
+MIN_CORRELATION = 0.95  # of the restored model's states with those of a graph in 8 bits
+MAX_PROBE = 30  # tokens
 SPECIAL = ("unk", "pad", "cls", "sep", "mask")
-Floats = NDArray[np.float32]
 Weights = dict[str, torch.Tensor]
 
 
 @cache
 def restored(exported: Path) -> Path:
-    """A directory with what `restore` writes in it, which is removed when the process ends."""
-    place = Path(tempfile.mkdtemp(prefix="purlin-base-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    restore(exported, place)
-    return place
+    """Restore `exported` to a temporary directory, which is removed when the process ends."""
+    directory = Path(tempfile.mkdtemp(prefix="purlin-base-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    restore(exported, directory)
+    return directory
 
 
 def restore(exported: Path, out: Path) -> None:
-    """Write config, weights and tokenizer of an exported BERT to `out`, and the head where it is a reader's.
+    """Write config, weights and tokenizer of an exported BERT to `out`, with the head of a reader.
 
-    Raises InvalidInput where the graph is not that of one BERT as `training.export` writes them.
+    Raises InvalidInput if the graph is not that of one BERT, as `training.export` writes it.
     """
     try:
-        if (exported / QUERY_MODEL).is_file():
-            raise ValueError("it has two encoders")
-        model = onnx.load(exported / MODEL)
-        graph = _Graph(model.graph)
-        weights = graph.weights()
-        head = {
-            name.rpartition("head.")[2]: weights.pop(name)
-            for name in list(weights)
-            if "head." in name
-        }
-        bert = BertModel(graph.config(weights), add_pooling_layer=False)
-        bert.load_state_dict(
-            {name.removeprefix(graph.prefix): value for name, value in weights.items()}
-        )
-        _compare(model, bert.eval())  # type: ignore[no-untyped-call]
+        bert, head = _read_bert(exported)
         tokenizer = _tokenizer(exported / TOKENIZER)
     # onnx, torch and tokenizers raise exceptions of all kinds for what a file holds.
     except Exception as error:  # noqa: BLE001
-        why = " ".join(str(error).split())[:200]
-        message = f"{exported} is no exported BERT encoder or reader ({why}). Name the checkpoint it is made from."
-        raise InvalidInput(message, field="base") from None
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidInput(
+            f"{exported} is not an exported BERT encoder or reader ({reason}). "
+            "Name the checkpoint it was exported from.",
+            field="base",
+        ) from None
+
     bert.save_pretrained(out)
     tokenizer.save_pretrained(out)
     if head:
         save_file(head, out / HEAD)
 
 
-def _compare(model: onnx.ModelProto, bert: BertModel) -> None:
-    """Raises ValueError unless the last states are the graph's: other models have weights of the same names."""
+def _read_bert(exported: Path) -> tuple[BertModel, Weights]:
+    """Return the BERT of a graph, and the weights of a reader's head (none for an encoder)."""
+    if (exported / QUERY_MODEL).is_file():
+        raise ValueError("it has two encoders")
+
+    model = onnx.load(exported / MODEL)
+    graph = _ExportedGraph(model.graph)
+    weights = graph.weights()
+    head_names = [name for name in weights if "head." in name]
+    head = {name.rpartition("head.")[2]: weights.pop(name) for name in head_names}
+
+    bert = BertModel(graph.config(weights), add_pooling_layer=False)
+    bert.load_state_dict(
+        {name.removeprefix(graph.prefix): value for name, value in weights.items()}
+    )
+    _compare_states(model, bert.eval())  # type: ignore[no-untyped-call]
+    return bert, head
+
+
+def _compare_states(model: onnx.ModelProto, bert: BertModel) -> None:
+    """Raise ValueError unless both give the same last states.
+
+    Models of other architectures can have weights of the same names.
+    """
     norms = [node.output[0] for node in model.graph.node if node.op_type == "LayerNormalization"]
-    model.graph.output.append(onnx.ValueInfoProto(name=norms[-1]))
+    last = norms[-1]
+    model.graph.output.append(onnx.ValueInfoProto(name=last))
     session = open_session(model.SerializeToString())
-    ids = np.arange(min(30, bert.config.vocab_size, bert.config.max_position_embeddings))[
-        None, ::-1
-    ].copy()
+
+    length = min(MAX_PROBE, bert.config.vocab_size, bert.config.max_position_embeddings)
+    ids = np.arange(length)[None, ::-1].copy()
     with torch.inference_mode():
-        ours = bert(torch.from_numpy(ids)).last_hidden_state.numpy()
-    if (
-        np.corrcoef(ours.ravel(), session.run([norms[-1]], {"input_ids": ids})[0].ravel())[0, 1]
-        < ALIKE
-    ):
-        raise ValueError("its weights in a BERT do not do what it does")
+        states = bert(torch.from_numpy(ids)).last_hidden_state.numpy()
+    expected = session.run([last], {"input_ids": ids})[0]
+
+    if np.corrcoef(states.ravel(), expected.ravel())[0, 1] < MIN_CORRELATION:
+        raise ValueError("a BERT with its weights computes something else")
 
 
 def _tokenizer(path: Path) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer.from_str(path.read_text())
-    named = {f"{name}_token": f"[{name.upper()}]" for name in SPECIAL}
-    known = {name: word for name, word in named.items() if tokenizer.token_to_id(word) is not None}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **known)  # type: ignore[no-untyped-call]
+    words = {f"{name}_token": f"[{name.upper()}]" for name in SPECIAL}
+    special = {
+        name: word for name, word in words.items() if tokenizer.token_to_id(word) is not None
+    }
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)  # type: ignore[no-untyped-call]
 
 
-class _Graph:
-    """The weights of a graph, by the names they had."""
+class _ExportedGraph:
+    """Reads the weights of a graph under the names that they had in the checkpoint."""
 
     def __init__(self, graph: Any) -> None:
         self.nodes: list[NodeProto] = list(graph.node)
         self.constants = {
             tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer
         }
-        self.makers = {name: node for node in self.nodes for name in node.output}
-        self.readers = {name: node for node in self.nodes for name in node.input}
+        self.producers = {name: node for node in self.nodes for name in node.output}
+        self.consumers = {name: node for node in self.nodes for name in node.input}
+
+        # Wrappers put a prefix before the names of the BERT's own weights.
         (self.prefix,) = [name.removesuffix(NORM) for name in self.constants if name.endswith(NORM)]
 
     def config(self, weights: Weights) -> BertConfig:
-        """Sizes as the weights have them, the rest as the operators say."""
+        """Return the model's config: sizes from the weights, the rest from the operators."""
 
         def size(name: str) -> int:
             return len(weights[self.prefix + name])
 
         return BertConfig(
-            vocab_size=size(WORDS),
+            vocab_size=size(WORD_TABLE),
             hidden_size=size(NORM),
             num_hidden_layers=sum(name.endswith("attention.self.query.weight") for name in weights),
             num_attention_heads=self._attribute("MultiHeadAttention", "num_heads"),
@@ -129,28 +146,34 @@ class _Graph:
             max_position_embeddings=size("embeddings.position_embeddings.weight"),
             type_vocab_size=size("embeddings.token_type_embeddings.weight"),
             layer_norm_eps=self._attribute("LayerNormalization", "epsilon"),
+            # BERT's padding is its first word.
             pad_token_id=0,
         )
 
     def weights(self) -> Weights:
-        """Name -> float32, those of linear layers (out, in)."""
-        named = {
+        """Return name -> float32 tensor; those of linear layers are (out, in)."""
+        arrays = {
             name: value
             for name, value in self.constants.items()
             if name.endswith((".weight", ".bias"))
         }
-        words = self.prefix + WORDS
-        if words not in named:
-            named[words] = self.constants[f"{words}_bytes"] * self.constants[f"{words}_scales"]
+
+        # In 8 bits the word table is stored as bytes, with a scale per row.
+        word_table = self.prefix + WORD_TABLE
+        if word_table not in arrays:
+            rows = self.constants[f"{word_table}_bytes"]
+            arrays[word_table] = rows * self.constants[f"{word_table}_scales"]
+
         for bias, weight in self._layers():
-            named[bias.removesuffix("bias") + "weight"] = weight.T
+            arrays[bias.removesuffix("bias") + "weight"] = weight.T
+
         return {
             name: torch.tensor(value, dtype=torch.float32).contiguous()
-            for name, value in named.items()
+            for name, value in arrays.items()
         }
 
-    def _layers(self) -> Iterator[tuple[str, Floats]]:
-        """The name of each linear layer's bias, and its weights (in, out)."""
+    def _layers(self) -> Iterator[tuple[str, FloatArray]]:
+        """Yield the name of each linear layer's bias, and its weights (in, out)."""
         for node in self.nodes:
             if node.op_type == "MatMul" and node.input[1] in self.constants:
                 yield self._bias(node), self.constants[node.input[1]]
@@ -159,25 +182,28 @@ class _Graph:
                 yield self._bias(node), weight * self._smoothing(node)
 
     def _bias(self, layer: NodeProto) -> str:
-        """What is added to a layer's output: by the layer itself, next, or after it is scaled back."""
+        """Return the name of the constant that is added to a layer's output."""
+        # A quantized layer may take the bias as its last input.
         for name in layer.input[6:]:
             return str(name)
-        after = self.readers[layer.output[0]]
-        after = self.readers[after.output[0]] if after.op_type == "Mul" else after
-        (name,) = [name for name in after.input if name in self.constants]
+
+        # Otherwise an Add follows, after the product that scales rows back, if there is one.
+        add = self.consumers[layer.output[0]]
+        if add.op_type == "Mul":
+            add = self.consumers[add.output[0]]
+        (name,) = [name for name in add.input if name in self.constants]
         return str(name)
 
-    def _smoothing(self, layer: NodeProto) -> Floats:
-        """What the layer's inputs are multiplied by (in, 1), which `training.quantize` took from the weights."""
-        before = self.makers[self.makers[layer.input[0]].input[0]]
-        return (
-            self.constants[before.input[1]][:, None]
-            if before.op_type == "Mul"
-            else np.ones((1, 1), np.float32)
-        )
+    def _smoothing(self, layer: NodeProto) -> FloatArray:
+        """Return what `training.quantize` divided the weights by: factors (in, 1) of the inputs."""
+        quantizer = self.producers[layer.input[0]]
+        multiplier = self.producers[quantizer.input[0]]
+        if multiplier.op_type != "Mul":
+            return np.ones((1, 1), np.float32)
+
+        return self.constants[multiplier.input[1]][:, None]
 
     def _attribute(self, operator: str, name: str) -> Any:
         node = next(node for node in self.nodes if node.op_type == operator)
-        return next(
-            onnx.helper.get_attribute_value(one) for one in node.attribute if one.name == name
-        )
+        attribute = next(attribute for attribute in node.attribute if attribute.name == name)
+        return onnx.helper.get_attribute_value(attribute)

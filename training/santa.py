@@ -1,8 +1,12 @@
-"""SANTA: from a recipe to an exported encoder, by aligning pairs, predicting masked entities, and fine-tuning."""
+"""SANTA: train an encoder by a recipe, and export it.
+
+Stages align pairs of texts and structured data, predict masked entities, and fine-tune on queries.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -29,7 +33,7 @@ from training.data.pairs import Pair, PairSource
 from training.dev import DevEvaluator, DevSet
 from training.loop import (
     LoopSettings,
-    Progress,
+    StepProgress,
     best_measures,
     digest,
     make_accelerator,
@@ -40,24 +44,29 @@ from training.losses import IGNORED, cached_backward, contrastive, reconstructio
 from training.model import ModelSettings, TextModel, pad_targets, pad_texts
 
 Mask = Literal["entity", "span"]
-Rows = NDArray[np.int64]
-GROUP = 32  # texts; smaller groups have less padding, but more overhead
-SPAN_SHARE = 0.15  # of the words, as T5 was pretrained
-AVERAGED = "averaged"  # the checkpoint with its share of the base, beside the stages
+RowNumbers = NDArray[np.int64]
+TEXTS_PER_GROUP = 32  # smaller groups have less padding, but more overhead
+SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5
+AVERAGED = "averaged"  # directory of the checkpoint into which the base model was mixed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stretch of training, which starts from the best checkpoint of the one before.
+    """One stage of training, which starts from the best checkpoint of the stage before it.
 
-    `pairs` names the sources it takes, by default all; they are drawn in `forms`, and as often as `weights` says, one
-    for each of `pairs`, by default the sources' own. The loss is `sda` times the
-    contrastive loss of eq. 5 (of eq. 3 in fine-tuning, which is the same) and `mep` times that of masked entity
-    prediction, eq. 7. `mask_share` is the share of different entities that is masked, by default all, or of words under
-    the "span" mask, by default T5's 0.15. `hard_negatives` are drawn for each pair from the `depth` best passages of
-    the model at hand, which are looked up again every `refresh` epochs. `part` computes the contrastive loss in parts
-    of so many pairs, in the memory of one. `batches` "one-source" draws each batch from one source, whose passages are
-    the harder negatives of each other.
+    `pairs` names the sources, by default all; `weights` gives, for each of `pairs`, how often its
+    pairs come in an epoch, by default the sources' own. Pairs are drawn in `forms`. `batches`
+    "one-source" draws each batch from one source, whose passages are harder negatives of each
+    other.
+
+    The loss is `sda` times the contrastive loss of eq. 5 (of eq. 3 in fine-tuning, which is the
+    same) plus `mep` times that of masked entity prediction, eq. 7. `mask_share` is the share of
+    different entities that is masked, by default all, or of words with the "span" mask, by default
+    T5's 0.15.
+
+    `hard_negatives` are drawn for each pair from the `depth` best passages of the current model,
+    which are mined again every `refresh` epochs. `part` computes the contrastive loss in parts of
+    that many pairs, in the memory of one part.
     """
 
     name: str
@@ -77,23 +86,16 @@ class Stage:
     batches: Literal["mixed", "one-source"] = "mixed"
 
     def __post_init__(self) -> None:
-        if not self.name.replace("-", "").isalnum():
-            raise InvalidInput(
-                f"A stage's name is letters, digits and dashes, not {self.name!r}.", field="name"
-            )
-        for name in ("sda", "mep"):
-            in_range(name, getattr(self, name), 0.0, 1000.0)
-        if not self.sda + self.mep:
-            raise InvalidInput(
-                f"Stage {self.name} trains nothing: sda and mep are both 0.", field="sda"
-            )
+        self._check_name_and_loss()
         if self.weights and len(self.weights) != len(self.pairs):
             raise InvalidInput(
-                f"Stage {self.name} has {len(self.pairs)} pairs and {len(self.weights)} weights; give one for each.",
+                f"Stage {self.name} has {len(self.pairs)} pairs and {len(self.weights)} weights; "
+                "give one for each.",
                 field="weights",
             )
         for weight in self.weights:
             in_range("weights", weight, 1e-6, 100.0)
+
         if self.mask_share is not None:
             in_range("mask_share", self.mask_share, 0.01, 1.0)
         in_range("temperature", self.temperature, 1e-3, 100.0)
@@ -103,10 +105,26 @@ class Stage:
         if self.part is not None:
             in_range("part", self.part, 1, 1 << 20)
 
+    def _check_name_and_loss(self) -> None:
+        if not self.name.replace("-", "").isalnum():
+            raise InvalidInput(
+                f"A stage's name is letters, digits and dashes, not {self.name!r}.", field="name"
+            )
+
+        for name in ("sda", "mep"):
+            in_range(name, getattr(self, name), 0.0, 1000.0)
+        if not self.sda + self.mep:
+            raise InvalidInput(
+                f"Stage {self.name} trains nothing: sda and mep are both 0.", field="sda"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
-    """The encoder directory. `base_share` of the base model's weights is mixed into the trained ones."""
+class SantaExport:
+    """How the encoder is exported.
+
+    `base_share` is the share of the base model's weights that is mixed into the trained ones.
+    """
 
     quantization: export.Quantization = "int8"
     max_tokens: int = 256
@@ -121,8 +139,11 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """All that a run is made from. What resembles a text of `exclude`, which are evaluation sets, is not trained on."""
+class SantaRecipe:
+    """All that decides a run.
+
+    Pairs that resemble a text of `exclude`, which are evaluation sets, are left out of training.
+    """
 
     name: str
     pairs: tuple[PairSource, ...]
@@ -130,53 +151,61 @@ class Recipe:
     model: ModelSettings = field(default_factory=ModelSettings)
     exclude: tuple[Path, ...] = ()
     dev: tuple[DevSet, ...] = ()
-    export: Export = field(default_factory=Export)
+    export: SantaExport = field(default_factory=SantaExport)
     seed: int = 1
 
     def __post_init__(self) -> None:
-        export.Card(self.name)  # a name that cannot be exported fails now
+        export.Card(self.name)  # refuses a name that cannot be exported
+        in_range("seed", self.seed, 0, MAX_SEED)
         if not self.pairs or not self.stage:
             raise InvalidInput(
                 "A recipe needs at least one [[pairs]] and one [[stage]].", field="pairs"
             )
+
+        self._check_directories()
+        self._check_stages()
+
+    def _check_directories(self) -> None:
+        """Raise InvalidInput if two checkpoints or the encoder would share a directory."""
         names = [stage.name for stage in self.stage]
         if len(set(names)) < len(names):
             raise InvalidInput(
-                f"Stages need names of their own; given are {', '.join(names)}.", field="stage"
+                f"Stages need different names; these are {', '.join(names)}.", field="stage"
             )
-        self._refuse_mixed_up(names)
-        known = {source.name for source in self.pairs if source.name}
-        if unknown := [name for stage in self.stage for name in stage.pairs if name not in known]:
+        if self.name in names:
             raise InvalidInput(
-                f"No [[pairs]] is named {unknown[0]!r}; known are {', '.join(sorted(known))}.",
+                f"The stage {self.name!r} has the recipe's name, so the encoder would replace its "
+                "checkpoints. Rename one of them.",
+                field="stage",
+            )
+        if self.export.base_share and AVERAGED in (self.name, *names):
+            owner, field_name = ("recipe", "name") if self.name == AVERAGED else ("stage", "stage")
+            raise InvalidInput(
+                f"With base_share the directory {AVERAGED!r} holds the averaged checkpoint. Rename the "
+                f"{owner}.",
+                field=field_name,
+            )
+
+    def _check_stages(self) -> None:
+        """Raise InvalidInput if stages contradict the sources, each other or the model."""
+        known_names = {source.name for source in self.pairs if source.name}
+        unknown = [name for stage in self.stage for name in stage.pairs if name not in known_names]
+        if unknown:
+            raise InvalidInput(
+                f"No [[pairs]] is named {unknown[0]!r}; known are {', '.join(sorted(known_names))}.",
                 field="stage",
             )
         if len({stage.loop.precision for stage in self.stage}) > 1:
             raise InvalidInput("All stages need the same precision.", field="stage")
-        in_range("seed", self.seed, 0, MAX_SEED)
-
-    def _refuse_mixed_up(self, names: Sequence[str]) -> None:
-        """Directories that would be one, and a base that is not there."""
-        if self.name in names:
-            raise InvalidInput(
-                f"The stage {self.name!r} has the recipe's name, so that the encoder would take the place of its "
-                "checkpoints. Name it otherwise.",
-                field="stage",
-            )
-        if self.export.base_share and AVERAGED in (self.name, *names):
-            raise InvalidInput(
-                f"With base_share the name {AVERAGED!r} is that of the averaged checkpoint's directory. Name the "
-                f"{'recipe' if self.name == AVERAGED else 'stage'} otherwise.",
-                field="name" if self.name == AVERAGED else "stage",
-            )
         if self.export.base_share and self.model.scratch:
             raise InvalidInput(
-                "A model from scratch has no base whose weights can be mixed in: leave base_share out.",
+                "A model from scratch has no base whose weights could be mixed in: leave base_share "
+                "out.",
                 field="export.base_share",
             )
 
     def sources_of(self, stage: Stage) -> dict[int, float]:
-        """Which of `pairs` a stage takes, and their weights in it."""
+        """Return the numbers of the sources that a stage uses, with their weights in it."""
         own = dict(zip(stage.pairs, stage.weights, strict=False))
         return {
             number: own.get(source.name, source.weight)
@@ -185,91 +214,83 @@ class Recipe:
         }
 
 
-def run(
-    recipe: Recipe,
+def train_santa(
+    recipe: SantaRecipe,
     out: Path,
     *,
-    progress: Callable[[str], Progress],
+    progress: Callable[[str], StepProgress],
     say: Callable[[str], None],
     cpu: bool = False,
 ) -> Path:
-    """Train all stages and export; returns the encoder directory `out`/NAME.
+    """Train all stages and export; return the encoder directory `out`/NAME.
 
-    What was done before is kept: a run that was killed goes on. `progress` gives, for a stage's name, what to tell its
-    steps to; `say` is told a line now and then.
+    A run that was killed is resumed. `progress` returns, for a stage's name, the function that is
+    called after each of its steps; `say` is called with a line of text now and then.
     """
     accelerator = make_accelerator(recipe.stage[0].loop, cpu=cpu, out=out, say=say)
     sources, report = load_pairs(recipe.pairs, recipe.exclude)
     digests = [digest(source) for source in sources]
     if accelerator.is_main_process:
         say(str(report))
-    place: Path | None = None
+
+    checkpoint: Path | None = None
     for number, stage in enumerate(recipe.stage):
-        torch.manual_seed(recipe.seed)  # what the base model lacks starts alike in every process
-        text_model = model.load(recipe.model, place).to(accelerator.device)
+        # What the base model lacks starts with the same weights in every process.
+        torch.manual_seed(recipe.seed)
+        text_model = model.load_text_model(recipe.model, checkpoint).to(accelerator.device)
         export.refuse_longer("export.max_tokens", recipe.export.max_tokens, text_model)
-        taken = recipe.sources_of(stage)
+
+        weights = recipe.sources_of(stage)
         task = SantaTask(
             text_model,
-            [sources[known] for known in taken],
+            [sources[source] for source in weights],
             stage,
             accelerator,
             seed=recipe.seed,
             directory=out / stage.name,
-            weights=list(taken.values()),
+            weights=list(weights.values()),
             dev=DevEvaluator(recipe.dev, text_model, accelerator, temperature=stage.temperature),
         )
-        so_far = asdict(replace(recipe, stage=recipe.stage[: number + 1], export=Export())) | {
-            "texts": [
-                digests[known]
-                for earlier in recipe.stage[: number + 1]
-                for known in recipe.sources_of(earlier)
-            ]
-        }
-        tell = progress(stage.name) if accelerator.is_main_process else None
-        place = train(
+        checkpoint = train(
             task,
             stage.loop,
             out / stage.name,
             accelerator,
             seed=recipe.seed,
-            recipe=so_far,
-            progress=tell,
+            recipe=_recipe_until(recipe, number, digests),
+            progress=progress(stage.name) if accelerator.is_main_process else None,
             say=say,
         )
-    assert place is not None
+
+    assert checkpoint is not None
     if accelerator.is_main_process:
-        _export(recipe, place, out, report, accelerator)
+        _export(recipe, checkpoint, out, report, accelerator)
     accelerator.wait_for_everyone()
     return out / recipe.name
 
 
+def _recipe_until(recipe: SantaRecipe, number: int, digests: Sequence[str]) -> dict[str, Any]:
+    """Return what decides the curve of stage `number`: later stages and the export do not."""
+    stages = recipe.stage[: number + 1]
+    content = asdict(replace(recipe, stage=stages, export=SantaExport()))
+    content["texts"] = [digests[source] for stage in stages for source in recipe.sources_of(stage)]
+    return content
+
+
 def _export(
-    recipe: Recipe, place: Path, out: Path, report: Report, accelerator: Accelerator
+    recipe: SantaRecipe, trained: Path, out: Path, report: Report, accelerator: Accelerator
 ) -> None:
-    checkpoint, measures = place, best_measures(place)
+    checkpoint, measures = trained, best_measures(trained)
     if recipe.export.base_share:
-        checkpoint = out / AVERAGED
-        with storing(checkpoint):
-            mixed = averaged(
-                model.load(recipe.model), model.load(recipe.model, place), recipe.export.base_share
-            )
-            mixed.save(checkpoint)
-        dev = DevEvaluator(
-            recipe.dev,
-            mixed.to(accelerator.device),
-            accelerator,
-            temperature=recipe.stage[-1].temperature,
-        )
-        measures = dev.measure()
+        checkpoint, measures = _average_with_base(recipe, trained, out, accelerator)
+
+    from_scratch = recipe.model.scratch is not None
+    counts = tuple(f"{source.name}: {source.kept:,} pairs" for source in report.sources)
     card = export.Card(
         recipe.name,
-        base_model=recipe.model.base
-        if recipe.model.scratch is None
-        else "none: trained from scratch",
+        base_model="none: trained from scratch" if from_scratch else recipe.model.base,
         base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on
-        or tuple(f"{source.name}: {source.kept:,} pairs" for source in report.sources),
+        trained_on=recipe.export.trained_on or counts,
         measures=measures,
         limits=recipe.export.limits,
     )
@@ -282,45 +303,68 @@ def _export(
     )
 
 
+def _average_with_base(
+    recipe: SantaRecipe, trained: Path, out: Path, accelerator: Accelerator
+) -> tuple[Path, dict[str, float]]:
+    """Write the trained model mixed with the base model; return its checkpoint and dev measures."""
+    checkpoint = out / AVERAGED
+    with storing(checkpoint):
+        base = model.load_text_model(recipe.model)
+        mixed = averaged(
+            base, model.load_text_model(recipe.model, trained), recipe.export.base_share
+        )
+        mixed.save(checkpoint)
+
+    temperature = recipe.stage[-1].temperature
+    dev = DevEvaluator(
+        recipe.dev, mixed.to(accelerator.device), accelerator, temperature=temperature
+    )
+    return checkpoint, dev.measure()
+
+
 def averaged(base: TextModel, trained: TextModel, base_share: float) -> TextModel:
-    """`trained` with that share of `base` in every weight (Wortsman et al. 2022, WiSE-FT)."""
-    old = base.state_dict()
+    """Mix a share of `base` into every weight of `trained` (WiSE-FT, Wortsman et al. 2022)."""
+    base_weights = base.state_dict()
     mixed = {
-        name: weight.lerp(old[name], base_share) for name, weight in trained.state_dict().items()
+        name: weight.lerp(base_weights[name], base_share)
+        for name, weight in trained.state_dict().items()
     }
+    # In place: `trained` is not used on its own afterwards.
     trained.load_state_dict(mixed)
     return trained
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What one process computes of a batch: ids and masks (n, T), on its device.
+class PairBatch:
+    """The part of a batch that one process computes, on its device; ids and masks are (n, T).
 
-    `passages` (n * (1 + hard negatives), T) holds the positives first. `masked` are ids, mask (n, T) and targets
-    (n, K). `query_texts` (n,) and `passage_texts` are 63-bit digests of the pairs' first queries and passages, whatever
-    their drawn forms are, by which equal texts are known.
+    `passages` (n * (1 + hard negatives), T) holds the positives first. `masked` are ids, mask (n,
+    T) and targets (n, K). `query_texts` (n,) and `passage_texts` are 63-bit digests of the pairs'
+    first queries and passages, from which equal texts are recognized in whatever form they were
+    drawn.
     """
 
-    rows: Rows
+    rows: RowNumbers
     queries: tuple[Tensor, Tensor]
     passages: tuple[Tensor, Tensor]
     masked: tuple[Tensor, Tensor, Tensor] | None
     query_texts: Tensor
     passage_texts: Tensor
 
-    def on(self, device: torch.device) -> Batch:
-        """The same on another device."""
+    def on(self, device: torch.device) -> PairBatch:
+        """Return the same batch on another device."""
 
         def moved(value: Any) -> Any:
             if isinstance(value, tuple):
                 return tuple(map(moved, value))
             return value.to(device) if isinstance(value, Tensor) else value
 
-        return Batch(**{field.name: moved(getattr(self, field.name)) for field in fields(self)})
+        values = {field.name: moved(getattr(self, field.name)) for field in fields(self)}
+        return PairBatch(**values)
 
 
 class SantaTask:
-    """Pairs and a stage as the loop takes them."""
+    """One stage on its pairs, as a `loop.Task`."""
 
     def __init__(
         self,
@@ -334,35 +378,41 @@ class SantaTask:
         dev: DevEvaluator | None = None,
         weights: Sequence[float] | None = None,
     ) -> None:
-        self.model, self.stage, self.accelerator, self.dev = text_model, stage, accelerator, dev
-        self.seed, self.directory = seed, directory
+        self.model = text_model
+        self.stage = stage
+        self.accelerator = accelerator
+        self.dev = dev
+        self.seed = seed
+        self.directory = directory
+
         self.pairs = [pair for source in sources for pair in source]
-        self.schedule = Schedule(
-            [len(source) for source in sources], weights or [1.0] * len(sources), stage, seed
-        )
-        self.tokenizer: Any = copy.deepcopy(
-            text_model.tokenizer
-        )  # its limit is state, and batches have a thread
-        self.masking: tuple[Any, Sequence[str]] = (
-            masking.prepare(self.tokenizer) if stage.mep else (None, ())
-        )
-        self.mined: tuple[int, Rows] = (-1, np.empty((0, 0), np.int64))
+        sizes = [len(source) for source in sources]
+        self.schedule = Schedule(sizes, weights or [1.0] * len(sources), stage, seed)
+
+        # A copy: a tokenizer's limit is state, and batches are drawn in a thread.
+        self.tokenizer: Any = copy.deepcopy(text_model.tokenizer)
+        self.masking: tuple[Any, Sequence[str]] = (None, ())
+        if stage.mep:
+            self.masking = masking.prepare(self.tokenizer)
+        self.mined: tuple[int, RowNumbers] = (-1, np.empty((0, 0), np.int64))
 
     def fresh(self) -> Sequence[torch.nn.Parameter]:
-        """The light decoder's parameters."""
+        """Return the parameters of the light decoder."""
         return self.model.fresh()
 
     def batches_per_epoch(self) -> int:
-        """Batches until every pair came once."""
+        """Return the number of batches in which every pair comes once."""
         return self.schedule.batches_per_epoch()
 
-    def batch(self, number: int) -> Batch:
-        """This process's part of a batch; which it is follows from seed and number."""
+    def batch(self, number: int) -> PairBatch:
+        """Return this process's part of a batch, which depends on seed and number only."""
         mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
         rows = self.schedule.rows(number)[mine]
-        places = range(self.schedule.batch_size)[mine]
-        rngs = [random.Random(f"{self.seed} {number} {place}") for place in places]
-        pairs, settings = [self.pairs[row] for row in rows], self.model.settings
+        # Random numbers belong to slots, so that batches do not depend on the number of processes.
+        slots = range(self.schedule.batch_size)[mine]
+        rngs = [random.Random(f"{self.seed} {number} {slot}") for slot in slots]
+        pairs = [self.pairs[row] for row in rows]
+
         drawn = [
             augment.draw(pair, self.stage.forms, rng) for pair, rng in zip(pairs, rngs, strict=True)
         ]
@@ -373,7 +423,9 @@ class SantaTask:
             for text in self._negatives(int(row), rng)
         ]
         masked = self._masked(pairs, rngs) if self.stage.mep else None
-        return Batch(
+
+        settings = self.model.settings
+        return PairBatch(
             rows,
             self._encoded(queries, settings.max_query_tokens),
             self._encoded([*positives, *negatives], settings.max_passage_tokens),
@@ -389,156 +441,183 @@ class SantaTask:
     def _masked(
         self, pairs: Sequence[Pair], rngs: Sequence[random.Random]
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return ids and mask of the masked passages, and the targets."""
         tokenizer, sentinels = self.masking
-        hidden = [self._mask(pair, rng) for pair, rng in zip(pairs, rngs, strict=True)]
         settings = self.model.settings
+        hidden = [self._mask(pair, rng) for pair, rng in zip(pairs, rngs, strict=True)]
         encoded = masking.encode_pairs(
             tokenizer, hidden, sentinels, settings.max_passage_tokens, settings.max_target_tokens
         )
+
         ids, mask = pad_texts([row for row, _ in encoded], tokenizer.pad_token_id)
         return ids, mask, pad_targets([target for _, target in encoded])
 
     def _mask(self, pair: Pair, rng: random.Random) -> masking.Masked:
-        """By its entities, or by random spans where that is the stage's way or the pair has none."""
+        """Mask a pair's entities, or random spans if the stage says so or the pair has none."""
         stage, sentinels = self.stage, self.masking[1]
         spans = masking.entities(pair) if stage.mask == "entity" else ()
         if not spans:
             share = stage.mask_share if stage.mask == "span" and stage.mask_share else SPAN_SHARE
             return masking.mask_spans(pair.passage, sentinels, rng, share)
+
         return masking.mask_entities(
             pair.passage, spans, sentinels, rng, stage.mask_share or 1.0, kind=pair.kind
         )
 
-    # -- hard negatives ----------------------------------------------------------------------------------------------
+    # -- hard negatives --------------------------------------------------------------------------
 
     def _negatives(self, row: int, rng: random.Random) -> list[str]:
-        """`hard_negatives` passages for a pair: labelled ones first, then drawn from those mined for its query."""
+        """Draw `hard_negatives` passages for a pair: labelled ones first, then mined ones."""
         count, pair = self.stage.hard_negatives, self.pairs[row]
         labelled = rng.sample(pair.negatives, min(count, len(pair.negatives)))
+
         missing = count - len(labelled)
         mined = rng.sample(self.mined[1][row].tolist(), missing) if missing else []
-        return labelled + [self.pairs[other].passage for other in mined]
+        return labelled + [self.pairs[mined_row].passage for mined_row in mined]
 
-    def _turn(self, number: int) -> tuple[int, int]:
-        """Which looking up of hard negatives a batch belongs to, and which of its batches it is."""
+    def _mining_round(self, number: int) -> tuple[int, int]:
+        """Return which round of mining a batch belongs to, and its number within the round."""
         return divmod(number, self.schedule.batches_per_epoch() * self.stage.refresh)
 
     def ready(self, number: int) -> bool:
-        """Whether the batch can be made before the steps that precede it are done."""
-        return not self.stage.hard_negatives or self._turn(number)[0] == self.mined[0]
+        """Tell whether the batch can be drawn before the steps that precede it are computed."""
+        return not self.stage.hard_negatives or self._mining_round(number)[0] == self.mined[0]
 
     def prepare(self, number: int) -> None:
-        """Look up hard negatives where a new turn begins; a run that goes on within a turn finds those looked up."""
+        """Mine hard negatives when a round begins; a run resumed within a round reads the file."""
         if self.ready(number):
             return
-        turn, place = self._turn(number)
-        path = self.directory / f"mined-{turn}.npy"
-        if self.accelerator.is_main_process and not (place and path.is_file()):
+
+        mining_round, number_in_round = self._mining_round(number)
+        path = self.directory / f"mined-{mining_round}.npy"
+        if self.accelerator.is_main_process and not (number_in_round and path.is_file()):
             mining.mine(
                 self.model, self.pairs, path, depth=self.stage.depth, accelerator=self.accelerator
             )
         self.accelerator.wait_for_everyone()
-        self.mined = turn, np.load(path)
 
-    # -- forward and backward ----------------------------------------------------------------------------------------
+        self.mined = mining_round, np.load(path)
 
-    def backward(self, batch: Batch) -> dict[str, float]:
-        """Gradients of stage.sda * eq. 5 + stage.mep * eq. 7 for this process's part; see `loop.Task`."""
+    # -- forward and backward --------------------------------------------------------------------
+
+    def backward(self, batch: PairBatch) -> dict[str, float]:
+        """Add the gradients of stage.sda * eq. 5 + stage.mep * eq. 7 for this process's part."""
         batch = batch.on(self.accelerator.device)
-        stage, values = self.stage, dict[str, Tensor]()
+        stage = self.stage
+
+        losses: dict[str, Tensor] = {}
         if stage.part and stage.sda:
             parts = [*self._parts(batch.queries, "query"), *self._parts(batch.passages, "passage")]
-            values["sda"] = cached_backward(
+            # cached_backward adds the gradients itself, part by part.
+            losses["sda"] = cached_backward(
                 parts, lambda vectors: stage.sda * self._alignment(vectors, batch)
             )
             if stage.mep:
-                values["mep"] = self._predict_in_parts(batch)
+                losses["mep"] = self._predict_in_parts(batch)
         else:
-            values = self._losses(batch)
-            torch.stack(list(values.values())).sum().backward()  # type: ignore[no-untyped-call]
-        found = {name: float(value.detach()) for name, value in values.items()}
-        return {"loss": sum(found.values()), **found}
+            losses = self._losses(batch)
+            torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
 
-    def _losses(self, batch: Batch) -> dict[str, Tensor]:
-        stage, values, passages = self.stage, dict[str, Tensor](), None
-        if stage.sda:
-            queries, passages = (
-                self._vectors(*batch.queries, "query"),
-                self._vectors(*batch.passages, "passage"),
-            )
-            values["sda"] = stage.sda * self._alignment(torch.cat([queries, passages]), batch)
+        values = {name: float(loss.detach()) for name, loss in losses.items()}
+        return {"loss": sum(values.values()), **values}
+
+    def _losses(self, batch: PairBatch) -> dict[str, Tensor]:
+        """Return the stage's losses on the whole batch."""
+        losses: dict[str, Tensor] = {}
+        passages = None
+        if self.stage.sda:
+            queries = self._vectors(*batch.queries, "query")
+            passages = self._vectors(*batch.passages, "passage")
+            vectors = torch.cat([queries, passages])
+            losses["sda"] = self.stage.sda * self._alignment(vectors, batch)
+
         if batch.masked:
-            values["mep"] = self._prediction(batch, slice(None), self._tokens(batch), passages)
-        return values
+            tokens = self._mean_target_tokens(batch)
+            losses["mep"] = self._prediction(batch, slice(None), tokens, passages)
+        return losses
 
     def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
-        """(n, D)."""
+        """Encode texts as (n, D)."""
         with self.accelerator.autocast():
-            return self.model.grouped_vectors(ids, mask, GROUP, role)
+            return self.model.grouped_vectors(ids, mask, TEXTS_PER_GROUP, role)
 
-    def _alignment(self, vectors: Tensor, batch: Batch) -> Tensor:
-        """Eq. 5 for this process's queries and all processes' passages; `vectors` are the queries', then passages'."""
+    def _alignment(self, vectors: Tensor, batch: PairBatch) -> Tensor:
+        """Return eq. 5 for this process's queries and the passages of all processes.
+
+        `vectors` are those of this process's queries, then of its passages.
+        """
         n = len(batch.rows)
         passages = _gathered(vectors[n:], self.accelerator)  # (P, D)
-        texts = _gathered(batch.passage_texts, self.accelerator)
-        owners = _gathered(
-            F.pad(batch.query_texts, (0, len(batch.passage_texts) - n), value=-1), self.accelerator
-        )
-        own = torch.arange(n, device=vectors.device) + self.accelerator.process_index * (
-            len(vectors) - n
-        )
-        excluded = (texts == texts[own][:, None]) | (owners == batch.query_texts[:, None])
+        first_passage = self.accelerator.process_index * (len(vectors) - n)
+        own = torch.arange(n, device=vectors.device) + first_passage
+
+        # Copies of the positive, and positives of an equal query, are no negatives.
+        passage_texts = _gathered(batch.passage_texts, self.accelerator)
+        hard_negatives = len(batch.passage_texts) - n
+        padded_queries = F.pad(batch.query_texts, (0, hard_negatives), value=-1)
+        query_texts = _gathered(padded_queries, self.accelerator)
+        same_passage = passage_texts == passage_texts[own][:, None]
+        same_query = query_texts == batch.query_texts[:, None]
+
         return contrastive(
-            vectors[:n], passages, own, temperature=self.stage.temperature, excluded=excluded
+            vectors[:n],
+            passages,
+            own,
+            temperature=self.stage.temperature,
+            excluded=same_passage | same_query,
         )
 
-    def _tokens(self, batch: Batch) -> Tensor:
-        """How many a process has to predict, on average over the processes: every token counts the same."""
+    def _mean_target_tokens(self, batch: PairBatch) -> Tensor:
+        """Return the mean count of target tokens per process, so that all tokens weigh alike."""
         assert batch.masked
         count = (batch.masked[2] != IGNORED).sum().float()
         mean: Tensor = self.accelerator.reduce(count, "mean")
         return mean.clamp(min=1)
 
     def _prediction(
-        self, batch: Batch, part: slice, tokens: Tensor, passages: Tensor | None = None
+        self, batch: PairBatch, part: slice, tokens: Tensor, passages: Tensor | None = None
     ) -> Tensor:
-        """stage.mep * eq. 7 for some of the pairs, as their share of the mean over `tokens`.
+        """Return stage.mep * eq. 7 for a part of the pairs, as its share of the mean over `tokens`.
 
-        `passages` are the pairs' vectors, positives first, where they are known.
+        `passages` are vectors of the part's pairs, positives first, if they were computed already.
         """
         assert batch.masked
         ids, mask, targets = (tensor[part] for tensor in batch.masked)
+
         if passages is None and self.model.reads_vectors:
-            own, seen = (tensor[: len(batch.rows)][part] for tensor in batch.passages)
-            passages = self._vectors(own, seen, "passage")
+            own_ids, own_mask = (tensor[: len(batch.rows)][part] for tensor in batch.passages)
+            passages = self._vectors(own_ids, own_mask, "passage")
+
         with self.accelerator.autocast():
             vectors = None if passages is None else passages[: len(ids)]
             loss = reconstruction(*self.model.predict(vectors, ids, mask, targets), targets)
         return self.stage.mep * loss * (targets != IGNORED).sum() / tokens
 
     def _parts(self, texts: tuple[Tensor, Tensor], role: Role) -> list[Callable[[], Tensor]]:
+        """Return functions that encode `stage.part` texts each."""
         ids, mask = (torch.split(tensor, self.stage.part or len(tensor)) for tensor in texts)
         return [partial(self._vectors, *part, role) for part in zip(ids, mask, strict=True)]
 
-    def _predict_in_parts(self, batch: Batch) -> Tensor:
+    def _predict_in_parts(self, batch: PairBatch) -> Tensor:
         assert self.stage.part
-        tokens = self._tokens(batch)
+        tokens = self._mean_target_tokens(batch)
         total = torch.zeros_like(tokens)
+
         for start in range(0, len(batch.rows), self.stage.part):
             loss = self._prediction(batch, slice(start, start + self.stage.part), tokens)
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         return total
 
-    # -- what the loop asks besides ----------------------------------------------------------------------------------
+    # -- the rest of `loop.Task` -----------------------------------------------------------------
 
-    def describe(self, batch: Batch) -> str:
-        """The first pairs' numbers and words."""
+    def describe(self, batch: PairBatch) -> str:
+        """Return the numbers of the first pairs, and the first query."""
         first = self.pairs[batch.rows[0]]
         return f"pairs {', '.join(map(str, batch.rows[:8]))} …, the first {first.queries[0][:80]!r}"
 
     def measure(self) -> dict[str, float]:
-        """The dev sets' measures."""
+        """Return the measures on the dev sets."""
         return self.dev.measure() if self.dev else {}
 
     def save(self, directory: Path) -> None:
@@ -546,65 +625,77 @@ class SantaTask:
         self.model.save(directory)
 
     def restore(self, directory: Path) -> None:
-        """Take the weights of what `save` wrote."""
-        saved = model.load(self.model.settings, directory)
+        """Load the weights that `save` wrote."""
+        saved = model.load_text_model(self.model.settings, directory)
         self.model.load_state_dict(saved.state_dict())
 
 
 class Schedule:
-    """Which pairs make up which batch, as a function of the seed and the batch's number alone.
+    """Decides which pairs make up which batch, from the seed and the batch's number alone.
 
-    Every epoch each source's pairs come once, or as often as its weight says, in another order; a last batch that
-    would not be full is left out.
+    In every epoch the pairs of each source come once, or as often as its weight says, in a new
+    order; a last batch that would not be full is left out.
     """
 
     def __init__(
         self, sizes: Sequence[int], weights: Sequence[float], stage: Stage, seed: int
     ) -> None:
-        self.sizes, self.weights, self.seed = sizes, weights, seed
-        self.batch_size, self.mixed = stage.loop.batch_size, stage.batches == "mixed"
+        self.sizes = sizes
+        self.weights = weights
+        self.seed = seed
+        self.batch_size = stage.loop.batch_size
+        self.mixed = stage.batches == "mixed"
         self.starts = np.cumsum([0, *sizes[:-1]])
-        self.epoch: tuple[int, Rows] = (-1, np.empty((0, 0), np.int64))
+        self.epoch: tuple[int, RowNumbers] = (-1, np.empty((0, 0), np.int64))
+
         counts = [round(size * weight) for size, weight in zip(sizes, weights, strict=True)]
-        whole = [sum(counts)] if self.mixed else counts
-        self.batches = sum(count // self.batch_size for count in whole)
-        if min(whole) < self.batch_size:
+        # Mixed batches are drawn from all sources together, others from each alone.
+        pools = [sum(counts)] if self.mixed else counts
+        self.batches = sum(count // self.batch_size for count in pools)
+
+        if min(pools) < self.batch_size:
             raise InvalidInput(
-                f"A batch of {self.batch_size} exceeds the {min(whole):,} pairs there are"
+                f"A batch of {self.batch_size} exceeds the {min(pools):,} pairs there are"
                 f"{'' if self.mixed else ' of one source'}; take smaller batches or more pairs.",
                 field="batch_size",
             )
 
     def batches_per_epoch(self) -> int:
-        """Full batches that the pairs make, each pair once or by its source's weight."""
+        """Return the number of full batches in an epoch."""
         return self.batches
 
-    def rows(self, number: int) -> Rows:
-        """Row numbers (batch_size,) over all sources' pairs, one source after another."""
-        epoch, place = divmod(number, self.batches)
+    def rows(self, number: int) -> RowNumbers:
+        """Return row numbers (batch_size,) into the pairs of all sources, one after another."""
+        epoch, number_in_epoch = divmod(number, self.batches)
         if self.epoch[0] != epoch:
             self.epoch = epoch, self._shuffled(epoch)
-        chosen: Rows = self.epoch[1][place]
-        return chosen
 
-    def _shuffled(self, epoch: int) -> Rows:
-        """Rows (batches, batch_size) of one epoch."""
+        rows: RowNumbers = self.epoch[1][number_in_epoch]
+        return rows
+
+    def _shuffled(self, epoch: int) -> RowNumbers:
+        """Return the rows (batches, batch_size) of one epoch."""
         rng = np.random.default_rng([self.seed, epoch])
         drawn = [self._drawn(source, rng) for source in range(len(self.sizes))]
         pools = [rng.permutation(np.concatenate(drawn))] if self.mixed else drawn
         batches = [pool[: len(pool) // self.batch_size * self.batch_size] for pool in pools]
-        shuffled: Rows = rng.permutation(np.concatenate(batches).reshape(-1, self.batch_size))
+        shuffled: RowNumbers = rng.permutation(np.concatenate(batches).reshape(-1, self.batch_size))
         return shuffled
 
-    def _drawn(self, source: int, rng: np.random.Generator) -> Rows:
-        count, size = round(self.sizes[source] * self.weights[source]), self.sizes[source]
-        rounds = [rng.permutation(size) for _ in range(-(-count // size))] if size else []
-        rows: Rows = np.concatenate([np.empty(0, np.int64), *rounds])[:count] + self.starts[source]
+    def _drawn(self, source: int, rng: np.random.Generator) -> RowNumbers:
+        """Draw a source's rows for one epoch: each once before any comes again."""
+        size = self.sizes[source]
+        count = round(size * self.weights[source])
+        rounds = [rng.permutation(size) for _ in range(math.ceil(count / size))] if size else []
+
+        # The empty array keeps the type where a source has no pairs.
+        drawn = np.concatenate([np.empty(0, np.int64), *rounds])[:count]
+        rows: RowNumbers = drawn + self.starts[source]
         return rows
 
 
 def _digests(texts: Sequence[str]) -> Tensor:
-    """(n,) non-negative int64, equal for equal texts."""
+    """Return (n,) non-negative int64, equal for equal texts."""
     digests = [
         int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1 for text in texts
     ]
@@ -612,9 +703,11 @@ def _digests(texts: Sequence[str]) -> Tensor:
 
 
 def _gathered(tensor: Tensor, accelerator: Accelerator) -> Tensor:
-    """All processes' tensors, one after another, through which gradients flow back to where they came from."""
+    """Concatenate the tensors of all processes; gradients flow back to each of them."""
     if accelerator.num_processes == 1:
         return tensor
+
+    # The differentiable gather supports floats only.
     if not tensor.is_floating_point():
         gathered: Tensor = accelerator.gather(tensor)
         return gathered

@@ -22,7 +22,7 @@ from index.errors import Damaged
 from index.storage import atomic_write
 from training import export, model
 from training.dev import encode
-from training.loop import Progress, digest, storing, train
+from training.loop import StepProgress, digest, storing, train
 from training.model import TextModel
 from training.pesco.outcome import Round, label_shares
 from training.pesco.recipe import PescoRecipe
@@ -105,7 +105,9 @@ class SelfTraining:
     rounds: list[Round] = field(default_factory=list)
     _embeddings: dict[int, Embeddings] = field(default_factory=dict)
 
-    def train(self, progress: Callable[[str], Progress], say: Callable[[str], None]) -> TextModel:
+    def train(
+        self, progress: Callable[[str], StepProgress], say: Callable[[str], None]
+    ) -> TextModel:
         """Train until the pseudo-labels converge, and return the model."""
         scores: ClassScores | None = None
         for number in range(self.recipe.student.rounds + 1):
@@ -198,10 +200,10 @@ class SelfTraining:
     def _load(self, checkpoint: Path | None) -> TextModel:
         """Load a checkpoint with the base's share mixed in, or the base model without one."""
         torch.manual_seed(self.recipe.seed)
-        text_model = model.load(self.recipe.model, checkpoint)
+        text_model = model.load_text_model(self.recipe.model, checkpoint)
         export.refuse_longer("export.max_tokens", self.recipe.export.max_tokens, text_model)
         if checkpoint and self.recipe.student.base_share:
-            base = model.load(self.recipe.model)
+            base = model.load_text_model(self.recipe.model)
             text_model = averaged(base, text_model, self.recipe.student.base_share)
 
         # PESCO does not train what starts at random.
@@ -334,7 +336,7 @@ class SelfTraining:
         number: int,
         text_model: TextModel,
         state: RoundState,
-        progress: Progress,
+        progress: StepProgress,
         say: Callable[[str], None],
     ) -> None:
         start = self.base_model() if self.recipe.student.restart else text_model

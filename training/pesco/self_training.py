@@ -15,7 +15,7 @@ from pathlib import Path
 from index.builds import CLASSIFIERS, locked
 from index.errors import InvalidInput
 from index.storage import exclusive
-from training.loop import Progress, digest, make_accelerator, same_recipe, storing
+from training.loop import StepProgress, digest, make_accelerator, same_recipe, storing
 from training.model import TextModel
 from training.pesco.outcome import Outcome
 from training.pesco.publishing import check_publishable, publish_outcome
@@ -39,7 +39,7 @@ def train_pesco(
     name: str,
     out: Path,
     home: Path,
-    progress: Callable[[str], Progress],
+    progress: Callable[[str], StepProgress],
     say: Callable[[str], None],
     dev: Labelled | None = None,
     cpu: bool = False,

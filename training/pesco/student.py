@@ -201,5 +201,5 @@ class PescoTask:
 
     def restore(self, directory: Path) -> None:
         """Load the weights that `save` wrote."""
-        saved = model.load(self._model.settings, directory)
+        saved = model.load_text_model(self._model.settings, directory)
         self._model.load_state_dict(saved.state_dict())
