@@ -228,8 +228,8 @@ def test_only_an_admin_sees_source_paths(tmp_path: Path, code: Path) -> None:
         ("either/or", "either/or"),
     ],
 )
-def test_paths_are_cut_to_their_last_part(source: str, said: str) -> None:
-    assert _without_directories(source) == said
+def test_paths_are_cut_to_their_last_part(source: str, shown_source: str) -> None:
+    assert _without_directories(source) == shown_source
 
 
 def test_requests_do_not_wait_for_a_hanging_check(
