@@ -161,21 +161,21 @@ def _undone_if_interrupted(line: str = "interrupted; nothing was changed") -> It
         raise typer.Exit(130) from None
 
 
-def _filter(given: list[str] | None) -> dict[str, list[Scalar]] | None:
+def _filter(conditions: list[str] | None) -> dict[str, list[Scalar]] | None:
     """`["language=python", "year=2020"]` -> a filter; a value that reads as a number means both text and number."""
     from index.errors import InvalidInput
 
-    found: dict[str, list[Scalar]] = {}
-    for text in given or []:
+    values_of: dict[str, list[Scalar]] = {}
+    for text in conditions or []:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InvalidInput(
                 f"--filter takes FIELD=VALUE; {text[:80]!r} was given.", field="filter"
             )
-        found.setdefault(name, []).append(value)
+        values_of.setdefault(name, []).append(value)
         with contextlib.suppress(ValueError):
-            found[name].append(float(value))
-    return found or None
+            values_of[name].append(float(value))
+    return values_of or None
 
 
 # ---- index
@@ -343,9 +343,9 @@ def index_show(
         f"fields: {', '.join(store.field_names[:60])}"
         + (" ..." if len(store.field_names) > 60 else "")
     )
-    for left in store.skipped(skipped):
+    for file in store.skipped(skipped):
         out.print(
-            f"left out: {left.path}" + (f":{left.line}" if left.line else "") + f": {left.reason}"
+            f"left out: {file.path}" + (f":{file.line}" if file.line else "") + f": {file.reason}"
         )
     store.close()
 
@@ -411,15 +411,15 @@ def search(
     Example: purlin search code "remove a directory tree" --filter role=source
     """
     corpus = _open_corpus(home, name, encoder)
-    found = corpus.search(query, k=k, offset=offset, mode=mode, filter=_filter(filter))
-    for hit in found.hits:
+    result = corpus.search(query, k=k, offset=offset, mode=mode, filter=_filter(filter))
+    for hit in result.hits:
         if as_json:
             from dataclasses import asdict
 
             print(json.dumps(asdict(hit), ensure_ascii=False))  # noqa: T201
         else:
             _print_hit(hit, lines)
-    if not found.hits:
+    if not result.hits:
         err.print("no hits")
     corpus.close()
 
@@ -434,11 +434,11 @@ def _print_hit(hit: Hit, lines: int) -> None:
             (f"({legs})", "dim"),
         )
     )
-    place = hit.location.url or hit.location.path
+    location = hit.location.url or hit.location.path
     if hit.location.path and hit.location.start_line:
-        place = f"{hit.location.path}:{hit.location.start_line}-{hit.location.end_line}"
-    if place:
-        out.print(Text(f"   {place}", "green"))
+        location = f"{hit.location.path}:{hit.location.start_line}-{hit.location.end_line}"
+    if location:
+        out.print(Text(f"   {location}", "green"))
     text = Text(hit.text)
     for start, end in hit.highlights:
         text.stylize("bold yellow", start, end)
@@ -452,7 +452,7 @@ def _print_hit(hit: Hit, lines: int) -> None:
 
 
 @app.command("serve")
-def serve(
+def serve_command(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
     demo: Annotated[
@@ -469,8 +469,8 @@ def serve(
     from app.main import serve as run
     from app.settings import Settings
 
-    given: dict[str, Any] = {"host": host, "port": port, "home": home, "encoder": encoder}
-    settings = Settings.read({name: value for name, value in given.items() if value is not None})
+    options: dict[str, Any] = {"host": host, "port": port, "home": home, "encoder": encoder}
+    settings = Settings.read({name: value for name, value in options.items() if value is not None})
     if demo:
         _build_demo(home, encoder)
     with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
@@ -579,7 +579,7 @@ def train_export(
 
 
 @train_app.command("santa")
-def train_santa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+def santa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
     """Train a retrieval encoder on pairs of text and structured data (SANTA), and export it.
 
     A run that was interrupted goes on from its last checkpoint when it is started again. Several GPUs or machines:
@@ -595,7 +595,7 @@ def train_santa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = F
 
 
 @train_app.command("refqa")
-def train_refqa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
     """Train a reader, which finds answers in passages of references, or a retriever, which finds the passages.
 
     A recipe with [[asked]] makes a reader, one with [[pairs]] a retriever, an encoder as `train santa` makes them, with
@@ -611,11 +611,11 @@ def train_refqa(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = F
         directory = _trained(reader.train_reader, reader.ReaderRecipe, config, data, to, cpu)
         out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
     else:
-        train_santa(config, data, to, cpu)
+        santa_command(config, data, to, cpu)
 
 
 @train_app.command("pesco")
-def train_pesco(
+def pesco_command(
     texts: Annotated[
         Path, typer.Option(help='Unlabelled texts: .jsonl[.gz] of {"text": ...}, or one a line.')
     ],
@@ -650,8 +650,8 @@ def train_pesco(
     recipe = read_recipe(config, templates)
     names = read.read_labels(labels)
     pool = read.read_pool(texts, labels=len(names), limit=recipe.limit, seed=recipe.seed)
-    known = read.read_labelled_texts(dev, names) if dev else None
-    place = to or home / "training" / name
+    dev_texts = read.read_labelled_texts(dev, names) if dev else None
+    run_dir = to or home / "training" / name
     with (
         _undone_if_interrupted("interrupted; the same command goes on where it stopped"),
         _progress() as tell,
@@ -661,15 +661,15 @@ def train_pesco(
             pool,
             names,
             name=name,
-            out=place,
+            out=run_dir,
             home=home,
-            dev=known,
+            dev=dev_texts,
             progress=_steps(tell),
             say=err.print,
             cpu=cpu,
         )
     out.print(
-        f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {place / REPORT}"
+        f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {run_dir / REPORT}"
     )
 
 
@@ -703,8 +703,8 @@ def _steps(tell: _Progress) -> Callable[[str], Callable[[int, int, Mapping[str, 
 
     def of_stage(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
         def step(number: int, total: int, values: Mapping[str, float]) -> None:
-            left = _time_left(values.get("seconds_left", 0.0))
-            tell(name, number, total, left)
+            remaining = _time_left(values.get("seconds_left", 0.0))
+            tell(name, number, total, remaining)
             if measured := [
                 f"{key} {value:.4f}" for key, value in values.items() if key.startswith("dev ")
             ]:
@@ -712,7 +712,7 @@ def _steps(tell: _Progress) -> Callable[[str], Callable[[int, int, Mapping[str, 
                     f"loss {values['loss']:.4f}",
                     *measured,
                     f"{values['pairs_per_s']:.1f} pairs/s",
-                    left,
+                    remaining,
                 ]
                 err.print(f"{name} {number:,}: {', '.join(filter(None, shown))}")
 
@@ -782,15 +782,15 @@ def evaluate_search(
     opened = _open_corpus(home, corpus, encoder)
     judged = Judgements(ranking.read_queries(queries), ranking.read_qrels(qrels))
     with _progress() as tell:
-        found = run_queries(
+        hits = run_queries(
             opened, judged, mode=mode, filter=_filter(filter), progress=partial(tell, "search")
         )
-    if run is not None and (escaped := ranking.write_run(run, found)):
+    if run is not None and (escaped := ranking.write_run(run, hits)):
         err.print(
             f"{run}: {escaped:,} ids hold white space, control characters or %; they are percent-encoded there "
             "(a space is %20), as TREC's columns need. TREC qrels for other tools need the same."
         )
-    _print_measures(ranking.evaluate_run(found, judged.qrels), as_json)
+    _print_measures(ranking.evaluate_run(hits, judged.qrels), as_json)
     opened.close()
 
 
@@ -831,14 +831,14 @@ def evaluate_classify(
         names = read_list(labels)
         labelled.check_truth(truth, names)
         by_names = Classifier(_encoder(encoder))
-        found = by_names.classify(
+        results = by_names.classify(
             texts, names, templates=template or DEFAULT_TEMPLATES, min_score=min_score
         )
     else:
         trained = TrainedClassifier.load(builds.current(home, str(classifier), builds.CLASSIFIERS))
         labelled.check_truth(truth, trained.spec.labels)
-        found = trained.classify(texts, min_score=min_score)
-    _print_measures(labelled.evaluate_labels(found, truth), as_json)
+        results = trained.classify(texts, min_score=min_score)
+    _print_measures(labelled.evaluate_labels(results, truth), as_json)
 
 
 @evaluate_app.command("qa")
@@ -875,23 +875,23 @@ def evaluate_qa(
     from index.qa.judging import judge_corpus
     from index.qa.reader import RELEASED_READER, Reader
 
-    asked = [question for path in questions for question in read_questions(path, split)]
+    question_set = [question for path in questions for question in read_questions(path, split)]
     opened = _open_corpus(home, corpus, encoder)
     loaded = None if no_reader else Reader.load(reader or RELEASED_READER)
     with _progress() as tell:
         judged = judge_corpus(
             opened,
             loaded,
-            asked,
+            question_set,
             depth=depth or READ_DEPTH,
-            progress=lambda done: tell("questions", done, len(asked)),
+            progress=lambda done: tell("questions", done, len(question_set)),
         )
-    found = [
+    shown = [
         measure
         for measure in answer_measures(judged)
         if loaded or measure.name not in ("exact match", "F1")
     ]
-    _print_measures(found, as_json)
+    _print_measures(shown, as_json)
     opened.close()
 
 

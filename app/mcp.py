@@ -37,7 +37,7 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600,
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
 
 HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name")
-MAX_ID_CHARS = 256
+MAX_REQUEST_ID_CHARS = 256
 _META = "io.modelcontextprotocol/"
 _SHOWN = 60  # characters of a client's value that a message quotes
 _CACHED_MS = 60_000
@@ -164,13 +164,14 @@ def _refuse_constant(name: str) -> float:
 
 
 def _id(value: Any) -> str | int:
-    if isinstance(value, str) and len(value) <= MAX_ID_CHARS:
+    if isinstance(value, str) and len(value) <= MAX_REQUEST_ID_CHARS:
         return value
     # In Python, bool is a kind of int.
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise _Refused(
-        INVALID_REQUEST, f"id must be an integer or a string of at most {MAX_ID_CHARS} characters."
+        INVALID_REQUEST,
+        f"id must be an integer or a string of at most {MAX_REQUEST_ID_CHARS} characters.",
     )
 
 

@@ -57,7 +57,7 @@ Values = dict[str, list[float]]
 
 def wordings(kind: str, out: Path) -> Path:
     """A file of templates with some of the wordings of each form."""
-    rules = tomllib.loads(templates.RULES.read_text(encoding="utf-8"))
+    rules = tomllib.loads(templates.TEMPLATE_RULES.read_text(encoding="utf-8"))
     for form in rules["forms"]:
         first, others = form["texts"][:1], form["texts"][1:]
         form["texts"] = {"template": first, "paraphrase": others or first}.get(kind, form["texts"])

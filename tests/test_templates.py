@@ -16,7 +16,7 @@ from index.records import Document, Location, Span
 from index.sources.html import read_page
 from index.sources.reference import documents
 from training.data.templates import (
-    RULES,
+    TEMPLATE_RULES,
     Example,
     Rules,
     examples,
@@ -365,7 +365,7 @@ def test_the_same_draws_give_the_same_questions(rules: Rules) -> None:
 
 
 def test_broken_rules_are_refused(tmp_path: Path) -> None:
-    text = RULES.read_text(encoding="utf-8")
+    text = TEMPLATE_RULES.read_text(encoding="utf-8")
     path = tmp_path / "rules.toml"
     for change, message in (
         (("{rest}", "{rset}"), "Unknown placeholder"),

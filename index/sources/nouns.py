@@ -12,7 +12,7 @@ import re
 
 from index.records import Span
 
-RULES = "rules"
+NOUN_RULES = "rules"
 """The name of this way to find nouns. It is part of the digests of product files: keep it."""
 
 _WORD = re.compile(r"[^\W_]+(?:[-/.'’+][^\W_]+)*\+?")

@@ -250,7 +250,7 @@ def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
         VERSION,
         table_format(path),
         sorted(columns.items()),
-        nouns.RULES if entities else None,
+        nouns.NOUN_RULES if entities else None,
     ]
 
     with path.open("rb") as handle:

@@ -28,7 +28,7 @@ from index.records import Document, Span
 from training.config import in_range, load_recipe
 
 __all__ = [
-    "RULES",
+    "TEMPLATE_RULES",
     "Example",
     "Rules",
     "document_entry",
@@ -39,7 +39,7 @@ __all__ = [
     "unambiguous",
 ]
 
-RULES = Path(__file__).with_name("templates.toml")
+TEMPLATE_RULES = Path(__file__).with_name("templates.toml")
 Split = Literal["train", "dev", "test"]
 Rephrase = Callable[[Sequence[str]], Sequence[str | None]]
 
@@ -336,7 +336,7 @@ class _Entry:
         return self.body[span.start : span.end]
 
 
-def read_rules(path: Path = RULES) -> Rules:
+def read_rules(path: Path = TEMPLATE_RULES) -> Rules:
     """The rules of a TOML file. Raises NotFound or InvalidInput, which name the key."""
     return load_recipe(path, Rules)
 
@@ -368,7 +368,7 @@ def questions(
 ) -> list[Example]:
     """Return the unambiguous questions about a reference's entries of one split.
 
-    They are the same in every run. `rules` is a file of templates to use instead of `RULES`.
+    They are the same in every run. `rules` is a file of templates to use instead of `TEMPLATE_RULES`.
     Questions that `rephrase` returns for others are added. There are none about the entries
     `leave_out`.
     """
@@ -376,7 +376,7 @@ def questions(
     def is_chosen(example: Example) -> bool:
         return split_of(example.entry) == split and example.entry not in leave_out
 
-    parsed_rules, rng = read_rules(rules or RULES), Random(0)
+    parsed_rules, rng = read_rules(rules or TEMPLATE_RULES), Random(0)
     every = [example for document in documents for example in examples(document, parsed_rules, rng)]
     if rephrase is not None:
         chosen = [example for example in unambiguous(every) if is_chosen(example)]
