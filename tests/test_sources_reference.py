@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -301,6 +302,12 @@ def soup(draw: st.DrawFn) -> tuple[str, list[str]]:
     return "".join(parts), words
 
 
+def test_row_within_a_row_keeps_the_outer_cells() -> None:
+    markup = "<tr> w0 <div> w1 <td> w2 <tr> w3 "
+    words = " ".join(section.compose()[0] for section in read_page(markup).sections).split()
+    assert words == ["w0", "w1", "w2", "w3"]
+
+
 @settings(deadline=None)
 @given(soup())
 def test_no_word_is_lost_or_doubled(markup_and_words: tuple[str, list[str]]) -> None:
@@ -582,6 +589,18 @@ def test_docstrings_of_builtins() -> None:
     assert (documents["ValueError"].location.url or "").endswith(
         "/library/exceptions.html#ValueError"
     )
+
+
+def test_docstrings_do_not_tell_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some functions have all of it as a default argument."""
+    monkeypatch.setenv("PURLIN_TEST_SECRET", "hunter2")
+
+    def parse(environ: object = os.environ, strict: bool = False) -> None: ...
+
+    arguments = docstrings._arguments(parse)
+
+    assert "os.environ" in arguments
+    assert "hunter2" not in arguments
 
 
 def test_docstrings_include_private_bases() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import sys
@@ -23,7 +24,7 @@ from index.records import Document, Location, Skipped, SourceFile, Value
 from index.sources.html import Block, compose
 from index.sources.topics import titles
 
-VERSION = 2
+VERSION = 3
 MANUAL = f"https://docs.python.org/{sys.version_info.major}.{sys.version_info.minor}"
 
 # To import these prints, opens a browser or a window, or adds thousands of objects of no interest.
@@ -206,9 +207,25 @@ def _docstring(value: object) -> str:
 def _arguments(value: object) -> str:
     """The signature's arguments, without memory addresses; "(...)" if Python does not know them."""
     try:
-        return _ADDRESS.sub("", str(inspect.signature(value)))  # type: ignore[arg-type]
+        signature = inspect.signature(value)  # type: ignore[arg-type]
     except (AttributeError, NameError, TypeError, ValueError):
         return "(...)"
+
+    # Some functions of `cgi` have the whole environment as a default: its values are nobody's
+    # business, and differ from process to process.
+    parameters = [
+        parameter.replace(default=_ENVIRONMENT) if parameter.default is os.environ else parameter
+        for parameter in signature.parameters.values()
+    ]
+    return _ADDRESS.sub("", str(signature.replace(parameters=parameters)))
+
+
+class _Environment:
+    def __repr__(self) -> str:
+        return "os.environ"
+
+
+_ENVIRONMENT = _Environment()
 
 
 def _url(module: str, title: str, directive: str) -> str:

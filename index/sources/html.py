@@ -561,6 +561,8 @@ class _Reader:
 
     def _open_tr(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
+        # A row within a row, as broken markup has it, ends the outer one.
+        self._close_tr()
         self._note_id(tag, attributes)
         self._cells = []
         return self._close_tr

@@ -26,7 +26,7 @@ from index.sources.html import Page, Section, read_page
 
 Unit = Literal["definition", "page"]
 
-VERSION = 3
+VERSION = 4
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 PAGE_FORMATS = {
