@@ -169,8 +169,8 @@ class Answer:
     passage_id: str
     title: str
     terms: tuple[str, ...]
-    passage: str
     url: str | None = None
+    passage: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def test_classifier_damaged_at_start_is_refused(tmp_path: Path) -> None:
 def test_classifier_name_cannot_be_a_path(client: TestClient, name: str) -> None:
     error = problem(client.post("/classify", json=BY_NAME | {"classifier": name}), 422)
     assert error["errors"][0]["field"] == "classifier"
-    assert "1 to 64 of a-z" in error["detail"]
+    assert "1 to 64 characters of a-z" in error["detail"]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"filter": {f"f{n}": 1 for n in range(33)}}, "filter", "at most 32"),
         ({"filter": ["language"]}, "filter", "it is a list of 1"),
         ({"limit": 10}, "limit", "is not a known key"),
-        ({"corpus": "../code"}, "corpus", "no corpus name"),
+        ({"corpus": "../code"}, "corpus", "not a valid corpus name"),
         ({"corpus": "x" * 65}, "corpus", "at most 64 characters"),
     ],
 )

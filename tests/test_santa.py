@@ -834,7 +834,7 @@ def test_the_export_is_averaged_with_the_base(trained: Path, bert: Path) -> None
 
 
 def test_the_card_has_the_measures_of_the_export(trained: Path) -> None:
-    recipe = config.read(trained / "recipe.toml", SantaRecipe)
+    recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
     mixed = model.load_text_model(recipe.model, trained / "out/averaged")
     expected = DevEvaluator(
         recipe.dev, mixed, make_accelerator(LoopSettings(precision="fp32"), cpu=True)
@@ -868,7 +868,7 @@ import os, signal, sys
 from pathlib import Path
 from training import config, santa
 
-recipe, out = config.read(Path(sys.argv[1]), santa.SantaRecipe), Path(sys.argv[2])
+recipe, out = config.load_recipe(Path(sys.argv[1]), santa.SantaRecipe), Path(sys.argv[2])
 
 def killing(stage, step):
     def of_stage(name):
@@ -905,7 +905,7 @@ def test_a_killed_run_resumes_along_the_same_curve(trained: Path, tmp_path: Path
 
         return tell
 
-    recipe = config.read(trained / "recipe.toml", SantaRecipe)
+    recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
     with pytest.raises(KeyboardInterrupt):
         santa.train_santa(recipe, tmp_path, progress=of_stage, say=str, cpu=True)
     # The run is resumed from the checkpoint of step 4.
@@ -922,7 +922,7 @@ def test_a_run_is_not_resumed_with_other_texts(bert: Path, tmp_path: Path) -> No
 
         return tell
 
-    recipe = config.read(write_recipe(tmp_path, bert), SantaRecipe)
+    recipe = config.load_recipe(write_recipe(tmp_path, bert), SantaRecipe)
     with pytest.raises(KeyboardInterrupt):
         santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
     kept = (tmp_path / "pairs.jsonl").read_text()
@@ -947,7 +947,11 @@ def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Pat
         return tell
 
     unnamed = write_recipe(tmp_path, bert, lambda text: text.replace(', precision = "fp32"', ""))
-    recipe, steps, lines = config.read(unnamed, SantaRecipe), list[tuple[str, int]](), list[str]()
+    recipe, steps, lines = (
+        config.load_recipe(unnamed, SantaRecipe),
+        list[tuple[str, int]](),
+        list[str](),
+    )
     AcceleratorState._reset_state(reset_partial_state=True)
     with pytest.raises(KeyboardInterrupt):
         santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=lines.append, cpu=True)
@@ -1147,7 +1151,7 @@ def test_shipped_recipes_are_valid(path: Path, tmp_path: Path) -> None:
     for name in [*paths, *content.get("exclude", [])]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    recipe = config.read(path, santa.SantaRecipe, data=tmp_path)
+    recipe = config.load_recipe(path, santa.SantaRecipe, data=tmp_path)
 
     assert recipe.stage
 

@@ -529,7 +529,9 @@ def test_eight_bits_answer_alike(
     eight = reader.export_reader(recipe, tmp_path / "checkpoint", tmp_path / "int8", samples)
 
     passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]
-    exact, quantized = (each.read("What is the default step?", passages) for each in (full, eight))
+    exact, quantized = (
+        read_answers(each, "What is the default step?", passages) for each in (full, eight)
+    )
     np.testing.assert_allclose(exact.relevance, quantized.relevance, atol=0.05)
 
 

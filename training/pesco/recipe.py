@@ -141,7 +141,7 @@ class PescoRecipe:
 def read_recipe(config: Path | None, templates: Path | None = None) -> PescoRecipe:
     """Read the recipe at `config`, or take the default one, with the templates of a file if given.
 
-    Raises NotFound and InvalidInput as `config.read` and `read_templates` do.
+    Raises NotFound and InvalidInput as `config.load_recipe` and `read_templates` do.
     """
     recipe = load_recipe(config, PescoRecipe) if config else PescoRecipe()
     return replace(recipe, templates=read_templates(templates)) if templates else recipe
