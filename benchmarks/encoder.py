@@ -250,8 +250,8 @@ def write_masked(path: Path, attention: str = "eager", masked: bool = True) -> N
 def open_threaded(path: Path, **options: Any) -> onnxruntime.InferenceSession:
     """As onnxruntime comes, with all processors for each run."""
     given = onnxruntime.SessionOptions()
-    given.intra_op_num_threads = options.get("threads", available_cpus())
-    return onnxruntime.InferenceSession(path, given, providers=["CPUExecutionProvider"])
+    options.intra_op_num_threads = options.get("threads", available_cpus())
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def encode_padded(
@@ -404,25 +404,26 @@ def line(variant: Variant, first: Variant, exact: Variant) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--data", type=Path, required=True)
-    options.add_argument(
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument(
         "--sample", type=int, default=4000, help="functions to time each variant on"
     )
-    options.add_argument(
+    parser.add_argument(
         "--only", nargs="*", default=[], help="rows whose names contain one of these, and the first"
     )
-    options.add_argument("--speed-only", action="store_true", help="leave out MRR")
-    given = options.parse_args()
+    parser.add_argument("--speed-only", action="store_true", help="leave out MRR")
+    options = parser.parse_args()
+
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    cosqa, sample = read_cosqa(given.data), read_sample(given.data, given.sample)
+    cosqa, sample = read_cosqa(options.data), read_sample(options.data, options.sample)
     with tempfile.TemporaryDirectory() as work:
         rows = []
         for name, make in variants(Workshop(Path(work))):
-            if rows and given.only and not any(word in name for word in given.only):
+            if rows and options.only and not any(word in name for word in options.only):
                 continue
             try:
                 rows.append(make(name))
@@ -430,7 +431,7 @@ def main() -> None:
             except Exception as error:  # noqa: BLE001 - a way that does not work is a result too
                 print(f"{name}: {str(error)[:200]}", flush=True)
                 continue
-            if not given.speed_only:
+            if not options.speed_only:
                 judge(rows[-1], cosqa)
                 print(
                     f"{name}: MRR@100 {rows[-1].reciprocal_ranks.mean():.4f}",

@@ -560,15 +560,15 @@ def named(text: str) -> tuple[str, Path]:
     return name, Path(directory)
 
 
-def measured_rows(given: argparse.Namespace) -> Iterator[Row]:
-    served: list[Mode] = ["hybrid"] if given.hybrid else []
-    for number, (name, directory) in enumerate(given.encoder or [("released", RELEASED_ENCODER)]):
+def measured_rows(options: argparse.Namespace) -> Iterator[Row]:
+    served: list[Mode] = ["hybrid"] if options.hybrid else []
+    for number, (name, directory) in enumerate(options.encoder or [("released", RELEASED_ENCODER)]):
         log.info("%s", name)
         encoder = Encoder.load(directory)
-        lexical: list[Mode] = ["lexical"] if given.bm25 and number == 0 else []
+        lexical: list[Mode] = ["lexical"] if options.bm25 and number == 0 else []
         modes: list[Mode] = [*lexical, "dense", *served]
         found = measure_modes(
-            encoder, given.data, given.sets, modes, full=given.full, cache=given.cache
+            encoder, options.data, options.sets, modes, full=options.full, cache=options.cache
         )
         for mode in modes:
             label = {"lexical": "BM25", "dense": name, "hybrid": f"{name}, hybrid"}[mode]
@@ -576,30 +576,31 @@ def measured_rows(given: argparse.Namespace) -> Iterator[Row]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--data", type=Path, required=True)
-    options.add_argument("--out", type=Path, required=True)
-    options.add_argument(
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
         "--encoder",
         type=named,
         action="append",
         metavar="NAME=DIR",
         help="default: the released one",
     )
-    options.add_argument("--hybrid", action="store_true", help="also as the server's hybrid mode")
-    options.add_argument("--bm25", action="store_true", help="a row of BM25 alone")
-    options.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    options.add_argument("--full", action="store_true", help="csn among all 122,561 functions")
-    options.add_argument("--cache", type=Path, help="where vectors are kept")
-    given = options.parse_args()
+    parser.add_argument("--hybrid", action="store_true", help="also as the server's hybrid mode")
+    parser.add_argument("--bm25", action="store_true", help="a row of BM25 alone")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--full", action="store_true", help="csn among all 122,561 functions")
+    parser.add_argument("--cache", type=Path, help="where vectors are kept")
+    options = parser.parse_args()
+
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
     order: Sequence[Mode] = ("lexical", "dense", "hybrid")
     rows = sorted(measured_rows(given), key=lambda row: order.index(row.mode))
     found = differences(rows)
-    given.out.write_text(json.dumps(as_json(rows, found), indent=1) + "\n", encoding="utf-8")
+    options.out.write_text(json.dumps(as_json(rows, found), indent=1) + "\n", encoding="utf-8")
     print(as_markdown(rows, found))
 
 

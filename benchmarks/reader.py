@@ -248,28 +248,29 @@ def table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Reader) 
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--reader", type=Path, required=True)
-    options.add_argument(
+    parser.add_argument("--reader", type=Path, required=True)
+    parser.add_argument(
         "--on", nargs="+", action="append", required=True, metavar=("CORPUS", "QUESTIONS")
     )
-    options.add_argument("--split", default="dev")
-    options.add_argument("--home", type=Path, default=Path("var"))
-    options.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
-    options.add_argument("--write", action="store_true")
-    options.add_argument("--brief", action="store_true", help="leave the table out")
-    given = options.parse_args()
-    encoder = Encoder.load(given.encoder)
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--home", type=Path, default=Path("var"))
+    parser.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--brief", action="store_true", help="leave the table out")
+    options = parser.parse_args()
+
+    encoder = Encoder.load(options.encoder)
     corpora = [
         (
-            Corpus.load(builds.current(given.home, name), encoder),
-            [question for path in paths for question in read_questions(Path(path), given.split)],
+            Corpus.load(builds.current(options.home, name), encoder),
+            [question for path in paths for question in read_questions(Path(path), options.split)],
         )
-        for name, *paths in given.on
+        for name, *paths in options.on
     ]
-    reader = Remembering.load(given.reader)
+    reader = Remembering.load(options.reader)
     reader.seen = {}
     answered = [
         (corpus, question) for corpus, asked in corpora for question in asked if question.answers
@@ -297,9 +298,9 @@ def main() -> None:
     reader.settings = replace(
         reader.settings, prior_weight=round(float(span[0]), 2), calibration=tuple(calibration)
     )
-    if given.write:
-        write(reader, given.reader)
-    if not given.brief:
+    if options.write:
+        write(reader, options.reader)
+    if not options.brief:
         table(corpora, reader)
 
 

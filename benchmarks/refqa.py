@@ -97,11 +97,11 @@ def shown(stage: str) -> StepProgress:
 class Ablation:
     """The command's options, and what its cells share."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
-        self.given, self.out = given, given.out
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.out = options, options.out
         self.reference, self.real = (
-            given.data / "references/python3.11",
-            given.data / "so_pydocs/train.jsonl.gz",
+            options.data / "references/python3.11",
+            options.data / "so_pydocs/train.jsonl.gz",
         )
         self.out.mkdir(parents=True, exist_ok=True)
 
@@ -160,7 +160,7 @@ class Ablation:
     def questions(self) -> dict[str, list[Question]]:
         """Written ones, and those by template over the entries of the test split."""
         written = [
-            one for one in read_questions(self.given.questions, self.given.split) if one.answers
+            one for one in read_questions(self.options.questions, self.options.split) if one.answers
         ]
         made = templates.questions(self.documents(), "test", wordings("template", self.out))
         chosen = random.Random(1).sample(made, min(ASKED, len(made)))
@@ -251,21 +251,22 @@ def line(names: Sequence[str], values: Values, compared: Sequence[tuple[str, Val
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--data", type=Path, required=True)
-    options.add_argument("--questions", type=Path, required=True)
-    options.add_argument("--out", type=Path, required=True)
-    options.add_argument("--split", default="dev")
-    options.add_argument("--splitters", nargs="+", choices=SPLITTERS, default=SPLITTERS)
-    options.add_argument("--trained", nargs="+", choices=TRAINED, default=TRAINED)
-    given = options.parse_args()
-    ablation = Ablation(given)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--questions", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--splitters", nargs="+", choices=SPLITTERS, default=SPLITTERS)
+    parser.add_argument("--trained", nargs="+", choices=TRAINED, default=TRAINED)
+    options = parser.parse_args()
+
+    ablation = Ablation(options)
     found = {
         (splitter, kind): ablation.cell(splitter, kind)
-        for kind in given.trained
-        for splitter in given.splitters
+        for kind in options.trained
+        for splitter in options.splitters
     }
     names = list(next(reversed(found.values())))
     print(f"| splitter | trained on | {' | '.join(names)} |\n{'|---' * (len(names) + 2)}|")
