@@ -598,7 +598,7 @@ def main() -> None:
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
     order: Sequence[Mode] = ("lexical", "dense", "hybrid")
-    rows = sorted(measured_rows(given), key=lambda row: order.index(row.mode))
+    rows = sorted(measured_rows(options), key=lambda row: order.index(row.mode))
     found = differences(rows)
     options.out.write_text(json.dumps(as_json(rows, found), indent=1) + "\n", encoding="utf-8")
     print(as_markdown(rows, found))

@@ -99,7 +99,7 @@ def sentence_transformers_run(
 
     def run() -> float:
         sentence_model = SentenceTransformer(
-            str(export.base_checkpoint()), device="cpu", config_kwargs=dropouts
+            str(export.base_checkpoint()), device="cpu", config_kwargs=dict(dropouts)
         )
         sentence_model.max_seq_length = PASSAGE_TOKENS
         loss = MultipleNegativesRankingLoss(sentence_model, scale=1 / TEMPERATURE)
