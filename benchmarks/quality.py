@@ -122,7 +122,7 @@ class Row:
 
 
 @lru_cache(maxsize=len(SETS))
-def load(name: str, data: Path, full: bool = False) -> JudgedSet:
+def load_set(name: str, data: Path, full: bool = False) -> JudgedSet:
     """Read one of `SETS`; `full` applies to csn only."""
     match name:
         case "csn":
@@ -379,7 +379,7 @@ def _corpus(judged: JudgedSet, encoder: TextEncoder) -> Iterator[Corpus]:
 # ---- measures
 
 
-def measure(
+def measure_dense(
     encoder: TextEncoder,
     data: Path,
     sets: Sequence[str] = SETS,
@@ -404,7 +404,7 @@ def measure_modes(
     results: dict[Mode, dict[str, Result]] = {mode: {} for mode in modes}
     for name in sets:
         started = time.perf_counter()
-        judged = load(name, data, full)
+        judged = load_set(name, data, full)
         log.info("  %s: %s documents", name, f"{len(judged.documents):,}")
 
         file = _cache_file(cache, name, encoder) if cache else None

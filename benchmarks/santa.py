@@ -67,7 +67,7 @@ def log_line(message: str) -> None:
 
 def measure_queries(encoder: Encoder, options: argparse.Namespace) -> ColumnValues:
     """The measure of each query; means over several columns are left out."""
-    results = quality.measure(encoder, options.data, options.sets)
+    results = quality.measure_dense(encoder, options.data, options.sets)
     return {name: dict(result.values) for name, result in results.items() if result.values}
 
 
