@@ -291,21 +291,7 @@ def variants(workshop: Workshop) -> Iterator[NamedMaker]:
     def graph(name: str, build: Build, *rest: Any) -> NamedMaker:
         return name, lambda title: workshop.variant(title, build, *rest)
 
-    def padded(name: str, build: Build) -> NamedMaker:
-        return name, lambda title: workshop.padded(title, build)
-
-    # What most programs run. The checkpoint's weights are 90.9 MB.
-    yield "sentence-transformers fp32", lambda title: Variant(title, Torch(), 90.9)
-    yield (
-        "sentence-transformers, bf16 autocast",
-        lambda title: Variant(title, Torch(bfloat16=True), 90.9),
-    )
-    yield padded("usual export fp32, padded", workshop.copy_masked)
-    masked_per_tensor = partial(dynamic, source=workshop.masked, per_channel=False)
-    yield padded(
-        "usual export, int8 dynamic per tensor, padded",
-        partial(masked_per_tensor, op_types_to_quantize=["MatMul", "Gather"]),
-    )
+    yield from usual_variants(workshop)
 
     # Floating point.
     plain = partial(write_masked, masked=False)
@@ -348,6 +334,26 @@ def variants(workshop: Workshop) -> Iterator[NamedMaker]:
 
     if importlib.util.find_spec("openvino"):
         yield from openvino_variants(graph, plain, workshop.static)
+
+
+def usual_variants(workshop: Workshop) -> Iterator[NamedMaker]:
+    """Yield what most programs run."""
+
+    def padded(name: str, build: Build) -> NamedMaker:
+        return name, lambda title: workshop.padded(title, build)
+
+    # The checkpoint's weights are 90.9 MB.
+    yield "sentence-transformers fp32", lambda title: Variant(title, Torch(), 90.9)
+    yield (
+        "sentence-transformers, bf16 autocast",
+        lambda title: Variant(title, Torch(bfloat16=True), 90.9),
+    )
+    yield padded("usual export fp32, padded", workshop.copy_masked)
+    masked_per_tensor = partial(workshop.dynamic, source=workshop.masked, per_channel=False)
+    yield padded(
+        "usual export, int8 dynamic per tensor, padded",
+        partial(masked_per_tensor, op_types_to_quantize=["MatMul", "Gather"]),
+    )
 
 
 def openvino_variants(

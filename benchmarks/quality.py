@@ -453,8 +453,10 @@ def _result(judged: JudgedSet, column: Column, run: Run) -> Result:
 def per_query(run: Run, column: Column) -> dict[str, float]:
     """The measure of each query with a relevant document; their mean is the column's measure."""
     values = {}
+
     for query, grades in column.qrels.items():
         relevant = {document for document, grade in grades.items() if grade > 0}
+        # Queries without a relevant document have no reciprocal rank, and the means skip them.
         if relevant and column.measure == "MRR@100":
             values[query] = ranking.reciprocal_rank(run[query], relevant)
         elif relevant:
@@ -535,6 +537,7 @@ def differences(rows: Sequence[Row]) -> list[dict[str, Difference]]:
     """For each row, its differences to the first row of its mode; none for that row itself."""
     firsts: dict[Mode, Row] = {}
     changes: list[dict[str, Difference]] = []
+
     for row in rows:
         first = firsts.setdefault(row.mode, row)
         if first is row:

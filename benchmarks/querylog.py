@@ -5,8 +5,8 @@
 
 `--questions` has train.jsonl.gz and dev.jsonl, each line with title, question and entry, as
 so_pydocs has them. The reference is indexed with a share of the training questions as its query
-log; with share 0 it has none. Each dev question is searched by its title, and by title and body. The
-table shows recall@10 and recall@100 of the linked entry, with 95 % intervals. To tune without
+log; with share 0 it has none. Each dev question is searched by its title, and by title and body.
+The table shows recall@10 and recall@100 of the linked entry, with 95 % intervals. To tune without
 touching dev, `--split train` leaves `--limit` training questions out of the log and measures those.
 """
 

@@ -21,7 +21,8 @@ from pathlib import Path
 
 # Words that say where a value came from, or nothing, rather than what it is.
 PLACEHOLDERS = frozenset(
-    "found known one other place taken given taught asked wanted told said seen left done made things thing".split()
+    "found known one other place taken given taught asked wanted told said seen left done made "
+    "things thing".split()
 )
 LONG_FUNCTION = 10  # lines; from here on, a blank line between steps is expected
 LONG_LINE = 100  # characters
@@ -133,12 +134,13 @@ def _body_after_docstring(node: Function) -> list[ast.stmt]:
 
 def figures(counts: Counts) -> dict[str, str]:
     """The figures to print, by name."""
-    placeholders = 1000 * len(counts.placeholders) / max(1, counts.code_lines)
+    number = len(counts.placeholders)
+    placeholders = f"{1000 * number / max(1, counts.code_lines):.1f} ({number})"
     comments = 100 * counts.comments / max(1, counts.lines)
     spaced = _share(counts.spaced_functions, counts.long_functions)
 
     return {
-        "placeholder names per 1,000 code lines": f"{placeholders:.1f} ({len(counts.placeholders)})",
+        "placeholder names per 1,000 code lines": placeholders,
         "public names defined in several files": str(len(counts.homonyms())),
         "functions of 10 lines or more with a blank line": spaced,
         "own-line comments per 100 lines": f"{comments:.1f}",

@@ -146,6 +146,7 @@ def fit_conditional_logit(questions: Sequence[Candidates], ridge: float) -> Floa
     """
     questions = [candidates for candidates in questions if candidates.right.any()]
     features = np.concatenate([candidates.features for candidates in questions])
+    # Scaled to variance 1, so that the penalty treats all features alike.
     deviations = features.std(axis=0) + 1e-9
     scaled = [
         Candidates(candidates.features / deviations, candidates.right) for candidates in questions
@@ -322,6 +323,7 @@ def load_corpora(options: argparse.Namespace) -> list[tuple[Corpus, list[Questio
     """The corpora of `--on`, each with its questions."""
     encoder = Encoder.load(options.encoder)
     corpora = []
+
     for name, *paths in options.on:
         corpus = Corpus.load(builds.current(options.home, name), encoder)
         questions = [

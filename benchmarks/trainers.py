@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -89,6 +88,9 @@ class StepClock(TrainerCallback):  # type: ignore[misc]
 def sentence_transformers_run(
     pairs: list[Pair], batch: int, steps: int, dropout: float, accelerator: Accelerator
 ) -> Run:
+    # Here, so that --help works without the optional package.
+    from datasets import Dataset
+
     dataset = Dataset.from_dict(
         {
             "anchor": [pair.queries[0] for pair in pairs],
