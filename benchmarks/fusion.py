@@ -1,8 +1,10 @@
-"""Sweep the weight of the dense leg on judged queries: which weight a kind should have.
+"""Sweep the dense retriever's weight on judged queries, to choose the default of a corpus kind.
 
-    python benchmarks/fusion.py --corpus icecat --queries Q.jsonl --qrels dev.tsv [--measure nDCG@10] [--filter F=V]
+    python benchmarks/fusion.py --corpus icecat --queries Q.jsonl --qrels dev.tsv
+                                [--filter FIELD=VALUE] [--steps 10] [--power 2]
 
-The corpus is one that `purlin index build` made. Prints a Markdown row per weight, 0 (lexical only) to 1 (dense only).
+The corpus is one that `purlin index build` made. Prints a Markdown row for each weight from 0
+(lexical only) to 1 (dense only).
 """
 
 from __future__ import annotations
@@ -14,43 +16,57 @@ from pathlib import Path
 from index import builds
 from index.encoder import RELEASED_ENCODER, Encoder
 from index.evaluation import ranking
+from index.records import Mode
 from index.search.corpus import Corpus
 
 
+def mode_at(step: int, steps: int) -> Mode:
+    """The mode that runs one retriever at either end of the sweep, and both in between."""
+    if step == 0:
+        return "lexical"
+    return "dense" if step == steps else "hybrid"
+
+
 def main() -> None:
-    options = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--corpus", required=True)
-    options.add_argument("--queries", type=Path, required=True)
-    options.add_argument("--qrels", type=Path, required=True)
-    options.add_argument("--home", type=Path, default=Path("var"))
-    options.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
-    options.add_argument("--filter", default=None)
-    options.add_argument("--steps", type=int, default=10)
-    options.add_argument("--power", type=float, default=2.0)
-    given = options.parse_args()
-    corpus = Corpus.load(builds.current(given.home, given.corpus), Encoder.load(given.encoder))
-    queries, qrels = ranking.read_queries(given.queries), ranking.read_qrels(given.qrels)
-    name, _, value = (given.filter or "").partition("=")
-    asked = [query for query in qrels if query in queries]
-    print(f"{given.corpus}, {len(asked)} queries")
-    for step in range(given.steps + 1):
-        corpus.manifest = replace(
-            corpus.manifest, dense_weight=step / given.steps, lexical_power=given.power
-        )
+    parser.add_argument("--corpus", required=True)
+    parser.add_argument("--queries", type=Path, required=True)
+    parser.add_argument("--qrels", type=Path, required=True)
+    parser.add_argument("--home", type=Path, default=Path("var"))
+    parser.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
+    parser.add_argument("--filter", default=None)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--power", type=float, default=2.0)
+    options = parser.parse_args()
+
+    corpus = Corpus.load(
+        builds.current(options.home, options.corpus), Encoder.load(options.encoder)
+    )
+    queries = ranking.read_queries(options.queries)
+    qrels = ranking.read_qrels(options.qrels)
+    judged_queries = [query for query in qrels if query in queries]
+    field, _, value = (options.filter or "").partition("=")
+    filters = {field: value} if field else None
+
+    print(f"{options.corpus}, {len(judged_queries)} queries")
+    for step in range(options.steps + 1):
+        weight = step / options.steps
+        # The weight belongs to the build; changing it here avoids a build for each step.
+        corpus.manifest = replace(corpus.manifest, dense_weight=weight, lexical_power=options.power)
+
         run = {}
-        for query in asked:
-            mode = {0: "lexical", given.steps: "dense"}.get(step, "hybrid")
-            hits = corpus.search(
-                queries[query], k=100, mode=mode, filter={name: value} if name else None
-            ).hits
+        for query in judged_queries:
+            mode = mode_at(step, options.steps)
+            hits = corpus.search(queries[query], k=100, mode=mode, filter=filters).hits
             run[query] = [hit.document_id for hit in hits]
-        measures = {m.name: m for m in ranking.evaluate_run(run, qrels)}
-        cells = " | ".join(
-            f"{m.name} {m.mean:.4f} ({m.low:.4f}-{m.high:.4f})" for m in measures.values()
-        )
-        print(f"| {step / given.steps:.2f} | {cells} |", flush=True)
+
+        cells = [
+            f"{measure.name} {measure.mean:.4f} ({measure.low:.4f}-{measure.high:.4f})"
+            for measure in ranking.evaluate_run(run, qrels)
+        ]
+        print(f"| {weight:.2f} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
-"""How well encoders search the development sets: every cell of one table from one program.
+"""Measure how well encoders search the development sets, as one table.
 
     python benchmarks/quality.py --data DIR --out FILE.json --encoder base=DIR
         [--encoder NAME=DIR ...] [--hybrid] [--bm25] [--sets cosqa csn ...] [--full] [--cache DIR]
 
-DIR holds `cosqa`, `csn_challenge`, `icecat` and `crowdflower` in BEIR's form, and `code_pairs`. Dense rows are
-exhaustive search; hybrid and BM25 rows are what the server answers: corpora are built in a temporary home and searched.
-The text of a document is the one that indexing encodes. Means come with 95 % intervals and with the paired difference
-to the first encoder; FILE.json has the value of every query too. `--cache` keeps vectors, so that what an encoder has
-encoded once is not encoded again.
+DIR holds `cosqa`, `csn_challenge`, `icecat` and `crowdflower` in BEIR's form, and `code_pairs`.
+Dense rows are exhaustive search. Hybrid and BM25 rows are what the server answers: corpora are
+built in a temporary home and searched. The text of a document is the one that indexing encodes.
+Means come with 95 % intervals and with the paired difference to the first encoder. FILE.json also
+has the value of every query. `--cache` keeps passage vectors for later calls.
 
-Without `--full`, csn is pooled: of each language the judged functions and 4,000 random others, the same for all
-encoders. Of code_pairs each distinct summary of the dev functions of a language is a query, searched among these and
-functions from the head of the language's train file, 2,000 in all, and among those of all languages together; every
-function with the query's summary is relevant.
+Without `--full`, csn is pooled: each language has its judged functions and 4,000 random others, the
+same for all encoders.
+
+In code_pairs, each distinct summary of a language's dev functions is a query. The candidates are
+these functions and the first ones of the language's train file, 2,000 in all; the column
+`code_pairs.all` has the candidates of all languages together. Every function with the query's
+summary is relevant.
 """
 
 from __future__ import annotations
@@ -48,8 +51,8 @@ from index.search.corpus import Corpus
 from index.sources import open_source
 
 SETS = ("cosqa", "csn", "icecat", "crowdflower", "code_pairs")
-POOLED_OTHERS = 4000  # functions of a language beside the judged ones
-CANDIDATES = 2000  # functions of a language, at least
+POOLED_OTHERS = 4000  # functions of a language in csn, beside the judged ones
+CANDIDATES = 2000  # functions of a language in code_pairs, or all dev functions if more
 DEPTH = 100
 _QUERIES_AT_ONCE = 256
 _Values = NDArray[np.float64]
@@ -59,7 +62,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Judged queries, and what they are searched among: all documents of a set, or those in one language."""
+    """Judged queries over all documents of a set, or over those in `language`."""
 
     name: str
     measure: str
@@ -70,6 +73,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class JudgedSet:
+    """Documents and the columns of queries over them; `pooled` if some documents are left out."""
+
     name: str
     kind: Kind
     documents: tuple[Document, ...]
@@ -77,16 +82,22 @@ class JudgedSet:
     pooled: bool = False
 
     def rows(self, column: Column) -> NDArray[np.int64]:
-        """Of the documents that the column's queries are searched among."""
-        wanted = [
-            not column.language or d.fields["language"] == column.language for d in self.documents
-        ]
-        return np.flatnonzero(wanted)
+        """Rows of the documents that the column's queries are searched among."""
+        if not column.language:
+            return np.arange(len(self.documents))
+        languages = [document.fields["language"] for document in self.documents]
+        return np.array(
+            [row for row, language in enumerate(languages) if language == column.language],
+            dtype=np.int64,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One cell. `values` has the measure of each query; a mean of columns has them as `parts` instead."""
+    """A cell of the table: `values` has the measure of each query.
+
+    A mean of several columns has no values of its own, but the columns' results as `parts`.
+    """
 
     measure: Measure
     documents: int
@@ -99,6 +110,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """A row of the table: an encoder in one mode."""
+
     name: str
     mode: Mode
     fingerprint: str
@@ -109,8 +122,8 @@ class Row:
 
 
 @lru_cache(maxsize=len(SETS))
-def load(name: str, data: Path, full: bool = False) -> JudgedSet:
-    """One of `SETS`; `full` concerns csn alone."""
+def load_set(name: str, data: Path, full: bool = False) -> JudgedSet:
+    """Read one of `SETS`; `full` applies to csn only."""
     match name:
         case "csn":
             return _csn(data / "csn_challenge", full)
@@ -140,14 +153,15 @@ def _documents(directory: Path, kind: Kind) -> Iterator[Document]:
 
 def _csn(directory: Path, full: bool) -> JudgedSet:
     columns = []
+    judged: set[str] = set()
     for path in sorted((directory / "qrels").glob("dev.*.tsv")):
-        language, qrels = path.name.split(".")[1], ranking.read_qrels(path)
-        columns.append(
-            Column(f"csn.{language}", "nDCG@10", _queries(directory, qrels), qrels, language)
-        )
-    judged = {
-        document for column in columns for grades in column.qrels.values() for document in grades
-    }
+        language = path.name.split(".")[1]
+        qrels = ranking.read_qrels(path)
+        queries = _queries(directory, qrels)
+        columns.append(Column(f"csn.{language}", "nDCG@10", queries, qrels, language))
+        for grades in qrels.values():
+            judged.update(grades)
+
     documents = list(_documents(directory, "code"))
     chosen = documents if full else pooled(documents, judged)
     return JudgedSet("csn", "code", tuple(chosen), tuple(columns), pooled=not full)
@@ -156,19 +170,25 @@ def _csn(directory: Path, full: bool) -> JudgedSet:
 def pooled(
     documents: Iterable[Document], judged: Collection[str], others: int = POOLED_OTHERS
 ) -> list[Document]:
-    """The judged documents and, of each language, `others` more at random, the same in every call."""
-    kept: list[Document] = []
+    """The judged documents and `others` random ones of each language, the same in every call."""
+    pool: list[Document] = []
     rest: dict[object, list[Document]] = defaultdict(list)
     for document in documents:
-        (kept if document.id in judged else rest[document.fields["language"]]).append(document)
-    chance = random.Random(0)
-    for found in rest.values():
-        kept += chance.sample(found, min(others, len(found)))
-    return kept
+        if document.id in judged:
+            pool.append(document)
+        else:
+            rest[document.fields["language"]].append(document)
+
+    generator = random.Random(0)
+    for unjudged in rest.values():
+        pool += generator.sample(unjudged, min(others, len(unjudged)))
+    return pool
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class SummarizedFunction:
+    """A function of code_pairs as a document, with the summary that serves as a query."""
+
     document: Document
     summary: str
 
@@ -179,73 +199,73 @@ class Function:
 
 
 def _code_pairs(directory: Path) -> JudgedSet:
-    asked: list[Function] = []
-    candidates: list[Function] = []
+    all_dev: list[SummarizedFunction] = []
+    all_candidates: list[SummarizedFunction] = []
     columns = []
     for path in sorted(directory.glob("*.dev.jsonl.gz")):
-        language, dev = path.name.split(".")[0], list(_functions(path))
-        others = islice(
-            _functions(directory / f"{language}.train.jsonl.gz"), max(0, CANDIDATES - len(dev))
-        )
-        among = [*dev, *others]
-        columns.append(pairs_column(f"code_pairs.{language}", dev, among, language))
-        asked += dev
-        candidates += among
-    columns.append(pairs_column("code_pairs.all", asked, candidates))
-    random.Random(0).shuffle(candidates)  # ties go by row: dev functions must not come first
-    return JudgedSet(
-        "code_pairs", "code", tuple(function.document for function in candidates), tuple(columns)
-    )
+        language = path.name.split(".")[0]
+        dev = list(_functions(path))
+        train = _functions(directory / f"{language}.train.jsonl.gz")
+        candidates = [*dev, *islice(train, max(0, CANDIDATES - len(dev)))]
+
+        columns.append(pairs_column(f"code_pairs.{language}", dev, candidates, language))
+        all_dev += dev
+        all_candidates += candidates
+    columns.append(pairs_column("code_pairs.all", all_dev, all_candidates))
+
+    # Ties are broken by row, so dev functions must not come first.
+    random.Random(0).shuffle(all_candidates)
+    documents = tuple(function.document for function in all_candidates)
+    return JudgedSet("code_pairs", "code", documents, tuple(columns))
 
 
-def _functions(path: Path) -> Iterator[Function]:
+def _functions(path: Path) -> Iterator[SummarizedFunction]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for number, row in enumerate(map(json.loads, lines)):
             id_ = f"{path.name.removesuffix('.jsonl.gz')}.{number}"
             fields = {"language": row["language"]}
-            yield Function(
-                Document(id_, "code", row["name"], row["code"], fields=fields), row["summary"]
-            )
+            document = Document(id_, "code", row["name"], row["code"], fields=fields)
+            yield SummarizedFunction(document, row["summary"])
 
 
 def pairs_column(
-    name: str, asked: Sequence[Function], candidates: Iterable[Function], language: str = ""
+    name: str,
+    functions: Sequence[SummarizedFunction],
+    candidates: Iterable[SummarizedFunction],
+    language: str = "",
 ) -> Column:
-    """Each distinct summary of `asked` as a query; the candidates with the same summary are relevant to it."""
+    """Each distinct summary of `functions` as a query, to which candidates with it are relevant."""
     relevant: dict[str, dict[str, float]] = defaultdict(dict)
     for function in candidates:
         relevant[function.key][function.document.id] = 1.0
-    queries = {
-        function.key: function for function in reversed(asked)
-    }.values()  # the first of several stays
-    return Column(
-        name,
-        "MRR@100",
-        {function.document.id: function.summary for function in queries},
-        {function.document.id: relevant[function.key] for function in queries},
-        language,
-    )
+
+    # In reverse, so that the first of several functions with one summary stays.
+    distinct = {function.key: function for function in reversed(functions)}.values()
+    queries = {function.document.id: function.summary for function in distinct}
+    qrels = {function.document.id: relevant[function.key] for function in distinct}
+    return Column(name, "MRR@100", queries, qrels, language)
 
 
 # ---- vectors
 
 
-class Remembered:
-    """An encoder that encodes no passage twice, nor one whose vector is in `file` (.npy) from an earlier run."""
+class CachingEncoder:
+    """An encoder that encodes no passage twice, and keeps passage vectors in `file` (.npy)."""
 
     def __init__(self, encoder: TextEncoder, file: Path | None = None) -> None:
         self.name, self.dim, self.fingerprint = encoder.name, encoder.dim, encoder.fingerprint
         self._encoder, self._file = encoder, file
-        self._known: dict[bytes, Vectors] = {}
+        self._vectors: dict[bytes, Vectors] = {}
         if file is not None and file.exists():
             saved = np.load(file, allow_pickle=False)
-            self._known = dict(zip(saved["digest"].tolist(), saved["vector"], strict=True))
+            self._vectors = dict(zip(saved["digest"].tolist(), saved["vector"], strict=True))
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> Vectors:
         if role == "query":
             return self._encoder.encode(texts, role=role, progress=progress)
+
         digests = [
             hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
             for text in texts
@@ -253,51 +273,56 @@ class Remembered:
         new = {
             digest: text
             for digest, text in zip(digests, texts, strict=True)
-            if digest not in self._known
+            if digest not in self._vectors
         }
         if new:
-            vectors = self._encoder.encode(
-                list(new.values()), role=role, progress=_reporter(len(new))
-            )
-            self._known |= dict(zip(new, vectors, strict=True))
+            report = _progress_reporter(len(new))
+            vectors = self._encoder.encode(list(new.values()), role=role, progress=report)
+            self._vectors |= dict(zip(new, vectors, strict=True))
             self._save()
-        return np.stack([self._known[digest] for digest in digests])
+        return np.stack([self._vectors[digest] for digest in digests])
 
     def _save(self) -> None:
         if self._file is None:
             return
-        saved = np.empty(len(self._known), dtype=[("digest", "V16"), ("vector", "f4", (self.dim,))])
-        saved["digest"] = np.array(list(self._known), dtype="V16")
-        saved["vector"] = np.stack(list(self._known.values()))
+
+        row_type = [("digest", "V16"), ("vector", "f4", (self.dim,))]
+        saved = np.empty(len(self._vectors), dtype=row_type)
+        saved["digest"] = np.array(list(self._vectors), dtype="V16")
+        saved["vector"] = np.stack(list(self._vectors.values()))
+
+        # Replaced at once, so that an interrupted call leaves the earlier file whole.
         self._file.parent.mkdir(parents=True, exist_ok=True)
         draft = self._file.with_suffix(".draft.npy")
         np.save(draft, saved, allow_pickle=False)
         draft.replace(self._file)
 
 
-def _reporter(total: int) -> Callable[[int], None]:
-    """Logs how many passages are encoded, every ten seconds and at the end."""
+def _progress_reporter(total: int) -> Callable[[int], None]:
+    """Log how many passages are encoded, every ten seconds and at the end."""
     started = last = time.perf_counter()
-    done = 0
+    encoded = 0
 
-    def advance(more: int) -> None:
-        nonlocal done, last
-        done, now = done + more, time.perf_counter()
-        if now - last >= 10 or done == total:
+    def advance(count: int) -> None:
+        nonlocal encoded, last
+        encoded += count
+        now = time.perf_counter()
+
+        if now - last >= 10 or encoded == total:
             last = now
-            log.info(
-                "    %s of %s passages encoded, %.0f s", f"{done:,}", f"{total:,}", now - started
-            )
+            share = f"{encoded:,} of {total:,}"
+            log.info("    %s passages encoded, %.0f s", share, now - started)
 
     return advance
 
 
 def _cache_file(cache: Path, name: str, encoder: TextEncoder) -> Path:
-    return cache / f"{name}-{hashlib.sha256(encoder.fingerprint.encode()).hexdigest()[:16]}.npy"
+    digest = hashlib.sha256(encoder.fingerprint.encode()).hexdigest()
+    return cache / f"{name}-{digest[:16]}.npy"
 
 
 def passage_text(document: Document) -> str:
-    """What indexing encodes: of code and products, the one passage that holds all."""
+    """The text that indexing encodes; code and products have a single passage."""
     (passage,) = split(document)
     return render(document, passage)
 
@@ -306,7 +331,7 @@ def passage_text(document: Document) -> str:
 
 
 def nearest(queries: Vectors, passages: Vectors, depth: int = DEPTH) -> NDArray[np.int64]:
-    """Rows of `passages` (n, dim) by inner product for each of `queries` (q, dim): (q, depth), ties in row order."""
+    """Rows (q, depth) of `passages` by inner product with each query; ties are in row order."""
     blocks = (
         queries[start : start + _QUERIES_AT_ONCE]
         for start in range(0, len(queries), _QUERIES_AT_ONCE)
@@ -317,28 +342,30 @@ def nearest(queries: Vectors, passages: Vectors, depth: int = DEPTH) -> NDArray[
 
 
 def dense_run(judged: JudgedSet, encoder: TextEncoder, vectors: Vectors, column: Column) -> Run:
+    """Exhaustive search; `vectors` are those of all documents of the set."""
     rows = judged.rows(column)
-    found = nearest(encoder.encode(list(column.queries.values()), role="query"), vectors[rows])
+    queries = encoder.encode(list(column.queries.values()), role="query")
+    rankings = nearest(queries, vectors[rows])
+
     return {
         query: [judged.documents[row].id for row in rows[ranked]]
-        for query, ranked in zip(column.queries, found, strict=True)
+        for query, ranked in zip(column.queries, rankings, strict=True)
     }
 
 
 def served_run(corpus: Corpus, mode: Mode, column: Column) -> Run:
     """What the server answers."""
-    chosen = {"language": column.language} if column.language else None
-    return {
-        query: [
-            hit.document_id for hit in corpus.search(text, k=DEPTH, mode=mode, filter=chosen).hits
-        ]
-        for query, text in column.queries.items()
-    }
+    filters = {"language": column.language} if column.language else None
+    run = {}
+    for query, text in column.queries.items():
+        hits = corpus.search(text, k=DEPTH, mode=mode, filter=filters).hits
+        run[query] = [hit.document_id for hit in hits]
+    return run
 
 
 @contextmanager
 def _corpus(judged: JudgedSet, encoder: TextEncoder) -> Iterator[Corpus]:
-    """The set as the server would have it, in a home of its own."""
+    """Build and load the set as the server would, in a temporary home."""
     with tempfile.TemporaryDirectory() as home:
         source = SourceFile(judged.name, judged.name, lambda: iter(judged.documents))
         build(Path(home), judged.name, judged.kind, [source], encoder)
@@ -352,7 +379,7 @@ def _corpus(judged: JudgedSet, encoder: TextEncoder) -> Iterator[Corpus]:
 # ---- measures
 
 
-def measure(
+def measure_dense(
     encoder: TextEncoder,
     data: Path,
     sets: Sequence[str] = SETS,
@@ -360,7 +387,7 @@ def measure(
     full: bool = False,
     cache: Path | None = None,
 ) -> dict[str, Result]:
-    """Exhaustive dense search: a Result for each column of each set, such as `cosqa`, `csn.go`, `csn.mean`."""
+    """A result of exhaustive dense search for each column: `cosqa`, `csn.go`, `csn.mean`."""
     return measure_modes(encoder, data, sets, ["dense"], full=full, cache=cache)["dense"]
 
 
@@ -373,15 +400,16 @@ def measure_modes(
     full: bool = False,
     cache: Path | None = None,
 ) -> dict[Mode, dict[str, Result]]:
-    """The same for several modes; a set's corpus is built once for all of them."""
+    """Results by mode and column; a set's corpus is built once for all modes."""
     results: dict[Mode, dict[str, Result]] = {mode: {} for mode in modes}
     for name in sets:
         started = time.perf_counter()
-        judged = load(name, data, full)
+        judged = load_set(name, data, full)
         log.info("  %s: %s documents", name, f"{len(judged.documents):,}")
-        remembered = Remembered(encoder, _cache_file(cache, name, encoder) if cache else None)
-        for mode, found in _measure_set(judged, remembered, modes).items():
-            results[mode] |= found
+
+        file = _cache_file(cache, name, encoder) if cache else None
+        for mode, columns in _measure_set(judged, CachingEncoder(encoder, file), modes).items():
+            results[mode] |= columns
         log.info("  %s: done in %.0f s", name, time.perf_counter() - started)
     return results
 
@@ -389,18 +417,18 @@ def measure_modes(
 def _measure_set(
     judged: JudgedSet, encoder: TextEncoder, modes: Sequence[Mode]
 ) -> dict[Mode, dict[str, Result]]:
-    found: dict[Mode, dict[str, Result]] = {}
+    results: dict[Mode, dict[str, Result]] = {}
     if "dense" in modes:
-        vectors = encoder.encode(
-            [passage_text(document) for document in judged.documents], role="passage"
-        )
-        found["dense"] = _results(judged, partial(dense_run, judged, encoder, vectors))
+        texts = [passage_text(document) for document in judged.documents]
+        vectors = encoder.encode(texts, role="passage")
+        results["dense"] = _results(judged, partial(dense_run, judged, encoder, vectors))
+
     served: list[Mode] = [mode for mode in modes if mode != "dense"]
     if served:
         with _corpus(judged, encoder) as corpus:
             for mode in served:
-                found[mode] = _results(judged, partial(served_run, corpus, mode))
-    return found
+                results[mode] = _results(judged, partial(served_run, corpus, mode))
+    return results
 
 
 def _results(judged: JudgedSet, search: Callable[[Column], Run]) -> dict[str, Result]:
@@ -411,17 +439,24 @@ def _results(judged: JudgedSet, search: Callable[[Column], Run]) -> dict[str, Re
 
 
 def _result(judged: JudgedSet, column: Column, run: Run) -> Result:
-    found = next(m for m in ranking.evaluate_run(run, column.qrels) if m.name == column.measure)
+    measures = {each.name: each for each in ranking.evaluate_run(run, column.qrels)}
     return Result(
-        found, len(judged.rows(column)), judged.pooled, per_query(run, column), run, column.qrels
+        measure=measures[column.measure],
+        documents=len(judged.rows(column)),
+        pooled=judged.pooled,
+        values=per_query(run, column),
+        run=run,
+        qrels=column.qrels,
     )
 
 
 def per_query(run: Run, column: Column) -> dict[str, float]:
-    """The measure of each query that has a relevant document: what `index.evaluation.ranking` takes the mean of."""
+    """The measure of each query with a relevant document; their mean is the column's measure."""
     values = {}
+
     for query, grades in column.qrels.items():
         relevant = {document for document, grade in grades.items() if grade > 0}
+        # Queries without a relevant document have no reciprocal rank, and the means skip them.
         if relevant and column.measure == "MRR@100":
             values[query] = ranking.reciprocal_rank(run[query], relevant)
         elif relevant:
@@ -430,36 +465,44 @@ def per_query(run: Run, column: Column) -> dict[str, float]:
 
 
 def compare(first: Result, second: Result) -> Difference:
-    """How much better the second is, query by query."""
+    """The second result less the first, paired by query."""
     if first.parts:
         return _compare_means(first, second)
-    found = ranking.compare_runs(first.run, second.run, first.qrels)
-    return next(difference for difference in found if difference.name == first.measure.name)
+
+    changes = ranking.compare_runs(first.run, second.run, first.qrels)
+    return next(change for change in changes if change.name == first.measure.name)
 
 
 def mean_of(parts: Sequence[Result]) -> Result:
-    """The mean of the columns' means. As one query is asked in several languages, whole queries are resampled."""
+    """The mean of the columns' means, with an interval over queries.
+
+    A query is judged in several languages, so it is resampled in all of them together.
+    """
     values = _matrix([part.values for part in parts])
+    mean = float(np.nanmean(values, axis=1).mean())
     low, high = _interval(values)
-    documents, (first, *_) = sum(part.documents for part in parts), parts
-    mean = Measure(
-        first.measure.name, float(np.nanmean(values, axis=1).mean()), low, high, values.shape[1]
-    )
-    return Result(mean, documents, first.pooled, {}, {}, {}, tuple(parts))
+
+    first = parts[0]
+    measure = Measure(first.measure.name, mean, low, high, values.shape[1])
+    documents = sum(part.documents for part in parts)
+    return Result(measure, documents, first.pooled, {}, {}, {}, tuple(parts))
 
 
 def _compare_means(first: Result, second: Result) -> Difference:
-    values_a, values_b = (
-        _matrix([part.values for part in result.parts]) for result in (first, second)
+    first_values = _matrix([part.values for part in first.parts])
+    second_values = _matrix([part.values for part in second.parts])
+    gains = second_values - first_values
+
+    low, high = _interval(gains)
+    before, after = first.measure.mean, second.measure.mean
+    p = _sign_flip(gains)
+    return Difference(
+        first.measure.name, before, after, after - before, low, high, p, gains.shape[1]
     )
-    gained = values_b - values_a
-    low, high = _interval(gained)
-    means = first.measure.mean, second.measure.mean, second.measure.mean - first.measure.mean
-    return Difference(first.measure.name, *means, low, high, _sign_flip(gained), gained.shape[1])
 
 
 def _matrix(columns: Sequence[Mapping[str, float]]) -> _Values:
-    """(columns, queries), NaN where a query is not judged in a column."""
+    """Values of shape (columns, queries); NaN where a query is not judged in a column."""
     queries = list(dict.fromkeys(query for values in columns for query in values))
     return np.array([[values.get(query, np.nan) for query in queries] for values in columns])
 
@@ -467,17 +510,21 @@ def _matrix(columns: Sequence[Mapping[str, float]]) -> _Values:
 def _interval(values: _Values) -> tuple[float, float]:
     """95 % bootstrap interval of the mean of the rows' means (columns, queries), over queries."""
     queries = values.shape[1]
-    counts = np.random.default_rng(0).multinomial(
-        queries, np.full(queries, 1 / queries), size=RESAMPLES
-    )
+    uniform = np.full(queries, 1 / queries)
+    counts = np.random.default_rng(0).multinomial(queries, uniform, size=RESAMPLES)
+
+    # Of shape (resamples, columns); a column without a judged query has the sum 0.
     judged = np.maximum(counts @ ~np.isnan(values).T, 1)
-    low, high = np.percentile((counts @ np.nan_to_num(values).T / judged).mean(axis=1), (2.5, 97.5))
+    column_means = counts @ np.nan_to_num(values).T / judged
+    low, high = np.percentile(column_means.mean(axis=1), (2.5, 97.5))
     return float(low), float(high)
 
 
-def _sign_flip(gained: _Values) -> float:
-    """Two-sided p of the mean of the rows' means, a query's sign being the same in all columns."""
-    shares = (np.nan_to_num(gained) / (~np.isnan(gained)).sum(axis=1, keepdims=True)).mean(axis=0)
+def _sign_flip(gains: _Values) -> float:
+    """Two-sided p of the mean of the rows' means; a query's sign is flipped in all columns."""
+    judged = (~np.isnan(gains)).sum(axis=1, keepdims=True)
+    shares = (np.nan_to_num(gains) / judged).mean(axis=0)
+
     signs = np.random.default_rng(0).integers(2, size=(RESAMPLES, len(shares))) * 2.0 - 1.0
     extreme = np.abs(signs @ shares) >= abs(shares.sum()) - 1e-12
     return float((1 + extreme.sum()) / (1 + RESAMPLES))
@@ -489,41 +536,47 @@ def _sign_flip(gained: _Values) -> float:
 def differences(rows: Sequence[Row]) -> list[dict[str, Difference]]:
     """For each row, its differences to the first row of its mode; none for that row itself."""
     firsts: dict[Mode, Row] = {}
-    found: list[dict[str, Difference]] = []
+    changes: list[dict[str, Difference]] = []
+
     for row in rows:
         first = firsts.setdefault(row.mode, row)
-        pairs = ((name, first.results[name], result) for name, result in row.results.items())
-        found.append({} if first is row else {name: compare(a, b) for name, a, b in pairs})
-    return found
+        if first is row:
+            changes.append({})
+            continue
+        changes.append(
+            {name: compare(first.results[name], result) for name, result in row.results.items()}
+        )
+    return changes
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """Markdown."""
+def markdown_table(
+    title: str, columns: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]]
+) -> str:
     names = [title, *columns]
     lines = [names, ["---"] * len(names), *([name, *cells] for name, cells in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def as_markdown(rows: Sequence[Row], found: Sequence[Mapping[str, Difference]]) -> str:
+def as_markdown(rows: Sequence[Row], changes: Sequence[Mapping[str, Difference]]) -> str:
+    """A table of means and, if there is a second encoder, one of differences."""
     columns = [heading(name, result) for name, result in rows[0].results.items()]
-    means = table(
-        "encoder", columns, [(row.name, map(mean_cell, row.results.values())) for row in rows]
-    )
-    changes = [
-        (row.name, map(change_cell, each.values()))
-        for row, each in zip(rows, found, strict=True)
-        if each
+    means = [(row.name, map(mean_cell, row.results.values())) for row in rows]
+    text = markdown_table("encoder", columns, means)
+
+    compared = [
+        (row.name, map(change_cell, row_changes.values()))
+        for row, row_changes in zip(rows, changes, strict=True)
+        if row_changes
     ]
-    return (
-        f"{means}\n\n{table('difference to the first', rows[0].results, changes)}"
-        if changes
-        else means
-    )
+    if compared:
+        text += "\n\n" + markdown_table("difference to the first", rows[0].results, compared)
+    return text
 
 
 def heading(name: str, result: Result) -> str:
+    size = f"{result.measure.queries:,} queries, {result.documents:,} documents"
     pooled = ", pooled" if result.pooled else ""
-    return f"{name} {result.measure.name} ({result.measure.queries:,} queries, {result.documents:,} documents{pooled})"
+    return f"{name} {result.measure.name} ({size}{pooled})"
 
 
 def mean_cell(result: Result) -> str:
@@ -534,7 +587,9 @@ def change_cell(change: Difference) -> str:
     return f"{change.mean:+.4f} ({change.low:+.4f} to {change.high:+.4f}), p {change.p:.4f}"
 
 
-def as_json(rows: Sequence[Row], found: Sequence[Mapping[str, Difference]]) -> list[dict[str, Any]]:
+def as_json(
+    rows: Sequence[Row], changes: Sequence[Mapping[str, Difference]]
+) -> list[dict[str, Any]]:
     """A record for each row and column."""
     return [
         {
@@ -545,62 +600,70 @@ def as_json(rows: Sequence[Row], found: Sequence[Mapping[str, Difference]]) -> l
             "documents": result.documents,
             "pooled": result.pooled,
             "measure": asdict(result.measure),
-            "difference": asdict(each[name]) if name in each else None,
+            "difference": asdict(row_changes[name]) if name in row_changes else None,
             "values": result.values,
         }
-        for row, each in zip(rows, found, strict=True)
+        for row, row_changes in zip(rows, changes, strict=True)
         for name, result in row.results.items()
     ]
 
 
-def named(text: str) -> tuple[str, Path]:
+def named_directory(text: str) -> tuple[str, Path]:
+    """Parse NAME=DIR."""
     name, equals, directory = text.partition("=")
     if not (name and equals and directory):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=DIR")
     return name, Path(directory)
 
 
-def measured_rows(given: argparse.Namespace) -> Iterator[Row]:
-    served: list[Mode] = ["hybrid"] if given.hybrid else []
-    for number, (name, directory) in enumerate(given.encoder or [("released", RELEASED_ENCODER)]):
+def measured_rows(options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of each encoder; BM25 needs none and is measured with the first."""
+    served: list[Mode] = ["hybrid"] if options.hybrid else []
+    encoders = options.encoder or [("released", RELEASED_ENCODER)]
+    for number, (name, directory) in enumerate(encoders):
         log.info("%s", name)
         encoder = Encoder.load(directory)
-        lexical: list[Mode] = ["lexical"] if given.bm25 and number == 0 else []
+        lexical: list[Mode] = ["lexical"] if options.bm25 and number == 0 else []
         modes: list[Mode] = [*lexical, "dense", *served]
-        found = measure_modes(
-            encoder, given.data, given.sets, modes, full=given.full, cache=given.cache
+        results = measure_modes(
+            encoder, options.data, options.sets, modes, full=options.full, cache=options.cache
         )
+
+        labels: dict[Mode, str] = {"lexical": "BM25", "dense": name, "hybrid": f"{name}, hybrid"}
         for mode in modes:
-            label = {"lexical": "BM25", "dense": name, "hybrid": f"{name}, hybrid"}[mode]
-            yield Row(label, mode, "" if mode == "lexical" else encoder.fingerprint, found[mode])
+            fingerprint = "" if mode == "lexical" else encoder.fingerprint
+            yield Row(labels[mode], mode, fingerprint, results[mode])
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--data", type=Path, required=True)
-    options.add_argument("--out", type=Path, required=True)
-    options.add_argument(
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
         "--encoder",
-        type=named,
+        type=named_directory,
         action="append",
         metavar="NAME=DIR",
         help="default: the released one",
     )
-    options.add_argument("--hybrid", action="store_true", help="also as the server's hybrid mode")
-    options.add_argument("--bm25", action="store_true", help="a row of BM25 alone")
-    options.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    options.add_argument("--full", action="store_true", help="csn among all 122,561 functions")
-    options.add_argument("--cache", type=Path, help="where vectors are kept")
-    given = options.parse_args()
+    parser.add_argument("--hybrid", action="store_true", help="add rows of the hybrid mode")
+    parser.add_argument("--bm25", action="store_true", help="add a row of BM25 alone")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--full", action="store_true", help="csn among all 122,561 functions")
+    parser.add_argument("--cache", type=Path, help="directory of vectors from earlier calls")
+    options = parser.parse_args()
+
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
+
     order: Sequence[Mode] = ("lexical", "dense", "hybrid")
-    rows = sorted(measured_rows(given), key=lambda row: order.index(row.mode))
-    found = differences(rows)
-    given.out.write_text(json.dumps(as_json(rows, found), indent=1) + "\n", encoding="utf-8")
-    print(as_markdown(rows, found))
+    rows = sorted(measured_rows(options), key=lambda row: order.index(row.mode))
+    changes = differences(rows)
+    records = as_json(rows, changes)
+    options.out.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+    print(as_markdown(rows, changes))
 
 
 if __name__ == "__main__":

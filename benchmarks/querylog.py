@@ -1,11 +1,13 @@
-"""What earlier queries add to a search: questions of people, and the entries of a reference that answers linked to.
+"""Measure what a query log adds to search: earlier questions and the entries they led to.
 
-    python benchmarks/querylog.py --reference DIR --questions DIR --home DIR [--limit 1000] [--shares 0 0.1 1]
+    python benchmarks/querylog.py --reference DIR --questions DIR --home DIR
+                                  [--limit 1000] [--shares 0 0.1 1] [--split dev]
 
-`--questions` has train.jsonl.gz and dev.jsonl of {title, question, entry}, as so_pydocs. The reference is indexed with
-a share of the training questions as its query log (none is the search alone), and each dev question asked by its title,
-and by title and body: the share whose linked entry is among the first 10 and 100, each with a 95 % interval. `--split
-train` measures as many training questions that are left out of the log instead, to tune on.
+`--questions` has train.jsonl.gz and dev.jsonl, each line with title, question and entry, as
+so_pydocs has them. The reference is indexed with a share of the training questions as its query
+log; with share 0 it has none. Each dev question is searched by its title, and by title and body.
+The table shows recall@10 and recall@100 of the linked entry, with 95 % intervals. To tune without
+touching dev, `--split train` leaves `--limit` training questions out of the log and measures those.
 """
 
 from __future__ import annotations
@@ -26,69 +28,76 @@ from index.search.corpus import Corpus
 from index.search.query_log import Logged
 from index.sources import open_source
 
-DEPTHS = (10, 100)
+RECALL_DEPTHS = (10, 100)
 MODES: tuple[Mode, ...] = ("lexical", "dense", "hybrid")
-CHARS = 2000  # of a question; the encoder reads less
+MAX_QUERY_CHARS = 2000  # the encoder reads less
 
-Row = Mapping[str, str]
+LinkedQuestion = Mapping[str, str]
 
 
-def rows(path: Path) -> list[Row]:
+def read_linked_questions(path: Path) -> list[LinkedQuestion]:
     return [record for _, record in read_records(path)]
 
 
-def query(row: Row, form: str) -> str:
-    return (row["title"] if form == "title" else f"{row['title']}\n{row['question']}")[:CHARS]
+def query_text(question: LinkedQuestion, form: str) -> str:
+    """The question's title, or for any `form` but "title" its title and body."""
+    if form == "title":
+        return question["title"][:MAX_QUERY_CHARS]
+    return f"{question['title']}\n{question['question']}"[:MAX_QUERY_CHARS]
 
 
-def table(corpus: Corpus, asked: Sequence[Row], label: str) -> Iterator[str]:
+def entry_rank(corpus: Corpus, question: LinkedQuestion, form: str, mode: Mode) -> int:
+    """Zero-based rank of the linked entry, or the search depth if no hit is of that entry."""
+    depth = max(RECALL_DEPTHS)
+    hits = corpus.search(query_text(question, form), k=depth, mode=mode).hits
+    entries = [hit_entry(hit) for hit in hits]
+    return entries.index(question["entry"]) if question["entry"] in entries else depth
+
+
+def table_rows(corpus: Corpus, questions: Sequence[LinkedQuestion], label: str) -> Iterator[str]:
+    """Yield a Markdown row for each mode and form of query."""
     for mode in MODES:
         for form in ("title", "title and body"):
-            ranks = []
-            for row in asked:
-                found = [
-                    hit_entry(hit)
-                    for hit in corpus.search(query(row, form), k=max(DEPTHS), mode=mode).hits
-                ]
-                ranks.append(found.index(row["entry"]) if row["entry"] in found else max(DEPTHS))
+            ranks = np.array([entry_rank(corpus, question, form, mode) for question in questions])
+
             cells = []
-            for depth in DEPTHS:
-                recall = measure(
-                    f"@{depth}", (np.array(ranks) < depth).astype(np.float64), len(ranks)
-                )
+            for depth in RECALL_DEPTHS:
+                hits = (ranks < depth).astype(np.float64)
+                recall = measure(f"@{depth}", hits, len(ranks))
                 cells.append(f"{recall.mean:.3f} ({recall.low:.3f}-{recall.high:.3f})")
             yield f"| {label} | {mode} | {form} | {' | '.join(cells)} |"
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name in ("--reference", "--questions", "--home"):
-        options.add_argument(name, type=Path, required=True)
-    options.add_argument("--limit", type=int, default=1000, help="questions that are asked")
-    options.add_argument("--shares", type=float, nargs="+", default=[0.0, 0.1, 1.0])
-    options.add_argument("--split", choices=("dev", "train"), default="dev")
-    given = options.parse_args()
+        parser.add_argument(name, type=Path, required=True)
+    parser.add_argument("--limit", type=int, default=1000, help="questions to measure")
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.0, 0.1, 1.0])
+    parser.add_argument("--split", choices=("dev", "train"), default="dev")
+    options = parser.parse_args()
+
     encoder = Encoder.load(RELEASED_ENCODER)
-    earlier = rows(given.questions / "train.jsonl.gz")
-    earlier = [earlier[at] for at in np.random.default_rng(0).permutation(len(earlier))]
-    asked = rows(given.questions / "dev.jsonl")[: given.limit]
-    if given.split == "train":
-        asked, earlier = earlier[: given.limit], earlier[given.limit :]
-    print("| earlier queries | mode | asked by | recall@10 | recall@100 |\n|---|---|---|---|---|")
-    for share in given.shares:
-        log = [
-            Logged(query(row, "both"), row["entry"])
-            for row in earlier[: round(share * len(earlier))]
-        ]
-        sources = open_source("reference", [given.reference])
+    earlier = read_linked_questions(options.questions / "train.jsonl.gz")
+    earlier = [earlier[row] for row in np.random.default_rng(0).permutation(len(earlier))]
+    measured = read_linked_questions(options.questions / "dev.jsonl")[: options.limit]
+    if options.split == "train":
+        measured, earlier = earlier[: options.limit], earlier[options.limit :]
+
+    print("| earlier queries | mode | query | recall@10 | recall@100 |\n|---|---|---|---|---|")
+    for share in options.shares:
+        logged = earlier[: round(share * len(earlier))]
+        log = [Logged(query_text(question, "both"), question["entry"]) for question in logged]
+        sources = open_source("reference", [options.reference])
         manifest = build(
-            given.home, "linked", "reference", sources, encoder, options=Options(log=log)
+            options.home, "linked", "reference", sources, encoder, options=Options(log=log)
         )
-        corpus = Corpus.load(builds.current(given.home, "linked"), encoder)
-        for line in table(corpus, asked, f"{manifest.logged:,}"):
-            print(line, flush=True)
+
+        corpus = Corpus.load(builds.current(options.home, "linked"), encoder)
+        for row in table_rows(corpus, measured, f"{manifest.logged:,}"):
+            print(row, flush=True)
         corpus.close()
 
 

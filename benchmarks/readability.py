@@ -1,10 +1,12 @@
-"""Measure how a Python project reads: names that say nothing, names with two meanings, air in functions.
+"""Count what makes Python code easy or hard to read.
 
-    python benchmarks/readability.py DIR [DIR ...] [--names]
+    python benchmarks/readability.py DIR_OR_FILE [DIR_OR_FILE ...] [--names]
 
-Prints one column per directory, which may be an installed package: `python benchmarks/readability.py app index
-training purlin.py -- starlette/` would be two. `--names` lists what was counted. Tests and generated files are left
-out. The counts come from the syntax tree, so that strings and comments do not count as code.
+All directories and files of one call are counted together, as one project; for a comparison, call
+it once for each project. It counts placeholder names, public names that several files define, long
+functions without a blank line, comments and long lines. `--names` also lists the placeholders and
+the names. Directories of tests are left out. Names come from the syntax tree, so words in strings
+and comments do not count.
 """
 
 from __future__ import annotations
@@ -17,20 +19,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Words that tell where a value came from rather than what it is.
+# Words that say where a value came from, or nothing, rather than what it is.
 PLACEHOLDERS = frozenset(
-    "found known one other place taken given taught asked wanted told said seen left done made things thing".split()
+    "found known one other place taken given taught asked wanted told said seen left done made "
+    "things thing".split()
 )
-LONG_FUNCTION = 10  # lines, from which a blank line between steps is expected
+LONG_FUNCTION = 10  # lines; from here on, a blank line between steps is expected
 LONG_LINE = 100  # characters
-LEFT_OUT = re.compile(r"(^|/)(tests?|node_modules|build|\.venv)(/|$)")
+EXCLUDED = re.compile(r"(^|/)(tests?|node_modules|build|\.venv)(/|$)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(slots=True)
 class Counts:
-    """What was counted in one project. `places` has the file and line of each placeholder."""
+    """Counts of one project; each placeholder is listed as `file:line name`."""
 
     code_lines: int = 0
     lines: int = 0
@@ -42,27 +45,28 @@ class Counts:
     definitions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def homonyms(self) -> dict[str, set[str]]:
-        """Public top-level names that several files define, and these files."""
+        """Public top-level names that several files define, with those files."""
         return {name: files for name, files in self.definitions.items() if len(files) > 1}
 
 
 def python_files(roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield the modules below `roots`, without tests."""
+    """Yield each file of `roots` and the modules below each directory, without tests."""
     for root in roots:
         if root.is_file():
             yield root
             continue
         for path in sorted(root.rglob("*.py")):
-            if not LEFT_OUT.search(path.relative_to(root).as_posix()):
+            if not EXCLUDED.search(path.relative_to(root).as_posix()):
                 yield path
 
 
 def count(roots: Sequence[Path]) -> Counts:
-    """Read every module below `roots`."""
+    """Count over all modules below `roots`. Raises SyntaxError for a file that is not Python."""
     counts = Counts()
     for path in python_files(roots):
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
+
         _count_lines(counts, text)
         _count_names(counts, tree, path)
         _count_definitions(counts, tree, path)
@@ -80,26 +84,27 @@ def _count_lines(counts: Counts, text: str) -> None:
 
 
 def _count_names(counts: Counts, tree: ast.Module, path: Path) -> None:
-    """Count variables, parameters and loop variables that are bound to a placeholder."""
+    """List variables, loop variables and parameters whose name is a placeholder."""
     for node in ast.walk(tree):
-        names: list[str] = []
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names = [node.id]
+            name = node.id
         elif isinstance(node, ast.arg):
-            names = [node.arg]
-        counts.placeholders += [
-            f"{path}:{node.lineno} {name}" for name in names if name in PLACEHOLDERS
-        ]
+            name = node.arg
+        else:
+            continue
+
+        if name in PLACEHOLDERS:
+            counts.placeholders.append(f"{path}:{node.lineno} {name}")
 
 
 def _count_definitions(counts: Counts, tree: ast.Module, path: Path) -> None:
     for node in tree.body:
-        for name in _defined(node):
+        for name in _defined_names(node):
             if not name.startswith("_"):
                 counts.definitions[name].add(str(path))
 
 
-def _defined(node: ast.stmt) -> Iterator[str]:
+def _defined_names(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         yield node.name
     elif isinstance(node, ast.Assign):
@@ -112,26 +117,33 @@ def _count_functions(counts: Counts, tree: ast.Module, lines: Sequence[str]) -> 
     for node in ast.walk(tree):
         if not isinstance(node, Function):
             continue
+
+        # Blank lines within the docstring do not separate steps.
         body = _body_after_docstring(node)
         if not body or node.end_lineno is None or node.end_lineno - node.lineno + 1 < LONG_FUNCTION:
             continue
+
         counts.long_functions += 1
-        inside = lines[body[0].lineno - 1 : node.end_lineno]
-        counts.spaced_functions += any(not line.strip() for line in inside)
+        body_lines = lines[body[0].lineno - 1 : node.end_lineno]
+        counts.spaced_functions += any(not line.strip() for line in body_lines)
 
 
 def _body_after_docstring(node: Function) -> list[ast.stmt]:
     return node.body[1:] if ast.get_docstring(node) is not None else node.body
 
 
-def rows(counts: Counts) -> dict[str, str]:
-    """What the table shows of one project."""
-    placeholders = 1000 * len(counts.placeholders) / max(1, counts.code_lines)
+def figures(counts: Counts) -> dict[str, str]:
+    """The figures to print, by name."""
+    number = len(counts.placeholders)
+    placeholders = f"{1000 * number / max(1, counts.code_lines):.1f} ({number})"
+    comments = 100 * counts.comments / max(1, counts.lines)
+    spaced = _share(counts.spaced_functions, counts.long_functions)
+
     return {
-        "placeholder names per 1,000 code lines": f"{placeholders:.1f} ({len(counts.placeholders)})",
+        "placeholder names per 1,000 code lines": placeholders,
         "public names defined in several files": str(len(counts.homonyms())),
-        "functions of 10 lines or more with a blank line": f"{_share(counts.spaced_functions, counts.long_functions)}",
-        "own-line comments per 100 lines": f"{100 * counts.comments / max(1, counts.lines):.1f}",
+        "functions of 10 lines or more with a blank line": spaced,
+        "own-line comments per 100 lines": f"{comments:.1f}",
         "lines over 100 characters": _share(counts.long_lines, counts.lines),
         "code lines": f"{counts.code_lines:,}",
     }
@@ -142,19 +154,19 @@ def _share(part: int, whole: int) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Count the modules named on the command line and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "roots", nargs="+", type=Path, help="Packages and modules that are read as one project."
+        "roots", nargs="+", type=Path, help="directories and files to count as one project"
     )
-    parser.add_argument("--names", action="store_true", help="List placeholders and homonyms.")
+    parser.add_argument("--names", action="store_true", help="list placeholders and shared names")
     options = parser.parse_args()
 
     counts = count(options.roots)
-    for what, value in rows(counts).items():
-        print(f"{what:50} {value}")
+    for name, figure in figures(counts).items():
+        print(f"{name:50} {figure}")
     if options.names:
         print(*counts.placeholders, sep="\n")
         for name, files in sorted(counts.homonyms().items()):

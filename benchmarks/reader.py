@@ -1,13 +1,21 @@
-"""Tune a reader on questions: how deep it reads, what the features of `index.qa.features` weigh, its calibration.
+"""Tune a reader on questions: depth, feature weights and calibration.
 
-    python benchmarks/reader.py --reader DIR --on python questions/python.jsonl questions/python-unanswerable.jsonl
-        --on postgresql questions/postgresql.jsonl questions/postgresql-unanswerable.jsonl [--split dev] [--home var]
+    python benchmarks/reader.py --reader DIR
+        --on python questions/python.jsonl questions/python-unanswerable.jsonl
+        --on postgresql questions/postgresql.jsonl questions/postgresql-unanswerable.jsonl
+        [--split dev] [--home var] [--brief] [--write]
 
-Prints the PASSAGE_WEIGHTS and SPAN_WEIGHTS that a conditional logit finds over all corpora, and the exact match with
-each fifth of the questions answered by what the others teach; then the `calibration` that a logistic regression finds,
-and the AUROC of `answerable` from the same questions (flattering) and left out in tenths (not so); then a row per
-corpus and depth. Take the weights into `index/qa/features.py`, `prior_weight` and calibration into the recipe's
-`[export]`, or have `--write` put these two into the reader directory.
+Prints, in this order:
+
+- PASSAGE_WEIGHTS and SPAN_WEIGHTS of `index.qa.features`, fitted as conditional logits over the
+  questions of all corpora; and exact match with each fifth of the questions answered by weights
+  fitted to the other four.
+- `calibration`, fitted by logistic regression, with the AUROC of `answerable` on the questions it
+  was fitted to (optimistic) and cross-validated in tenths.
+- A row of measures for each corpus and depth, unless `--brief`.
+
+Copy the weights to `index/qa/features.py`, and `prior_weight` and the calibration to the recipe's
+`[export]`. `--write` puts these two into the reader's directory.
 """
 
 from __future__ import annotations
@@ -45,187 +53,238 @@ from index.qa.reader import (
 from index.qa.spans import spans_with_features
 from index.search.corpus import Corpus, Retrieved
 
-DEPTHS = (READ_DEPTH, 6, 20)
-RIDGE, PASSAGE_RIDGE, SPAN_RIDGE = 1e-2, 30.0, 3.0  # the latter two for clues of variance 1
+READ_DEPTHS = (READ_DEPTH, 6, 20)
 FOLDS = 5
+CALIBRATION_FOLDS = 10
 
-Numbers = NDArray[np.float64]
+# L2 penalties; those of the conditional logits are for features scaled to variance 1.
+CALIBRATION_RIDGE = 1e-2
+PASSAGE_RIDGE = 30.0
+SPAN_RIDGE = 3.0
+
+Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-class Remembering(Reader):
-    """A reader that runs no sequence twice."""
+class CachingReader(Reader):
+    """A reader that runs no sequence of tokens twice."""
 
-    seen: dict[bytes, PassageLogits]
+    cache: dict[bytes, PassageLogits]
 
     def _run(
         self, packed: Sequence[PackedPassage], deadline: float | None
     ) -> Iterator[PassageLogits]:
-        new = [one for one in packed if one.ids.tobytes() not in self.seen]
-        for one, found in zip(new, super()._run(new, None), strict=True):
-            self.seen[one.ids.tobytes()] = found
-        # Passages with the same ids may have other offsets.
-        return iter([replace(self.seen[one.ids.tobytes()], packed=one) for one in packed])
+        new = [passage for passage in packed if passage.ids.tobytes() not in self.cache]
+        for passage, logits in zip(new, super()._run(new, None), strict=True):
+            self.cache[passage.ids.tobytes()] = logits
+
+        # Passages with the same ids may have different offsets.
+        return iter(
+            [replace(self.cache[passage.ids.tobytes()], packed=passage) for passage in packed]
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What competes: clues (n, c), and which of the n are right."""
+class Candidates:
+    """The passages or spans that compete for a question: features (n, f), and which are right."""
 
-    clues: Numbers
+    features: Floats
     right: Flags
 
 
-def passage_choice(question: Question, found: Sequence[Retrieved]) -> Choice:
-    """Right are the passages of the entry that hold an answer, or all of the entry if none does."""
-    clues = passage_features(
-        parse_question(question.question), [(one.hit, one.document) for one in found]
+def passage_candidates(question: Question, retrieved: Sequence[Retrieved]) -> Candidates:
+    """Candidates of a question; right are the entry's passages with an answer, or all of them."""
+    features = passage_features(
+        parse_question(question.question), [(each.hit, each.document) for each in retrieved]
     )
-    of_entry = np.array([hit_entry(one.hit) == question.entry for one in found], dtype=bool)
-    holds = np.array(
-        [judge(question, [(None, one.hit.text)], (), 0.0).answer_rank == 1 for one in found],
-        dtype=bool,
-    )
-    return Choice(clues, of_entry & holds if (of_entry & holds).any() else of_entry)
+    of_entry = np.array([hit_entry(each.hit) == question.entry for each in retrieved], dtype=bool)
+    has_answer = np.array([holds_answer(question, each) for each in retrieved], dtype=bool)
+
+    both = of_entry & has_answer
+    return Candidates(features, both if both.any() else of_entry)
 
 
-def span_choice(
-    reader: Reader, question: Question, found: Sequence[Retrieved], known: Numbers
-) -> Choice:
-    """The spans of the passages that are read; the first clue is the passage's score, of those `known`. Right are exact
-    matches, of the entry if there is one there.
+def holds_answer(question: Question, retrieved: Retrieved) -> bool:
+    judgement = judge(question, [(None, retrieved.hit.text)], (), 0.0)
+    return judgement.answer_rank == 1
+
+
+def span_candidates(
+    reader: Reader, question: Question, retrieved: Sequence[Retrieved], scores: Floats
+) -> Candidates:
+    """Spans of the passages with the best `scores` (n,); the first feature is the passage's score.
+
+    Right are the spans that match an answer exactly: those of the question's entry, if there are
+    any.
     """
-    order = np.argsort(-known, kind="stable")[:READ_DEPTH]
+    rows = np.argsort(-scores, kind="stable")[:READ_DEPTH]
     passages = [
-        reading_passage(found[at].document, found[at].passage, float(known[at] - known.max()))
-        for at in order
+        reading_passage(
+            retrieved[row].document, retrieved[row].passage, float(scores[row] - scores.max())
+        )
+        for row in rows
     ]
     parsed = parse_question(question.question)
     logits = reader.read(question.question, passages)
-    rows, right, of_entry = [], [], []
-    for at, passage, one in zip(order, passages, logits, strict=True):
-        for span, clues in spans_with_features(parsed, passage, one):
-            rows.append((passage.prior, *(clues.get(name, 0.0) for name in SPAN_WEIGHTS)))
-            right.append(exact_match(passage.text[span.start : span.end], question.answers))
-            of_entry.append(hit_entry(found[at].hit) == question.entry)
-    exact, both = np.array(right), np.array(right) & np.array(of_entry)
-    return Choice(np.array(rows, dtype=np.float64), both if both.any() else exact)
+
+    features, exact, of_entry = [], [], []
+    for row, passage, passage_logits in zip(rows, passages, logits, strict=True):
+        for span, values in spans_with_features(parsed, passage, passage_logits):
+            features.append((passage.prior, *(values.get(name, 0.0) for name in SPAN_WEIGHTS)))
+            exact.append(exact_match(passage.text[span.start : span.end], question.answers))
+            of_entry.append(hit_entry(retrieved[row].hit) == question.entry)
+
+    both = np.array(exact) & np.array(of_entry)
+    right = both if both.any() else np.array(exact)
+    return Candidates(np.array(features, dtype=np.float64), right)
 
 
-def conditional(choices: Sequence[Choice], ridge: float) -> Numbers:
-    """Weights under which the softmax over each choice is most right: Newton's steps, halved until they are a gain."""
-    choices = [choice for choice in choices if choice.right.any()]
-    spread = np.concatenate([choice.clues for choice in choices]).std(axis=0) + 1e-9
-    scaled = [Choice(choice.clues / spread, choice.right) for choice in choices]
-    weights = np.zeros(len(spread))
+def fit_conditional_logit(questions: Sequence[Candidates], ridge: float) -> Floats:
+    """Weights (f,) that maximize the probability of a right candidate under a softmax per question.
+
+    Newton's method; a step is halved until it improves the objective.
+    """
+    questions = [candidates for candidates in questions if candidates.right.any()]
+    features = np.concatenate([candidates.features for candidates in questions])
+    # Scaled to variance 1, so that the penalty treats all features alike.
+    deviations = features.std(axis=0) + 1e-9
+    scaled = [
+        Candidates(candidates.features / deviations, candidates.right) for candidates in questions
+    ]
+
+    weights = np.zeros(len(deviations))
     for _ in range(50):
-        slope, bend = -ridge * weights, ridge * np.eye(len(weights))
-        for one in scaled:
-            scores = one.clues @ weights
-            chance = np.exp(scores - log_sum(scores))
-            among = np.exp(scores[one.right] - log_sum(scores[one.right]))
-            mean = chance @ one.clues
-            slope += among @ one.clues[one.right] - mean
-            bend += (one.clues * chance[:, None]).T @ one.clues - np.outer(mean, mean)
-        step, before = np.linalg.solve(bend, slope), gain(scaled, weights, ridge)
-        while np.abs(step).max() > 1e-6 and gain(scaled, weights + step, ridge) < before:
+        gradient, curvature = logit_derivatives(scaled, weights, ridge)
+        step = np.linalg.solve(curvature, gradient)
+
+        before = log_likelihood(scaled, weights, ridge)
+        while np.abs(step).max() > 1e-6 and log_likelihood(scaled, weights + step, ridge) < before:
             step /= 2
         weights += step
-    return np.asarray(weights / spread)
+    return np.asarray(weights / deviations)
 
 
-def gain(choices: Sequence[Choice], weights: Numbers, ridge: float) -> float:
-    """The logarithm of the probability of being right in all choices, less the ridge."""
-    scores = [(one.clues @ weights, one.right) for one in choices]
-    return sum(log_sum(each[right]) - log_sum(each) for each, right in scores) - ridge / 2 * float(
-        weights @ weights
-    )
+def logit_derivatives(
+    questions: Sequence[Candidates], weights: Floats, ridge: float
+) -> tuple[Floats, Floats]:
+    """Gradient (f,) of the objective, and an approximation (f, f) of its negative Hessian."""
+    gradient, curvature = -ridge * weights, ridge * np.eye(len(weights))
+    for candidates in questions:
+        scores = candidates.features @ weights
+        right_scores = scores[candidates.right]
+        probabilities = np.exp(scores - log_sum_exp(scores))
+        among_right = np.exp(right_scores - log_sum_exp(right_scores))
+
+        mean = probabilities @ candidates.features
+        gradient += among_right @ candidates.features[candidates.right] - mean
+        weighted = candidates.features * probabilities[:, None]
+        curvature += weighted.T @ candidates.features - np.outer(mean, mean)
+    return gradient, curvature
 
 
-def log_sum(scores: Numbers) -> float:
+def log_likelihood(questions: Sequence[Candidates], weights: Floats, ridge: float) -> float:
+    """Logarithm of the probability of a right candidate in every question, less the penalty."""
+    total = 0.0
+    for candidates in questions:
+        scores = candidates.features @ weights
+        total += log_sum_exp(scores[candidates.right]) - log_sum_exp(scores)
+    return total - ridge / 2 * float(weights @ weights)
+
+
+def log_sum_exp(scores: Floats) -> float:
     highest = float(scores.max())
     return highest + float(np.log(np.exp(scores - highest).sum()))
 
 
-def fitted(x: Numbers, y: Flags) -> Numbers:
-    """Logistic regression with a small ridge: a constant and a weight for each of x's columns, by Newton's method."""
-    columns = np.hstack([np.ones((len(x), 1)), x])
+def fit_logistic(features: Floats, labels: Flags) -> Floats:
+    """Logistic regression by Newton's method: a constant, then a weight for each feature."""
+    columns = np.hstack([np.ones((len(features), 1)), features])
     weights = np.zeros(columns.shape[1])
+    penalty = CALIBRATION_RIDGE * np.eye(len(weights))
+
     for _ in range(100):
-        chance = 1 / (1 + np.exp(-columns @ weights))
-        slope = columns.T @ (chance - y) + RIDGE * weights
-        bend = (columns * (chance * (1 - chance))[:, None]).T @ columns + RIDGE * np.eye(
-            len(weights)
-        )
-        weights -= np.linalg.solve(bend, slope)
+        probabilities = 1 / (1 + np.exp(-columns @ weights))
+        gradient = columns.T @ (probabilities - labels) + CALIBRATION_RIDGE * weights
+        variances = probabilities * (1 - probabilities)
+        curvature = (columns * variances[:, None]).T @ columns + penalty
+        weights -= np.linalg.solve(curvature, gradient)
     return weights
 
 
-def area(x: Numbers, y: Flags, weights: Numbers) -> float:
-    scores = weights[0] + x @ weights[1:]
-    return auroc(scores[y].tolist(), scores[~y].tolist())
+def logistic_scores(features: Floats, weights: Floats) -> Floats:
+    return np.asarray(weights[0] + features @ weights[1:])
 
 
-def left_out(x: Numbers, y: Flags, parts: int = 10) -> float:
-    """AUROC with each tenth scored by what the others teach."""
-    part = np.random.default_rng(1).permutation(len(y)) % parts
-    scores = np.zeros(len(y))
-    for number in range(parts):
-        weights = fitted(x[part != number], y[part != number])
-        scores[part == number] = weights[0] + x[part == number] @ weights[1:]
-    return auroc(scores[y].tolist(), scores[~y].tolist())
+def label_auroc(scores: Floats, labels: Flags) -> float:
+    return auroc(scores[labels].tolist(), scores[~labels].tolist())
 
 
-def known(corpus: Corpus, reader: Reader, asked: Sequence[Question]) -> Numbers:
-    """(n, 4), as `index.qa.features.calibration_features` has them."""
-    return np.array(
-        [
-            answer_question(
-                corpus, reader, question.question, k=1, seconds=60.0
-            ).calibration_features
-            for question in asked
-        ]
-    )
+def cross_validated_auroc(features: Floats, labels: Flags) -> float:
+    """AUROC with each tenth scored by weights fitted to the others."""
+    fold = np.random.default_rng(1).permutation(len(labels)) % CALIBRATION_FOLDS
+    scores = np.zeros(len(labels))
+    for number in range(CALIBRATION_FOLDS):
+        held_out = fold == number
+        weights = fit_logistic(features[~held_out], labels[~held_out])
+        scores[held_out] = logistic_scores(features[held_out], weights)
+    return label_auroc(scores, labels)
 
 
-def weights_and_exact(
-    asked: Sequence[tuple[Corpus, Question]], reader: Reader
-) -> tuple[Numbers, Numbers, Numbers]:
-    """PASSAGE_WEIGHTS, the prior's and SPAN_WEIGHTS, and exact matches (n,), each fifth answered by the others."""
-    found = [corpus.passages(question.question, RANKED_DEPTH)[0] for corpus, question in asked]
+def question_features(corpus: Corpus, reader: Reader, questions: Sequence[Question]) -> Floats:
+    """Calibration features of each question, of shape (n, 4)."""
+    answers = [
+        answer_question(corpus, reader, question.question, k=1, seconds=60.0)
+        for question in questions
+    ]
+    return np.array([answer.calibration_features for answer in answers])
+
+
+def fit_weights(
+    questions: Sequence[tuple[Corpus, Question]], reader: Reader
+) -> tuple[Floats, Floats, Floats]:
+    """PASSAGE_WEIGHTS; the prior's weight and SPAN_WEIGHTS; cross-validated exact matches (n,)."""
+    retrieved = [
+        corpus.passages(question.question, RANKED_DEPTH)[0] for corpus, question in questions
+    ]
     passages = [
-        passage_choice(question, each) for (_, question), each in zip(asked, found, strict=True)
+        passage_candidates(question, each)
+        for (_, question), each in zip(questions, retrieved, strict=True)
     ]
 
-    def spans_by(weights: Numbers) -> list[Choice]:
-        every = zip(asked, found, passages, strict=True)
+    def spans_of(passage_weights: Floats) -> list[Candidates]:
+        """Which spans compete depends on the passages that are read, and so on these weights."""
         return [
-            span_choice(reader, question, each, one.clues @ weights)
-            for (_, question), each, one in every
+            span_candidates(reader, question, each, candidates.features @ passage_weights)
+            for (_, question), each, candidates in zip(questions, retrieved, passages, strict=True)
         ]
 
-    part = np.random.default_rng(0).permutation(len(asked)) % FOLDS
-    exact = np.zeros(len(asked))
-    for fold in range(FOLDS):
-        train = [at for at in range(len(asked)) if part[at] != fold]
-        first = conditional([passages[at] for at in train], PASSAGE_RIDGE)
-        spans = spans_by(first)
-        second = conditional([spans[at] for at in train], SPAN_RIDGE)
-        for at in np.flatnonzero(part == fold):
-            exact[at] = spans[at].right[(spans[at].clues @ second).argmax()]
-    first = conditional(passages, PASSAGE_RIDGE)
-    return first, conditional(spans_by(first), SPAN_RIDGE), exact
+    fold = np.random.default_rng(0).permutation(len(questions)) % FOLDS
+    exact = np.zeros(len(questions))
+    for number in range(FOLDS):
+        train = np.flatnonzero(fold != number)
+        passage_weights = fit_conditional_logit([passages[row] for row in train], PASSAGE_RIDGE)
+        spans = spans_of(passage_weights)
+        span_weights = fit_conditional_logit([spans[row] for row in train], SPAN_RIDGE)
+
+        for row in np.flatnonzero(fold == number):
+            best = (spans[row].features @ span_weights).argmax()
+            exact[row] = spans[row].right[best]
+
+    passage_weights = fit_conditional_logit(passages, PASSAGE_RIDGE)
+    span_weights = fit_conditional_logit(spans_of(passage_weights), SPAN_RIDGE)
+    return passage_weights, span_weights, exact
 
 
-def write(reader: Reader, directory: Path) -> None:
-    settings = reader.settings
-    kept = json.loads((directory / READER_SETTINGS).read_text())
-    kept |= asdict(settings) | {"fingerprint": settings.fingerprint}
-    (directory / READER_SETTINGS).write_text(json.dumps(kept, indent=2) + "\n")
+def write_settings(reader: Reader, directory: Path) -> None:
+    """Put the reader's settings and their fingerprint into its directory."""
+    path = directory / READER_SETTINGS
+    content = json.loads(path.read_text())
+    content |= asdict(reader.settings) | {"fingerprint": reader.settings.fingerprint}
+    path.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Reader) -> None:
-    shown = (
+def print_table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Reader) -> None:
+    names = (
         "entry accuracy@1",
         "entry MRR@100",
         "answer accuracy@1",
@@ -234,73 +293,91 @@ def table(corpora: Sequence[tuple[Corpus, Sequence[Question]]], reader: Reader) 
         "F1",
         "AUROC",
     )
-    print(f"| corpus | depth | {' | '.join(shown)} |\n{'|---' * (len(shown) + 2)}|")
-    for corpus, asked in corpora:
-        for depth in DEPTHS:
-            found = {
-                one.name: one.mean
-                for one in answer_measures(judge_corpus(corpus, reader, asked, depth=depth))
-            }
-            print(
-                f"| {corpus.name} | {depth} | {' | '.join(f'{found[name]:.3f}' for name in shown)} |",
-                flush=True,
-            )
+    print(f"| corpus | depth | {' | '.join(names)} |\n{'|---' * (len(names) + 2)}|")
+
+    for corpus, questions in corpora:
+        for depth in READ_DEPTHS:
+            measures = answer_measures(judge_corpus(corpus, reader, questions, depth=depth))
+            means = {measure.name: measure.mean for measure in measures}
+            cells = " | ".join(f"{means[name]:.3f}" for name in names)
+            print(f"| {corpus.name} | {depth} | {cells} |", flush=True)
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--reader", type=Path, required=True)
+    parser.add_argument(
+        "--on", nargs="+", action="append", required=True, metavar=("CORPUS", "QUESTIONS")
+    )
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--home", type=Path, default=Path("var"))
+    parser.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--brief", action="store_true", help="leave the table out")
+    return parser.parse_args()
+
+
+def load_corpora(options: argparse.Namespace) -> list[tuple[Corpus, list[Question]]]:
+    """The corpora of `--on`, each with its questions."""
+    encoder = Encoder.load(options.encoder)
+    corpora = []
+
+    for name, *paths in options.on:
+        corpus = Corpus.load(builds.current(options.home, name), encoder)
+        questions = [
+            question for path in paths for question in read_questions(Path(path), options.split)
+        ]
+        corpora.append((corpus, questions))
+    return corpora
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--reader", type=Path, required=True)
-    options.add_argument(
-        "--on", nargs="+", action="append", required=True, metavar=("CORPUS", "QUESTIONS")
-    )
-    options.add_argument("--split", default="dev")
-    options.add_argument("--home", type=Path, default=Path("var"))
-    options.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
-    options.add_argument("--write", action="store_true")
-    options.add_argument("--brief", action="store_true", help="leave the table out")
-    given = options.parse_args()
-    encoder = Encoder.load(given.encoder)
-    corpora = [
-        (
-            Corpus.load(builds.current(given.home, name), encoder),
-            [question for path in paths for question in read_questions(Path(path), given.split)],
-        )
-        for name, *paths in given.on
-    ]
-    reader = Remembering.load(given.reader)
-    reader.seen = {}
+    options = parse_options()
+    corpora = load_corpora(options)
+    reader = CachingReader.load(options.reader)
+    reader.cache = {}
+
     answered = [
-        (corpus, question) for corpus, asked in corpora for question in asked if question.answers
+        (corpus, question)
+        for corpus, questions in corpora
+        for question in questions
+        if question.answers
     ]
-    passage, span, exact = weights_and_exact(answered, reader)
-    print("PASSAGE", dict(zip(PASSAGE_WEIGHTS, passage.round(2).tolist(), strict=True)))
-    print(
-        "prior_weight",
-        round(float(span[0]), 2),
-        "SPAN",
-        dict(zip(SPAN_WEIGHTS, span[1:].round(2).tolist(), strict=True)),
-    )
+    passage_weights, span_weights, exact = fit_weights(answered, reader)
+    prior_weight = round(float(span_weights[0]), 2)
+    print("PASSAGE", dict(zip(PASSAGE_WEIGHTS, passage_weights.round(2).tolist(), strict=True)))
+    spans = dict(zip(SPAN_WEIGHTS, span_weights[1:].round(2).tolist(), strict=True))
+    print("prior_weight", prior_weight, "SPAN", spans)
+
     for corpus, _ in corpora:
-        of_corpus = np.array([one is corpus for one, _ in answered])
+        of_corpus = np.array([each is corpus for each, _ in answered])
         print(
-            f"{corpus.name}: exact match, left out in fifths, {exact[of_corpus].mean():.3f} of {of_corpus.sum()}",
+            f"{corpus.name}: exact match, cross-validated in fifths, "
+            f"{exact[of_corpus].mean():.3f} of {of_corpus.sum()}",
             flush=True,
         )
-    x = np.concatenate([known(corpus, reader, asked) for corpus, asked in corpora])
-    y = np.array([question.answerable for _, asked in corpora for question in asked])
-    weights = fitted(x, y)
-    print(f"calibration {np.round(weights, 3).tolist()}, {y.sum()} answerable of {len(y)}")
-    print(f"AUROC {area(x, y, weights):.3f}, left out {left_out(x, y):.3f}", flush=True)
-    calibration = weights.round(4).tolist()
-    reader.settings = replace(
-        reader.settings, prior_weight=round(float(span[0]), 2), calibration=tuple(calibration)
+
+    features = np.concatenate(
+        [question_features(corpus, reader, questions) for corpus, questions in corpora]
     )
-    if given.write:
-        write(reader, given.reader)
-    if not given.brief:
-        table(corpora, reader)
+    labels = np.array([question.answerable for _, questions in corpora for question in questions])
+    weights = fit_logistic(features, labels)
+    print(
+        f"calibration {np.round(weights, 3).tolist()}, {labels.sum()} answerable of {len(labels)}"
+    )
+    fitted_auroc = label_auroc(logistic_scores(features, weights), labels)
+    held_out_auroc = cross_validated_auroc(features, labels)
+    print(f"AUROC {fitted_auroc:.3f}, cross-validated {held_out_auroc:.3f}", flush=True)
+
+    # The table is that of the reader as it would be released.
+    calibration = tuple(weights.round(4).tolist())
+    reader.settings = replace(reader.settings, prior_weight=prior_weight, calibration=calibration)
+    if options.write:
+        write_settings(reader, options.reader)
+    if not options.brief:
+        print_table(corpora, reader)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""Pairs per second of our training loop beside sentence-transformers' own trainer: same model, pairs, batch, precision.
+"""Compare the training rate of our loop with that of sentence-transformers' trainer.
 
-    python benchmarks/trainers.py --pairs code_pairs/python.train.jsonl.gz [--steps 6] [--rounds 3] [--batch 64]
+    python benchmarks/trainers.py --pairs code_pairs/python.train.jsonl.gz
+                                  [--steps 6] [--rounds 3] [--batch 64]
 
-Both take the contrastive loss with in-batch negatives over the same first pairs, texts cut at the same limits, in bf16
-or fp32, whichever is faster here. They run in turns, and a turn counts from its second step on. sentence-transformers
-keeps the model's dropout; as 0 is faster, each is run with both. Needs `pip install datasets`.
+Both train the same model on the same first pairs with the contrastive loss over in-batch
+negatives, with the same limits of tokens, in bf16 or fp32, whichever is faster on this machine.
+They run in turns, and a run is timed from the end of its first step. sentence-transformers keeps
+the model's dropout; as training is faster without it, both run with and without. Needs `pip
+install datasets`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -38,125 +40,139 @@ from training.model import ModelSettings
 from training.santa import SantaTask, Stage
 
 QUERY_TOKENS, PASSAGE_TOKENS, TEMPERATURE, RATE = 64, 128, 0.05, 2e-5
-Turn = Callable[[], float]
+Run = Callable[[], float]
+"""One training run; returns its pairs per second."""
 
 
-def ours(
+def purlin_run(
     pairs: list[Pair], batch: int, steps: int, dropout: float, accelerator: Accelerator
-) -> Turn:
+) -> Run:
     settings = ModelSettings(
         dropout=dropout, max_query_tokens=QUERY_TOKENS, max_passage_tokens=PASSAGE_TOKENS
     )
     loop = LoopSettings(batch_size=batch, steps=steps, learning_rate=RATE, every=1 << 20)
     stage = Stage(name="speed", temperature=TEMPERATURE, loop=loop)
 
-    def turn() -> float:
+    def run() -> float:
         with tempfile.TemporaryDirectory() as work:
-            task = SantaTask(
-                model.load_text_model(settings),
-                [pairs],
-                stage,
-                accelerator,
-                seed=1,
-                directory=Path(work),
-            )
-            ends: list[float] = []
+            directory = Path(work)
+            text_model = model.load_text_model(settings)
+            task = SantaTask(text_model, [pairs], stage, accelerator, seed=1, directory=directory)
+
+            step_ends: list[float] = []
             train(
                 task,
                 loop,
-                Path(work),
+                directory,
                 accelerator,
                 seed=1,
                 recipe={},
-                progress=lambda *_: ends.append(time.time()),
+                progress=lambda *_: step_ends.append(time.time()),
             )
-            return (
-                batch * (len(ends) - 2) / (ends[-2] - ends[0])
-            )  # the last step writes the checkpoint
+        # The last step is left out: it writes the checkpoint.
+        return batch * (len(step_ends) - 2) / (step_ends[-2] - step_ends[0])
 
-    return turn
+    return run
 
 
-class Clock(TrainerCallback):  # type: ignore[misc]
+class StepClock(TrainerCallback):  # type: ignore[misc]
+    """Records the time at which each step ends."""
+
     def __init__(self) -> None:
-        self.ends: list[float] = []
+        self.step_ends: list[float] = []
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.ends.append(time.time())
+        self.step_ends.append(time.time())
 
 
-def theirs(
+def sentence_transformers_run(
     pairs: list[Pair], batch: int, steps: int, dropout: float, accelerator: Accelerator
-) -> Turn:
-    rows = Dataset.from_dict(
+) -> Run:
+    # Here, so that --help works without the optional package.
+    from datasets import Dataset
+
+    dataset = Dataset.from_dict(
         {
             "anchor": [pair.queries[0] for pair in pairs],
             "positive": [pair.passage for pair in pairs],
         }
     )
-    bf16 = accelerator.mixed_precision == "bf16"
+    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
 
-    def turn() -> float:
-        changes = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-        trained = SentenceTransformer(
-            str(export.base_checkpoint()), device="cpu", config_kwargs=changes
+    def run() -> float:
+        sentence_model = SentenceTransformer(
+            str(export.base_checkpoint()), device="cpu", config_kwargs=dict(dropouts)
         )
-        trained.max_seq_length = PASSAGE_TOKENS
-        clock = Clock()
+        sentence_model.max_seq_length = PASSAGE_TOKENS
+        loss = MultipleNegativesRankingLoss(sentence_model, scale=1 / TEMPERATURE)
+        clock = StepClock()
+
         with tempfile.TemporaryDirectory() as work:
             arguments = SentenceTransformerTrainingArguments(
                 work,
                 per_device_train_batch_size=batch,
                 max_steps=steps,
                 learning_rate=RATE,
-                bf16=bf16,
+                bf16=accelerator.mixed_precision == "bf16",
                 use_cpu=True,
                 report_to=[],
                 disable_tqdm=True,
                 save_strategy="no",
                 logging_strategy="no",
             )
-            loss = MultipleNegativesRankingLoss(trained, scale=1 / TEMPERATURE)
-            SentenceTransformerTrainer(
-                trained, arguments, train_dataset=rows, loss=loss, callbacks=[clock]
-            ).train()
-        return batch * (len(clock.ends) - 2) / (clock.ends[-2] - clock.ends[0])
+            trainer = SentenceTransformerTrainer(
+                sentence_model, arguments, train_dataset=dataset, loss=loss, callbacks=[clock]
+            )
+            trainer.train()
 
-    return turn
+        # Leave out the last step, as with our loop.
+        return batch * (len(clock.step_ends) - 2) / (clock.step_ends[-2] - clock.step_ends[0])
+
+    return run
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--pairs", type=Path, required=True)
-    options.add_argument("--steps", type=int, default=6)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--batch", type=int, default=64)
-    given = options.parse_args()
+    parser.add_argument("--pairs", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=64)
+    options = parser.parse_args()
+
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    source = PairSource("pairs", given.pairs, limit=given.batch * given.steps * 2)
+    source = PairSource("pairs", options.pairs, limit=options.batch * options.steps * 2)
     pairs = [pair for pair in read_pairs(source) if isinstance(pair, Pair)]
     accelerator = make_accelerator(LoopSettings(), cpu=True, say=print)
-    turns = {
-        f"{name}, dropout {dropout}": make(pairs, given.batch, given.steps, dropout, accelerator)
+
+    trainers = (("sentence-transformers", sentence_transformers_run), ("Purlin", purlin_run))
+    runs = {
+        f"{name}, dropout {dropout}": make_run(
+            pairs, options.batch, options.steps, dropout, accelerator
+        )
         for dropout in (0.1, 0.0)
-        for name, make in (("sentence-transformers", theirs), ("Purlin", ours))
+        for name, make_run in trainers
     }
-    rates: dict[str, list[float]] = {name: [] for name in turns}
-    for _ in range(given.rounds):
-        for name, turn in turns.items():
-            rates[name].append(turn())
-    first = np.array(next(iter(rates.values())))
+
+    # In turns, so that other work on the machine slows all alike.
+    rates: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(options.rounds):
+        for name, run in runs.items():
+            rates[name].append(run())
+
     print(
-        f"batch {given.batch}, {torch.get_num_threads()} threads, {given.rounds} rounds of {given.steps} steps"
+        f"batch {options.batch}, {torch.get_num_threads()} threads, "
+        f"{options.rounds} rounds of {options.steps} steps"
     )
     print("| trainer | pairs/s, median | least - most | x first |\n|---|---|---|---|")
-    for name, found in rates.items():
-        ratio = np.median(np.array(found) / first)
+    first = np.array(next(iter(rates.values())))
+    for name, values in rates.items():
+        ratio = np.median(np.array(values) / first)
         print(
-            f"| {name} | {np.median(found):.1f} | {min(found):.1f} - {max(found):.1f} | {ratio:.2f} |"
+            f"| {name} | {np.median(values):.1f} | {min(values):.1f} - {max(values):.1f} "
+            f"| {ratio:.2f} |"
         )
 
 
