@@ -107,7 +107,7 @@ def test_a_summary_s_functions_are_all_relevant_and_asked_for_once(data: Path) -
     assert set(column.queries) == {f"go.dev.{n}" for n in range(5)}
 
 
-def test_pooled_keeps_what_is_judged_and_as_many_others_of_each_language() -> None:
+def test_pooled_keeps_judged_and_sampled_documents() -> None:
     documents = [
         Document(f"{n}", "code", "", "x", fields={"language": "go" if n % 2 else "php"})
         for n in range(40)
@@ -118,7 +118,7 @@ def test_pooled_keeps_what_is_judged_and_as_many_others_of_each_language() -> No
     assert kept == quality.pooled(documents, {"0", "1", "2"}, others=5)
 
 
-def test_the_mean_of_columns_agrees_with_evaluate_where_there_is_one_column(data: Path) -> None:
+def test_the_mean_of_one_column_equals_evaluate(data: Path) -> None:
     quality.load.cache_clear()
     result = quality.measure(HashEncoder(), data, ["csn"])["csn.go"]
     worse = replace(
