@@ -22,8 +22,8 @@ from index import builds
 from index.errors import Damaged
 from index.search.corpus import Corpus
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS
-from tests.traffic import Request, Retrying, Server, until
+from tests.serving import FUNCTIONS, until
+from tests.traffic import Request, Retrying, Server
 
 SEARCH: Request = ("POST", "/search", {"corpus": "code", "query": "sort numbers"})
 KEY, KEY_LINE = new_key("test", ["search", "classify", "qa", "admin"])
@@ -36,8 +36,8 @@ ADMIN = {"Authorization": f"Bearer {KEY}"}
 def conforms(server: Server, existing: dict[str, Any], each: int) -> Counter[int]:
     """Send generated requests to every operation and check the replies against the description.
 
-    Up to `each` requests are valid and as many are not; half of them use the `existing` names. Returns how many
-    replies had which status.
+    Up to `each` requests are valid and as many are not; half of them use the `existing` names.
+    Returns how many replies had which status.
     """
     # Importing it takes a second, which other tests need not wait for.
     import schemathesis
@@ -131,7 +131,7 @@ DAMAGES = [_cut, lambda content: content[:-1], lambda content: b"", flip(0), fli
 
 
 def damaged_files(home: Path, damages: Sequence[Callable[[bytes], bytes]]) -> Iterator[Path]:
-    """Damage CURRENT and each file of the active build in every way, one at a time; restore it afterwards."""
+    """Damage CURRENT and each file of the active build in every way; restore each afterwards."""
     directory = builds.current(home, "code")
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     for path in [directory.parent / "CURRENT", *files]:
@@ -148,7 +148,7 @@ def damaged(path: Path, damages: Sequence[Callable[[bytes], bytes]] = DAMAGES) -
 
 
 def answers_or_names_file(home: Path, expected_hits: str, path: Path) -> bool:
-    """Open and search the corpus, whose hits are the expected ones or whose error names the damaged file.
+    """Search a damaged corpus: it has the expected hits, or its error names the damaged file.
 
     Returns whether it was answered.
     """
@@ -177,7 +177,8 @@ def search_hits(corpus: Corpus) -> str:
 def kill_under_load(server: Server, kills: int, clients: int = 3) -> tuple[list[float], int, int]:
     """Kill and restart the server while clients repeat each request until it is answered rightly.
 
-    Returns the seconds until ready of each restart, the number of answers, and the number of tries they took.
+    Returns the seconds until ready of each restart, how many requests were answered, and in how
+    many tries.
     """
     ended: list[bool] = []
 

@@ -117,9 +117,9 @@ def problem(response: Any, status: int) -> dict[str, Any]:
     return content
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds; fails after 10 s."""
-    deadline = time.monotonic() + 10
+def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Wait until a condition holds; fails after `timeout_s` seconds."""
+    deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -1,8 +1,8 @@
 """The compose files with a real engine and a built image.
 
-`make test-long` runs them, see docs/reliability.md. The image is `purlin` or PURLIN_IMAGE; without it, or without an
-engine, these tests are skipped. Containers, networks and volumes have names of their own and are removed. Nothing is
-pulled or built.
+`make test-long` runs them, see docs/reliability.md. The image is `purlin` or PURLIN_IMAGE; without
+it, or without an engine, these tests are skipped. Containers, networks and volumes have names of
+their own and are removed. Nothing is pulled or built.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import httpx
 import pytest
 
 from app.access import new_key
-from tests.traffic import HOST, ROOT, START_S, Load, Request, run, until
+from tests.serving import until
+from tests.traffic import HOST, ROOT, START_S, Load, Request, run
 
 pytestmark = pytest.mark.long
 SHARE = float(os.environ.get("SHARE", "1"))
@@ -40,7 +41,7 @@ REQUESTS: list[Request] = [
         {"texts": ["the goalkeeper was injured"], "labels": ["sport", "politics"]},
     ),
 ]
-# Run inside a container: each line of the input is a request, each line of the output the status and the JSON.
+# Run inside a container: reads a request per line, and writes its status and JSON on one line.
 _INSIDE = """
 import json, sys, urllib.request
 for line in sys.stdin:
@@ -277,7 +278,7 @@ def write_sources(directory: Path, version: int) -> None:
 
 
 def test_two_servers_behind_one_volume(compose: Sequence[str], tmp_path: Path) -> None:
-    """Both servers serve a build by a third container and what one of them activates, and lose no request."""
+    """Both serve what a third container builds or one of them activates, and lose no request."""
     first = free_ports(2)
     key, line = new_key("test", ["search", "classify", "qa", "admin"])
     headers = {"Authorization": f"Bearer {key}"}
@@ -327,7 +328,7 @@ def searching(url: str, headers: dict[str, str]) -> Load:
 
 
 def served_by_both(both: Sequence[httpx.Client], version: int) -> str:
-    """Wait until both servers find what only this version has, and return the build that both serve."""
+    """Wait until both servers find what only this version has, and return its build."""
     query = {"corpus": "project", "query": f"version{version}", "mode": "lexical"}
 
     def build_with_version(server_client: httpx.Client) -> str | None:

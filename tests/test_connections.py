@@ -18,8 +18,7 @@ from app import connections
 from app.limits import MAX_BODIES
 from tests.conftest import HashEncoder
 from tests.listening import listening
-from tests.serving import FUNCTIONS, make, problem
-from tests.traffic import until
+from tests.serving import FUNCTIONS, make, problem, until
 
 HEAD = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 MAX_CONNECTIONS = 12

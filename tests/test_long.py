@@ -1,6 +1,7 @@
 """Minutes of load and faults, run by `make test-long`; what was measured is in docs/reliability.md.
 
-`SHARE` in the environment scales counts and times: `make test-long SHARE=0.1` is quick, and proves a tenth as much.
+`SHARE` in the environment scales counts and times: `make test-long SHARE=0.1` is quick, and proves
+a tenth as much.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tests.faults import (
     kill_under_load,
     search_hits,
 )
-from tests.serving import FUNCTIONS, make, numbered
+from tests.serving import FUNCTIONS, make, numbered, until
 from tests.traffic import (
     ROOT,
     Load,
@@ -47,7 +48,6 @@ from tests.traffic import (
     memory_limit,
     purlin,
     running,
-    until,
 )
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -87,7 +87,7 @@ class Samples:
             self.take()
 
     def grown_mb(self) -> float:
-        """How much more memory the last third had than the middle one; the first is for warming up."""
+        """Return the growth of memory from the middle to the last third; the first is warm-up."""
         third = len(self.memory_mb) // 3
         assert third > 0
         return float(
@@ -130,7 +130,7 @@ def overload(
 ) -> tuple[dict[str, float], Samples]:
     """Offer ten times the capacity of the server.
 
-    Returns rates per second and times in milliseconds, and the samples of memory and files from meanwhile.
+    Returns rates per second and times in milliseconds, and samples of memory and files.
     """
     sender, samples = Sender(server.port, requests), Samples(server)
     first_s = max(3, seconds / 6)
@@ -171,7 +171,7 @@ def overload(
 
 
 def test_ten_times_the_capacity_is_refused_quickly(home: Path) -> None:
-    """One event loop can still refuse ten times the capacity of requests with eight texts of 40 words."""
+    """The requests are heavy enough that one event loop can refuse ten times the capacity."""
     requests: list[Request] = [
         (
             "POST",
@@ -268,7 +268,7 @@ def killed_after(command: list[str], seconds: float) -> None:
 
 
 def check_whole(home: Path, encoder: Encoder) -> str:
-    """Check the files of the active build and that all its documents are of one version; return its name."""
+    """Check that the active build is whole and of a single version, and return its name."""
     with closing(Corpus.load(builds.current(home, "c"), encoder)) as corpus:
         hits = corpus.search("version", k=200).hits
         assert len(hits) == 200

@@ -12,8 +12,7 @@ from index.errors import Worse
 from index.indexing.build import build
 from index.indexing.gate import Judgements
 from tests.conftest import HashEncoder, source
-from tests.serving import FUNCTIONS, make, numbered, serving
-from tests.traffic import until
+from tests.serving import FUNCTIONS, make, numbered, serving, until
 
 SEARCH = {"query": "sort", "corpus": "code"}
 
@@ -27,7 +26,7 @@ def client(home: Path) -> Iterator[TestClient]:
 def samples(client: TestClient) -> dict[tuple[str, ...], float]:
     """Return every value of /metrics, as Prometheus parses it.
 
-    A key is the name of the sample, followed by the values of its labels in the order of their names.
+    A key is the name of the sample, then the values of its labels in the order of their names.
     """
     response = client.get("/metrics")
     assert response.status_code == 200

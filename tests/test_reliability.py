@@ -33,7 +33,7 @@ from tests.faults import (
     kill_under_load,
     search_hits,
 )
-from tests.serving import FUNCTIONS, make, numbered
+from tests.serving import FUNCTIONS, make, numbered, until
 from tests.tiny import staged
 from tests.traffic import (
     ROOT,
@@ -44,7 +44,6 @@ from tests.traffic import (
     run,
     running,
     small_disk,
-    until,
 )
 
 
@@ -84,7 +83,10 @@ from index.indexing.build import build
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered
 
-CHANGES = ("open", "sqlite3.connect", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree")
+CHANGES = (
+    "open", "sqlite3.connect", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod",
+    "shutil.rmtree",
+)
 home, moments = Path(sys.argv[1]), Path(sys.argv[2])
 copies = 0
 watching = True
@@ -104,7 +106,7 @@ watching = False
 
 
 def served_title(home: Path) -> str:
-    """Return the title of the best hit of the active build; opening it verifies the checksums of its files."""
+    """Open the active build, which verifies its checksums, and return the title of the best hit."""
     with closing(Corpus.load(builds.current(home, "c"), HashEncoder())) as corpus:
         return corpus.search("new old 3").hits[0].title
 
@@ -275,7 +277,7 @@ def fill_disk(ballast: Path) -> None:
 
 
 def nothing_changes(home: Path, server: Server, older: str, active: str, why: str) -> None:
-    """Check that a build and an activation fail with the reason `why`, and change nothing that is served."""
+    """Check that a build and an activation fail because of `why`, and change nothing served."""
     before = sorted((home / "corpora" / "code").iterdir())
     built = run(purlin("index", "build", "code", ROOT / "app", "--name", "code", "--home", home))
 

@@ -33,7 +33,8 @@ STAGES = {"filter", "encode", "lexical", "dense", "fuse", "fetch"}
 class Collector:
     """A collector of spans on the loopback.
 
-    `received` grows as it answers. Clear `answers` for one that accepts connections and never replies.
+    `received` grows as it answers. Clear `answers` for one that accepts connections and never
+    replies.
     """
 
     def __init__(self, server: ThreadingHTTPServer) -> None:

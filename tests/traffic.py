@@ -24,6 +24,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.serving import until
+
 ROOT = Path(__file__).parent.parent
 HOST = "127.0.0.1"
 
@@ -137,7 +139,7 @@ class Server:
     # ---- from /proc
 
     def memory_mb(self) -> float:
-        """Return the anonymous memory in MiB, without mapped files, which the kernel can reclaim."""
+        """Return the anonymous memory in MiB; the kernel can reclaim that of mapped files."""
         return _kilobytes(self.pid, "RssAnon") / 1024
 
     def peak_mb(self) -> float:
@@ -164,14 +166,6 @@ def running(home: Path, **options: Any) -> Iterator[Server]:
         yield server
     finally:
         server.close()
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    """Wait until a condition holds; fails after `timeout_s` seconds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # ---- clients
@@ -211,9 +205,9 @@ class Retrying:
 
 @dataclass
 class Load:
-    """Clients that send one request after the other until the block ends, at most for `max_s` seconds.
+    """Clients that send one request after the other until the block ends, or for `max_s` seconds.
 
-    `statuses` counts the answers. `lost` counts the connections that ended without one, by error message.
+    `statuses` counts the answers. `lost` counts the connections that ended without one, by error.
     `replies` has what `note` returned for each answer, except None.
     """
 
