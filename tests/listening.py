@@ -1,4 +1,4 @@
-"""A real server on a free port of the loopback, in a thread, for the official clients of the protocols."""
+"""A real server in a thread, on a free port of the loopback."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from index.encoder import TextEncoder
 
 @contextmanager
 def listening(home: Path, encoder: TextEncoder, **settings: Any) -> Iterator[str]:
-    """Its URL."""
+    """Serve `home` until the block ends, and yield the URL."""
     app = create_app(Settings(home=home, **settings), encoder)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app, log_config=None, ws="none", timeout_graceful_shutdown=5, http=Connection
-            )
+        config = uvicorn.Config(
+            app, log_config=None, ws="none", timeout_graceful_shutdown=5, http=Connection
         )
+        server = uvicorn.Server(config)
+
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:

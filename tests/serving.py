@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -60,10 +61,14 @@ REFERENCE_PAGE = """<html><head><title>Functions</title></head><body><section id
 <dl class="py function"><dt id="close"><code>close(file)</code></dt><dd><p>Closes the file. Returns None.</p></dd></dl>
 </section></body></html>"""
 
-SEARCH_KEY, CLASSIFY_KEY = "searching-key-of-tests", "classifying-key-of-tests"
+SEARCH_KEY = "searching-key-of-tests"
+CLASSIFY_KEY = "classifying-key-of-tests"
+ADMIN_KEY = "running-key-of-tests"
+# One key in clear, one as a digest, and one that may send six requests per minute.
 API_KEYS = f"""
-reader  search,qa  {SEARCH_KEY}
-sorter  classify   {CLASSIFY_KEY}
+reader  search,qa     {SEARCH_KEY}        # in clear
+sorter  classify      sha256:{hashlib.sha256(CLASSIFY_KEY.encode()).hexdigest()}
+ops     search,admin  {ADMIN_KEY}          6
 """
 
 
@@ -108,12 +113,13 @@ def problem(response: Any, status: int) -> dict[str, Any]:
     assert content["status"] == status
     assert content["title"]
     assert content["detail"]
+
     return content
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds; fails after 10 s."""
-    deadline = time.monotonic() + 10
+def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Wait until a condition holds; fails after `timeout_s` seconds."""
+    deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -182,7 +182,7 @@ def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
     assert len((shop / "run.trec").read_text().splitlines()) == 6
 
 
-def test_a_run_with_ids_that_columns_cannot_hold_is_escaped_and_says_so(tmp_path: Path) -> None:
+def test_ids_that_columns_cannot_hold_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text(
         '{"_id": "tea pot.md", "title": "tea pot", "text": "A pot for tea."}\n'
     )

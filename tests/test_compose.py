@@ -1,7 +1,8 @@
-"""The compose files with a real engine and a built image; `make test-long` runs them, see docs/reliability.md.
+"""The compose files with a real engine and a built image.
 
-The image is `purlin`, or what `PURLIN_IMAGE` says; without it, or without an engine, these tests are skipped.
-Containers, networks and volumes have names of their own and are removed. Nothing is fetched or built.
+`make test-long` runs them, see docs/reliability.md. The image is `purlin` or PURLIN_IMAGE; without
+it, or without an engine, these tests are skipped. Containers, networks and volumes have names of
+their own and are removed. Nothing is pulled or built.
 """
 
 from __future__ import annotations
@@ -21,39 +22,34 @@ import httpx
 import pytest
 
 from app.access import new_key
-from tests.traffic import HOST, ROOT, START_S, Load, Request, run, until
+from tests.serving import until
+from tests.traffic import HOST, ROOT, START_S, Load, Request, run
 
 pytestmark = pytest.mark.long
 SHARE = float(os.environ.get("SHARE", "1"))
 IMAGE = os.environ.get("PURLIN_IMAGE", "purlin")
 DEMO = {"code", "products", "python"}
-ASKED: list[Request] = [
+QUESTION = "Which exception does int() raise for a text that is no number?"
+REQUESTS: list[Request] = [
     ("POST", "/search", {"corpus": "python", "query": "read the lines of a file", "k": 20}),
     ("POST", "/search", {"corpus": "code", "query": "compress bytes", "k": 20, "explain": True}),
     ("POST", "/search", {"corpus": "products", "query": "usb cable", "mode": "lexical"}),
-    (
-        "POST",
-        "/qa",
-        {
-            "corpus": "python",
-            "question": "Which exception does int() raise for a text that is no number?",
-        },
-    ),
+    ("POST", "/qa", {"corpus": "python", "question": QUESTION}),
     (
         "POST",
         "/classify",
         {"texts": ["the goalkeeper was injured"], "labels": ["sport", "politics"]},
     ),
 ]
-# Run inside a container: each line of the input is a request, each line of the output the status and the JSON.
+# Run inside a container: reads a request per line, and writes its status and JSON on one line.
 _INSIDE = """
 import json, sys, urllib.request
 for line in sys.stdin:
     method, path, body = json.loads(line)
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
-    asked = urllib.request.Request("http://127.0.0.1:8000" + path, data, headers, method=method)
-    with urllib.request.urlopen(asked, timeout=120) as reply:
+    request = urllib.request.Request("http://127.0.0.1:8000" + path, data, headers, method=method)
+    with urllib.request.urlopen(request, timeout=120) as reply:
         print(json.dumps([reply.status, json.loads(reply.read())]))
 """
 
@@ -67,15 +63,15 @@ def _works(*command: str) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def compose() -> Sequence[str]:
-    """Words of a command: Docker's plugin, or the program that was there before it."""
+    """Return the compose command: Docker's plugin, or the older standalone program."""
     if not _works("docker", "image", "inspect", IMAGE):
         pytest.skip(f"takes a container engine and an image {IMAGE!r}, see docs/running.md")
-    found = [
-        words for words in (["docker", "compose"], ["docker-compose"]) if _works(*words, "version")
-    ]
-    if not found:
-        pytest.skip("takes docker compose")
-    return found[0]
+
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if _works(*command, "version"):
+            return command
+
+    pytest.skip("takes docker compose")
 
 
 class Project:
@@ -83,63 +79,69 @@ class Project:
 
     def __init__(self, compose: Sequence[str], env: dict[str, str]) -> None:
         self._compose = compose
-        self._env = (
-            os.environ
-            | {"PURLIN_IMAGE": IMAGE, "COMPOSE_PROJECT_NAME": f"purlin-test-{os.getpid()}"}
-            | env
-        )
+        names = {"PURLIN_IMAGE": IMAGE, "COMPOSE_PROJECT_NAME": f"purlin-test-{os.getpid()}"}
+        self._env = os.environ | names | env
 
     def do(self, *words: str, files: Sequence[str] = ("docker-compose.yml",)) -> str:
         """Run a compose command to its end."""
-        named = [word for file in files for word in ("-f", file)]
-        done = subprocess.run(
-            [*self._compose, *named, *words],
+        file_options = [word for file in files for word in ("-f", file)]
+        result = subprocess.run(
+            [*self._compose, *file_options, *words],
             cwd=ROOT,
             env=self._env,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+
+        assert result.returncode == 0, result.stderr
+
+        return result.stdout
 
     def servers(self) -> list[str]:
-        """Ids of the servers' containers."""
+        """Return the ids of the servers' containers."""
         return self.do("ps", "-q", "purlin").split()
 
     def url(self, container: str) -> str:
-        """Where a server is reached from here."""
+        """Return the URL of a server on this host."""
         return f"http://{docker('port', container, '8000/tcp').split()[0]}"
 
 
-def docker(*words: str, given: str | None = None) -> str:
-    done = subprocess.run(
-        ["docker", *words], input=given, capture_output=True, text=True, check=False
+def docker(*words: str, stdin: str | None = None) -> str:
+    """Run a docker command that succeeds, and return what it prints."""
+    result = subprocess.run(
+        ["docker", *words], input=stdin, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @contextmanager
 def up(
     compose: Sequence[str], *words: str, files: Sequence[str] = (), **env: str
 ) -> Iterator[Project]:
-    """`docker compose up` in a fresh project, which is gone afterwards; prints the seconds until all are healthy."""
+    """Run `docker compose up` in a fresh project, and remove the project afterwards.
+
+    Prints how many seconds it took until all servers were healthy.
+    """
+
+    def healthy() -> bool:
+        return all(_health(container) == "healthy" for container in project.servers())
+
     project = Project(compose, env)
-    every = ["docker-compose.yml", *files]
+    all_files = ["docker-compose.yml", *files]
     started = time.monotonic()
     try:
-        project.do("up", "-d", "--no-build", *words, files=every)
-        until(
-            lambda: all(_health(container) == "healthy" for container in project.servers()), START_S
-        )
+        project.do("up", "-d", "--no-build", *words, files=all_files)
+        until(healthy, START_S)
         print(f"\n{' '.join([*files, *words])}: healthy after {time.monotonic() - started:.0f} s")
         yield project
     finally:
-        project.do("down", "-v", "-t", "5", files=every)
+        project.do("down", "-v", "-t", "5", files=all_files)
 
 
 def inspected(container: str) -> Any:
+    """Return what `docker inspect` reports of a container."""
     return json.loads(docker("inspect", container))[0]
 
 
@@ -150,8 +152,11 @@ def _health(container: str) -> str:
 
 
 def _peak(container: str) -> str:
-    """What the kernel says of the most memory that the container had, page cache included; v2 and v1 of cgroups."""
-    script = "cd /sys/fs/cgroup; cat memory.peak memory.stat || cat memory/memory.max_usage_in_bytes memory/memory.stat"
+    """Describe the peak memory of a container, page cache included, from cgroup v2 or v1."""
+    script = (
+        "cd /sys/fs/cgroup; cat memory.peak memory.stat || "
+        "cat memory/memory.max_usage_in_bytes memory/memory.stat"
+    )
     peak, *stat = docker("exec", container, "sh", "-c", script).splitlines()
     now = dict(line.split() for line in stat)
     own = int(now.get("rss") or now["anon"])
@@ -159,8 +164,8 @@ def _peak(container: str) -> str:
 
 
 def ask_all(client: httpx.Client) -> None:
-    """Every kind of request, answered as it should be."""
-    for method, path, body in ASKED:
+    """Send every kind of request, and check that each has an answer."""
+    for method, path, body in REQUESTS:
         reply = client.request(method, path, json=body)
         assert reply.status_code == 200, reply.text
         assert _answers(reply.json()), reply.text
@@ -172,22 +177,26 @@ def _answers(reply: dict[str, Any]) -> Any:
 
 @contextmanager
 def client(url: str, **options: Any) -> Iterator[httpx.Client]:
+    """Yield a client of one server."""
     with httpx.Client(base_url=url, timeout=120, trust_env=False, **options) as opened:
         yield opened
 
 
-def states(asking: httpx.Client) -> dict[str, str]:
-    return {one["name"]: one["state"] for one in asking.get("/corpora").json()["corpora"]}
+def states(server_client: httpx.Client) -> dict[str, str]:
+    """Return the state of every corpus by name."""
+    corpora = server_client.get("/corpora").json()["corpora"]
+    return {corpus["name"]: corpus["state"] for corpus in corpora}
 
 
 def free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
+    """Return the first of so many consecutive free ports."""
     for _ in range(100):
         first = random.randrange(20_000, 30_000)
-        with ExitStack() as taken, suppress(OSError):
+        with ExitStack() as listeners, suppress(OSError):
             for port in range(first, first + count):
-                taken.enter_context(socket.create_server((HOST, port)))
+                listeners.enter_context(socket.create_server((HOST, port)))
             return first
+
     raise AssertionError("no free ports")
 
 
@@ -195,119 +204,142 @@ def test_without_any_network(compose: Sequence[str]) -> None:
     with up(compose, files=["docker-compose.offline.yml"]) as project:
         (server,) = project.servers()
         assert docker("exec", server, "ls", "/sys/class/net").split() == ["lo"]
-        given = "".join(json.dumps(asked) + "\n" for asked in ASKED)
-        replies = docker("exec", "-i", server, "python", "-c", _INSIDE, given=given).splitlines()
-        assert len(replies) == len(ASKED)
+
+        stdin = "".join(json.dumps(request) + "\n" for request in REQUESTS)
+        replies = docker("exec", "-i", server, "python", "-c", _INSIDE, stdin=stdin).splitlines()
+
+        assert len(replies) == len(REQUESTS)
+
         for status, reply in map(json.loads, replies):
             assert status == 200
             assert _answers(reply)
-        assert "open" in project.do(
-            "exec", "-T", "purlin", "purlin", "search", "python", "open a file"
-        )
+
+        command = ["purlin", "search", "python", "open a file"]
+        assert "open" in project.do("exec", "-T", "purlin", *command)
 
 
 def test_one_cpu_one_gigabyte_and_a_read_only_root(compose: Sequence[str]) -> None:
-    """The limits and the root file system are those that docker-compose.yml sets by default."""
+    """docker-compose.yml sets the limits and the read-only root by default."""
     port = str(free_ports(1))
     with up(compose, PURLIN_PORT=port) as project:
         (server,) = project.servers()
         limits = inspected(server)["HostConfig"]
-        assert (limits["Memory"], limits["NanoCpus"], limits["ReadonlyRootfs"]) == (
-            2**30,
-            10**9,
-            True,
-        )
-        with client(project.url(server)) as asking:
-            assert states(asking) == dict.fromkeys(DEMO, "serving")
-            ask_all(asking)
-            texts = [
-                f"text {n} about sorting numbers and files"
-                for n in range(max(10, int(2_000 * SHARE)))
-            ]
+
+        assert limits["Memory"] == 2**30
+        assert limits["NanoCpus"] == 10**9
+        assert limits["ReadonlyRootfs"] is True
+
+        url = project.url(server)
+        with client(url) as server_client:
+            assert states(server_client) == dict.fromkeys(DEMO, "serving")
+
+            ask_all(server_client)
+
+            count = max(10, int(2_000 * SHARE))
+            texts = [f"text {n} about sorting numbers and files" for n in range(count)]
             labels = [f"label {n}" for n in range(20)]
-            assert (
-                asking.post("/classify", json={"texts": texts, "labels": labels}).status_code == 200
-            )
-            with Load(project.url(server), lambda choose: choose.choice(ASKED), clients=4) as load:
+            response = server_client.post("/classify", json={"texts": texts, "labels": labels})
+
+            assert response.status_code == 200
+
+            with Load(url, lambda choose: choose.choice(REQUESTS), clients=4) as load:
                 time.sleep(max(5, 60 * SHARE))
             print(_peak(server), dict(load.statuses), dict(load.lost))
-            assert load.statuses.keys() <= {200, 503}  # 503: no place was free in time
+
+            # 503: no slot was free in time.
+            assert load.statuses.keys() <= {200, 503}
             assert load.statuses[200] > 10
             assert not load.lost
-            ask_all(asking)
+
+            ask_all(server_client)
+
         written = run(["docker", "exec", server, "touch", "/app", "/venv/x", "/models/x"])
         assert written.stderr.count("Read-only file system") == 3, written.stderr
+
         docker("exec", server, "touch", "/tmp/x", "/data/x")
-        found = inspected(server)
+
+        container = inspected(server)
+
         assert docker("diff", server) == ""
-        assert (found["RestartCount"], found["State"]["OOMKilled"]) == (0, False)
+        assert container["RestartCount"] == 0
+        assert container["State"]["OOMKilled"] is False
 
 
 def write_sources(directory: Path, version: int) -> None:
-    """300 functions that only this version has. User 10001 reads them."""
+    """Write 300 functions that only this version has."""
     directory.mkdir(exist_ok=True)
     for number in range(300):
-        (directory / f"m{number}.py").write_text(
-            f"def f{number}():\n    return 'version{version} of {number}'\n"
-        )
+        function = f"def f{number}():\n    return 'version{version} of {number}'\n"
+        (directory / f"m{number}.py").write_text(function)
+
+    # User 10001 of the container reads them.
     for path in [directory, *directory.iterdir()]:
         path.chmod(0o755)
 
 
 def test_two_servers_behind_one_volume(compose: Sequence[str], tmp_path: Path) -> None:
-    """A build by a third container is served by both, and so is what one of them activates; none misses a request."""
+    """Both serve what a third container builds or one of them activates, and lose no request."""
     first = free_ports(2)
     key, line = new_key("test", ["search", "classify", "qa", "admin"])
     headers = {"Authorization": f"Bearer {key}"}
     sources = tmp_path / "sources"
     env = {"PURLIN_PORT": f"{first}-{first + 1}", "PURLIN_KEYS": line, "SOURCES": str(sources)}
+
     with up(compose, "--scale", "purlin=2", **env) as project, ExitStack() as stack:
         servers = project.servers()
         urls = [project.url(server) for server in servers]
+
         assert {httpx.URL(url).port for url in urls} == {first, first + 1}
+
         both = [stack.enter_context(client(url, headers=headers)) for url in urls]
-        for asking in both:
-            assert states(asking) == dict.fromkeys(DEMO, "serving")
-        with searching(urls[0], headers) as one, searching(urls[1], headers) as other:
+        for server_client in both:
+            assert states(server_client) == dict.fromkeys(DEMO, "serving")
+
+        loads = [searching(url, headers) for url in urls]
+        with loads[0], loads[1]:
             builds = []
             for version in (1, 2):
                 write_sources(sources, version)
                 words = ["run", "--rm", "build", "code", "/sources", "--name", "project"]
                 project.do(*words, files=["docker-compose.build.yml"])
                 builds.append(served_by_both(both, version))
+
             activated = both[0].post("/corpora/project/activate", json={"build": builds[0]})
             assert activated.status_code == 200, activated.text
             assert served_by_both(both, 1) == builds[0] < builds[1]
-        print(
-            *map(_peak, servers),
-            dict(one.statuses),
-            dict(other.statuses),
-            dict(one.lost),
-            dict(other.lost),
-        )
+
+        for server, load in zip(servers, loads, strict=True):
+            print(_peak(server), dict(load.statuses), dict(load.lost))
+
         docker("stop", servers[0])
         ask_all(both[1])
-    for load in (one, other):
+
+    for load in loads:
         assert load.statuses.keys() == {200}
         assert not load.lost
 
 
 def searching(url: str, headers: dict[str, str]) -> Load:
+    """Return the load of one client that searches."""
+    searches = REQUESTS[:3]
     return Load(
-        url, lambda choose: choose.choice(ASKED[:3]), clients=1, pause_s=0.05, headers=headers
+        url, lambda choose: choose.choice(searches), clients=1, pause_s=0.05, headers=headers
     )
 
 
 def served_by_both(both: Sequence[httpx.Client], version: int) -> str:
-    """Wait until both servers find what only this version has; returns the build, which is the same."""
+    """Wait until both servers find what only this version has, and return its build."""
+    query = {"corpus": "project", "query": f"version{version}", "mode": "lexical"}
 
-    def found(asking: httpx.Client) -> str | None:
-        reply = asking.post(
-            "/search", json={"corpus": "project", "query": f"version{version}", "mode": "lexical"}
-        )
-        return reply.json()["build"] if reply.status_code == 200 and reply.json()["hits"] else None
+    def build_with_version(server_client: httpx.Client) -> str | None:
+        reply = server_client.post("/search", json=query)
+        if reply.status_code != 200 or not reply.json()["hits"]:
+            return None
+        return str(reply.json()["build"])
 
-    until(lambda: all(map(found, both)), 120)
-    builds = set(map(found, both))
+    until(lambda: all(map(build_with_version, both)), 120)
+    builds = set(map(build_with_version, both))
+
     assert len(builds) == 1
+
     return str(builds.pop())

@@ -1,4 +1,4 @@
-"""Connections of clients that do not get on, against a real server on the loopback."""
+"""Connections of clients that stall, against a real server on the loopback."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from app import connections
 from app.limits import MAX_BODIES
 from tests.conftest import HashEncoder
 from tests.listening import listening
-from tests.serving import FUNCTIONS, make, problem
-from tests.traffic import until
+from tests.serving import FUNCTIONS, make, problem, until
 
 HEAD = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-MOST = 12
+MAX_CONNECTIONS = 12
 MAX_BODY = 2**20
 
 
@@ -30,24 +29,25 @@ MAX_BODY = 2**20
 def url(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(connections, "CHECK_INTERVAL_S", 0.1)
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", MOST)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", MAX_CONNECTIONS)
     make(tmp_path, "code", FUNCTIONS, HashEncoder())
     with listening(tmp_path, HashEncoder(), max_body_bytes=MAX_BODY) as url:
         yield url
 
 
-def connected(url: str, sent: bytes = b"", buffer: int | None = None) -> socket.socket:
+def connected(url: str, request: bytes = b"", buffer: int | None = None) -> socket.socket:
+    """Open a connection and send a request; `buffer` is the size of its receive buffer in bytes."""
     opened = socket.socket()
     if buffer:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     opened.settimeout(10)
     opened.connect((urlsplit(url).hostname, urlsplit(url).port))
-    opened.sendall(sent)
+    opened.sendall(request)
     return opened
 
 
 def ended(opened: socket.socket) -> bool:
-    """Whether the server closes it, within the socket's timeout."""
+    """Return whether the server closes the connection within the socket's timeout."""
     try:
         while opened.recv(2**16):
             pass
@@ -55,19 +55,20 @@ def ended(opened: socket.socket) -> bool:
         return True
     except TimeoutError:
         return False
+
     return True
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "request_bytes",
     [b"", b"POST /search HTTP/1.1\r\nHost: x\r\n", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\nGET"],
 )
-def test_a_request_that_does_not_come_ends_its_connection(url: str, sent: bytes) -> None:
-    with connected(url, sent) as opened:
+def test_an_incomplete_request_is_disconnected(url: str, request_bytes: bytes) -> None:
+    with connected(url, request_bytes) as opened:
         assert ended(opened)
 
 
-def test_a_body_that_is_still_sent_when_all_is_answered_ends_its_connection(url: str) -> None:
+def test_a_body_sent_after_the_answer_is_disconnected(url: str) -> None:
     with connected(url, b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n") as opened:
         assert b"200" in opened.recv(2**16)
         time.sleep(0.1)
@@ -75,40 +76,42 @@ def test_a_body_that_is_still_sent_when_all_is_answered_ends_its_connection(url:
         assert ended(opened)
 
 
-def test_a_client_that_goes_on_asking_is_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_active_client_stays_connected(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 1)
-    asked = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     with connected(url) as opened:
         for _ in range(12):
-            opened.sendall(asked)
+            opened.sendall(request)
             answer = b""
             while b"}" not in answer:
                 answer += received(opened)
+
             assert answer.startswith(b"HTTP/1.1 200")
+
             time.sleep(0.1)
 
 
 def classified(texts: int) -> bytes:
-    """A request whose reply has 6 kB for each text."""
-    body = json.dumps(
-        {"texts": ["a"] * texts, "labels": ["x" * 990 + str(n) for n in range(6)]}
-    ).encode()
+    """Return a request whose reply has 6 kB for each text."""
+    labels = ["x" * 990 + str(n) for n in range(6)]
+    body = json.dumps({"texts": ["a"] * texts, "labels": labels}).encode()
     return HEAD % len(body) + body
 
 
-def received(opened: socket.socket, most: int = 2**16) -> bytes:
-    part = opened.recv(most)
-    assert part, "the server has closed it"
+def received(opened: socket.socket, max_bytes: int = 2**16) -> bytes:
+    """Return the next bytes; fails if the server has closed the connection."""
+    part = opened.recv(max_bytes)
+    assert part, "the server has closed the connection"
     return part
 
 
 def begun(opened: socket.socket) -> int:
-    """Read the head of a reply: how many bytes of its body are still to come."""
+    """Read the head of a reply and return how many bytes of its body are still to come."""
     head, _, body = received(opened, 4096).partition(b"\r\n\r\n")
     return int(re.findall(rb"content-length: (\d+)", head)[0]) - len(body)
 
 
-def test_a_reply_that_is_not_read_ends_its_connection(url: str) -> None:
+def test_an_unread_reply_is_disconnected(url: str) -> None:
     with connected(url, classified(10_000), buffer=4096) as opened:
         opened.settimeout(60)
         promised = begun(opened)
@@ -117,18 +120,17 @@ def test_a_reply_that_is_not_read_ends_its_connection(url: str) -> None:
         assert sum(map(len, iter(lambda: opened.recv(2**16), b""))) < promised / 2
 
 
-def test_a_reply_that_is_read_slowly_arrives_whole(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slowly_read_reply_is_complete(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 2)
     with connected(url, classified(1_000), buffer=2**16) as opened:
-        left, slow = begun(opened), time.monotonic() + 4
-        while left:
-            left -= len(received(opened, min(left, 2**15)))
-            time.sleep(0.1 if time.monotonic() < slow else 0)
+        remaining = begun(opened)
+        slow_until = time.monotonic() + 4
+        while remaining:
+            remaining -= len(received(opened, min(remaining, 2**15)))
+            time.sleep(0.1 if time.monotonic() < slow_until else 0)
 
 
-def test_of_too_many_unread_replies_the_longest_goes(
+def test_the_longest_of_too_many_unread_replies_is_cut(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 60)
@@ -137,63 +139,69 @@ def test_of_too_many_unread_replies_the_longest_goes(
         connected(url, classified(1_000), buffer=4096) as short,
         connected(url, buffer=4096) as long,
     ):
-        promised = begun(short)
+        short_bytes = begun(short)
         long.sendall(classified(1_200))
-        expected = begun(long)
+        long_bytes = begun(long)
+
+        # Both together are over the limit: the longer one is cut short.
         time.sleep(1)
-        assert sum(map(len, iter(partial(long.recv, 2**16), b""))) < expected / 2
-        while promised:
-            promised -= len(received(short, min(promised, 2**16)))
+
+        assert sum(map(len, iter(partial(long.recv, 2**16), b""))) < long_bytes / 2
+
+        while short_bytes:
+            short_bytes -= len(received(short, min(short_bytes, 2**16)))
 
 
-def test_replies_that_come_one_after_the_other_are_no_single_one(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_reply_has_its_own_stall_timeout(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CHECK_INTERVAL_S", 0.2)
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 1)
     with connected(url, buffer=2**16) as opened:
         for _ in range(12):
             opened.sendall(classified(250))
-            left = begun(opened)
+            remaining = begun(opened)
             time.sleep(0.3)
-            while left:
-                left -= len(received(opened, min(left, 2**16)))
+            while remaining:
+                remaining -= len(received(opened, min(remaining, 2**16)))
 
 
-def test_connections_beyond_the_limit_are_closed_at_once(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connections_over_the_limit_are_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_TIMEOUT_S", 30)
     with ExitStack() as stack:
-        held = [stack.enter_context(connected(url)) for _ in range(MOST)]
+        held = [stack.enter_context(connected(url)) for _ in range(MAX_CONNECTIONS)]
         assert ended(stack.enter_context(connected(url)))
+
         held[0].close()
         until(lambda: answers(url))
 
 
 def answers(url: str) -> bool:
+    """Return whether the server accepts a connection and answers."""
     try:
         return httpx.get(f"{url}/livez").status_code == 200
     except httpx.TransportError:
         return False
 
 
-def test_at_most_half_of_the_files_are_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_use_at_most_half_of_the_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections.resource, "getrlimit", lambda _: (100, 4096))
     assert connections.max_connections() == 50
 
 
-def test_long_bodies_are_held_up_to_a_bound_and_short_ones_always(url: str) -> None:
+def test_long_bodies_are_limited(url: str) -> None:
     part = b'{"texts": ["' + b"x" * (MAX_BODY - 4096)
-    ask = {"texts": ["one"], "labels": ["one", "two"]}
+    short = {"texts": ["one"], "labels": ["one", "two"]}
+    long = short | {"texts": ["y" * (MAX_BODY // 2)]}
     send = partial(httpx.post, f"{url}/classify")
-    long = ask | {"texts": ["y" * (MAX_BODY // 2)]}
+
     with ExitStack() as stack:
+        # Bodies that never end fill every slot for a long body.
         for _ in range(MAX_BODIES):
             stack.enter_context(connected(url, HEAD % MAX_BODY + part))
         until(lambda: send(json=long).status_code == 503)
         refused = send(json=long)
+
         assert "as many long request bodies as it can" in problem(refused, 503)["detail"]
         assert refused.headers["retry-after"] == "1"
-        assert send(json=ask).status_code == 200
+        assert send(json=short).status_code == 200
+
     until(lambda: send(json=long).status_code == 200)

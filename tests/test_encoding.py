@@ -12,7 +12,7 @@ from app.problems import Left
 from index.encoder import Vectors
 from tests.blocking import BackgroundCall, BlockingEncoder
 from tests.conftest import HashEncoder
-from tests.traffic import until
+from tests.serving import until
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ SEARCH = {"query": "a very private query", "corpus": "code"}
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    """What the loggers of `purlin` write as JSON."""
+    """A stream of what the loggers of `purlin` write as JSON."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
@@ -40,18 +40,19 @@ def written() -> Iterator[io.StringIO]:
 
 
 def lines(written: io.StringIO, logger: str = "purlin.requests") -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in written.getvalue().splitlines()]
-    return [line for line in found if line["logger"] == logger]
+    """Return the records of one logger."""
+    records = [json.loads(line) for line in written.getvalue().splitlines()]
+    return [record for record in records if record["logger"] == logger]
 
 
-def test_a_request_is_one_line_with_its_ids_and_none_of_its_text(
-    home: Path, written: io.StringIO
-) -> None:
+def test_a_request_is_one_line_without_its_text(home: Path, written: io.StringIO) -> None:
     with serving(home, keys="reader search the-key-of-the-reader") as client:
         headers = {"X-Request-ID": "abc-1", "traceparent": f"00-{TRACE}-{SPAN}-01"}
         headers["Authorization"] = "Bearer the-key-of-the-reader"
         response = client.post("/search?secret=1", json=SEARCH, headers=headers)
+
     assert response.headers["x-request-id"] == "abc-1"
+
     (line,) = lines(written)
     assert line.pop("took_ms") > 0
     assert re.fullmatch(r"[0-9a-f]{16}", line.pop("span_id"))
@@ -71,9 +72,7 @@ def test_a_request_is_one_line_with_its_ids_and_none_of_its_text(
     assert not re.search("private|the-key|secret", written.getvalue())
 
 
-def test_what_goes_wrong_is_logged_with_the_ids_of_its_request(
-    home: Path, written: io.StringIO
-) -> None:
+def test_errors_are_logged_with_the_request_id(home: Path, written: io.StringIO) -> None:
     class Failing(HashEncoder):
         def encode(self, *arguments: Any, role: Role, **options: Any) -> Any:
             # Passages are encoded by the self-check when the corpus is opened.
@@ -84,6 +83,7 @@ def test_what_goes_wrong_is_logged_with_the_ids_of_its_request(
     with serving(home, Failing()) as client:
         response = client.post("/search", json=SEARCH, headers={"X-Request-ID": "failing"})
         problem(response, 500)
+
     (error,) = lines(written, "purlin.problems")
     assert error["request_id"] == "failing" == response.headers["x-request-id"]
     assert error["level"] == "error"
@@ -91,16 +91,16 @@ def test_what_goes_wrong_is_logged_with_the_ids_of_its_request(
     assert lines(written)[0]["status"] == 500
 
 
-def test_ids_that_are_not_well_formed_are_replaced(home: Path, written: io.StringIO) -> None:
+def test_malformed_request_ids_are_replaced(home: Path, written: io.StringIO) -> None:
     with serving(home) as client:
-        for given in ("", "x" * 65, "with space", 'quote"', "a\tb"):
-            sent = client.get("/livez", headers={"X-Request-ID": given}).headers["x-request-id"]
-            assert re.fullmatch("[0-9a-f]{32}", sent)
+        for request_id in ("", "x" * 65, "with space", 'quote"', "a\tb"):
+            response = client.get("/livez", headers={"X-Request-ID": request_id})
+            assert re.fullmatch("[0-9a-f]{32}", response.headers["x-request-id"])
     assert len({line["request_id"] for line in lines(written)}) == 5
 
 
 @pytest.mark.parametrize(
-    ("parent", "taken"),
+    ("parent", "continued"),
     [
         (f"00-{TRACE}-{SPAN}-00", True),
         (f"cc-{TRACE}-{SPAN}-01", True),
@@ -115,10 +115,10 @@ def test_ids_that_are_not_well_formed_are_replaced(home: Path, written: io.Strin
         ("", False),
     ],
 )
-def test_a_trace_is_continued_as_the_w3c_says(parent: str, taken: bool) -> None:
+def test_a_trace_is_continued_if_traceparent_is_valid(parent: str, continued: bool) -> None:
     trace = trace_of(Headers({"traceparent": parent}))
-    assert (trace.trace_id == TRACE, trace.parent_id == SPAN) == (taken, taken)
-    assert (trace.parent_id is None) == (not taken)
+    assert (trace.trace_id == TRACE, trace.parent_id == SPAN) == (continued, continued)
+    assert (trace.parent_id is None) == (not continued)
     assert trace.span_id != SPAN
 
 
@@ -126,13 +126,13 @@ def test_a_trace_is_continued_as_the_w3c_says(parent: str, taken: bool) -> None:
     st.text(st.characters(max_codepoint=255), max_size=80),
     st.text(st.characters(max_codepoint=255), max_size=80),
 )
-def test_whatever_is_sent_ids_are_well_formed(request_id: str, parent: str) -> None:
+def test_ids_are_always_well_formed(request_id: str, parent: str) -> None:
     trace = trace_of(Headers({"x-request-id": request_id, "traceparent": parent}))
     assert re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", trace.request_id)
     assert re.fullmatch(r"[0-9a-f]{32}", trace.trace_id)
 
 
-def test_one_record_is_one_line_whatever_is_in_it() -> None:
+def test_one_record_is_one_line() -> None:
     record = logging.LogRecord("purlin", logging.INFO, "", 0, "%s", ('a\nb" \x00 \ud800',), None)
     line = JsonFormatter().format(record)
     assert "\n" not in line
@@ -141,7 +141,7 @@ def test_one_record_is_one_line_whatever_is_in_it() -> None:
 
 
 @pytest.mark.parametrize(("form", "requests"), [("json", True), ("plain", False)])
-def test_the_form_is_a_setting(
+def test_the_log_format_is_a_setting(
     form: str, requests: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("purlin", "purlin.requests", "uvicorn")
@@ -154,9 +154,9 @@ def test_the_form_is_a_setting(
         logging.getLogger("purlin.requests").info("request")
         shown = capsys.readouterr().err.splitlines()
         (started,) = [line for line in shown if "started" in line]
-        assert (
-            json.loads(started)["message"] if form == "json" else started.split()[-1]
-        ) == "started"
+        message = json.loads(started)["message"] if form == "json" else started.split()[-1]
+
+        assert message == "started"
         assert any("request" in line for line in shown) == requests
     finally:
         for name, (level, propagate) in before.items():

@@ -1,4 +1,4 @@
-"""POST /mcp and the tools behind it; against the protocol's own client, and message by message."""
+"""POST /mcp and its tools, with the official client and message by message."""
 
 from __future__ import annotations
 
@@ -22,9 +22,19 @@ from index.indexing.build import build
 from index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
-from tests.serving import make, numbered, problem, serving, until
-from tests.test_access import CLASSIFYING, KEYS, RUNNING, SEARCHING, bearer
-from tests.test_ask import HTML
+from tests.serving import (
+    ADMIN_KEY,
+    API_KEYS,
+    CLASSIFY_KEY,
+    REFERENCE_PAGE,
+    SEARCH_KEY,
+    bearer,
+    make,
+    numbered,
+    problem,
+    serving,
+    until,
+)
 
 FILES = {
     "tools/read.py": '"""Tables."""\n\n\ndef read_rows(path):\n    """Read rows from a csv file."""\n    return path\n',
@@ -46,8 +56,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, content in FILES.items():
         (sources / path).parent.mkdir(exist_ok=True)
         (sources / path).write_text(content)
+
     build(home, "project", "code", open_source("code", [sources]), HashEncoder())
-    (pages / "functions.html").write_text(HTML)
+    (pages / "functions.html").write_text(REFERENCE_PAGE)
     library = open_source("reference", [pages], base_url="https://example.org")
     build(home, "library", "reference", library, HashEncoder())
     return home
@@ -61,25 +72,29 @@ def client(home: Path, reader_directory: Path) -> Iterator[TestClient]:
 
 
 def rpc(client: TestClient, method: str, params: Any = None, **headers: str) -> dict[str, Any]:
-    """What a request is answered with: a result or an error."""
-    message = {"jsonrpc": "2.0", "id": 7, "method": method} | (
-        {} if params is None else {"params": params}
-    )
+    """Return the result or the error of one request."""
+    message = {"jsonrpc": "2.0", "id": 7, "method": method}
+    if params is not None:
+        message["params"] = params
     response = client.post("/mcp", json=message, headers=headers)
+
     assert response.status_code == 200, response.text
+
     reply: dict[str, Any] = response.json()
     assert (reply.pop("jsonrpc"), reply.pop("id")) == ("2.0", 7)
+
     return reply
 
 
 def call(client: TestClient, name: str, **arguments: Any) -> dict[str, Any]:
-    result: dict[str, Any] = rpc(client, "tools/call", {"name": name, "arguments": arguments})[
-        "result"
-    ]
+    """Return the result of a tool call."""
+    reply = rpc(client, "tools/call", {"name": name, "arguments": arguments})
+    result: dict[str, Any] = reply["result"]
     return result
 
 
 def text(result: Any) -> str:
+    """Return the only text block of a result."""
     (content,) = result["content"]
     assert content["type"] == "text"
     return str(content["text"])
@@ -89,7 +104,7 @@ def text(result: Any) -> str:
 
 
 async def tour(client: mcp.Client) -> list[Any]:
-    """Look around and call each tool."""
+    """List the tools and call each one, once with an invalid argument."""
     listed = await client.list_tools()
     code = await client.call_tool("search_code", {"query": "sort numbers", "k": 1})
     answer = await client.call_tool(
@@ -98,12 +113,12 @@ async def tour(client: mcp.Client) -> list[Any]:
     label = await client.call_tool(
         "classify", {"texts": ["sports"], "labels": ["sports", "business"]}
     )
-    wrong = await client.call_tool("search_code", {"query": "x", "k": 1000})
-    return [listed, code, answer, label, wrong]
+    invalid = await client.call_tool("search_code", {"query": "x", "k": 1000})
+    return [listed, code, answer, label, invalid]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_the_official_client_lists_and_calls_the_tools(
+def test_the_official_client_calls_every_tool(
     home: Path, reader_directory: Path, mode: Any
 ) -> None:
     async def run(url: str) -> tuple[str | None, list[Any]]:
@@ -112,25 +127,26 @@ def test_the_official_client_lists_and_calls_the_tools(
 
     with listening(home, HashEncoder(), reader=reader_directory) as url:
         until(lambda: httpx2.get(f"{url}/readyz").status_code == 200)
-        version, (listed, code, answer, label, wrong) = anyio.run(run, url)
+        version, (listed, code, answer, label, invalid) = anyio.run(run, url)
+
     assert version == (VERSION if mode == "auto" else HANDSHAKE[-1])
     assert [tool.name for tool in listed.tools] == ["search_code", "ask_reference", "classify"]
     assert "tools/sort.py:1-3" in code.content[0].text
     assert code.structured_content["hits"][0]["path"] == "tools/sort.py"
     assert answer.structured_content["answers"]
     assert label.structured_content["results"][0]["label"] == "sports"
-    assert wrong.is_error
-    assert "k must be" in wrong.content[0].text.replace("Input ", "")
+    assert invalid.is_error
+    assert "k must be" in invalid.content[0].text.replace("Input ", "")
 
 
 def test_the_official_client_sends_a_key(home: Path) -> None:
     async def run(url: str) -> tuple[Any, Any]:
-        async with httpx2.AsyncClient(headers=bearer(CLASSIFYING)) as http:
+        async with httpx2.AsyncClient(headers=bearer(CLASSIFY_KEY)) as http:
             async with mcp.Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client:
                 arguments = {"texts": ["one"], "labels": ["one", "two"]}
                 return await client.list_tools(), await client.call_tool("classify", arguments)
 
-    with listening(home, HashEncoder(), keys=KEYS) as url:
+    with listening(home, HashEncoder(), keys=API_KEYS) as url:
         listed, label = anyio.run(run, url)
     assert [tool.name for tool in listed.tools] == ["classify"]
     assert label.structured_content["results"][0]["label"] == "one"
@@ -139,14 +155,16 @@ def test_the_official_client_sends_a_key(home: Path) -> None:
 # ---- tools
 
 
-def test_code_comes_with_place_reason_and_text(client: TestClient) -> None:
+def test_code_hits_have_lines_reason_and_text(client: TestClient) -> None:
     result = call(client, "search_code", query="sort numbers in ascending order", k=2)
     first = result["structuredContent"]["hits"][0]
+
     assert first["path"] == "tools/sort.py"
     assert (first["start_line"], first["end_line"]) == (1, 3)
     assert first["code"] == FILES["tools/sort.py"].rstrip()
     assert first["why"].startswith("has ")
     assert "cut" not in first
+
     lines = text(result).splitlines()
     assert lines[0] == "2 hits in project"
     assert lines[1].startswith("1. tools/sort.py:1-3 sort_numbers · ")
@@ -165,7 +183,7 @@ def test_code_comes_with_place_reason_and_text(client: TestClient) -> None:
         ({"path": "nowhere"}, set()),
     ],
 )
-def test_search_is_narrowed_by_path_and_language(
+def test_search_filters_by_path_and_language(
     client: TestClient, arguments: dict[str, str], paths: set[str]
 ) -> None:
     result = call(client, "search_code", query="rows of a page", **arguments)
@@ -174,44 +192,50 @@ def test_search_is_narrowed_by_path_and_language(
         assert text(result) == "Nothing in project fits."
 
 
-def test_paths_are_those_of_the_hits_where_there_are_several_sources(tmp_path: Path) -> None:
+def test_paths_start_with_the_source_if_several(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "code.py").write_text(f"def in_{name}(rows):\n    return rows\n")
+
     sources = open_source("code", [tmp_path / "one", tmp_path / "two"])
     build(tmp_path, "both", "code", sources, HashEncoder())
     with serving(tmp_path) as client:
         until(lambda: client.get("/readyz").status_code == 200)
         (hit,) = call(client, "search_code", query="rows", path="two/")["structuredContent"]["hits"]
+
     assert hit["path"] == "two/code.py"
 
 
-def test_answers_come_with_passage_and_link(client: TestClient) -> None:
+def test_answers_have_passage_and_link(client: TestClient) -> None:
     result = call(client, "ask_reference", question="What is the default step of range?", k=5)
-    found = result["structuredContent"]
-    assert 0 <= found["answerable"] <= 1
-    assert f"answerable {found['answerable']:.2f}" in text(result)
-    assert len(found["answers"]) == 5
+    content = result["structuredContent"]
+
+    assert 0 <= content["answerable"] <= 1
+    assert f"answerable {content['answerable']:.2f}" in text(result)
+    assert len(content["answers"]) == 5
+
     passages: dict[int, str] = {}
-    for number, answer in enumerate(found["answers"], 1):
-        passages[number] = (
-            answer["passage"] if "passage" in answer else passages[answer["passage_of"]]
-        )
+    for number, answer in enumerate(content["answers"], 1):
+        if "passage" in answer:
+            passages[number] = answer["passage"]
+        else:
+            passages[number] = passages[answer["passage_of"]]
         assert answer["text"] in passages[number]
         assert answer["url"].startswith("https://example.org/functions.html#")
         assert f"{number}. {json.dumps(answer['text'])}" in text(result)
-    assert len(set(passages.values())) == sum("passage" in answer for answer in found["answers"])
+
+    assert len(set(passages.values())) == sum("passage" in answer for answer in content["answers"])
 
 
-def test_texts_get_labels_in_order(client: TestClient) -> None:
+def test_labels_keep_the_order_of_texts(client: TestClient) -> None:
     result = call(
         client, "classify", texts=["sports", "business"], labels=["business", "sports", "world"]
     )
-    assert [one["label"] for one in result["structuredContent"]["results"]] == [
-        "sports",
-        "business",
-    ]
+    results = result["structuredContent"]["results"]
+
+    assert [label["label"] for label in results] == ["sports", "business"]
     assert text(result).splitlines()[1].startswith("1. sports ")
+
     alike = call(client, "classify", texts=["a"], labels=["sports", "Sports"])
     assert "nearly the same" in text(alike)
 
@@ -243,7 +267,7 @@ def test_texts_get_labels_in_order(client: TestClient) -> None:
         ("classify", {"texts": ["a"], "classifier": "none"}, "none"),
     ],
 )
-def test_what_is_wrong_with_arguments_is_a_result_that_the_model_reads(
+def test_invalid_arguments_are_error_results(
     client: TestClient, name: str, arguments: dict[str, Any], words: str
 ) -> None:
     result = call(client, name, **arguments)
@@ -251,30 +275,31 @@ def test_what_is_wrong_with_arguments_is_a_result_that_the_model_reads(
     assert words in text(result)
 
 
-def test_without_a_corpus_the_only_one_of_its_kind_is_asked(home: Path, tmp_path: Path) -> None:
+def test_the_default_corpus_is_the_only_one_of_its_kind(home: Path, tmp_path: Path) -> None:
     with serving(tmp_path) as client:
         assert "no corpus of kind code" in text(call(client, "search_code", query="x"))
+
         for name in ("one", "two"):
             make(tmp_path, name, numbered(2), HashEncoder())
         until(lambda: "several" in text(call(client, "search_code", query="x")))
+
         assert "`corpus` to one of one, two" in text(call(client, "search_code", query="x"))
-        assert (
-            call(client, "search_code", query="x", corpus="two")["structuredContent"]["corpus"]
-            == "two"
-        )
+
+        named = call(client, "search_code", query="x", corpus="two")
+        assert named["structuredContent"]["corpus"] == "two"
 
 
-def test_without_a_reader_it_is_said_what_is_missing(home: Path, tmp_path: Path) -> None:
+def test_a_missing_reader_is_named(home: Path, tmp_path: Path) -> None:
     with serving(home, reader=tmp_path / "none") as client:
         until(lambda: client.get("/readyz").status_code == 200)
         assert "PURLIN_READER" in text(call(client, "ask_reference", question="x"))
 
 
-# ---- budgets
+# ---- token budgets
 
 
 @pytest.mark.parametrize("max_tokens", [200, 400, 1_000, 4_000, 20_000])
-def test_results_fit_into_their_budget_twice(client: TestClient, max_tokens: int) -> None:
+def test_text_and_structure_each_fit_the_budget(client: TestClient, max_tokens: int) -> None:
     for name, arguments in (
         ("search_code", {"query": "append rows", "k": 4}),
         ("ask_reference", {"question": "step of range", "k": 20}),
@@ -285,15 +310,18 @@ def test_results_fit_into_their_budget_twice(client: TestClient, max_tokens: int
     ):
         result = call(client, name, max_tokens=max_tokens, **arguments)
         structured = json.dumps(result["structuredContent"], ensure_ascii=False)
+
         assert len(text(result).encode()) <= max_tokens * tools.BYTES_PER_TOKEN
         assert len(structured.encode()) <= max_tokens * tools.BYTES_PER_TOKEN
-        shown = [*result["structuredContent"].values()][
-            -2 if "left_out" in result["structuredContent"] else -1
-        ]
-        assert len(shown) >= 1
+
+        # The items are the last field, or the one before the count of what was left out.
+        fields = result["structuredContent"]
+        items = [*fields.values()][-2 if "left_out" in fields else -1]
+
+        assert len(items) >= 1
 
 
-def test_half_surrogate_pairs_are_refused_and_sent_back_as_escapes(client: TestClient) -> None:
+def test_lone_surrogates_are_refused_as_escapes(client: TestClient) -> None:
     body = b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "tools/call", "params": {"name": "classify", "arguments": '
     body += b'{"texts": ["a \\udfff"], "labels": ["b\\ud800", "c"]}}}'
     response = client.post("/mcp", content=body, headers={"Content-Type": "application/json"})
@@ -303,26 +331,29 @@ def test_half_surrogate_pairs_are_refused_and_sent_back_as_escapes(client: TestC
     assert '"b\\ud800"' in text(response.json()["result"])
 
 
-def test_long_code_is_cut_between_lines_and_short_code_stays_whole(client: TestClient) -> None:
+def test_long_code_is_cut_between_lines(client: TestClient) -> None:
     result = call(client, "search_code", query="append rows", k=4, max_tokens=1_000)
     hits = {hit["path"]: hit for hit in result["structuredContent"]["hits"]}
     long = FILES["web/long.py"].splitlines()
+
     assert hits["web/long.py"]["cut"]
+
     kept = hits["web/long.py"]["code"].splitlines()
     assert 10 < len(kept) < 100
     assert kept == long[: len(kept)]
     assert f"… {len(long) - len(kept)} lines" in text(result)
     assert hits["tools/sort.py"]["code"] == FILES["tools/sort.py"].rstrip()
+
     whole = call(client, "search_code", query="append rows", k=4, max_tokens=20_000)
     assert "cut" not in str(whole["structuredContent"])
 
 
-def test_what_finds_no_room_is_counted(client: TestClient) -> None:
+def test_items_over_the_budget_are_counted(client: TestClient) -> None:
     labels = ["sports", "business"]
     result = call(client, "classify", texts=["sports"] * 100, labels=labels, max_tokens=200)
-    found = result["structuredContent"]
-    assert len(found["results"]) + found["left_out"] == 100
-    assert text(result).endswith(f"{found['left_out']} more: raise max_tokens.")
+    content = result["structuredContent"]
+    assert len(content["results"]) + content["left_out"] == 100
+    assert text(result).endswith(f"{content['left_out']} more: raise max_tokens.")
 
 
 _LINES = st.lists(
@@ -330,24 +361,30 @@ _LINES = st.lists(
 )
 
 
+def json_bytes(content: str) -> int:
+    """Return the size of a text as a JSON string, in bytes."""
+    return len(json.dumps(content, ensure_ascii=False).encode(errors="replace"))
+
+
 @settings(deadline=None)
 @given(_LINES, st.data())
-def test_a_window_is_whole_lines_around_its_place(lines: list[str], data: st.DataObject) -> None:
+def test_a_window_is_whole_lines_around_its_position(lines: list[str], data: st.DataObject) -> None:
     whole = "\n".join(lines)
     at = data.draw(st.integers(0, max(0, len(whole) - 1)))
     room = data.draw(st.integers(0, 200))
     start, end = tools.window(whole, at, room)
     shown = whole[start:end]
+
     assert 0 <= start <= at <= max(end, at) <= len(whole)
-    assert (
-        shown == "" or len(json.dumps(shown, ensure_ascii=False).encode(errors="replace")) <= room
-    )
+    assert shown == "" or json_bytes(shown) <= room
+
+    # A window that has room for its own line has whole lines only.
     line = whole[whole.rfind("\n", 0, at) + 1 :].split("\n")[0] + "\n"
-    if whole and len(json.dumps(line, ensure_ascii=False).encode(errors="replace")) <= room:
+    if whole and json_bytes(line) <= room:
         assert start == 0 or whole[start - 1] == "\n"
         assert end == len(whole) or whole[end - 1] == "\n"
         assert start <= at < end
-    if len(json.dumps(whole, ensure_ascii=False).encode(errors="replace")) <= room:
+    if json_bytes(whole) <= room:
         assert shown == whole
 
 
@@ -378,9 +415,7 @@ def test_a_window_is_whole_lines_around_its_place(lines: list[str], data: st.Dat
         (b'{"jsonrpc": "2.0", "id": "' + b"x" * 257 + b'", "method": "ping"}', -32600),
     ],
 )
-def test_what_is_no_message_is_refused_with_its_code(
-    client: TestClient, body: bytes, code: int
-) -> None:
+def test_malformed_messages_have_error_codes(client: TestClient, body: bytes, code: int) -> None:
     response = client.post("/mcp", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == 400
     reply = response.json()
@@ -403,7 +438,7 @@ def test_what_is_no_message_is_refused_with_its_code(
         ("tools/call", {"name": "search_code", "arguments": []}, -32602),
     ],
 )
-def test_requests_that_cannot_be_done_are_errors(
+def test_unknown_requests_are_errors(
     client: TestClient, method: str, params: Any, code: int
 ) -> None:
     assert rpc(client, method, params)["error"]["code"] == code
@@ -425,20 +460,17 @@ _JSON = st.recursive(
 def test_any_message_is_answered(
     client: TestClient, message: dict[str, Any], params: dict[str, Any], method: str
 ) -> None:
-    for sent in (
-        message,
-        {"jsonrpc": "2.0", "method": method, "id": "x", "params": params} | message,
-    ):
-        response = client.post(
-            "/mcp", content=json.dumps(sent), headers={"Content-Type": "application/json"}
-        )
+    complete = {"jsonrpc": "2.0", "method": method, "id": "x", "params": params} | message
+    headers = {"Content-Type": "application/json"}
+    for sent in (message, complete):
+        response = client.post("/mcp", content=json.dumps(sent), headers=headers)
         assert response.status_code in (200, 202, 400)
         if response.status_code != 202:
             assert response.json()["jsonrpc"] == "2.0"
 
 
 @pytest.mark.parametrize("requested", [*HANDSHAKE, "2024-11-05", "2099-01-01", VERSION])
-def test_the_version_is_agreed_upon(client: TestClient, requested: str) -> None:
+def test_the_protocol_version_is_negotiated(client: TestClient, requested: str) -> None:
     result = rpc(
         client, "initialize", {"protocolVersion": requested, "capabilities": {}, "clientInfo": {}}
     )["result"]
@@ -447,13 +479,12 @@ def test_the_version_is_agreed_upon(client: TestClient, requested: str) -> None:
     assert result["serverInfo"]["name"] == "purlin"
 
 
-def test_a_version_that_is_not_known_is_refused(client: TestClient) -> None:
+def test_an_unknown_version_is_refused(client: TestClient) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     for version in HANDSHAKE:
-        assert (
-            client.post("/mcp", json=message, headers={"MCP-Protocol-Version": version}).status_code
-            == 200
-        )
+        response = client.post("/mcp", json=message, headers={"MCP-Protocol-Version": version})
+        assert response.status_code == 200
+
     refused = client.post("/mcp", json=message, headers={"MCP-Protocol-Version": "1999-01-01"})
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == -32022
@@ -463,7 +494,7 @@ def test_a_version_that_is_not_known_is_refused(client: TestClient) -> None:
     }
 
 
-def test_notifications_and_replies_are_taken_without_an_answer(client: TestClient) -> None:
+def test_notifications_are_accepted_without_a_body(client: TestClient) -> None:
     for message in (
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
@@ -471,14 +502,16 @@ def test_notifications_and_replies_are_taken_without_an_answer(client: TestClien
     ):
         response = client.post("/mcp", json=message)
         assert (response.status_code, response.content) == (202, b"")
+
     assert rpc(client, "ping") == {"result": {}}
 
 
-def test_there_is_no_stream_and_no_session(client: TestClient) -> None:
+def test_streams_are_not_offered(client: TestClient) -> None:
     for method in ("GET", "DELETE"):
         response = client.request(method, "/mcp")
         assert problem(response, 405)
         assert response.headers["allow"] == "POST"
+
     message = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -492,18 +525,20 @@ def stateless(
     client: TestClient, method: str, params: Any, **headers: str
 ) -> tuple[int, dict[str, Any]]:
     message = {"jsonrpc": "2.0", "id": "a", "method": method, "params": params}
-    sent = {"MCP-Protocol-Version": VERSION, "Mcp-Method": method} | headers
-    response = client.post(
-        "/mcp", json=message, headers={name: value for name, value in sent.items() if value}
-    )
+    all_headers = {"MCP-Protocol-Version": VERSION, "Mcp-Method": method} | headers
+    # An empty header in a test case means that it is not sent.
+    sent_headers = {name: value for name, value in all_headers.items() if value}
+
+    response = client.post("/mcp", json=message, headers=sent_headers)
     return response.status_code, response.json()
 
 
-def test_stateless_requests_carry_all_there_is_to_know(client: TestClient) -> None:
+def test_stateless_requests_need_no_handshake(client: TestClient) -> None:
     status, reply = stateless(client, "server/discover", {"_meta": META})
     assert status == 200
     assert reply["result"]["supportedVersions"] == list(STATELESS)
     assert reply["result"]["resultType"] == "complete"
+
     call = {"_meta": META, "name": "classify", "arguments": {"texts": ["a"], "labels": ["a", "b"]}}
     for name in ("classify", "=?base64?Y2xhc3NpZnk=?="):
         status, reply = stateless(client, "tools/call", call, **{"Mcp-Name": name})
@@ -536,14 +571,14 @@ def test_stateless_requests_carry_all_there_is_to_know(client: TestClient) -> No
         ("initialize", {"_meta": META}, {}, 404, -32601),
     ],
 )
-def test_stateless_requests_that_contradict_themselves(
+def test_inconsistent_stateless_requests_are_refused(
     client: TestClient, method: str, params: Any, headers: dict[str, str], status: int, code: int
 ) -> None:
-    found, reply = stateless(client, method, params, **headers)
-    assert (found, reply["error"]["code"], reply["id"]) == (status, code, "a")
+    actual_status, reply = stateless(client, method, params, **headers)
+    assert (actual_status, reply["error"]["code"], reply["id"]) == (status, code, "a")
 
 
-# ---- who may come
+# ---- origins and keys
 
 
 @pytest.mark.parametrize(
@@ -564,60 +599,63 @@ def test_stateless_requests_that_contradict_themselves(
         ("", False),
     ],
 )
-def test_pages_come_from_here_or_from_listed_origins(
+def test_only_local_and_listed_origins_are_allowed(
     tmp_path: Path, origin: str, allowed: bool
 ) -> None:
     with serving(tmp_path, cors_origins="https://app.example.org") as client:
         message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         response = client.post("/mcp", json=message, headers={"Origin": origin})
+
         assert response.status_code == (200 if allowed else 403)
         if not allowed:
             assert "PURLIN_CORS_ORIGINS" in problem(response, 403)["detail"]
 
 
-def test_browsers_of_listed_origins_may_send_the_headers_of_the_protocol(tmp_path: Path) -> None:
+def test_listed_origins_may_send_protocol_headers(tmp_path: Path) -> None:
     with serving(tmp_path, cors_origins="https://app.example.org") as client:
-        wanted = "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name"
-        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": wanted}
-        assert (
-            client.options(
-                "/mcp", headers={"Origin": "https://app.example.org"} | asked
-            ).status_code
-            == 200
-        )
-        assert (
-            client.options("/mcp", headers={"Origin": "https://evil.example"} | asked).status_code
-            == 400
-        )
+        preflight = {
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": (
+                "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name"
+            ),
+        }
+        for origin, status in (("https://app.example.org", 200), ("https://evil.example", 400)):
+            response = client.options("/mcp", headers={"Origin": origin} | preflight)
+            assert response.status_code == status
 
 
-def test_a_body_that_is_no_json_by_its_type_is_refused(client: TestClient) -> None:
+def test_other_content_types_are_refused(client: TestClient) -> None:
     assert problem(client.post("/mcp", content=b"{}", headers={"Content-Type": "text/plain"}), 415)
 
 
 def test_each_tool_needs_its_own_scope(home: Path) -> None:
-    keys = f"{KEYS}\nmaster admin a-key-that-only-administers"
+    keys = f"{API_KEYS}\nmaster admin a-key-that-only-administers"
     with serving(home, keys=keys) as client:
         until(lambda: client.get("/readyz").status_code == 200)
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
         assert problem(client.post("/mcp", json=ping), 401)
-        assert problem(
-            client.post("/mcp", json=ping, headers=bearer("a-key-that-only-administers")), 403
-        )
-        client.headers |= bearer(SEARCHING)
+
+        admin_only = bearer("a-key-that-only-administers")
+        assert problem(client.post("/mcp", json=ping, headers=admin_only), 403)
+
+        client.headers |= bearer(SEARCH_KEY)
         listed = rpc(client, "tools/list")["result"]["tools"]
+
         assert [tool["name"] for tool in listed] == ["search_code", "ask_reference"]
         assert call(client, "search_code", query="sort")["isError"] is False
+
         refused = call(client, "classify", texts=["a"], labels=["a", "b"])
         assert refused["isError"] is True
         assert "lacks the scope classify" in text(refused)
-        client.headers |= bearer(RUNNING)
-        assert [tool["name"] for tool in rpc(client, "tools/list")["result"]["tools"]] == [
-            "search_code"
-        ]
+
+        client.headers |= bearer(ADMIN_KEY)
+        listed = rpc(client, "tools/list")["result"]["tools"]
+
+        assert [tool["name"] for tool in listed] == ["search_code"]
 
 
-def test_descriptions_say_when_to_use_a_tool_and_schemas_are_complete(client: TestClient) -> None:
+def test_tool_descriptions_are_complete(client: TestClient) -> None:
     listed = rpc(client, "tools/list")["result"]["tools"]
     assert len(json.dumps(listed)) / tools.BYTES_PER_TOKEN < 2_500
     for tool in listed:
@@ -626,8 +664,8 @@ def test_descriptions_say_when_to_use_a_tool_and_schemas_are_complete(client: Te
         assert tool["inputSchema"]["type"] == "object"
         assert tool["inputSchema"]["additionalProperties"] is False
         assert tool["inputSchema"]["properties"]["max_tokens"]["default"] == 2_000
-        for about in tool["inputSchema"]["properties"].values():
-            assert about["type"] in ("string", "integer", "array", "boolean")
-            assert about["description"]
-            assert about.get("default", 0) is not None
+        for schema in tool["inputSchema"]["properties"].values():
+            assert schema["type"] in ("string", "integer", "array", "boolean")
+            assert schema["description"]
+            assert schema.get("default", 0) is not None
         assert tool["annotations"]["readOnlyHint"]

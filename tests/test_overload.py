@@ -13,8 +13,7 @@ from app import overload
 from app.overload import RequestQueue, client_gone
 from tests.blocking import BackgroundCall, BlockingEncoder
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, problem, serving
-from tests.traffic import until
+from tests.serving import FUNCTIONS, make, problem, serving, until
 
 SCOPE = {"type": "http", "method": "POST", "path": "/search", "headers": []}
 

@@ -1,4 +1,4 @@
-"""Spans as a collector gets them, by OTLP/HTTP; and servers whose collector is down."""
+"""Spans that a collector receives by OTLP/HTTP, and servers whose collector is down."""
 
 from __future__ import annotations
 
@@ -27,27 +27,32 @@ from tests.serving import make, numbered, problem, serving
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SEARCH = {"query": "sort", "corpus": "code"}
-LEGS = {"filter", "encode", "lexical", "dense", "fuse", "fetch"}
+STAGES = {"filter", "encode", "lexical", "dense", "fuse", "fetch"}
 
 
 class Collector:
-    """What it was sent, once it answers; `answers` is cleared for one that takes connections and keeps silent."""
+    """A collector of spans on the loopback.
+
+    `received` grows as it answers. Clear `answers` for one that accepts connections and never
+    replies.
+    """
 
     def __init__(self, server: ThreadingHTTPServer) -> None:
         self.url = f"http://127.0.0.1:{server.server_port}"
         self.received: list[ResourceSpans] = []
         self.paths: set[str] = set()
-        self.asked = threading.Event()
+        self.connected = threading.Event()
         self.answers = threading.Event()
         self.answers.set()
 
     @property
     def spans(self) -> list[Span]:
-        return [span for one in self.received for scope in one.scope_spans for span in scope.spans]
+        scopes = [scope for resource in self.received for scope in resource.scope_spans]
+        return [span for scope in scopes for span in scope.spans]
 
     def named(self, name: str) -> Span:
-        (found,) = [span for span in self.spans if span.name == name]
-        return found
+        (span,) = [span for span in self.spans if span.name == name]
+        return span
 
 
 @contextmanager
@@ -56,7 +61,7 @@ def collecting() -> Iterator[Collector]:
         def do_POST(self) -> None:
             collector.paths.add(self.path)
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            collector.asked.set()
+            collector.connected.set()
             if not collector.answers.wait(30):
                 return
             collector.received.extend(ExportTraceServiceRequest.FromString(body).resource_spans)
@@ -80,24 +85,26 @@ def collecting() -> Iterator[Collector]:
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    with collecting() as found:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
-        yield found
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        yield collector
 
 
 def attributes(span: Span) -> dict[str, object]:
+    """Return the attributes of a span by name."""
     return {
-        one.key: getattr(one.value, str(one.value.WhichOneof("value"))) for one in span.attributes
+        attribute.key: getattr(attribute.value, str(attribute.value.WhichOneof("value")))
+        for attribute in span.attributes
     }
 
 
-def test_a_search_is_a_span_of_its_clients_trace_with_its_stages_below(
-    home: Path, collector: Collector
-) -> None:
+def test_a_search_joins_the_trace_of_its_client(home: Path, collector: Collector) -> None:
     headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "X-Request-ID": "abc-1"}
     with serving(home) as client:
         response = client.post("/search?secret=1", json=SEARCH | {"explain": True}, headers=headers)
+
     assert collector.paths == {"/v1/traces"}
+
     span = collector.named("POST /search")
     assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
     assert span.kind == Span.SPAN_KIND_SERVER
@@ -109,42 +116,45 @@ def test_a_search_is_a_span_of_its_clients_trace_with_its_stages_below(
         "url.path": "/search",
         "purlin.request_id": "abc-1",
     }
-    stages = [one for one in collector.spans if one.parent_span_id == span.span_id]
-    assert {one.name for one in stages} == LEGS | {"queue"}
-    assert {one.trace_id.hex() for one in stages} == {TRACE}
+
+    stages = [child for child in collector.spans if child.parent_span_id == span.span_id]
+    assert {stage.name for stage in stages} == STAGES | {"queue"}
+    assert {stage.trace_id.hex() for stage in stages} == {TRACE}
+
     timings = response.json()["timings_ms"]
-    for one in stages:
-        assert span.start_time_unix_nano <= one.start_time_unix_nano <= one.end_time_unix_nano
-        assert one.end_time_unix_nano <= span.end_time_unix_nano
-        if one.name in timings:
-            took_ms = (one.end_time_unix_nano - one.start_time_unix_nano) / 1e6
-            assert took_ms == pytest.approx(timings[one.name], abs=0.001)
-    assert "sort" not in str([attributes(one) for one in collector.spans])
+    for stage in stages:
+        assert span.start_time_unix_nano <= stage.start_time_unix_nano <= stage.end_time_unix_nano
+        assert stage.end_time_unix_nano <= span.end_time_unix_nano
+
+        if stage.name in timings:
+            took_ms = (stage.end_time_unix_nano - stage.start_time_unix_nano) / 1e6
+            assert took_ms == pytest.approx(timings[stage.name], abs=0.001)
+
+    # No text of the request is recorded.
+    assert "sort" not in str([attributes(recorded) for recorded in collector.spans])
 
 
-def test_a_request_without_a_trace_begins_one_that_its_log_line_names(
-    home: Path, collector: Collector
-) -> None:
+def test_a_request_without_a_trace_starts_one(home: Path, collector: Collector) -> None:
     class Noting(HashEncoder):
         def encode(self, *arguments: Any, **options: Any) -> Any:
-            seen.append(current_trace())
+            traces.append(current_trace())
             return super().encode(*arguments, **options)
 
-    seen: list[Trace | None] = []
+    traces: list[Trace | None] = []
     with serving(home, Noting()) as client:
         client.post("/search", json=SEARCH)
         client.get("/livez")
+
     span = collector.named("POST /search")
-    trace = seen[-1]
+    trace = traces[-1]
+
     assert trace is not None
     assert (span.trace_id.hex(), span.span_id.hex()) == (trace.trace_id, trace.span_id)
     assert not span.parent_span_id
     assert collector.named("GET /livez").trace_id != span.trace_id
 
 
-def test_every_request_is_told_by_route_and_status_and_who_is_to_blame(
-    home: Path, collector: Collector
-) -> None:
+def test_spans_have_route_and_status(home: Path, collector: Collector) -> None:
     class Failing(HashEncoder):
         def encode(self, *arguments: Any, role: Role, **options: Any) -> Any:
             # Passages are encoded by the self-check when the corpus is opened.
@@ -154,43 +164,48 @@ def test_every_request_is_told_by_route_and_status_and_who_is_to_blame(
 
     with serving(home, Failing()) as client:
         problem(client.post("/search", json=SEARCH), 500)
+
         client.get("/corpora/none")
         client.request("ODD", "/nothing/here")
-    failed, missing, odd = (
-        collector.named(name) for name in ("POST /search", "GET /corpora/{name}", "_OTHER")
-    )
+
+    failed = collector.named("POST /search")
+    missing = collector.named("GET /corpora/{name}")
+    odd = collector.named("_OTHER")
+
     assert failed.status.code == Status.STATUS_CODE_ERROR
     assert attributes(missing)["http.response.status_code"] == 404
     assert missing.status.code == odd.status.code == Status.STATUS_CODE_UNSET
     assert "http.route" not in attributes(odd)
 
 
-def test_a_trace_that_its_client_does_not_record_is_not_recorded_here(
-    home: Path, collector: Collector
-) -> None:
+def test_unsampled_traces_are_not_recorded(home: Path, collector: Collector) -> None:
     with serving(home) as client:
         client.get("/livez", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
         client.get("/corpora")
-    assert [span.name for span in collector.spans if span.name.startswith("GET")] == [
-        "GET /corpora"
-    ]
+    names = [span.name for span in collector.spans if span.name.startswith("GET")]
+    assert names == ["GET /corpora"]
 
 
-def test_the_service_is_named_purlin_unless_its_variables_say_otherwise(
+def test_the_service_name_defaults_to_purlin(
     home: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("", "shop-search"):
         monkeypatch.setenv("OTEL_SERVICE_NAME", name)
         with serving(home) as client:
             client.get("/livez")
+
+    resources = [spans.resource for spans in collector.received]
     names = [
-        one.value.string_value for sent in collector.received for one in sent.resource.attributes
-        if one.key == "service.name"
-    ]  # fmt: skip
+        attribute.value.string_value
+        for resource in resources
+        for attribute in resource.attributes
+        if attribute.key == "service.name"
+    ]
+
     assert names == ["purlin", "shop-search"]
 
 
-def test_requests_are_answered_while_the_collector_keeps_silent(
+def test_a_silent_collector_does_not_delay_requests(
     home: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracing, "CLOSING_S", 0.1)
@@ -198,13 +213,14 @@ def test_requests_are_answered_while_the_collector_keeps_silent(
     collector.answers.clear()
     with serving(home) as client:
         client.post("/search", json=SEARCH)
-        assert collector.asked.wait(30)  # one export is under way from here on
+        # One export is under way from here on.
+        assert collector.connected.wait(30)
         for _ in range(50):
             assert client.post("/search", json=SEARCH).status_code == 200
         assert collector.received == []
 
 
-def test_requests_are_answered_where_there_is_no_collector(
+def test_a_missing_collector_does_not_fail_requests(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -216,25 +232,22 @@ def test_requests_are_answered_where_there_is_no_collector(
             assert client.post("/search", json=SEARCH).status_code == 200
 
 
-def test_answers_name_their_reading_too(
+def test_qa_spans_include_the_reader(
     tmp_path: Path, reader_directory: Path, collector: Collector
 ) -> None:
     make(tmp_path, "notes", numbered(3), HashEncoder(), "reference")
     with serving(tmp_path, reader=reader_directory) as client:
-        assert (
-            client.post("/qa", json={"question": "which number?", "corpus": "notes"}).status_code
-            == 200
-        )
+        response = client.post("/qa", json={"question": "which number?", "corpus": "notes"})
+        assert response.status_code == 200
+
     span = collector.named("POST /qa")
-    assert {one.name for one in collector.spans if one.parent_span_id == span.span_id} == LEGS | {
-        "queue",
-        "rank",
-        "read",
-    }
+    stages = {child.name for child in collector.spans if child.parent_span_id == span.span_id}
+
+    assert stages == STAGES | {"queue", "rank", "read"}
 
 
 @pytest.mark.parametrize(
-    ("environ", "wanted"),
+    ("environ", "requested"),
     [
         ({}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
@@ -252,23 +265,20 @@ def test_answers_name_their_reading_too(
         ({"OTEL_SERVICE_NAME": "x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, False),
     ],
 )
-def test_spans_are_sent_only_where_the_variables_ask_for_them(
-    environ: dict[str, str], wanted: bool
-) -> None:
-    assert spans_requested(environ) == wanted
+def test_variables_decide_whether_spans_are_sent(environ: dict[str, str], requested: bool) -> None:
+    assert spans_requested(environ) == requested
 
 
-def test_another_protocol_is_refused_at_the_start(
+def test_other_protocols_are_refused_at_startup(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    with pytest.raises(
-        InvalidInput, match="OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'; spans are sent by http/protobuf"
-    ):
+    message = "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'; spans are sent by http/protobuf"
+    with pytest.raises(InvalidInput, match=message):
         create_app(Settings(), HashEncoder())
 
 
-def test_without_the_extra_the_server_says_what_to_install(
+def test_a_missing_extra_names_the_package(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "app.tracing", raising=False)
@@ -277,10 +287,12 @@ def test_without_the_extra_the_server_says_what_to_install(
         serve(Settings(port=0))
 
 
-def test_nothing_of_it_is_imported_where_it_is_not_wanted() -> None:
+def test_opentelemetry_is_not_imported_by_default() -> None:
     code = (
         "import sys; from app.main import create_app; from app.settings import Settings; create_app(Settings());"
         "print([name for name in sys.modules if name.startswith('opentelemetry.sdk') or name == 'app.tracing'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""A server in a process of its own, what is done to it, and clients whose load ends by itself."""
+"""A server in its own process, faults of its machine, and clients whose load ends by itself."""
 
 from __future__ import annotations
 
@@ -24,21 +24,26 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.serving import until
+
 ROOT = Path(__file__).parent.parent
 HOST = "127.0.0.1"
-START_S = 180.0  # after which a server that is not ready has failed, on however busy a machine
-PATIENCE_S = 60.0  # of a client that tries again
+
+# A server that is not ready after this long has failed, even on a busy machine.
+START_S = 180.0
+# How long a client repeats a request.
+RETRY_S = 60.0
 
 Request = tuple[str, str, dict[str, Any] | None]  # method, path, JSON body
 
 
 def purlin(*words: str | Path, before: Sequence[str] = ()) -> list[str]:
-    """A command line; `before` are the words of a command that runs it."""
+    """Return a purlin command line; `before` is a command that runs it, such as a memory limit."""
     return [*before, sys.executable, "-m", "purlin", *map(str, words)]
 
 
 def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command to its end, and capture what it prints."""
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -46,7 +51,10 @@ def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 class Server:
-    """`purlin serve` on a port that stays the same over restarts. Settings are given as PURLIN_ variables."""
+    """`purlin serve` on a port that stays the same over restarts.
+
+    Settings are passed on as PURLIN_ variables.
+    """
 
     def __init__(
         self,
@@ -56,19 +64,23 @@ class Server:
         env: dict[str, str] | None = None,
         **settings: object,
     ) -> None:
-        with socket.create_server((HOST, 0)) as free:
-            self.port: int = free.getsockname()[1]
+        with socket.create_server((HOST, 0)) as listener:
+            self.port: int = listener.getsockname()[1]
+
         self.url = f"http://{HOST}:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
         self._command = purlin("serve", "--home", home, "--port", str(self.port), before=before)
+
         variables = {f"PURLIN_{name.upper()}": str(value) for name, value in settings.items()}
         self._env = os.environ | (env or {}) | variables
-        self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed with the server
+
+        # Closed with the server.
+        self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The process, of the last start."""
+        """The process of the last start."""
         assert self._process is not None
         return self._process
 
@@ -77,7 +89,7 @@ class Server:
         return self.process.pid
 
     def start(self) -> float:
-        """Start it; returns the seconds until it was ready."""
+        """Start the server, wait until it is ready, and return how many seconds that took."""
         started = time.monotonic()
         self._process = subprocess.Popen(
             self._command, cwd=ROOT, env=self._env, stdout=self._log, stderr=subprocess.STDOUT
@@ -85,7 +97,9 @@ class Server:
         while not self._ready():
             assert self._process.poll() is None, self.log()
             assert time.monotonic() - started < START_S, self.log()
+
             time.sleep(0.02)
+
         return time.monotonic() - started
 
     def _ready(self) -> bool:
@@ -95,17 +109,17 @@ class Server:
             return False
 
     def kill(self) -> None:
-        """SIGKILL: it cannot finish anything."""
+        """Send SIGKILL, so that the server cannot finish anything."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit status."""
+        """Send SIGTERM, and return the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(180)
 
     def log(self) -> str:
-        """All that it has written so far."""
+        """Return everything that the server has written so far."""
         self._log.seek(0)
         return self._log.read().decode()
 
@@ -116,19 +130,20 @@ class Server:
         self._log.close()
 
     def metric(self, name: str) -> float:
-        """A number of `/metrics` that has no labels."""
-        found = re.search(rf"^{name} (\S+)$", self.client.get("/metrics").text, re.MULTILINE)
-        assert found is not None
-        return float(found[1])
+        """Return a metric that has no labels."""
+        text = self.client.get("/metrics").text
+        match = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+        assert match is not None
+        return float(match[1])
 
-    # ---- what /proc says
+    # ---- from /proc
 
     def memory_mb(self) -> float:
-        """Memory that is its own, in MiB; that of mapped files, which the kernel can take back, is not counted."""
+        """Return the anonymous memory in MiB; the kernel can reclaim that of mapped files."""
         return _kilobytes(self.pid, "RssAnon") / 1024
 
     def peak_mb(self) -> float:
-        """The most memory it ever had, mapped files included, in MiB."""
+        """Return the peak memory in MiB, mapped files included."""
         return _kilobytes(self.pid, "VmHWM") / 1024
 
     def open_files(self) -> int:
@@ -136,16 +151,15 @@ class Server:
 
 
 def _kilobytes(pid: int, name: str) -> int:
-    found = re.search(
-        rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE
-    )
-    assert found is not None
-    return int(found[1])
+    status = Path(f"/proc/{pid}/status").read_text()
+    match = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
+    assert match is not None
+    return int(match[1])
 
 
 @contextmanager
 def running(home: Path, **options: Any) -> Iterator[Server]:
-    """A server that is ready, and gone afterwards."""
+    """Yield a server that is ready, and kill it afterwards."""
     server = Server(home, **options)
     try:
         server.start()
@@ -154,27 +168,23 @@ def running(home: Path, **options: Any) -> Iterator[Server]:
         server.close()
 
 
-def until(true: Callable[[], bool], most_s: float = 30.0) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + most_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 # ---- clients
 
 
 class Retrying:
-    """A client that asks again until it is answered: soon after a lost connection, after a 503 when it is told to."""
+    """A client that repeats a request until it is answered.
+
+    It repeats at once after a lost connection, and after the Retry-After of a 503.
+    """
 
     def __init__(self, url: str) -> None:
         self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
         self.tries = 0
 
     def ask(self, request: Request) -> httpx.Response:
+        """Repeat a request until its status is not 503."""
         method, path, body = request
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + RETRY_S
         while True:
             self.tries += 1
             try:
@@ -184,7 +194,9 @@ class Retrying:
                 pause_s = float(response.headers.get("retry-after", 1))
             except httpx.TransportError:
                 pause_s = 0.05
+
             assert time.monotonic() < deadline, f"no answer to {request}"
+
             time.sleep(pause_s)
 
     def close(self) -> None:
@@ -193,16 +205,16 @@ class Retrying:
 
 @dataclass
 class Load:
-    """Clients that ask one thing after the other until the block ends, or for `most_s` if it does not.
+    """Clients that send one request after the other until the block ends, or for `max_s` seconds.
 
-    `statuses` counts answers, `lost` connections that ended without one, by what the client said; `replies` has
-    whatever `note` made of each answer that it did not make None of.
+    `statuses` counts the answers. `lost` counts the connections that ended without one, by error.
+    `replies` has what `note` returned for each answer, except None.
     """
 
     url: str
     request: Callable[[random.Random], Request]
     clients: int = 3
-    most_s: float = 300.0
+    max_s: float = 300.0
     pause_s: float = 0.0
     note: Callable[[httpx.Response], Any] = lambda _: None
     headers: dict[str, str] = field(default_factory=dict)
@@ -213,7 +225,7 @@ class Load:
     def __enter__(self) -> Load:
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._deadline = time.monotonic() + self.most_s
+        self._deadline = time.monotonic() + self.max_s
         self._pool = ThreadPoolExecutor(self.clients)
         self._asking: list[Future[None]] = [
             self._pool.submit(self._ask, number) for number in range(self.clients)
@@ -247,6 +259,7 @@ class Load:
                 self.lost[f"{type(error).__name__}: {error}"] += 1
             self._stop.wait(0.02)
             return
+
         noted = self.note(response)
         with self._lock:
             self.statuses[response.status_code] += 1
@@ -259,14 +272,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Status (0: the connection ended) and the seconds from sending to the answer's last byte."""
+    """Status and seconds from sending to the last byte; status 0 is a connection that ended."""
 
     status: int
     took_s: float
 
 
 class Sender:
-    """Sends requests over connections that stay open, cheaply, so that the server has the processor for itself."""
+    """Sends requests over open connections, cheaply: the processor is left to the server."""
 
     def __init__(self, port: int, requests: Sequence[Request]) -> None:
         self._port = port
@@ -275,11 +288,11 @@ class Sender:
         self._sent = 0
 
     def closed(self, clients: int, seconds: float) -> list[Reply]:
-        """Clients that each send as soon as they are answered."""
+        """Run clients that each send the next request as soon as the last is answered."""
         return asyncio.run(self._closed(clients, seconds))
 
     def offered(self, per_s: float, seconds: float) -> list[Reply]:
-        """So many requests a second, whatever became of those before."""
+        """Send so many requests per second, whether earlier ones are answered or not."""
         return asyncio.run(self._offered(per_s, seconds))
 
     async def _closed(self, clients: int, seconds: float) -> list[Reply]:
@@ -300,6 +313,7 @@ class Sender:
         for number in range(int(per_s * seconds)):
             await asyncio.sleep(max(0.0, started + number / per_s - time.perf_counter()))
             sending.append(asyncio.create_task(self._send()))
+
         replies = await asyncio.gather(*sending)
         await self._hang_up()
         return replies
@@ -312,6 +326,7 @@ class Sender:
             status = await self._exchange(request)
         except (OSError, asyncio.IncompleteReadError):
             status = 0
+
         return Reply(status, time.perf_counter() - started)
 
     async def _exchange(self, request: bytes) -> int:
@@ -322,6 +337,7 @@ class Sender:
         except (OSError, asyncio.IncompleteReadError):
             writer.close()
             raise
+
         self._idle.append((reader, writer))
         return status
 
@@ -344,14 +360,10 @@ class Sender:
 
 def _encoded(request: Request) -> bytes:
     method, path, body = request
-    made = httpx.Request(method, f"http://{HOST}{path}", json=body)
-    lines = [
-        f"{method} {path} HTTP/1.1",
-        *(f"{name}: {value}" for name, value in made.headers.items()),
-        "",
-        "",
-    ]
-    return "\r\n".join(lines).encode() + made.read()
+    encoded = httpx.Request(method, f"http://{HOST}{path}", json=body)
+    headers = [f"{name}: {value}" for name, value in encoded.headers.items()]
+    lines = [f"{method} {path} HTTP/1.1", *headers, "", ""]
+    return "\r\n".join(lines).encode() + encoded.read()
 
 
 async def _answer(reader: asyncio.StreamReader) -> int:
@@ -362,12 +374,15 @@ async def _answer(reader: asyncio.StreamReader) -> int:
     return int(head[9:12])
 
 
-# ---- what a machine can do to a process
+# ---- faults of the machine
 
 
 @contextmanager
 def small_disk(at: Path, megabytes: int) -> Iterator[Callable[[str], None]]:
-    """Mount a small file system; yields what remounts it `ro` or `rw`. Skips the test where that is not allowed."""
+    """Mount a small file system, and yield a function that remounts it `ro` or `rw`.
+
+    Skips the test if mounting is not allowed.
+    """
     if run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(at)]).returncode:
         pytest.skip("mounting a small disk takes root")
 
@@ -383,18 +398,20 @@ def small_disk(at: Path, megabytes: int) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[Sequence[str]]:
-    """Words before a command that give it so much memory (a cgroup). Skips the test where that is not allowed."""
+    """Yield a command prefix that limits the memory of a command by a cgroup.
+
+    Skips the test if that is not allowed.
+    """
     group = _memory_group()
     try:
         group.mkdir()
-        limit = next(
-            group / name
-            for name in ("memory.max", "memory.limit_in_bytes")
-            if (group / name).exists()
-        )
+        # The names in cgroup v2 and v1.
+        files = [group / "memory.max", group / "memory.limit_in_bytes"]
+        limit = next(file for file in files if file.exists())
         limit.write_text(str(megabytes * 2**20))
     except (OSError, StopIteration):
         pytest.skip("limiting memory takes root and a memory cgroup that can be written to")
+
     try:
         yield ["sh", "-c", f'echo $$ > "{group}/cgroup.procs" && exec "$@"', "sh"]
     finally:
@@ -403,9 +420,11 @@ def memory_limit(megabytes: int) -> Iterator[Sequence[str]]:
 
 
 def _memory_group() -> Path:
-    """A new group below this process's own, in cgroup v1 or v2."""
+    """Return the directory of a new group below this process's own, in cgroup v1 or v2."""
     lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    first = [path for _, controllers, path in lines if "memory" in controllers.split(",")]
-    second = [path for _, controllers, path in lines if not controllers]
-    root = Path("/sys/fs/cgroup/memory" if first else "/sys/fs/cgroup")
-    return root / [*first, *second, "/"][0].strip("/") / f"purlin-test-{os.getpid()}"
+    v1_paths = [path for _, controllers, path in lines if "memory" in controllers.split(",")]
+    v2_paths = [path for _, controllers, path in lines if not controllers]
+
+    root = Path("/sys/fs/cgroup/memory" if v1_paths else "/sys/fs/cgroup")
+    own_group = [*v1_paths, *v2_paths, "/"][0].strip("/")
+    return root / own_group / f"purlin-test-{os.getpid()}"
