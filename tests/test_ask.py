@@ -14,22 +14,13 @@ from index.qa.reader import Reader
 from index.search.corpus import MAX_QUERY_CHARS, Corpus
 from index.sources import open_source
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make
-
-HTML = """<html><head><title>Functions</title></head><body><section id="functions"><h1>Functions</h1>
-<p>They are always there.</p>
-<dl class="py class"><dt id="range"><code>class range(start, stop[, step])</code></dt>
-<dd><p>Numbers in order. If step is omitted, it defaults to 1.</p>
-<dl class="py attribute"><dt id="range.start"><code>start</code></dt>
-<dd><p>The start of the range, 0 if it was omitted.</p></dd></dl></dd></dl>
-<dl class="py function"><dt id="close"><code>close(file)</code></dt><dd><p>Closes the file. Returns None.</p></dd></dl>
-</section></body></html>"""
+from tests.serving import FUNCTIONS, REFERENCE_PAGE, make
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home, pages = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("pages")
-    (pages / "functions.html").write_text(HTML)
+    (pages / "functions.html").write_text(REFERENCE_PAGE)
     sources = open_source("reference", [pages], base_url="https://example.org")
     build(home, "library", "reference", sources, HashEncoder())
     make(home, "code", FUNCTIONS, HashEncoder())
