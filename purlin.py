@@ -66,7 +66,17 @@ Filters = Annotated[
     list[str] | None,
     typer.Option("--filter", help="FIELD=VALUE; several for one field mean any of them."),
 ]
-SearchMode = Annotated[Mode, typer.Option("--mode", help="Which legs score.")]
+DenseWeight = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, help="Share of the dense score in hybrid ones [default: by kind]."),
+]
+QueryLogFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="JSON Lines {query, document}: earlier queries that find those documents, too."
+    ),
+]
+SearchMode = Annotated[Mode, typer.Option("--mode", help="Which retrievers score.")]
 Recipe = Annotated[Path, typer.Option(help="The recipe, such as those in configs/.")]
 Data = Annotated[
     Path | None,
@@ -199,18 +209,8 @@ def index_build(
     base_url: Annotated[
         str, typer.Option(help="Where the reference is on the web, for links.")
     ] = "",
-    dense_weight: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1, help="Share of the dense leg in hybrid scores [default: by kind]."
-        ),
-    ] = None,
-    query_log: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON Lines {query, document}: earlier queries that find those documents, too."
-        ),
-    ] = None,
+    dense_weight: DenseWeight = None,
+    query_log: QueryLogFile = None,
     queries: Annotated[
         Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")
     ] = None,
@@ -425,13 +425,13 @@ def search(
 
 
 def _print_hit(hit: Hit, lines: int) -> None:
-    legs = "  ".join(f"{leg} {score:.2f}" for leg, score in hit.scores.items())
+    scores = "  ".join(f"{name} {score:.2f}" for name, score in hit.scores.items())
     out.print(
         Text.assemble(
             (f"{hit.rank}. ", "bold"),
             (hit.title, "bold cyan"),
             f"  {hit.score:.2f}  ",
-            (f"({legs})", "dim"),
+            (f"({scores})", "dim"),
         )
     )
     location = hit.location.url or hit.location.path

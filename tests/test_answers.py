@@ -416,6 +416,13 @@ def _documents(pages: set[str]) -> Iterator[Document]:
             yield from (document for document in file.read() if isinstance(document, Document))
 
 
+# Anchors that the manual of 15.18 lacks.
+MISSING_IN_SOME_RELEASES = {
+    "app-pgrecvlogical.html#APP-PGRECVLOGICAL-OPTION-PLUGIN",
+    "runtime-config-developer.html#GUC-COMPOSITE-TYPE-MISMATCH",
+}
+
+
 @pytest.mark.skipif(not MANUAL.is_dir(), reason="postgresql-doc-15 is not installed")
 def test_answers_are_words_of_their_entries() -> None:
     sets = _sets()
@@ -423,9 +430,8 @@ def test_answers_are_words_of_their_entries() -> None:
     bodies: dict[str, list[str]] = {}
     for document in _documents({str(question.entry).partition("#")[0] for question in questions}):
         bodies.setdefault(str(document.location.url), []).append(document.body)
-    # A minor release of the manual may drop an anchor.
     dropped = [question for question in questions if str(question.entry) not in bodies]
-    assert len(dropped) <= len(questions) // 100, dropped
+    assert {question.entry for question in dropped} <= MISSING_IN_SOME_RELEASES
 
     for question in questions:
         holding = [

@@ -56,15 +56,15 @@ function whereabouts({ location, fields }) {
 }
 
 function score({ score: value, scores }) {
-  const legs = { dense: "meaning", lexical: "words", log: "earlier queries" };
-  const parts = Object.entries(legs).filter(([leg]) => typeof scores[leg] === "number");
-  const told = parts.map(([leg, name]) => `${name} ${scores[leg].toFixed(2)}`).join(", ");
+  const names = { dense: "meaning", lexical: "words", log: "earlier queries" };
+  const parts = Object.entries(names).filter(([key]) => typeof scores[key] === "number");
+  const title = parts.map(([key, name]) => `${name} ${scores[key].toFixed(2)}`).join(", ");
   return el(
     "p",
-    { class: "score", title: told },
+    { class: "score", title },
     el("b", {}, value.toFixed(2)),
     el("span", { class: "bar", vars: { share: Math.min(1, value) } }),
-    el("small", {}, told),
+    el("small", {}, title),
   );
 }
 

@@ -136,6 +136,7 @@ class _Previous:
         self.directory = directory
         self.vectors = vectors
         self.encoder = encoder
+        self._comparable: bool | None = None
 
     def __enter__(self) -> _Previous:
         return self
@@ -146,8 +147,15 @@ class _Previous:
 
     def comparable(self, encoder: TextEncoder) -> bool:
         """Whether the stored vectors are those that `encoder` gives on this machine."""
+        # Both passages and logged queries ask; the self-check's texts are encoded once.
+        if self._comparable is None:
+            self._comparable = self._compare(encoder)
+        return self._comparable
+
+    def _compare(self, encoder: TextEncoder) -> bool:
         if self.directory is None or self.encoder != encoder.fingerprint:
             return False
+
         # The first builds had no self-check.
         if not (self.directory / self_check.SELF_CHECK_FILE).is_file():
             return True

@@ -35,7 +35,7 @@ class Fusion:
 DENSE = Fusion(1.0, 1.0)
 LEXICAL = Fusion(0.0, 1.0)
 # Tuned on the dev sets: on none of them is hybrid, in the mean, worse than the better of the two
-# retrievers. See docs/results.md.
+# retrievers. See docs/lab-notebook.md.
 HYBRID: dict[Kind, Fusion] = {
     "code": Fusion(0.5, 4.0),
     "product": Fusion(0.65, 1.0),

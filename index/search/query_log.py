@@ -27,7 +27,7 @@ from index.storage import read_array
 
 # Cosine of unrelated queries.
 FLOOR = 0.2
-# Weight of an identical query; tuned together with FLOOR, see docs/results.md.
+# Weight of an identical query; tuned together with FLOOR, see docs/lab-notebook.md.
 BLEND = 0.4
 MAX_LOGGED = 100_000
 # Longer queries are cut; the encoder reads less.
