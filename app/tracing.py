@@ -1,6 +1,6 @@
 """OpenTelemetry spans of requests, sent by OTLP/HTTP in the background; imported only if configured.
 
-Spans have the ids of the log (`app.logs.Trace`), so that a line can be matched with its span. They
+Spans have the ids of the log (`purlin.app.logs.Trace`), so that a line can be matched with its span. They
 are made when a request has ended, from the times that `/metrics` has anyway: requests do no extra
 work while they run.
 """
@@ -30,8 +30,8 @@ from opentelemetry.trace import (
 )
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.logs import MAX_PATH_CHARS, Trace, current_trace
-from app.metrics import METHODS, Stages, recorded_stages
+from purlin.app.logs import MAX_PATH_CHARS, Trace, current_trace
+from purlin.app.metrics import METHODS, Stages, recorded_stages
 
 CLOSING_S = 3.0  # to send the remaining spans when the server stops
 
@@ -50,7 +50,7 @@ class Spans:
             resource=_resource(), id_generator=self._ids, shutdown_on_exit=False
         )
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
-        self._tracer = self._provider.get_tracer("purlin", version("purlin"))
+        self._tracer = self._provider.get_tracer("purlin", version("purlin-search"))
 
     def add(
         self, trace: Trace, name: str, attributes: Mapping[str, Any], started: int, ended: int
