@@ -16,7 +16,7 @@ from purlin.index.records import Mode
 if TYPE_CHECKING:
     from purlin.index.encoder import Encoder
     from purlin.index.search.corpus import Corpus
-    from purlin.index.search.store import Scalar
+    from purlin.index.search.filters import Scalar
 
 _WIDTH = 160  # columns where the output is no terminal
 out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
