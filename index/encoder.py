@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, get_origin, get_type_hint
 import numpy as np
 from numpy.typing import NDArray
 
-from index.errors import NotFound
-from index.exported import MODEL as MODEL
-from index.exported import TOKENIZER as TOKENIZER
-from index.exported import read_exported, refusing
-from index.records import Role as Role
-from index.static_encoder import StaticEncoder
+from purlin.index.errors import NotFound
+from purlin.index.exported import MODEL as MODEL
+from purlin.index.exported import TOKENIZER as TOKENIZER
+from purlin.index.exported import read_exported, refusing
+from purlin.index.records import Role as Role
+from purlin.index.static_encoder import StaticEncoder
 
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]

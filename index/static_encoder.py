@@ -24,9 +24,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from index.errors import NotFound
-from index.exported import read_exported, refusing
-from index.records import Role
+from purlin.index.errors import NotFound
+from purlin.index.exported import read_exported, refusing
+from purlin.index.records import Role
 
 VECTORS, WEIGHTS, VOCABULARY = "vectors.npy", "weights.npy", "vocabulary.txt"
 ROLES: tuple[Role, ...] = ("query", "passage")
@@ -208,7 +208,8 @@ class StaticEncoder:
                 progress(len(part))
 
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+        np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+        return vectors
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Count the known words and pieces (texts,) of each text; `encode` cuts above `max_tokens`.

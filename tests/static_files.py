@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from index.encoder import SETTINGS
-from index.static_encoder import VECTORS, VOCABULARY, WEIGHTS, StaticSettings
+from purlin.index.encoder import SETTINGS
+from purlin.index.static_encoder import VECTORS, VOCABULARY, WEIGHTS, StaticSettings
 
 WORDS = [
     "get",

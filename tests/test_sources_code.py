@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
-from index.records import Document, Kind, Skipped, SourceFile
-from index.sources import names, open_source
-from index.sources.code import MAX_NESTING, files, identifiers
-from index.sources.files import MAX_FILE_BYTES, role, walk
-from index.sources.languages import BY_SUFFIX, LANGUAGES
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Document, Kind, Skipped, SourceFile
+from purlin.index.sources import names, open_source
+from purlin.index.sources.code import MAX_NESTING, files, identifiers
+from purlin.index.sources.files import MAX_FILE_BYTES, role, walk
+from purlin.index.sources.languages import BY_SUFFIX, LANGUAGES
 from tests.conftest import unprivileged
 
 DATA = Path(__file__).parent / "data" / "code"
@@ -618,7 +618,7 @@ def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> 
 
 
 def test_slow_parse_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("index.sources.code.PARSE_SECONDS", 0)
+    monkeypatch.setattr("purlin.index.sources.code.PARSE_SECONDS", 0)
     (item,) = read_text(tmp_path, ".py", "def f(): pass\n" * 5000)
     assert item == Skipped("one.py", "takes more than 0 s to parse", passing=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index.encoder import (
+from purlin.index.encoder import (
     RELEASED_ENCODER,
     SETTINGS,
     STATIC_ENCODER,
@@ -19,8 +19,8 @@ from index.encoder import (
     encoder_directory,
     load_encoder,
 )
-from index.errors import Damaged, NotFound
-from index.static_encoder import (
+from purlin.index.errors import Damaged, NotFound
+from purlin.index.static_encoder import (
     VECTORS,
     VOCABULARY,
     WEIGHTS,
@@ -88,7 +88,7 @@ def test_texts_fall_into_known_words_and_pieces(text: str, expected: list[str]) 
 
 
 def test_identifiers_are_forgotten_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("index.static_encoder._MAX_REMEMBERED", 3)
+    monkeypatch.setattr("purlin.index.static_encoder._MAX_REMEMBERED", 3)
     vocabulary = Vocabulary(WORDS)
     text = "get file name response http get"
     assert list(vocabulary.rows(text)) == [0, 4, 6, 2, 1, 0]
@@ -218,7 +218,7 @@ def test_vectors_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 def test_a_static_encoder_loads_neither_onnxruntime_nor_tokenizers(directory: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from index.encoder import load_encoder; "
+        "import sys; from pathlib import Path; from purlin.index.encoder import load_encoder; "
         f"load_encoder(Path({str(directory)!r})).encode(['get file'], role='query'); "
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )

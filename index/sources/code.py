@@ -19,10 +19,10 @@ from pathlib import Path
 
 import tree_sitter as ts
 
-from index.errors import InvalidInput
-from index.records import Document, Location, Secondary, Skipped, SourceFile, Span
-from index.sources.files import read_bounded, role, walk
-from index.sources.languages import BY_SUFFIX, LANGUAGES, Language, grammar, keywords
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Document, Location, Secondary, Skipped, SourceFile, Span
+from purlin.index.sources.files import read_bounded, role, walk
+from purlin.index.sources.languages import BY_SUFFIX, LANGUAGES, Language, grammar, keywords
 
 VERSION = 1
 

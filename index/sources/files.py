@@ -11,7 +11,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from index.records import Skipped, is_text
+from purlin.index.records import Skipped, is_text
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_IGNORE_BYTES = 1024 * 1024
