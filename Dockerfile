@@ -25,15 +25,15 @@ RUN apt-get update \
 
 FROM dependencies AS demo
 COPY --from=reference /usr/share/doc /usr/share/doc
-COPY models/santa-minilm-l6-int8 ./models/santa-minilm-l6-int8
-COPY purlin.py ./
-COPY index ./index
+COPY models/santa-minilm-l6-int8 ./purlin/models/santa-minilm-l6-int8
+COPY purlin ./purlin
+COPY index ./purlin/index
 RUN PURLIN_HOME=/data python -m purlin index demo
 
 FROM dependencies AS installed
 COPY . .
 RUN pip --python /venv/bin/python install --no-deps . \
-    && ln -s /models "$(python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/models"
+    && ln -s /models "$(python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/purlin/models"
 
 FROM ${PYTHON_IMAGE}
 COPY --from=installed /venv /venv

@@ -24,8 +24,9 @@ test-long: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	rm -rf build/tree && mkdir -p build/tree && cp -r purlin build/tree/ && cp -r app index training build/tree/purlin/
 	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
+	cd build/tree && ../../$(VENV)/bin/lint-imports --config ../../pyproject.toml
 	$(VENV)/bin/hadolint Dockerfile
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml docker-compose.build.yml docker-compose.offline.yml
 

@@ -59,7 +59,8 @@ class Settings(BaseSettings):
         default="plain", description="json also logs one line per request"
     )
     keys: SecretStr = Field(
-        default=SecretStr(""), description="API keys and their scopes, see `purlin.app.access.parse_keys`"
+        default=SecretStr(""),
+        description="API keys and their scopes, see `purlin.app.access.parse_keys`",
     )
     keys_file: Path | None = Field(
         default=None, description="a file with the same content as `keys`"

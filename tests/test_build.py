@@ -275,7 +275,8 @@ def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, encoder: HashEnc
 
 
 _CHILD = """
-import sys; from pathlib import Path; from purlin.index.indexing.build import build; from purlin.index.records import Document
+import sys; from pathlib import Path
+from purlin.index.indexing.build import build; from purlin.index.records import Document
 from tests.conftest import HashEncoder, source
 home, count, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 import time
