@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from purlin.app.problems import Opening
-from purlin.app.replies import ServingState
 from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
@@ -25,6 +24,7 @@ from purlin.index.encoder import TextEncoder
 from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.search.corpus import Corpus
+from purlin.replies import ServingState
 
 RETRY_S = 60.0  # after which a refused build is tried again
 

@@ -16,7 +16,19 @@ from pydantic import TypeAdapter
 
 from purlin.app.open_builds import Status
 from purlin.app.problems import Opening, responses
-from purlin.app.replies import (
+from purlin.app.schemas import (
+    ActivateRequest,
+    ClassifyRequest,
+    QaRequest,
+    SearchRequest,
+    label_warnings,
+)
+from purlin.app.service import Service, ServiceOf
+from purlin.index import builds
+from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.qa.ask import answer_question
+from purlin.index.search.corpus import Corpus
+from purlin.replies import (
     ActiveReply,
     ClassifierReply,
     ClassifiersReply,
@@ -31,18 +43,6 @@ from purlin.app.replies import (
     QaReply,
     SearchReply,
 )
-from purlin.app.schemas import (
-    ActivateRequest,
-    ClassifyRequest,
-    QaRequest,
-    SearchRequest,
-    label_warnings,
-)
-from purlin.app.service import Service, ServiceOf
-from purlin.index import builds
-from purlin.index.classify.trained import TrainedClassifier
-from purlin.index.qa.ask import answer_question
-from purlin.index.search.corpus import Corpus
 
 _SEARCH_REPLY = TypeAdapter(SearchReply)
 _QA_REPLY = TypeAdapter(QaReply)
