@@ -27,6 +27,8 @@ EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
 _UNLIKELY = 0.5
 # A page that is larger is not searched for the line of an answer.
 _MAX_PAGE_BYTES = 8 << 20
+# Characters before an answer that must stand before it in the page, too.
+_WORDS_BEFORE = 12
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -125,10 +127,7 @@ def _place(answer: Answer, root: Path | None) -> str:
 
 
 def _line(page: Path, answer: Answer) -> int | None:
-    """Line of the page where the answer stands, unless markup interrupts its words.
-
-    Of several, that after the passage's first words.
-    """
+    """Line of the page where the answer stands, if page and passage have the same words there."""
     try:
         if page.stat().st_size > _MAX_PAGE_BYTES:
             return None
@@ -136,7 +135,8 @@ def _line(page: Path, answer: Answer) -> int | None:
     except OSError:
         return None
 
-    opening = answer.passage[:40].partition("\n")[0]
-    words = answer.text.partition("\n")[0]
-    position = text.find(words, max(text.find(opening), 0))
-    return None if position < 0 else text.count("\n", 0, position) + 1
+    # Words before the answer tell which of several places it is; markup may interrupt more of them.
+    before = answer.passage[max(answer.start - _WORDS_BEFORE, 0) : answer.start].rpartition("\n")[2]
+    words = before + answer.text.partition("\n")[0]
+    position = text.find(words) if len(words) >= _WORDS_BEFORE else -1
+    return None if position < 0 else text.count("\n", 0, position + len(before)) + 1

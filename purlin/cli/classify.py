@@ -25,11 +25,11 @@ _SHOWN_CHARS = 80
 def run(arguments: Sequence[str]) -> int:
     """Run the command; returns 0 if each text got a label, else 1."""
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
-    from purlin.index.encoder import RELEASED_ENCODER, Encoder
+    from purlin.index.encoder import encoder_directory, load_encoder
 
     options = _parse(arguments)
     labels, texts = _labels(options), _texts(options.text)
-    classifier = Classifier(Encoder.load(Path(options.encoder or RELEASED_ENCODER)))
+    classifier = Classifier(load_encoder(encoder_directory(options.encoder)))
     templates = tuple(options.template or DEFAULT_TEMPLATES)
 
     for warning in classifier.label_set(labels, templates).warnings():
@@ -59,7 +59,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="One JSON object per text, with the score of each label.",
     )
-    add("--encoder", metavar="static|transformer|DIR", help="The encoder [default: transformer].")
+    add(
+        "--encoder",
+        metavar="static|transformer|DIR",
+        default="transformer",
+        help="The encoder [default: transformer].",
+    )
 
     options = parser.parse_args(arguments)
     if (options.labels is None) == (options.labels_file is None):

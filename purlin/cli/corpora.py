@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -> list[Corpus]:
     """Open the active builds of corpora; warnings about them go to stderr."""
     from purlin.index import builds
-    from purlin.index.encoder import RELEASED_ENCODER, Encoder
+    from purlin.index.encoder import encoder_directory, load_encoder
     from purlin.index.search.corpus import Corpus
 
     directories = [builds.current(home, name) for name in dict.fromkeys(names)]
-    loaded = Encoder.load(Path(encoder or os.environ.get("PURLIN_ENCODER") or RELEASED_ENCODER))
+    choice = str(encoder or os.environ.get("PURLIN_ENCODER") or "transformer")
+    loaded = load_encoder(encoder_directory(choice))
     opened = [Corpus.load(directory, loaded) for directory in directories]
     for corpus in opened:
         if corpus.warning is not None:
