@@ -24,6 +24,7 @@ from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
 from purlin.index.lookups import Lookups
+from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
 
 RETRY_S = 60.0  # after which a refused build is tried again
@@ -316,6 +317,23 @@ class OpenCorpora(OpenBuilds[Corpus]):
         self.filters = Lookups()
         self._encoder = encoder
         super().__init__(home, CORPORA, self._load_corpus, timeout_s=timeout_s)
+
+    def of_kind(self, kind: Kind) -> list[str]:
+        """Sorted names of the corpora of a kind that are in service.
+
+        Raises NotFound if there is none, and Opening while any corpus is still being opened.
+        """
+        statuses = self.statuses()
+        names = [
+            status.name
+            for status in statuses
+            if status.opened is not None and status.opened.manifest.kind == kind
+        ]
+        if any(status.state == "opening" for status in statuses):
+            raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
+        if not names:
+            raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
+        return names
 
     def _load_corpus(self, build: Path) -> Corpus:
         corpus = Corpus.load(build, self._encoder)

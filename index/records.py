@@ -158,6 +158,16 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchedCorpus:
+    """One of several corpora of a search: its build, its encoder, and what it can return."""
+
+    corpus: str
+    build: str
+    encoder: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """An answer to a question: `passage[start:end] == text`, exact words of a document.
 

@@ -16,23 +16,13 @@ import numpy as np
 
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
-from purlin.index.records import Hit, Mode
+from purlin.index.records import Hit, Mode, SearchedCorpus
 from purlin.index.search.corpus import Corpus, Ranked, check_search
 from purlin.index.search.store import Filter
 
 MAX_CORPORA = 16
 _LISTED = 30  # field names in an error
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchedCorpus:
-    """A corpus that was searched: the build that answered, its encoder, and what it can return."""
-
-    corpus: str
-    build: str
-    encoder: str
-    total: int
 
 
 @dataclass(frozen=True, slots=True)
