@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 Kind = Literal["code", "product", "reference"]
 Mode = Literal["hybrid", "dense", "lexical"]
+# What a text is to an encoder.
+Role = Literal["query", "passage"]
 Splitter = Literal["whole", "simple", "structure", "extended"]
 Secondary = Literal["demote", "leave-out", "keep"]
 Value = str | int | float | bool | tuple[str, ...]
