@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from purlin.app.problems import Opening
 from purlin.app.replies import ServingState
@@ -26,6 +26,9 @@ from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
+
+if TYPE_CHECKING:
+    from purlin.app.encoding import Encoders
 
 RETRY_S = 60.0  # after which a refused build is tried again
 
@@ -308,14 +311,15 @@ class OpenBuilds(Generic[_B]):
 
 
 class OpenCorpora(OpenBuilds[Corpus]):
-    """All corpora below `home`, opened with one encoder; those built with another one are refused.
+    """All corpora below `home`, each opened with the encoder that made its vectors.
 
-    `filters` counts the hits and misses of the caches of filters' row masks, over all corpora.
+    Those of an encoder that this server does not have are refused. `filters` counts the hits and
+    misses of the caches of filters' row masks, over all corpora.
     """
 
-    def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
+    def __init__(self, home: Path, encoders: Encoders, *, timeout_s: float) -> None:
         self.filters = Lookups()
-        self._encoder = encoder
+        self._encoders = encoders
         super().__init__(home, CORPORA, self._load_corpus, timeout_s=timeout_s)
 
     def of_kind(self, kind: Kind) -> list[str]:
@@ -336,7 +340,8 @@ class OpenCorpora(OpenBuilds[Corpus]):
         return names
 
     def _load_corpus(self, build: Path) -> Corpus:
-        corpus = Corpus.load(build, self._encoder)
+        encoder = self._encoders.of_build(builds.read_manifest(build).encoder)
+        corpus = Corpus.load(build, encoder)
         corpus.filter_lookups = self.filters
         if corpus.warning is not None:
             self._log.warning("%s", corpus.warning)
