@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse
-from purlin.index.records import Kind
+from purlin.index.records import Kind, Secondary
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
 MANIFEST_FORMAT = 2
@@ -84,6 +84,8 @@ class AnyManifest(Protocol):
 class Manifest:
     """What a corpus's build holds and what it was made from.
 
+    `sources` are the absolute paths that were read, or words about them. Together with `secondary`
+    and `base_url` they are what `purlin.index.sources.open_source` takes to read them again.
     `segments` are the directories of its documents, see `purlin.index.search.segments`; `texts` is
     the version of what they were cut into. An `interim` build serves while the vectors of another
     encoder are made.
@@ -108,6 +110,8 @@ class Manifest:
     demote: bool = True
     logged: int = 0
     sources: tuple[str, ...] = ()
+    secondary: Secondary = "demote"
+    base_url: str = ""
     reused: int = 0
     took_s: float = 0.0
     measures: Mapping[str, Any] = field(default_factory=dict)

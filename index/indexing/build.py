@@ -29,7 +29,7 @@ from purlin.index.indexing.reading import Reader
 from purlin.index.indexing.segment import write_vectors
 from purlin.index.pace import Progress
 from purlin.index.passages import DEFAULT_SPLITTERS, TEXTS_VERSION
-from purlin.index.records import Kind, Skipped, SourceFile, Splitter, Stamp
+from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
 from purlin.index.search import query_log, segments
 from purlin.index.search.fusion import HYBRID
 from purlin.index.search.listing import Listing, read_listing
@@ -45,13 +45,15 @@ class Options:
     """Options of a build.
 
     `dense_weight` None takes the weight tuned for the kind. `log` has earlier queries and the
-    documents that they led to.
+    documents that they led to. `secondary` and `base_url` are those that the sources were opened
+    with; the manifest records them, so that the build can be repeated.
     """
 
     splitter: Splitter | None = None
     dense_weight: float | None = None
-    demote: bool = True
     log: Sequence[Logged] = ()
+    secondary: Secondary = "demote"
+    base_url: str = ""
 
 
 def build(
@@ -305,8 +307,10 @@ class _Builder:
             lexical_power=HYBRID[self._kind].lexical_power,
             segments=names,
             texts=TEXTS_VERSION,
-            demote=self._options.demote,
+            demote=self._options.secondary == "demote",
             sources=self._origin,
+            secondary=self._options.secondary,
+            base_url=self._options.base_url,
             took_s=round(took_s, 3),
             measures=measures,
             files=builds.checksums(self._staging_dir, linked),

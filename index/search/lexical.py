@@ -163,10 +163,14 @@ class Postings:
     def save(self, directory: Path) -> None:
         """Write the files into `directory`, which is created."""
         directory.mkdir(parents=True, exist_ok=True)
-        arrays: tuple[NDArray[Any], ...]
-        arrays = (self.rows, self.counts, self.bounds, self.lengths, self.ends)
-        names = (ROWS_FILE, COUNTS_FILE, BOUNDS_FILE, LENGTHS_FILE, ENDS_FILE)
-        for name, values in zip(names, arrays, strict=True):
+        arrays: dict[str, NDArray[Any]] = {
+            ROWS_FILE: self.rows,
+            COUNTS_FILE: self.counts,
+            BOUNDS_FILE: self.bounds,
+            LENGTHS_FILE: self.lengths,
+            ENDS_FILE: self.ends,
+        }
+        for name, values in arrays.items():
             np.save(directory / name, values)
         (directory / TOKENS_FILE).write_bytes(self.text)
 
