@@ -15,7 +15,7 @@ from index.errors import InvalidInput, NotFound
 from index.records import Document, Kind, Skipped, SourceFile
 from index.sources import names, open_source
 from index.sources.code import MAX_NESTING, files, identifiers
-from index.sources.files import MAX_FILE_BYTES, role, walk
+from index.sources.files import MAX_FILE_BYTES, Content, read_bounded, role, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES
 from tests.conftest import unprivileged
 
@@ -123,6 +123,11 @@ def documents(path: Path, **options: object) -> list[Document]:
     items = read(path, **options)
     assert not [item for item in items if isinstance(item, Skipped)]
     return [item for item in items if isinstance(item, Document)]
+
+
+def listed(path: Path, **options: object) -> dict[str, SourceFile]:
+    items = files(path, **options)  # type: ignore[arg-type]
+    return {item.path: item for item in items if isinstance(item, SourceFile)}
 
 
 def write(root: Path, contents: dict[str, str]) -> Path:
@@ -580,6 +585,79 @@ def test_digest_covers_content_name_and_options(tmp_path: Path) -> None:
     assert len(set(every)) == len(every) == 7
 
 
+def test_a_file_with_its_stamp_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
+    monkeypatch.setattr("index.sources.files.RACY_NS", -(10**12))
+    listing = listed(tmp_path)
+    stamps = {path: (file.stamp, file.digest) for path, file in listing.items() if file.stamp}
+    assert set(stamps) == {"a.py", "b.py"}
+
+    opened: list[str] = []
+
+    def read_and_note(path: Path, name: str) -> Content | Skipped:
+        opened.append(name)
+        return read_bounded(path, name)
+
+    monkeypatch.setattr("index.sources.code.read_bounded", read_and_note)
+
+    unchanged = listed(tmp_path, digests=stamps)
+
+    assert opened == []
+    assert [(f.digest, f.stamp) for f in unchanged.values()] == [
+        (f.digest, f.stamp) for f in listing.values()
+    ]
+    assert [document.id for document in unchanged["a.py"].read()] == ["a.py::f"]  # type: ignore[union-attr]
+
+    # Of the same size, and with the time of the last write set back.
+    times = (tmp_path / "b.py").stat()
+    (tmp_path / "b.py").write_text("def h(): pass")
+    os.utime(tmp_path / "b.py", ns=(times.st_atime_ns, times.st_mtime_ns))
+    opened.clear()
+
+    changed = listed(tmp_path, digests=stamps)
+
+    assert opened == ["b.py"]
+    assert changed["b.py"].digest != listing["b.py"].digest
+
+
+def test_digests_of_other_options_are_not_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"tests/a.py": "def f(): pass", "b.py": "def f(): pass"})
+    monkeypatch.setattr("index.sources.files.RACY_NS", -(10**12))
+    stamps = {path: (file.stamp, file.digest) for path, file in listed(tmp_path).items()}
+
+    assert set(listed(tmp_path, digests=stamps)) == {"tests/a.py", "b.py"}
+    assert set(listed(tmp_path, digests=stamps, secondary="leave-out")) == {"b.py"}
+
+
+def test_a_file_that_has_just_changed_has_no_stamp(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "def f(): pass"})
+    assert listed(tmp_path)["a.py"].stamp is None
+
+
+def test_stamps_of_several_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
+    roots = [tmp_path / "x", tmp_path / "y"]
+    monkeypatch.setattr("index.sources.files.RACY_NS", -(10**12))
+    first = [file for file in open_source("code", roots) if isinstance(file, SourceFile)]
+    stamps = {file.path: (file.stamp, file.digest) for file in first if file.stamp}
+
+    monkeypatch.setattr("index.sources.code.read_bounded", lambda _path, name: Skipped(name, ""))
+    again = [
+        file for file in open_source("code", roots, digests=stamps) if isinstance(file, SourceFile)
+    ]
+
+    assert [(f.path, f.digest) for f in again] == [(f.path, f.digest) for f in first]
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.py")
+    assert read(tmp_path / "a.py") == [Skipped("a.py", "not a regular file")]
+
+
 def test_syntax_error_loses_only_its_definition(tmp_path: Path) -> None:
     items = read_text(
         tmp_path,
@@ -849,6 +927,9 @@ def denied() -> Iterator[Path]:
     ("kind", "suffix"), [("product", "csv"), ("reference", "html"), ("code", "py")]
 )
 def test_unreadable_files_are_reported(denied: Path, kind: Kind, suffix: str) -> None:
+    # Imports the reader while the interpreter's own library can be read.
+    list(names(kind, [denied]))
+
     with unprivileged():
         items = list(open_source(kind, [denied]))
         assert f"open/a.{suffix}" in set(names(kind, [denied]))

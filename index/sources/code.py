@@ -13,18 +13,19 @@ import inspect
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import tree_sitter as ts
 
 from index.errors import InvalidInput
-from index.records import Document, Location, Secondary, Skipped, SourceFile, Span
-from index.sources.files import read_bounded, role, walk
+from index.records import Document, Location, Secondary, Skipped, SourceFile, Span, Stamp
+from index.sources.files import Content, file_stamp, read_bounded, role, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES, Language, grammar, keywords
 
-VERSION = 1
+VERSION = 2
 
 # Checked between the parser's steps; one step of error recovery may take longer.
 PARSE_SECONDS = 5.0
@@ -63,21 +64,31 @@ _BODY_STARTS = frozenset({"{", ";", "end", "field_declaration_list"})
 
 
 def files(
-    root: Path, *, secondary: Secondary = "demote", entities: bool = False
+    root: Path,
+    *,
+    secondary: Secondary = "demote",
+    entities: bool = False,
+    digests: Mapping[str, tuple[Stamp, str]] | None = None,
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the source files below a directory (or `root` itself, if it is a file), sorted.
 
     What cannot be read is a `Skipped`. `secondary="leave-out"` skips test, vendored, generated and
     minified files; otherwise their documents have that role in `fields["role"]`. `entities=True`
     also fills in the spans of identifiers, which takes several times longer.
+
+    `digests` has stamps and digests of an earlier listing by path: a file that still has its stamp
+    is not opened, if that listing was made by the same version with the same options.
     """
+    options = _Options(secondary, entities)
+    digests = digests or {}
     is_single_file = not root.is_dir()
+
     for name in [root.name] if is_single_file else walk(root):
         if isinstance(name, Skipped):
             yield name
         elif language := BY_SUFFIX.get(Path(name).suffix.lower()):
             path = root if is_single_file else root / name
-            yield _source_file(path, name, language, secondary, entities)
+            yield _source_file(path, name, language, options, digests.get(name))
         elif is_single_file:
             yield Skipped(name, f"not source code in a known language ({', '.join(BY_SUFFIX)})")
 
@@ -89,51 +100,77 @@ def names(root: Path) -> Iterator[str]:
             yield name
 
 
+@dataclass(frozen=True, slots=True)
+class _Options:
+    secondary: Secondary
+    entities: bool
+
+    @property
+    def tag(self) -> str:
+        """What digests begin with: all that documents depend on besides name and content."""
+        leaves_out = self.secondary == "leave-out"
+        return f"code {VERSION}{' entities' * self.entities}{' source-only' * leaves_out}:"
+
+    def digest(self, content: bytes, name: str) -> str:
+        return self.tag + hashlib.sha256(f"{name}\0".encode() + content).hexdigest()
+
+
 def _source_file(
-    path: Path, name: str, language: Language, secondary: Secondary, entities: bool
+    path: Path,
+    name: str,
+    language: Language,
+    options: _Options,
+    earlier: tuple[Stamp, str] | None,
 ) -> SourceFile | Skipped:
+    if earlier is not None and earlier[1].startswith(options.tag):
+        stamp, digest = earlier
+        if file_stamp(path) == stamp:
+            read = partial(_read, path, name, language, options, digest)
+            return SourceFile(name, digest, read, stamp)
+
     content = _content(path, name)
     if isinstance(content, Skipped):
         return content
 
-    file_role = role(name, content)
-    if secondary == "leave-out" and file_role != "source":
+    file_role = role(name, content.data)
+    if options.secondary == "leave-out" and file_role != "source":
         return Skipped(name, f"left out as {file_role} code")
 
-    digest = _digest(content, name, entities)
-
-    def read() -> Iterator[Document | Skipped]:
-        # Read again rather than kept: a build lists all files before it parses the first.
-        content = _content(path, name)
-        if isinstance(content, Skipped):
-            yield replace(content, passing=True)
-        elif _digest(content, name, entities) != digest:
-            yield Skipped(
-                name, "changed while it was being read; build again to include it", passing=True
-            )
-        else:
-            yield from _documents(content, name, language, file_role, entities)
-
-    return SourceFile(name, digest, read)
+    digest = options.digest(content.data, name)
+    read = partial(_read, path, name, language, options, digest)
+    return SourceFile(name, digest, read, content.stamp)
 
 
-def _content(path: Path, name: str) -> bytes | Skipped:
+def _read(
+    path: Path, name: str, language: Language, options: _Options, digest: str
+) -> Iterator[Document | Skipped]:
+    # Read again rather than kept: a build lists all files before it parses the first.
+    content = _content(path, name)
+    if isinstance(content, Skipped):
+        yield replace(content, passing=True)
+    elif options.digest(content.data, name) != digest:
+        yield Skipped(
+            name, "changed while it was being read; build again to include it", passing=True
+        )
+    else:
+        file_role = role(name, content.data)
+        yield from _documents(content.data, name, language, file_role, options.entities)
+
+
+def _content(path: Path, name: str) -> Content | Skipped:
     content = read_bounded(path, name)
     if isinstance(content, Skipped):
         return content
-    if b"\0" in content:
+    if b"\0" in content.data:
         return Skipped(name, "binary: it holds a zero byte")
 
     try:
-        content.decode()
+        content.data.decode()
     except UnicodeDecodeError as error:
-        return Skipped(name, f"not UTF-8: {error.reason}", content.count(b"\n", 0, error.start) + 1)
+        line = content.data.count(b"\n", 0, error.start) + 1
+        return Skipped(name, f"not UTF-8: {error.reason}", line)
 
-    return content.removeprefix(b"\xef\xbb\xbf")
-
-
-def _digest(content: bytes, name: str, entities: bool) -> str:
-    return hashlib.sha256(f"code {VERSION} {entities} {name}\0".encode() + content).hexdigest()
+    return replace(content, data=content.data.removeprefix(b"\xef\xbb\xbf"))
 
 
 def _documents(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +13,20 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from index.records import Skipped, is_text
+from index.records import Skipped, Stamp, is_text
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_IGNORE_BYTES = 1024 * 1024
 MAX_IGNORE_LINE = 500
 
+# A file that changed this recently may change again within the same tick of the clock.
+RACY_NS = 2_000_000_000
+
 # Each further wildcard multiplies the time to match a long file name by its length.
 MAX_IGNORE_STARS = 4
 
+# Windows has no such flag, and no named pipes among its files.
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _NOT_UTF8 = "the file name is not UTF-8"
 _IGNORED_DIRS = frozenset(
     {"node_modules", "__pycache__", "site-packages", "dist-packages", "venv", "virtualenv"}
@@ -141,7 +148,7 @@ def _read_ignore(root: Path, base: str) -> Iterator[_Ignore | Skipped]:
         return
 
     patterns = []
-    for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
+    for number, line in enumerate(content.data.decode(errors="replace").splitlines(), start=1):
         try:
             patterns.append(_pattern(line))
         except ValueError as error:
@@ -168,18 +175,46 @@ def _is_ignored(path: str, ignores: tuple[_Ignore, ...]) -> bool:
     return False
 
 
-def read_bounded(path: Path, name: str, limit: int = MAX_FILE_BYTES) -> bytes | Skipped:
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A file's bytes; `stamp` is None if the file changed too recently for its time to tell."""
+
+    data: bytes
+    stamp: Stamp | None
+
+
+def read_bounded(path: Path, name: str, limit: int = MAX_FILE_BYTES) -> Content | Skipped:
     """The file's content, or a `Skipped` of this name if it is unreadable or over `limit` bytes."""
     try:
-        with path.open("rb") as stream:
-            content = stream.read(limit + 1)
+        # A named pipe may have taken the file's place since the walk; opening it must not wait.
+        descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)
+        with os.fdopen(descriptor, "rb") as stream:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return Skipped(name, "not a regular file")
+            now = time.time_ns()
+            data = stream.read(limit + 1)
     except OSError as error:
         return Skipped(name, f"cannot be read: {error.strerror}")
 
-    if len(content) > limit:
+    if len(data) > limit:
         return Skipped(name, f"larger than {limit / 2**20:.3g} MiB")
 
-    return content
+    stamp = _stamp(status)
+    return Content(data, stamp if stamp[1] < now - RACY_NS else None)
+
+
+def file_stamp(path: Path) -> Stamp | None:
+    """The stamp of a file as it is now; None if it cannot be told."""
+    try:
+        return _stamp(path.stat())
+    except OSError:
+        return None
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    # Unlike the time of the last write, that of the inode also moves where tools keep old times.
+    return status.st_size, max(status.st_mtime_ns, status.st_ctime_ns)
 
 
 def is_transient(error: Exception) -> bool:
