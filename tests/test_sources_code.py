@@ -15,8 +15,9 @@ from index.errors import InvalidInput, NotFound
 from index.records import Document, Kind, Skipped, SourceFile
 from index.sources import names, open_source
 from index.sources.code import MAX_NESTING, files, identifiers
-from index.sources.files import MAX_FILE_BYTES, Content, read_bounded, role, walk
+from index.sources.files import MAX_FILE_BYTES, Content, read_bounded, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES
+from index.sources.roles import role
 from tests.conftest import unprivileged
 
 DATA = Path(__file__).parent / "data" / "code"

@@ -22,8 +22,9 @@ import tree_sitter as ts
 
 from index.errors import InvalidInput
 from index.records import Document, Location, Secondary, Skipped, SourceFile, Span, Stamp
-from index.sources.files import Content, file_stamp, read_bounded, role, walk
+from index.sources.files import Content, file_stamp, read_bounded, walk
 from index.sources.languages import BY_SUFFIX, LANGUAGES, Language, grammar, keywords
+from index.sources.roles import role
 
 VERSION = 2
 
