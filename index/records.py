@@ -13,6 +13,7 @@ Kind = Literal["code", "product", "reference"]
 Mode = Literal["hybrid", "dense", "lexical"]
 Splitter = Literal["whole", "simple", "structure", "extended"]
 Secondary = Literal["demote", "leave-out", "keep"]
+Content = Literal["code", "docs", "config", "all"]
 Value = str | int | float | bool | tuple[str, ...]
 # A file's size in bytes, and when its content or status last changed, in nanoseconds.
 Stamp = tuple[int, int]

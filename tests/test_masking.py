@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from index.errors import InvalidInput
 from index.records import Span
-from index.sources.code import identifiers
+from index.sources.identifiers import identifiers
 from training.data.masking import (
     MAX_MASKED_CHARS,
     Masked,

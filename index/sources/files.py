@@ -113,15 +113,18 @@ def _readable_names(
             yield Skipped(_printable(name), _NOT_UTF8)
         elif entry.is_file(follow_symlinks=False):
             yield name
-        elif name in hidden or not (name.startswith(".") or name in _IGNORED_DIRS):
-            if entry.is_dir(follow_symlinks=False):
-                yield f"{name}/"
+        elif _is_entered(name, hidden) and entry.is_dir(follow_symlinks=False):
+            yield f"{name}/"
+
+
+def _is_entered(name: str, hidden: Collection[str]) -> bool:
+    return name in hidden or not (name.startswith(".") or name in _IGNORED_DIRS)
 
 
 def _is_linked_worktree(git: Path) -> bool:
     """Whether this .git is a file that points to a repository with several worktrees."""
     content = read_bounded(git, ".git", 4096) if git.is_file() else None
-    return isinstance(content, Content) and b"/worktrees/" in content.data
+    return isinstance(content, FileContent) and b"/worktrees/" in content.data
 
 
 def _outer_ignores(root: Path) -> Iterator[Ignore | Skipped]:
@@ -224,15 +227,20 @@ def _printable(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class FileContent:
     """A file's bytes; `stamp` is None if the file changed too recently for its time to tell."""
 
     data: bytes
     stamp: Stamp | None
 
 
-def read_bounded(path: Path, name: str, limit: int = MAX_FILE_BYTES) -> Content | Skipped:
-    """The file's content, or a `Skipped` of this name if it is unreadable or over `limit` bytes."""
+def read_bounded(
+    path: Path | str, name: str, limit: int = MAX_FILE_BYTES, *, cut: bool = False
+) -> FileContent | Skipped:
+    """The file's content, or a `Skipped` of this name if it is unreadable or over `limit` bytes.
+
+    With `cut`, only so many bytes are read of a longer file.
+    """
     try:
         # A named pipe may have taken the file's place since the walk; opening it must not wait.
         descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)
@@ -241,7 +249,7 @@ def read_bounded(path: Path, name: str, limit: int = MAX_FILE_BYTES) -> Content 
             if not stat.S_ISREG(status.st_mode):
                 return Skipped(name, "not a regular file")
             now = time.time_ns()
-            data = stream.read(limit + 1)
+            data = stream.read(limit + (not cut))
     except OSError as error:
         return Skipped(name, f"cannot be read: {error.strerror}")
 
@@ -249,13 +257,13 @@ def read_bounded(path: Path, name: str, limit: int = MAX_FILE_BYTES) -> Content 
         return Skipped(name, f"larger than {limit / 2**20:.3g} MiB")
 
     stamp = _stamp(status)
-    return Content(data, stamp if stamp[1] < now - RACY_NS else None)
+    return FileContent(data, stamp if stamp[1] < now - RACY_NS else None)
 
 
-def file_stamp(path: Path) -> Stamp | None:
+def file_stamp(path: Path | str) -> Stamp | None:
     """The stamp of a file as it is now; None if it cannot be told."""
     try:
-        return _stamp(path.stat())
+        return _stamp(os.stat(path))  # noqa: PTH116 (a Path per file is slow)
     except OSError:
         return None
 

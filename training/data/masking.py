@@ -26,7 +26,7 @@ from tokenizers import AddedToken
 from index.encoder import CHARS_PER_TOKEN
 from index.errors import InvalidInput
 from index.records import Kind, Span
-from index.sources.code import identifiers
+from index.sources.identifiers import identifiers
 from index.sources.languages import LANGUAGES
 from index.sources.nouns import shared_nouns, singular
 from training.config import in_range
