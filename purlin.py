@@ -22,15 +22,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from index.records import Kind, Mode, Secondary, Splitter
+from purlin.index.records import Kind, Mode, Secondary, Splitter
 
 if TYPE_CHECKING:
-    from index.builds import Manifest
-    from index.encoder import Encoder
-    from index.indexing.gate import Judgements
-    from index.records import Hit
-    from index.search.corpus import Corpus
-    from index.search.store import Scalar
+    from purlin.index.builds import Manifest
+    from purlin.index.encoder import Encoder
+    from purlin.index.indexing.gate import Judgements
+    from purlin.index.records import Hit
+    from purlin.index.search.corpus import Corpus
+    from purlin.index.search.store import Scalar
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -101,7 +101,7 @@ class _Progress(Protocol):
 
 def main() -> None:
     """Run the command line; an expected error is one line on stderr and exit status 1."""
-    from index.errors import PurlinError
+    from purlin.index.errors import PurlinError
 
     signal.signal(signal.SIGTERM, _terminate)  # as Ctrl-C: what is under way is undone
     try:
@@ -119,14 +119,14 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 
 def _encoder(directory: Path | None) -> Encoder:
-    from index.encoder import RELEASED_ENCODER, Encoder
+    from purlin.index.encoder import RELEASED_ENCODER, Encoder
 
     return Encoder.load(directory or RELEASED_ENCODER)
 
 
 def _open_corpus(home: Path, name: str, encoder: Path | None) -> Corpus:
-    from index import builds
-    from index.search.corpus import Corpus
+    from purlin.index import builds
+    from purlin.index.search.corpus import Corpus
 
     corpus = Corpus.load(builds.current(home, name), _encoder(encoder))
     if corpus.warning is not None:
@@ -137,7 +137,7 @@ def _open_corpus(home: Path, name: str, encoder: Path | None) -> Corpus:
 @contextlib.contextmanager
 def _progress() -> Iterator[_Progress]:
     """Bars on a terminal, a plain line now and then elsewhere."""
-    from index.pace import Lines, Pace
+    from purlin.index.pace import Lines, Pace
 
     if not err.is_terminal:
         yield Lines(err.print)
@@ -173,7 +173,7 @@ def _undone_if_interrupted(line: str = "interrupted; nothing was changed") -> It
 
 def _filter(conditions: list[str] | None) -> dict[str, list[Scalar]] | None:
     """`["language=python", "year=2020"]` -> a filter; a value that reads as a number means both text and number."""
-    from index.errors import InvalidInput
+    from purlin.index.errors import InvalidInput
 
     values_of: dict[str, list[Scalar]] = {}
     for text in conditions or []:
@@ -233,9 +233,9 @@ def index_build(
 
     Example: purlin index build code ~/src/project --name project
     """
-    from index.indexing.build import Options, build
-    from index.search.query_log import read_log
-    from index.sources import open_source
+    from purlin.index.indexing.build import Options, build
+    from purlin.index.search.query_log import read_log
+    from purlin.index.sources import open_source
 
     log = read_log(query_log) if query_log else []
     judged = _judgements(queries, qrels, measure, force)
@@ -253,8 +253,8 @@ def index_build(
 def _judgements(
     queries: Path | None, qrels: Path | None, measure: str, force: bool
 ) -> Judgements | None:
-    from index.errors import InvalidInput
-    from index.indexing.gate import Judgements
+    from purlin.index.errors import InvalidInput
+    from purlin.index.indexing.gate import Judgements
 
     if queries is not None and qrels is not None:
         return Judgements.read(queries, qrels, measure)
@@ -270,7 +270,7 @@ def _judgements(
 
 
 def _report(home: Path, manifest: Manifest) -> None:
-    from index.indexing.gate import measurement_summary
+    from purlin.index.indexing.gate import measurement_summary
 
     rate = (manifest.passages - manifest.reused) / max(manifest.took_s, 0.001)
     out.print(
@@ -291,8 +291,8 @@ def index_list(home: Home = HOME) -> None:
 
     Example: purlin index list
     """
-    from index import builds
-    from index.errors import Damaged
+    from purlin.index import builds
+    from purlin.index.errors import Damaged
 
     table = Table(
         "corpus", "kind", "documents", "passages", "build", "encoder", box=None, header_style="bold"
@@ -322,8 +322,8 @@ def index_show(
 
     Example: purlin index show code --skipped 100
     """
-    from index import builds
-    from index.search.store import Store
+    from purlin.index import builds
+    from purlin.index.search.store import Store
 
     try:
         directory = builds.current(home, name)
@@ -363,7 +363,7 @@ def index_activate(
 
     Example: purlin index activate code 20261121T093000123456-1a2b3c4d5e6f
     """
-    from index import builds
+    from purlin.index import builds
 
     builds.activate(home, name, build, force=force)
     out.print(f"{name}: {build} is active")
@@ -375,7 +375,7 @@ def index_delete(name: str, home: Home = HOME) -> None:
 
     Example: purlin index delete old-project
     """
-    from index import builds
+    from purlin.index import builds
 
     builds.delete(home, name)
     out.print(f"{name}: deleted")
@@ -466,8 +466,8 @@ def serve_command(
 
     Example: purlin serve --demo --port 8000
     """
-    from app.main import serve as run
-    from app.settings import Settings
+    from purlin.app.main import serve as run
+    from purlin.app.settings import Settings
 
     options: dict[str, Any] = {"host": host, "port": port, "home": home, "encoder": encoder}
     settings = Settings.read({name: value for name, value in options.items() if value is not None})
@@ -491,7 +491,7 @@ def key(
 
     Example: purlin key shop search qa --per-minute 600 >> keys
     """
-    from app.access import new_key
+    from purlin.app.access import new_key
 
     secret, line = new_key(name, scopes, per_minute)
     err.print(f"the key of {name}, shown only now:\n{secret}", soft_wrap=True)
@@ -499,9 +499,9 @@ def key(
 
 
 def _build_demo(home: Path, encoder: Path | None) -> None:
-    from index import builds
-    from index.demo import demos
-    from index.indexing.build import build
+    from purlin.index import builds
+    from purlin.index.demo import demos
+    from purlin.index.indexing.build import build
 
     missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
     if not missing:
@@ -559,8 +559,8 @@ def train_export(
     Example: purlin train export var/training/santa/finetune/step-000400 --to models/santa --name santa
     """
     _need_training()
-    from index.errors import InvalidInput
-    from training.export import Card, export, export_again, is_exported
+    from purlin.index.errors import InvalidInput
+    from purlin.training.export import Card, export, export_again, is_exported
 
     if is_exported(checkpoint):
         if fp32 or name is not None:
@@ -588,7 +588,7 @@ def santa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     Example: purlin train santa --config configs/santa-minilm.toml --data DATA
     """
     _need_training()
-    from training import santa
+    from purlin.training import santa
 
     directory = _trained(santa.train_santa, santa.SantaRecipe, config, data, to, cpu)
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
@@ -604,8 +604,8 @@ def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     Example: purlin train refqa --config configs/refqa-minilm.toml --data DATA
     """
     _need_training()
-    from training import config as recipes
-    from training import reader
+    from purlin.training import config as recipes
+    from purlin.training import reader
 
     if "asked" in recipes.read_toml(config):
         directory = _trained(reader.train_reader, reader.ReaderRecipe, config, data, to, cpu)
@@ -642,10 +642,10 @@ def pesco_command(
     Example: purlin train pesco --texts tickets.jsonl --labels labels.txt --name tickets
     """
     _need_training()
-    from training.pesco import self_training
-    from training.pesco import texts as read
-    from training.pesco.publishing import REPORT
-    from training.pesco.recipe import read_recipe
+    from purlin.training.pesco import self_training
+    from purlin.training.pesco import texts as read
+    from purlin.training.pesco.publishing import REPORT
+    from purlin.training.pesco.recipe import read_recipe
 
     recipe = read_recipe(config, templates)
     names = read.read_labels(labels)
@@ -682,7 +682,7 @@ def _trained(
     cpu: bool,
 ) -> Path:
     """Run `train` on the recipe of `recipe_type` at `config`; return the exported directory."""
-    from training.config import load_recipe
+    from purlin.training.config import load_recipe
 
     recipe = load_recipe(config, recipe_type, data=data)
     with (
@@ -741,7 +741,7 @@ def _time_left(seconds: float, now: datetime | None = None) -> str:
 def _need_training() -> None:
     from importlib.util import find_spec
 
-    from index.errors import NotFound
+    from purlin.index.errors import NotFound
 
     if missing := [
         name for name in ("torch", "transformers", "accelerate") if find_spec(name) is None
@@ -776,8 +776,8 @@ def evaluate_search(
 
     Example: purlin evaluate search --corpus cosqa --queries queries.jsonl --qrels qrels/dev.tsv --mode dense
     """
-    from index.evaluation import ranking
-    from index.indexing.gate import Judgements, run_queries
+    from purlin.index.evaluation import ranking
+    from purlin.index.indexing.gate import Judgements, run_queries
 
     opened = _open_corpus(home, corpus, encoder)
     judged = Judgements(ranking.read_queries(queries), ranking.read_qrels(qrels))
@@ -815,12 +815,12 @@ def evaluate_classify(
 
     Example: purlin evaluate classify --rows dev.jsonl --labels labels.txt --template "This is about {label}."
     """
-    from index import builds
-    from index.classify.trained import TrainedClassifier
-    from index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
-    from index.errors import InvalidInput
-    from index.evaluation import labels as labelled
-    from index.evaluation.ranking import read_list
+    from purlin.index import builds
+    from purlin.index.classify.trained import TrainedClassifier
+    from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
+    from purlin.index.errors import InvalidInput
+    from purlin.index.evaluation import labels as labelled
+    from purlin.index.evaluation.ranking import read_list
 
     if (labels is None) == (classifier is None) or (template and classifier):
         raise InvalidInput(
@@ -870,10 +870,10 @@ def evaluate_qa(
 
     Example: purlin evaluate qa --corpus python --questions questions/python.jsonl --split dev
     """
-    from index.evaluation.answers import answer_measures, read_questions
-    from index.qa.ask import READ_DEPTH
-    from index.qa.judging import judge_corpus
-    from index.qa.reader import RELEASED_READER, Reader
+    from purlin.index.evaluation.answers import answer_measures, read_questions
+    from purlin.index.qa.ask import READ_DEPTH
+    from purlin.index.qa.judging import judge_corpus
+    from purlin.index.qa.reader import RELEASED_READER, Reader
 
     question_set = [question for path in questions for question in read_questions(path, split)]
     opened = _open_corpus(home, corpus, encoder)

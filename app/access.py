@@ -20,8 +20,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.problems import MEDIA_TYPE, reply
-from index.errors import InvalidInput
+from purlin.app.problems import MEDIA_TYPE, reply
+from purlin.index.errors import InvalidInput
 
 SCOPES = ("search", "classify", "qa", "admin")
 MIN_KEY_CHARS = 20

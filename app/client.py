@@ -1,6 +1,6 @@
 """Blocking and async clients of a Purlin server.
 
-    from app.client import Client
+    from purlin.client import Client
 
     with Client("http://127.0.0.1:8000") as purlin:
         for hit in purlin.search("read rows from a csv file", "stdlib", k=5).hits:
@@ -30,14 +30,14 @@ import anyio
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from app.replies import Against, CorporaReply, Stale
-from app.replies import ClassifyReply as Classified
-from app.replies import CorpusReply as CorpusDetails
-from app.replies import CorpusStatus as Corpus
-from app.replies import QaReply as Answered
-from app.replies import QualityCheck as Judged
-from app.replies import SearchReply as Found
-from index.records import Answer, Classification, Document, LabelScore, Mode
+from purlin.app.replies import Against, CorporaReply, Stale
+from purlin.app.replies import ClassifyReply as Classified
+from purlin.app.replies import CorpusReply as CorpusDetails
+from purlin.app.replies import CorpusStatus as Corpus
+from purlin.app.replies import QaReply as Answered
+from purlin.app.replies import QualityCheck as Judged
+from purlin.app.replies import SearchReply as Found
+from purlin.index.records import Answer, Classification, Document, LabelScore, Mode
 
 __all__ = [
     "Against",

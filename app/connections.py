@@ -33,7 +33,7 @@ class Connection(H11Protocol):
     """Uvicorn's HTTP connection, closed when it makes no progress or when there are too many.
 
     - It stalls when for STALL_TIMEOUT_S no request's head is completed, or its reply is read at
-      less than MIN_BYTES_PER_S. (The time for a request's body is limited in `app.limits`.)
+      less than MIN_BYTES_PER_S. (The time for a request's body is limited in `purlin.app.limits`.)
     - A connection beyond `max_connections()` is closed as soon as it is accepted.
     - When unread replies exceed MAX_UNREAD_BYTES, the connection with the longest one is closed.
     """

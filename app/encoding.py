@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.metrics import Metrics
-from app.overload import raise_if_client_gone
-from index.encoder import Role, TextEncoder, Vectors
+from purlin.app.metrics import Metrics
+from purlin.app.overload import raise_if_client_gone
+from purlin.index.encoder import Role, TextEncoder, Vectors
 
 SHORT_CALL_TEXTS = 8  # longer calls do not wait for a slot
 BLOCK_TEXTS = 256  # a long call checks for its client after each block

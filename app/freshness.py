@@ -9,11 +9,11 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from app.open_builds import OpenCorpora
-from index.errors import PurlinError
-from index.indexing import staleness
-from index.indexing.staleness import Staleness
-from index.search.corpus import Corpus
+from purlin.app.open_builds import OpenCorpora
+from purlin.index.errors import PurlinError
+from purlin.index.indexing import staleness
+from purlin.index.indexing.staleness import Staleness
+from purlin.index.search.corpus import Corpus
 
 RECHECK_S = 30.0  # age at which a check is repeated
 WAIT_S = 0.5  # longest time that a request waits for a check

@@ -15,22 +15,22 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from app import access, logs, mcp, problems
-from app.connections import BACKLOG, Connection
-from app.encoding import BoundedEncoder
-from app.limits import BodyLimit
-from app.metrics import Meter, Metrics, metrics_router
-from app.overload import RequestQueue
-from app.page import page_router
-from app.protocols import ProtocolErrors, protocols_router
-from app.routes import api_router
-from app.service import Service
-from app.settings import Settings, spans_requested
-from index.encoder import Encoder, TextEncoder, available_cpus
-from index.errors import InvalidInput, NotFound
+from purlin.app import access, logs, mcp, problems
+from purlin.app.connections import BACKLOG, Connection
+from purlin.app.encoding import BoundedEncoder
+from purlin.app.limits import BodyLimit
+from purlin.app.metrics import Meter, Metrics, metrics_router
+from purlin.app.overload import RequestQueue
+from purlin.app.page import page_router
+from purlin.app.protocols import ProtocolErrors, protocols_router
+from purlin.app.routes import api_router
+from purlin.app.service import Service
+from purlin.app.settings import Settings, spans_requested
+from purlin.index.encoder import Encoder, TextEncoder, available_cpus
+from purlin.index.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from app.tracing import Spans
+    from purlin.app.tracing import Spans
 
 
 def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAPI:
@@ -136,7 +136,7 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
 
     # Imported only if needed: OpenTelemetry is an optional dependency.
     try:
-        from app.tracing import Spans
+        from purlin.app.tracing import Spans
     except ModuleNotFoundError as error:
         raise NotFound(
             "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, but "

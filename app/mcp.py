@@ -21,12 +21,12 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
-from app.access import is_loopback
-from app.problems import explain
-from app.routes import json_only
-from app.service import Service, ServiceOf
-from app.tools import TOOLS, Tool
-from index.errors import PurlinError
+from purlin.app.access import is_loopback
+from purlin.app.problems import explain
+from purlin.app.routes import json_only
+from purlin.app.service import Service, ServiceOf
+from purlin.app.tools import TOOLS, Tool
+from purlin.index.errors import PurlinError
 
 # Versions of the protocol that begin with `initialize`, and those that send all with each request.
 HANDSHAKE = ("2025-03-26", "2025-06-18", "2025-11-25")

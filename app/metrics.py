@@ -24,12 +24,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.open_builds import Status
-from index import builds
-from index.encoder import TextEncoder
-from index.errors import PurlinError
-from index.lookups import Lookups
-from index.search.corpus import Corpus
+from purlin.app.open_builds import Status
+from purlin.index import builds
+from purlin.index.encoder import TextEncoder
+from purlin.index.errors import PurlinError
+from purlin.index.lookups import Lookups
+from purlin.index.search.corpus import Corpus
 
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

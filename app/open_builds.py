@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from app.problems import Opening
-from app.replies import ServingState
-from index import builds
-from index.builds import CLASSIFIERS, CORPORA, Catalog
-from index.classify.trained import TrainedClassifier
-from index.encoder import TextEncoder
-from index.errors import Altered, Damaged, NotFound, PurlinError
-from index.lookups import Lookups
-from index.search.corpus import Corpus
+from purlin.app.problems import Opening
+from purlin.app.replies import ServingState
+from purlin.index import builds
+from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
+from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.encoder import TextEncoder
+from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
+from purlin.index.lookups import Lookups
+from purlin.index.search.corpus import Corpus
 
 RETRY_S = 60.0  # after which a refused build is tried again
 

@@ -11,9 +11,9 @@ from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.access import needs
-from app.metrics import Metrics
-from app.problems import Left, reply
+from purlin.app.access import needs
+from purlin.app.metrics import Metrics
+from purlin.app.problems import Left, reply
 
 RETRY_AFTER_S = 1
 RUSH_S = 0.1  # a rush begins when requests have been refused for this long

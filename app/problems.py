@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from index.errors import (
+from purlin.index.errors import (
     Altered,
     Busy,
     Damaged,

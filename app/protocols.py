@@ -18,13 +18,13 @@ from pydantic_core import PydanticCustomError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.problems import MEDIA_TYPE, responses
-from app.routes import json_only
-from app.schemas import MAX_TEXT_CHARS, Strict
-from app.service import ServiceOf
-from index.encoder import Role, TextEncoder, Vectors
-from index.errors import InvalidInput, NotFound
-from index.search.corpus import MAX_QUERY_CHARS
+from purlin.app.problems import MEDIA_TYPE, responses
+from purlin.app.routes import json_only
+from purlin.app.schemas import MAX_TEXT_CHARS, Strict
+from purlin.app.service import ServiceOf
+from purlin.index.encoder import Role, TextEncoder, Vectors
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.search.corpus import MAX_QUERY_CHARS
 
 MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's
 _MAX_QUOTED_CHARS = 60  # of anything that the client sent

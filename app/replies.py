@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from index.records import Answer, Classification, Hit, Kind, Location, Value
+from purlin.index.records import Answer, Classification, Hit, Kind, Location, Value
 
 ServingState = Literal["serving", "opening", "refused"]
 

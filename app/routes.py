@@ -1,6 +1,6 @@
 """One function per route: request -> call -> reply.
 
-Errors are raised here; `app.problems` answers them.
+Errors are raised here; `purlin.app.problems` answers them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import TypeAdapter
 
-from app.open_builds import Status
-from app.problems import Opening, responses
-from app.replies import (
+from purlin.app.open_builds import Status
+from purlin.app.problems import Opening, responses
+from purlin.app.replies import (
     ActiveReply,
     ClassifierReply,
     ClassifiersReply,
@@ -31,18 +31,18 @@ from app.replies import (
     QaReply,
     SearchReply,
 )
-from app.schemas import (
+from purlin.app.schemas import (
     ActivateRequest,
     ClassifyRequest,
     QaRequest,
     SearchRequest,
     label_warnings,
 )
-from app.service import Service, ServiceOf
-from index import builds
-from index.classify.trained import TrainedClassifier
-from index.qa.ask import answer_question
-from index.search.corpus import Corpus
+from purlin.app.service import Service, ServiceOf
+from purlin.index import builds
+from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.qa.ask import answer_question
+from purlin.index.search.corpus import Corpus
 
 _SEARCH_REPLY = TypeAdapter(SearchReply)
 _QA_REPLY = TypeAdapter(QaReply)

@@ -12,12 +12,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
-from index.errors import InvalidInput
-from index.qa.ask import MAX_ANSWERS
-from index.records import Mode
-from index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK
-from index.search.store import MAX_CONDITIONS, MAX_VALUES
+from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
+from purlin.index.errors import InvalidInput
+from purlin.index.qa.ask import MAX_ANSWERS
+from purlin.index.records import Mode
+from purlin.index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK
+from purlin.index.search.store import MAX_CONDITIONS, MAX_VALUES
 
 MAX_OBJECT_KEYS = 100
 MAX_VALUE_CHARS = 1_000

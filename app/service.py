@@ -8,15 +8,15 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from app.freshness import Freshness
-from app.metrics import Metrics
-from app.open_builds import OpenClassifiers, OpenCorpora
-from app.settings import Settings
-from index.classify.zero_shot import Classifier
-from index.encoder import TextEncoder
-from index.errors import NotFound
-from index.lookups import Lookups
-from index.qa.reader import Reader
+from purlin.app.freshness import Freshness
+from purlin.app.metrics import Metrics
+from purlin.app.open_builds import OpenClassifiers, OpenCorpora
+from purlin.app.settings import Settings
+from purlin.index.classify.zero_shot import Classifier
+from purlin.index.encoder import TextEncoder
+from purlin.index.errors import NotFound
+from purlin.index.lookups import Lookups
+from purlin.index.qa.reader import Reader
 
 
 class Service:

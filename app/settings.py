@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from index.encoder import RELEASED_ENCODER, available_cpus
-from index.errors import InvalidInput
-from index.qa.reader import RELEASED_READER
+from purlin.index.encoder import RELEASED_ENCODER, available_cpus
+from purlin.index.errors import InvalidInput
+from purlin.index.qa.reader import RELEASED_READER
 
 _PROTOCOL = "http/protobuf"
 
@@ -59,7 +59,7 @@ class Settings(BaseSettings):
         default="plain", description="json also logs one line per request"
     )
     keys: SecretStr = Field(
-        default=SecretStr(""), description="API keys and their scopes, see `app.access.parse_keys`"
+        default=SecretStr(""), description="API keys and their scopes, see `purlin.app.access.parse_keys`"
     )
     keys_file: Path | None = Field(
         default=None, description="a file with the same content as `keys`"

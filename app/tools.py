@@ -18,10 +18,10 @@ from pydantic import Field
 from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 from pydantic_core import CoreSchema
 
-from app.problems import Opening
-from app.replies import SearchReply
-from app.routes import classify_reply, qa_reply, search_reply
-from app.schemas import (
+from purlin.app.problems import Opening
+from purlin.app.replies import SearchReply
+from purlin.app.routes import classify_reply, qa_reply, search_reply
+from purlin.app.schemas import (
     MAX_TEXT_CHARS,
     MAX_VALUE_CHARS,
     ClassifyRequest,
@@ -32,11 +32,11 @@ from app.schemas import (
     Strict,
     Text,
 )
-from app.service import Service
-from index.errors import InvalidInput, NotFound
-from index.qa.ask import MAX_ANSWERS
-from index.records import Answer, Hit, Kind
-from index.search.corpus import MAX_QUERY_CHARS
+from purlin.app.service import Service
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.qa.ask import MAX_ANSWERS
+from purlin.index.records import Answer, Hit, Kind
+from purlin.index.search.corpus import MAX_QUERY_CHARS
 
 BYTES_PER_TOKEN = 3
 MIN_TOKENS, MAX_TOKENS = 200, 20_000

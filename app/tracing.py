@@ -1,6 +1,6 @@
 """OpenTelemetry spans of requests, sent by OTLP/HTTP in the background; imported only if configured.
 
-Spans have the ids of the log (`app.logs.Trace`), so that a line can be matched with its span. They
+Spans have the ids of the log (`purlin.app.logs.Trace`), so that a line can be matched with its span. They
 are made when a request has ended, from the times that `/metrics` has anyway: requests do no extra
 work while they run.
 """
@@ -30,8 +30,8 @@ from opentelemetry.trace import (
 )
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.logs import MAX_PATH_CHARS, Trace, current_trace
-from app.metrics import METHODS, Stages, recorded_stages
+from purlin.app.logs import MAX_PATH_CHARS, Trace, current_trace
+from purlin.app.metrics import METHODS, Stages, recorded_stages
 
 CLOSING_S = 3.0  # to send the remaining spans when the server stops
 

@@ -19,17 +19,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from index import builds
-from index.passages import render
-from index.search.store import Store
+from purlin.index import builds
+from purlin.index.passages import render
+from purlin.index.search.store import Store
 
 # Run in a process of its own, so that the peak memory is that of the build alone.
 _BUILD = """
 import resource, sys
 from pathlib import Path
-from index.indexing.build import build
-from index.encoder import RELEASED_ENCODER, Encoder
-from index.sources import open_source
+from purlin.index.indexing.build import build
+from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.sources import open_source
 kind, path, home = sys.argv[1:]
 manifest = build(Path(home), "bench", kind, open_source(kind, [Path(path)]), Encoder.load(RELEASED_ENCODER))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -72,7 +72,7 @@ def main() -> None:
 
     checkpoint = options.checkpoint
     if checkpoint is None:
-        from training.export import base_checkpoint
+        from purlin.training.export import base_checkpoint
 
         checkpoint = base_checkpoint()
 

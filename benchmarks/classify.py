@@ -32,9 +32,9 @@ from typing import Any
 import httpx
 from search import wait_ready
 
-from index.classify.zero_shot import Classifier
-from index.encoder import RELEASED_ENCODER, TOKENIZER, Encoder
-from index.evaluation.ranking import read_list
+from purlin.index.classify.zero_shot import Classifier
+from purlin.index.encoder import RELEASED_ENCODER, TOKENIZER, Encoder
+from purlin.index.evaluation.ranking import read_list
 
 HYPOTHESIS = "This example is {}."  # the default of transformers
 WARM_UP_ROUNDS = 3

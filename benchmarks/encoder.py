@@ -45,7 +45,7 @@ from onnxruntime.quantization.matmul_nbits_quantizer import (
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from sentence_transformers import SentenceTransformer
 
-from index.encoder import (
+from purlin.index.encoder import (
     Encoder,
     EncoderSettings,
     Vectors,
@@ -53,8 +53,8 @@ from index.encoder import (
     open_session,
     open_tokenizer,
 )
-from training import export
-from training.quantize import QuantizationRecipe, quantize
+from purlin.training import export
+from purlin.training.quantize import QuantizationRecipe, quantize
 
 QUERY = "how to read a text file line by line and strip the newline in python"  # 16 tokens
 SLICE = 250

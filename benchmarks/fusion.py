@@ -13,11 +13,11 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from index import builds
-from index.encoder import RELEASED_ENCODER, Encoder
-from index.evaluation import ranking
-from index.records import Mode
-from index.search.corpus import Corpus
+from purlin.index import builds
+from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.evaluation import ranking
+from purlin.index.records import Mode
+from purlin.index.search.corpus import Corpus
 
 
 def mode_at(step: int, steps: int) -> Mode:

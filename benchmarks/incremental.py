@@ -14,10 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from index.builds import Manifest
-from index.encoder import RELEASED_ENCODER, Encoder
-from index.indexing.build import build
-from index.sources import open_source
+from purlin.index.builds import Manifest
+from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.indexing.build import build
+from purlin.index.sources import open_source
 
 APPENDED = '\n\ndef added_here(value):\n    """Say what was added."""\n    return value\n'
 

@@ -31,12 +31,12 @@ from typing import Any
 
 import numpy as np
 
-from index.classify.trained import TrainedClassifier
-from training.loop import LoopSettings, StepProgress
-from training.pesco.check import CheckLimits, TrainingCheck
-from training.pesco.recipe import PescoRecipe, read_recipe
-from training.pesco.self_training import train_pesco
-from training.pesco.texts import (
+from purlin.index.classify.trained import TrainedClassifier
+from purlin.training.loop import LoopSettings, StepProgress
+from purlin.training.pesco.check import CheckLimits, TrainingCheck
+from purlin.training.pesco.recipe import PescoRecipe, read_recipe
+from purlin.training.pesco.self_training import train_pesco
+from purlin.training.pesco.texts import (
     Labelled,
     TextPool,
     read_labelled_texts,

@@ -40,15 +40,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import builds
-from index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
-from index.evaluation import ranking
-from index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
-from index.indexing.build import build
-from index.passages import render, split
-from index.records import Document, Kind, Mode, SourceFile
-from index.search.corpus import Corpus
-from index.sources import open_source
+from purlin.index import builds
+from purlin.index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
+from purlin.index.evaluation import ranking
+from purlin.index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
+from purlin.index.indexing.build import build
+from purlin.index.passages import render, split
+from purlin.index.records import Document, Kind, Mode, SourceFile
+from purlin.index.search.corpus import Corpus
+from purlin.index.sources import open_source
 
 SETS = ("cosqa", "csn", "icecat", "crowdflower", "code_pairs")
 POOLED_OTHERS = 4000  # functions of a language in csn, beside the judged ones

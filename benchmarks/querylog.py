@@ -18,15 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
-from index import builds
-from index.encoder import RELEASED_ENCODER, Encoder
-from index.evaluation.ranking import measure, read_records
-from index.indexing.build import Options, build
-from index.qa.judging import hit_entry
-from index.records import Mode
-from index.search.corpus import Corpus
-from index.search.query_log import Logged
-from index.sources import open_source
+from purlin.index import builds
+from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.evaluation.ranking import measure, read_records
+from purlin.index.indexing.build import Options, build
+from purlin.index.qa.judging import hit_entry
+from purlin.index.records import Mode
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.query_log import Logged
+from purlin.index.sources import open_source
 
 RECALL_DEPTHS = (10, 100)
 MODES: tuple[Mode, ...] = ("lexical", "dense", "hybrid")

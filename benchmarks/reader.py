@@ -7,7 +7,7 @@
 
 Prints, in this order:
 
-- PASSAGE_WEIGHTS and SPAN_WEIGHTS of `index.qa.features`, fitted as conditional logits over the
+- PASSAGE_WEIGHTS and SPAN_WEIGHTS of `purlin.index.qa.features`, fitted as conditional logits over the
   questions of all corpora; and exact match with each fifth of the questions answered by weights
   fitted to the other four.
 - `calibration`, fitted by logistic regression, with the AUROC of `answerable` on the questions it
@@ -29,9 +29,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from index import builds
-from index.encoder import RELEASED_ENCODER, Encoder
-from index.evaluation.answers import (
+from purlin.index import builds
+from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.evaluation.answers import (
     Question,
     answer_measures,
     auroc,
@@ -39,19 +39,19 @@ from index.evaluation.answers import (
     judge,
     read_questions,
 )
-from index.qa.ask import RANKED_DEPTH, READ_DEPTH, answer_question
-from index.qa.features import PASSAGE_WEIGHTS, SPAN_WEIGHTS, passage_features
-from index.qa.judging import hit_entry, judge_corpus
-from index.qa.question import parse_question
-from index.qa.reader import (
+from purlin.index.qa.ask import RANKED_DEPTH, READ_DEPTH, answer_question
+from purlin.index.qa.features import PASSAGE_WEIGHTS, SPAN_WEIGHTS, passage_features
+from purlin.index.qa.judging import hit_entry, judge_corpus
+from purlin.index.qa.question import parse_question
+from purlin.index.qa.reader import (
     READER_SETTINGS,
     PackedPassage,
     PassageLogits,
     Reader,
     reading_passage,
 )
-from index.qa.spans import spans_with_features
-from index.search.corpus import Corpus, Retrieved
+from purlin.index.qa.spans import spans_with_features
+from purlin.index.search.corpus import Corpus, Retrieved
 
 READ_DEPTHS = (READ_DEPTH, 6, 20)
 FOLDS = 5

@@ -34,23 +34,23 @@ from typing import Any
 
 import numpy as np
 
-from index import builds
-from index.encoder import Encoder
-from index.evaluation.answers import DEPTHS, Question, judge, read_questions
-from index.evaluation.ranking import difference
-from index.indexing.build import Options, build
-from index.qa.judging import hit_entry
-from index.qa.question import parse_question
-from index.qa.reader import Reader, reading_passage
-from index.qa.spans import rank_answers
-from index.records import Document, Skipped, Splitter
-from index.search.corpus import Corpus
-from index.sources import open_source
-from training import export, model, reader, santa
-from training.data import templates
-from training.data.pairs import PairSource
-from training.data.questions import QuestionSource
-from training.loop import LoopSettings, StepProgress
+from purlin.index import builds
+from purlin.index.encoder import Encoder
+from purlin.index.evaluation.answers import DEPTHS, Question, judge, read_questions
+from purlin.index.evaluation.ranking import difference
+from purlin.index.indexing.build import Options, build
+from purlin.index.qa.judging import hit_entry
+from purlin.index.qa.question import parse_question
+from purlin.index.qa.reader import Reader, reading_passage
+from purlin.index.qa.spans import rank_answers
+from purlin.index.records import Document, Skipped, Splitter
+from purlin.index.search.corpus import Corpus
+from purlin.index.sources import open_source
+from purlin.training import export, model, reader, santa
+from purlin.training.data import templates
+from purlin.training.data.pairs import PairSource
+from purlin.training.data.questions import QuestionSource
+from purlin.training.loop import LoopSettings, StepProgress
 
 SPLITTERS: tuple[Splitter, ...] = ("simple", "structure", "extended")
 TRAINING_DATA = ("untrained", "template", "paraphrase", "both", "both + real")

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import quality
 
-from index.encoder import RELEASED_ENCODER, Encoder
-from training import config, santa
+from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.training import config, santa
 
 SANTA_CELLS: dict[str, tuple[dict[str, Any], int]] = {
     "+MEP": ({"sda": 0.0}, 1),

@@ -20,8 +20,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from index.evaluation.answers import read_questions
-from index.evaluation.ranking import read_queries
+from purlin.index.evaluation.answers import read_questions
+from purlin.index.evaluation.ranking import read_queries
 
 
 def measure_latency(url: str, options: argparse.Namespace) -> None:

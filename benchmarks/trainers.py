@@ -32,12 +32,12 @@ from sentence_transformers import (
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import TrainerCallback
 
-from training import export, model
-from training.data.pair_formats import read_pairs
-from training.data.pairs import Pair, PairSource
-from training.loop import LoopSettings, make_accelerator, train
-from training.model import ModelSettings
-from training.santa import SantaTask, Stage
+from purlin.training import export, model
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.loop import LoopSettings, make_accelerator, train
+from purlin.training.model import ModelSettings
+from purlin.training.santa import SantaTask, Stage
 
 QUERY_TOKENS, PASSAGE_TOKENS, TEMPERATURE, RATE = 64, 128, 0.05, 2e-5
 Run = Callable[[], float]

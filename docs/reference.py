@@ -15,11 +15,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from app import client
-from app.access import needs
-from app.main import create_app
-from app.problems import PROBLEMS, Left
-from app.settings import Settings
+from purlin import client
+from purlin.app.access import needs
+from purlin.app.main import create_app
+from purlin.app.problems import PROBLEMS, Left
+from purlin.app.settings import Settings
 
 Schema = Mapping[str, Any]
 
@@ -263,7 +263,7 @@ def _range(schema: Schema, low_key: str, high_key: str, unit: str) -> str:
 
 
 def _client() -> Iterator[str]:
-    yield "## The Python client\n`app.client`; [client](client.md) explains how to use it.\n"
+    yield "## The Python client\n`purlin.client`; [client](client.md) explains how to use it.\n"
     for client_type in (client.Client, client.AsyncClient):
         signature = _signature(client_type)
         yield f"### {client_type.__name__}{signature}\n{_doc(client_type)}\n"
@@ -294,8 +294,8 @@ def _signature(function: Any) -> str:
 
 
 def _recipes() -> Iterator[str]:
-    from training import reader, santa
-    from training.pesco.recipe import PescoRecipe
+    from purlin.training import reader, santa
+    from purlin.training.pesco.recipe import PescoRecipe
 
     yield (
         "## Recipes\nThe keys of the TOML files for `purlin train`; [training](training.md), [qa](qa.md) and "

@@ -9,8 +9,8 @@ and the manifest for every other file. Work in progress lives in `.making-*`, wh
 at; what a killed build left behind is removed when the next one starts. The write lock is a lock on
 the directory NAME itself and disappears with the process that holds it.
 
-This module knows builds as directories. `index.indexing.build` makes a corpus's build, and
-`app.open_builds` keeps the active ones open to serve them.
+This module knows builds as directories. `purlin.index.indexing.build` makes a corpus's build, and
+`purlin.app.open_builds` keeps the active ones open to serve them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from index.errors import Damaged, InvalidInput, NotFound, Worse
-from index.records import Kind
-from index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
+from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse
+from purlin.index.records import Kind
+from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
 MANIFEST_FORMAT = 1
 KEPT_BUILDS = 3
@@ -86,7 +86,7 @@ class Manifest:
 
     `files` maps a relative path to its size and SHA-256. `logged` counts the earlier queries that
     lead to documents of the build. `judged` describes the quality check, if there was one (see
-    `index.indexing.gate.measure_build`).
+    `purlin.index.indexing.gate.measure_build`).
     """
 
     name: str

@@ -18,10 +18,10 @@ import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from index.errors import NotFound
-from index.exported import MODEL as MODEL
-from index.exported import TOKENIZER as TOKENIZER
-from index.exported import read_exported, refusing
+from purlin.index.errors import NotFound
+from purlin.index.exported import MODEL as MODEL
+from purlin.index.exported import TOKENIZER as TOKENIZER
+from purlin.index.exported import read_exported, refusing
 
 Vectors = NDArray[np.float32]
 Role = Literal["query", "passage"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from index.errors import Damaged, PurlinError
+from purlin.index.errors import Damaged, PurlinError
 
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 

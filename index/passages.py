@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from index.records import Document, Kind, Passage, Span, Splitter, Value
+from purlin.index.records import Document, Kind, Passage, Span, Splitter, Value
 
 MAX_PASSAGE_WORDS = 100
 # A longer word counts several times.

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from index.encoder import TextEncoder, Vectors
-from index.storage import read_array
+from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.storage import read_array
 
 SELF_CHECK_FILE = "self_check.npy"
 # Largest accepted 1 - cosine: four times the difference measured between processors.

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.errors import Busy, PurlinError, StorageFailed
+from purlin.index.errors import Busy, PurlinError, StorageFailed
 
 # Prefix of the names of unfinished files and directories.
 TEMPORARY = ".making-"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from index.encoder import Vectors
-from training.pesco.views import Indices
+from purlin.index.encoder import Vectors
+from purlin.training.pesco.views import Indices
 
 
 def unit(vectors: np.ndarray) -> Vectors:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from index.encoder import Role, Vectors
+from purlin.index.encoder import Role, Vectors
 from tests.conftest import HashEncoder
 
 

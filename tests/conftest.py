@@ -18,9 +18,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
-from index import self_check
-from index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
-from index.records import Document, Skipped, SourceFile
+from purlin.index import self_check
+from purlin.index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
+from purlin.index.records import Document, Skipped, SourceFile
 
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
 # examples every time; everywhere else they are new ones.

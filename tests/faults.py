@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
-from app.access import new_key
-from app.open_builds import OpenCorpora
-from index import builds
-from index.errors import Damaged
-from index.search.corpus import Corpus
+from purlin.app.access import new_key
+from purlin.app.open_builds import OpenCorpora
+from purlin.index import builds
+from purlin.index.errors import Damaged
+from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, until
 from tests.traffic import Request, Retrying, Server

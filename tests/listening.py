@@ -12,10 +12,10 @@ from typing import Any
 
 import uvicorn
 
-from app.connections import Connection
-from app.main import create_app
-from app.settings import Settings
-from index.encoder import TextEncoder
+from purlin.app.connections import Connection
+from purlin.app.main import create_app
+from purlin.app.settings import Settings
+from purlin.index.encoder import TextEncoder
 
 
 @contextmanager

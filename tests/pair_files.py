@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from index.records import Skipped
-from training.data.pair_formats import read_pairs
-from training.data.pairs import Pair, PairSource
+from purlin.index.records import Skipped
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pairs import Pair, PairSource
 
 DATA = Path(__file__).parent / "data" / "pairs"
 REFERENCE = Path(__file__).parent / "data" / "reference"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from index.records import Document, Skipped, SourceFile
-from index.sources import product
+from purlin.index.records import Document, Skipped, SourceFile
+from purlin.index.sources import product
 
 
 def read_products(path: Path, **options: object) -> tuple[list[Document], list[Skipped]]:

@@ -9,13 +9,13 @@ import torch
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 
-from index.qa.question import parse_question
-from index.qa.reader import Packer, Reader, ReadingPassage
-from index.qa.spans import ReadingResult, rank_answers
+from purlin.index.qa.question import parse_question
+from purlin.index.qa.reader import Packer, Reader, ReadingPassage
+from purlin.index.qa.spans import ReadingResult, rank_answers
+from purlin.training import reader
+from purlin.training.data.questions import QuestionSource
+from purlin.training.model import ModelSettings
 from tests.tiny import SPECIAL, save_bert
-from training import reader
-from training.data.questions import QuestionSource
-from training.model import ModelSettings
 
 QUESTIONS = ["What is the default step of range?", "Which function closes the file?"]
 WORDS = (

@@ -12,12 +12,12 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from app.main import create_app
-from app.settings import Settings
-from index.builds import current
-from index.encoder import TextEncoder
-from index.indexing.build import build
-from index.records import Document, Kind, Location
+from purlin.app.main import create_app
+from purlin.app.settings import Settings
+from purlin.index.builds import current
+from purlin.index.encoder import TextEncoder
+from purlin.index.indexing.build import build
+from purlin.index.records import Document, Kind, Location
 from tests.conftest import HashEncoder, source
 
 FUNCTIONS = [

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from app import access
-from app.access import Access, Key, needs, parse_keys, read_keys_file
-from app.main import create_app
-from app.settings import Settings
-from index import builds
-from index.errors import InvalidInput
 from purlin import app as command_line
+from purlin.app import access
+from purlin.app.access import Access, Key, needs, parse_keys, read_keys_file
+from purlin.app.main import create_app
+from purlin.app.settings import Settings
+from purlin.index import builds
+from purlin.index.errors import InvalidInput
 from tests.conftest import HashEncoder
 from tests.serving import (
     ADMIN_KEY,

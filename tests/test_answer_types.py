@@ -2,7 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.qa.answer_types import ANSWER_TYPES, MAX_CANDIDATES, candidate_spans, expected_type
+from purlin.index.qa.answer_types import (
+    ANSWER_TYPES,
+    MAX_CANDIDATES,
+    candidate_spans,
+    expected_type,
+)
 
 
 @pytest.mark.parametrize(

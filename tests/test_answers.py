@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
-from index.evaluation.answers import (
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.evaluation.answers import (
     JudgedAnswer,
     Question,
     answer_measures,
@@ -26,9 +26,9 @@ from index.evaluation.answers import (
     judge,
     read_questions,
 )
-from index.evaluation.ranking import Measure
-from index.records import Document, SourceFile
-from index.sources import open_source
+from purlin.index.evaluation.ranking import Measure
+from purlin.index.records import Document, SourceFile
+from purlin.index.sources import open_source
 
 FOLDER = Path(__file__).parent.parent / "questions"
 MANUAL = Path("/usr/share/doc/postgresql-doc-15/html")  # Debian's package postgresql-doc-15
@@ -125,7 +125,7 @@ def test_unusable_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         read_questions(_write(tmp_path / "empty.jsonl"), "dev")
     with pytest.raises(NotFound, match="does not exist"):
         read_questions(tmp_path / "none.jsonl")
-    monkeypatch.setattr("index.evaluation.answers.MAX_QUESTIONS", 1)
+    monkeypatch.setattr("purlin.index.evaluation.answers.MAX_QUESTIONS", 1)
     with pytest.raises(InvalidInput, match="line 2: more than 1 questions"):
         read_questions(path)
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from app.main import create_app
-from app.settings import Settings
+from purlin.app.main import create_app
+from purlin.app.settings import Settings
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, serving
 

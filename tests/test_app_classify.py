@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.schemas import MAX_RANKING_BYTES
-from index import builds
-from index.builds import CLASSIFIERS
-from index.classify.trained import ABOUT, publish_classifier
+from purlin.app.schemas import MAX_RANKING_BYTES
+from purlin.index import builds
+from purlin.index.builds import CLASSIFIERS
+from purlin.index.classify.trained import ABOUT, publish_classifier
 from tests.conftest import HashEncoder
 from tests.serving import problem, serving, until
 from tests.tiny import LABELS, staged

@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app import problems
-from index.encoder import Role, Vectors
-from index.errors import PurlinError
+from purlin.app import problems
+from purlin.index.encoder import Role, Vectors
+from purlin.index.errors import PurlinError
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, problem, serving
 

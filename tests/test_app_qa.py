@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from index.indexing.build import build
-from index.sources import open_source
+from purlin.index.indexing.build import build
+from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, REFERENCE_PAGE, make, problem, serving
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from index.builds import current
-from index.errors import InvalidInput
-from index.evaluation.answers import Question
-from index.indexing.build import build
-from index.qa.ask import READ_DEPTH, answer_question
-from index.qa.judging import hit_entry, judge_corpus
-from index.qa.reader import Reader
-from index.search.corpus import MAX_QUERY_CHARS, Corpus
-from index.sources import open_source
+from purlin.index.builds import current
+from purlin.index.errors import InvalidInput
+from purlin.index.evaluation.answers import Question
+from purlin.index.indexing.build import build
+from purlin.index.qa.ask import READ_DEPTH, answer_question
+from purlin.index.qa.judging import hit_entry, judge_corpus
+from purlin.index.qa.reader import Reader
+from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
+from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, REFERENCE_PAGE, make
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput
-from training.data.augment import Forms, draw, search_box_query, with_comment
-from training.data.pairs import Pair
+from purlin.index.errors import InvalidInput
+from purlin.training.data.augment import Forms, draw, search_box_query, with_comment
+from purlin.training.data.pairs import Pair
 
 PYTHON = Pair(
     ("Return the depth in metres.", "Return the depth in metres.\n\nTides count."),

@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel, T5Config, T5ForConditionalGeneration
 
-from index.errors import InvalidInput, NotFound
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.training.data.backtranslation import back_translate, translate
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.questions import QuestionSource, load_questions
 from tests.tiny import WORDS, save_tokenizer
-from training.data.backtranslation import back_translate, translate
-from training.data.pair_formats import read_pairs
-from training.data.pairs import Pair, PairSource
-from training.data.questions import QuestionSource, load_questions
 
 REFERENCE = Path(__file__).parent / "data" / "reference"
 QUESTIONS = ["open the file", "read", "Which line is in the file?" * 40, ""]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from benchmarks import quality
-from index.evaluation import ranking
-from index.records import Document, Mode
+from purlin.index.evaluation import ranking
+from purlin.index.records import Document, Mode
 from tests.conftest import HashEncoder
 
 WORDS = "red green blue small large round flat soft hard old".split()

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index import builds
-from index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
-from index.indexing.build import Options, build
-from index.records import KINDS, Document, Kind, Skipped, SourceFile
-from index.search.corpus import Corpus
-from index.sources import names, open_source
+from purlin.index import builds
+from purlin.index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
+from purlin.index.indexing.build import Options, build
+from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
+from purlin.index.search.corpus import Corpus
+from purlin.index.sources import names, open_source
 from tests.conftest import HashEncoder, source
 
 ROOT = Path(__file__).parent.parent
@@ -275,7 +275,7 @@ def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, encoder: HashEnc
 
 
 _CHILD = """
-import sys; from pathlib import Path; from index.indexing.build import build; from index.records import Document
+import sys; from pathlib import Path; from purlin.index.indexing.build import build; from purlin.index.records import Document
 from tests.conftest import HashEncoder, source
 home, count, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 import time

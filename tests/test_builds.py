@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from index import builds
-from index.builds import Manifest
-from index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
+from purlin.index import builds
+from purlin.index.builds import Manifest
+from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
 
 
 def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
@@ -130,7 +130,7 @@ def test_second_writer_is_busy(tmp_path: Path) -> None:
 def test_killed_process_leaves_no_lock_or_litter(tmp_path: Path) -> None:
     _publish(tmp_path, "c", "x")
     script = (
-        "import os, signal, sys; from pathlib import Path; from index import builds as g\n"
+        "import os, signal, sys; from pathlib import Path; from purlin.index import builds as g\n"
         f"with g.locked(Path({str(tmp_path)!r}), 'c') as d, g.staging(d) as m:\n"
         "    (m / 'half').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -17,11 +17,11 @@ import anyio
 import httpx
 import pytest
 
-from app import client as client_module
-from app.client import AsyncClient, Client, Overloaded, ProblemError, Unexpected, Unreachable
-from index.indexing.build import build
-from index.records import Location
-from index.sources import open_source
+from purlin import client as client_module
+from purlin.client import AsyncClient, Client, Overloaded, ProblemError, Unexpected, Unreachable
+from purlin.index.indexing.build import build
+from purlin.index.records import Location
+from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
 from tests.serving import API_KEYS, CLASSIFY_KEY, FUNCTIONS, REFERENCE_PAGE, SEARCH_KEY, make, until

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.access import new_key
+from purlin.app.access import new_key
 from tests.serving import until
 from tests.traffic import HOST, ROOT, START_S, Load, Request, run
 

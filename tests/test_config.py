@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
-from training.config import MAX_RECIPE_BYTES, build_recipe, in_range, load_recipe
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.training.config import MAX_RECIPE_BYTES, build_recipe, in_range, load_recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from app import connections
-from app.limits import MAX_BODIES
+from purlin.app import connections
+from purlin.app.limits import MAX_BODIES
 from tests.conftest import HashEncoder
 from tests.listening import listening
 from tests.serving import FUNCTIONS, make, problem, until

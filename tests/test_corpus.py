@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import builds
-from index.errors import InvalidInput
-from index.indexing.build import Options, build
-from index.records import Document, Hit, Mode
-from index.search.corpus import MAX_K, MAX_RANK, Corpus
+from purlin.index import builds
+from purlin.index.errors import InvalidInput
+from purlin.index.indexing.build import Options, build
+from purlin.index.records import Document, Hit, Mode
+from purlin.index.search.corpus import MAX_K, MAX_RANK, Corpus
 from tests.conftest import HashEncoder, functions, source
 
 WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()

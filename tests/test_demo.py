@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from index.demo import demos, python_reference
-from index.records import Document, Skipped, SourceFile
+from purlin.index.demo import demos, python_reference
+from purlin.index.records import Document, Skipped, SourceFile
 
 
 def test_newest_installed_reference_is_used(tmp_path: Path) -> None:

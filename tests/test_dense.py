@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index.search import dense
-from index.search.dense import Dense
+from purlin.index.search import dense
+from purlin.index.search.dense import Dense
 
 
 def _vectors(rows: int, dim: int, seed: int) -> np.ndarray:

@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import DPRConfig, DPRContextEncoder, DPRQuestionEncoder
 
-from index.encoder import MODEL, QUERY_MODEL, SETTINGS, Encoder
-from index.errors import Damaged, InvalidInput
+from purlin.index.encoder import MODEL, QUERY_MODEL, SETTINGS, Encoder
+from purlin.index.errors import Damaged, InvalidInput
+from purlin.training import export
+from purlin.training.model import BertLike, ModelSettings, TwoEncoders, load_text_model, pad_texts
 from tests.tiny import WORDS, save_bert, save_tokenizer
-from training import export
-from training.model import BertLike, ModelSettings, TwoEncoders, load_text_model, pad_texts
 
 IDS, MASK = pad_texts([[2, 5, 9, 3], [2, 7, 3], [2, 11, 12, 13, 14, 15, 3]], 0)
 TEXTS = ["open the file", "def read ( path ) :", "", "a line of the file = close ( )"]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from index.encoder import (
+from purlin.index.encoder import (
     BATCH_TOKENS,
     CHARS_PER_TOKEN,
     MODEL,
@@ -24,7 +24,7 @@ from index.encoder import (
     _batches,
     available_cpus,
 )
-from index.errors import Damaged, NotFound
+from purlin.index.errors import Damaged, NotFound
 
 UNEVEN = [
     "open a file",
@@ -158,7 +158,7 @@ def test_prefixes_belong_to_their_role(copied: Path) -> None:
 def _fingerprint_of(content: dict[str, object]) -> str:
     from dataclasses import fields
 
-    from index.encoder import EncoderSettings
+    from purlin.index.encoder import EncoderSettings
 
     return EncoderSettings(
         **{field.name: content[field.name] for field in fields(EncoderSettings)}

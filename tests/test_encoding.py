@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from app.encoding import BLOCK_TEXTS, SHORT_CALL_TEXTS, BoundedEncoder
-from app.overload import client_gone
-from app.problems import Left
-from index.encoder import Vectors
+from purlin.app.encoding import BLOCK_TEXTS, SHORT_CALL_TEXTS, BoundedEncoder
+from purlin.app.overload import client_gone
+from purlin.app.problems import Left
+from purlin.index.encoder import Vectors
 from tests.blocking import BackgroundCall, BlockingEncoder
 from tests.conftest import HashEncoder
 from tests.serving import until

@@ -10,10 +10,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from index.errors import InvalidInput, NotFound
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pairs import PairSource
 from tests.pair_files import read_all
-from training.data.pair_formats import read_pairs
-from training.data.pairs import PairSource
 
 ESCI = [
     (1, "mug", 7, "P1", "us", "E", 1, 1, "train"),

@@ -22,11 +22,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, T5Config, T5EncoderModel, T5ForConditionalGeneration
 
-from index.encoder import MODEL, RELEASED_ENCODER, SETTINGS, TOKENIZER, Encoder
-from index.errors import InvalidInput, NotFound
-from tests.tiny import WORDS, save_bert, save_tokenizer
-from training import export as exporting
-from training.export import (
+from purlin.index.encoder import MODEL, RELEASED_ENCODER, SETTINGS, TOKENIZER, Encoder
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.training import export as exporting
+from purlin.training.export import (
     BASE_CARD,
     Card,
     ExportRefused,
@@ -35,7 +34,8 @@ from training.export import (
     library_texts,
     probes,
 )
-from training.quantize import QuantizationRecipe, quantize
+from purlin.training.quantize import QuantizationRecipe, quantize
+from tests.tiny import WORDS, save_bert, save_tokenizer
 
 TEXTS = [
     "",

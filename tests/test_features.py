@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.qa.features import (
+from purlin.index.qa.features import (
     PASSAGE_WEIGHTS,
     SPAN_WEIGHTS,
     calibration_features,
@@ -16,9 +16,9 @@ from index.qa.features import (
     span_features,
     span_score,
 )
-from index.qa.question import parse_question
-from index.qa.signatures import Parameter, PassageStructure, passage_structure
-from index.records import Document, Hit, Location, Passage
+from purlin.index.qa.question import parse_question
+from purlin.index.qa.signatures import Parameter, PassageStructure, passage_structure
+from purlin.index.records import Document, Hit, Location, Passage
 
 OPEN = "shop.open(door, hour=9, quiet=False)"
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from app.open_builds import OpenCorpora
-from index import builds
-from index.builds import Manifest
-from index.errors import EncoderMismatch, InvalidInput, NotFound, Worse
-from index.evaluation import ranking
-from index.indexing import gate
-from index.indexing.build import build
-from index.indexing.gate import Judgements
-from index.records import Document
-from index.search.corpus import Corpus
+from purlin.app.open_builds import OpenCorpora
+from purlin.index import builds
+from purlin.index.builds import Manifest
+from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound, Worse
+from purlin.index.evaluation import ranking
+from purlin.index.indexing import gate
+from purlin.index.indexing.build import build
+from purlin.index.indexing.gate import Judgements
+from purlin.index.records import Document
+from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder, source
 from tests.serving import problem, serving
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from index.classify.trained import publish_classifier
-from index.encoder import Encoder
-from index.indexing.build import build
-from index.sources import open_source
+from purlin.index.classify.trained import publish_classifier
+from purlin.index.encoder import Encoder
+from purlin.index.indexing.build import build
+from purlin.index.sources import open_source
 from tests.commands import ROOT, Command, Shell, blocks, commands, same, shell, wrong
 from tests.serving import FUNCTIONS, REFERENCE_PAGE, make
 from tests.tiny import LABELS, staged

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.training.data.docstrings import first_sentence, without_docstring
+from purlin.training.data.held_out import HeldOut, HeldOutDocument, read_held_out, remove_held_out
+from purlin.training.data.pair_loading import load_pairs
+from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.dev import DevSet, read_dev_set
 from tests.pair_files import DATA, FLOOD, read_all, write_jsonl
-from training.data.docstrings import first_sentence, without_docstring
-from training.data.held_out import HeldOut, HeldOutDocument, read_held_out, remove_held_out
-from training.data.pair_loading import load_pairs
-from training.data.pairs import Pair, PairSource
-from training.dev import DevSet, read_dev_set
 
 
 @pytest.fixture(scope="module")

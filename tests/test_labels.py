@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import purlin
-from index.classify.trained import publish_classifier
-from index.errors import InvalidInput, NotFound, PurlinError
-from index.evaluation.labels import check_truth, evaluate_labels, read_labelled
-from index.evaluation.ranking import read_list
-from index.records import Classification, LabelScore
+from purlin.index.classify.trained import publish_classifier
+from purlin.index.errors import InvalidInput, NotFound, PurlinError
+from purlin.index.evaluation.labels import check_truth, evaluate_labels, read_labelled
+from purlin.index.evaluation.ranking import read_list
+from purlin.index.records import Classification, LabelScore
 from tests.tiny import staged
 
 ROWS = [

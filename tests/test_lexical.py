@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.search.lexical import K1, B, Lexical, LexicalBuilder, matches, tokens, top
+from purlin.index.search.lexical import K1, B, Lexical, LexicalBuilder, matches, tokens, top
 
 
 def _index(texts: list[str], directory: Path) -> Lexical:

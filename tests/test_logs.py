@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from app import logs
-from app.logs import JsonFormatter, trace_of
-from index.encoder import Role
+from purlin.app import logs
+from purlin.app.logs import JsonFormatter, trace_of
+from purlin.index.encoder import Role
 from tests.conftest import HashEncoder
 from tests.serving import problem, serving
 

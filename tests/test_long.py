@@ -22,9 +22,9 @@ import httpx
 import numpy as np
 import pytest
 
-from index import builds
-from index.encoder import Encoder, available_cpus
-from index.search.corpus import Corpus
+from purlin.index import builds
+from purlin.index.encoder import Encoder, available_cpus
+from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder
 from tests.faults import (
     ADMIN,

@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from index.errors import Damaged, InvalidInput, StorageFailed
-from tests.training_runs import largest_file, metrics_rows
-from training import precision
-from training.loop import (
+from purlin.index.errors import Damaged, InvalidInput, StorageFailed
+from purlin.training import precision
+from purlin.training.loop import (
     CURVES,
     METRICS,
     OPTIMIZER,
@@ -38,6 +37,7 @@ from training.loop import (
     same_recipe,
     train,
 )
+from tests.training_runs import largest_file, metrics_rows
 
 RECIPE: dict[str, Any] = {"seed": 7, "where": Path("pairs.jsonl"), "stage": [{"rate": 0.01}]}
 STEPS = 6

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from training import losses
-from training.losses import IGNORED, cached_backward, contrastive, reconstruction
+from purlin.training import losses
+from purlin.training.losses import IGNORED, cached_backward, contrastive, reconstruction
 
 
 def by_equation(

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from index.errors import InvalidInput
-from index.records import Span
-from index.sources.identifiers import identifiers
-from training.data.masking import (
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Span
+from purlin.index.sources.identifiers import identifiers
+from purlin.training.data.masking import (
     MAX_MASKED_CHARS,
     Masked,
     code_start,
@@ -33,8 +33,8 @@ from training.data.masking import (
     sentinels,
     unmask,
 )
-from training.data.pairs import Pair
-from training.export import base_checkpoint
+from purlin.training.data.pairs import Pair
+from purlin.training.export import base_checkpoint
 
 T5 = tuple(f"<extra_id_{number}>" for number in range(100))
 BERT = tuple(f"[unused{number}]" for number in range(100))

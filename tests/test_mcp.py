@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.client.streamable_http import streamable_http_client
 
-from app import tools
-from app.mcp import HANDSHAKE, STATELESS
-from index.indexing.build import build
-from index.sources import open_source
+from purlin.app import tools
+from purlin.app.mcp import HANDSHAKE, STATELESS
+from purlin.index.indexing.build import build
+from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
 from tests.serving import (

@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from index.errors import Worse
-from index.indexing.build import build
-from index.indexing.gate import Judgements
+from purlin.index.errors import Worse
+from purlin.index.indexing.build import build
+from purlin.index.indexing.gate import Judgements
 from tests.conftest import HashEncoder, source
 from tests.serving import FUNCTIONS, make, numbered, serving, until
 

@@ -34,12 +34,11 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from index.encoder import RELEASED_ENCODER
-from index.errors import Damaged, InvalidInput, NotFound
-from tests.tiny import WORDS, save_bert, save_tokenizer
-from training.export import positions
-from training.losses import IGNORED, reconstruction
-from training.model import (
+from purlin.index.encoder import RELEASED_ENCODER
+from purlin.index.errors import Damaged, InvalidInput, NotFound
+from purlin.training.export import positions
+from purlin.training.losses import IGNORED, reconstruction
+from purlin.training.model import (
     DECODER,
     BertLike,
     FirstDecoderPosition,
@@ -51,6 +50,7 @@ from training.model import (
     pad_targets,
     pad_texts,
 )
+from tests.tiny import WORDS, save_bert, save_tokenizer
 
 DIM = 32
 ROWS = [[2, 5, 9, 14, 3], [2, 3], [2, 7, 8, 9, 10, 11, 12, 3], [2, 20, 3]]

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from app import open_builds
-from app.open_builds import OpenCorpora
-from app.problems import Opening
-from index import builds
-from index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
-from index.records import Document
+from purlin.app import open_builds
+from purlin.app.open_builds import OpenCorpora
+from purlin.app.problems import Opening
+from purlin.index import builds
+from purlin.index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
+from purlin.index.records import Document
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from app import overload
-from app.overload import RequestQueue, client_gone
+from purlin.app import overload
+from purlin.app.overload import RequestQueue, client_gone
 from tests.blocking import BackgroundCall, BlockingEncoder
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, problem, serving, until

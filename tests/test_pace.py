@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.pace import Lines, Pace, duration
+from purlin.index.pace import Lines, Pace, duration
 
 SECONDS = {"s": 1, "min": 60, "h": 3600}
 rates = st.floats(0.01, 10_000)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from purlin.training.data.pairs import PairSource
 from tests.pair_files import DATA, read_all
-from training.data.pairs import PairSource
 
 
 def test_packages_are_read_as_products() -> None:

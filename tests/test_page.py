@@ -21,15 +21,15 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-import app
-from app.main import create_app
-from app.page import FILES, POLICY, prefers_html
-from app.settings import Settings
-from index.classify.trained import publish_classifier
-from index.indexing.build import build
-from index.indexing.gate import Judgements
-from index.records import Document, Location
-from index.sources import open_source
+from purlin import app
+from purlin.app.main import create_app
+from purlin.app.page import FILES, POLICY, prefers_html
+from purlin.app.settings import Settings
+from purlin.index.classify.trained import publish_classifier
+from purlin.index.indexing.build import build
+from purlin.index.indexing.gate import Judgements
+from purlin.index.records import Document, Location
+from purlin.index.sources import open_source
 from tests.browser import CHROMIUM, Tab, browsing
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, REFERENCE_PAGE, make, numbered, problem, serving, until

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from index.errors import NotFound
+from purlin.index.errors import NotFound
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pairs import PairSource
 from tests.pair_files import DATA, REFERENCE, read_all, write_jsonl
-from training.data.pair_formats import read_pairs
-from training.data.pairs import PairSource
 
 
 def test_beir_grades_make_pairs_or_negatives() -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pairs import Pair, PairSource
 from tests.pair_files import assert_clean, read_all, write_jsonl
-from training.data.pair_formats import read_pairs
-from training.data.pairs import Pair, PairSource
 
 
 def test_source_without_usable_pairs_is_refused(

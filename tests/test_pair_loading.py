@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from index.errors import PurlinError
+from purlin.index.errors import PurlinError
+from purlin.training.data.pair_loading import load_pairs
+from purlin.training.data.pairs import PairSource
 from tests.pair_files import DATA, FLOOD, write_jsonl
-from training.data.pair_loading import load_pairs
-from training.data.pairs import PairSource
 
 
 def test_load_reports_what_it_leaves_out(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from index.errors import InvalidInput, PurlinError
-from index.passages import render, split
-from index.records import Document, SourceFile
-from index.sources import open_source
+from purlin.index.errors import InvalidInput, PurlinError
+from purlin.index.passages import render, split
+from purlin.index.records import Document, SourceFile
+from purlin.index.sources import open_source
+from purlin.training.data.pairs import PairSource
+from purlin.training.data.questions import QuestionSource, load_questions
+from purlin.training.dev import DevSet, read_dev_set
 from tests.pair_files import REFERENCE, read_all, write_jsonl
-from training.data.pairs import PairSource
-from training.data.questions import QuestionSource, load_questions
-from training.dev import DevSet, read_dev_set
 
 
 def entries_of(source: QuestionSource) -> set[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from index.records import Skipped
+from purlin.index.records import Skipped
+from purlin.training.data.pair_rows import PASSAGE_COLUMNS
+from purlin.training.data.pairs import MAX_PAIR_CHARS, Pair, PairSource
 from tests.pair_files import DATA, read_all
-from training.data.pair_rows import PASSAGE_COLUMNS
-from training.data.pairs import MAX_PAIR_CHARS, Pair, PairSource
 
 
 def test_plain_rows() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput
+from purlin.index.errors import InvalidInput
+from purlin.training.data.pairs import MAX_PAIR_CHARS, MAX_TEXTS_PER_PAIR, Pair, PairSource, clean
 from tests.pair_files import DATA, assert_clean
-from training.data.pairs import MAX_PAIR_CHARS, MAX_TEXTS_PER_PAIR, Pair, PairSource, clean
 
 
 @pytest.mark.parametrize(

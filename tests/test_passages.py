@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.passages import LONG_WORD_CHARS, Splitter, lexical_text, render, split
-from index.records import Document, Kind, Passage, Skipped, Span, Value
-from index.sources import reference
+from purlin.index.passages import LONG_WORD_CHARS, Splitter, lexical_text, render, split
+from purlin.index.records import Document, Kind, Passage, Skipped, Span, Value
+from purlin.index.sources import reference
 
 DATA = Path(__file__).parent / "data" / "reference"
 SPLITTERS: list[Splitter] = ["whole", "simple", "structure", "extended"]

@@ -21,33 +21,33 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import purlin
-from index import builds
-from index.builds import CLASSIFIERS
-from index.classify.trained import TrainedClassifier
-from index.encoder import Vectors
-from index.errors import Busy, Damaged, InvalidInput, PurlinError, StorageFailed
+from purlin.index import builds
+from purlin.index.builds import CLASSIFIERS
+from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.encoder import Vectors
+from purlin.index.errors import Busy, Damaged, InvalidInput, PurlinError, StorageFailed
+from purlin.training import export
+from purlin.training.dev import encode
+from purlin.training.export import ExportRefused
+from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.model import ModelSettings, TextModel
+from purlin.training.pesco import publishing, self_training, serving
+from purlin.training.pesco.check import CheckLimits, TrainingCheck
+from purlin.training.pesco.losses import Loss, matching_loss, multi_positive_loss
+from purlin.training.pesco.outcome import CalibratedClassifier, Outcome
+from purlin.training.pesco.recipe import ClassifierExport, PescoRecipe, Student, read_recipe
+from purlin.training.pesco.report import render_report
+from purlin.training.pesco.rounds import ROUND_STATE, RoundState, SelfTraining
+from purlin.training.pesco.self_training import RUN, train_pesco
+from purlin.training.pesco.serving import cross_fitted_scores, distill_head, fit_temperature
+from purlin.training.pesco.student import PescoBatch, PescoTask, RoundTexts
+from purlin.training.pesco.teacher import Teacher, class_offsets
+from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
+from purlin.training.pesco.views import linear_head
+from purlin.training.santa import averaged
 from tests.blobs import blobs
 from tests.tiny import SPECIAL, save_bert
 from tests.training_runs import largest_file
-from training import export
-from training.dev import encode
-from training.export import ExportRefused
-from training.loop import LoopSettings, make_accelerator
-from training.model import ModelSettings, TextModel
-from training.pesco import publishing, self_training, serving
-from training.pesco.check import CheckLimits, TrainingCheck
-from training.pesco.losses import Loss, matching_loss, multi_positive_loss
-from training.pesco.outcome import CalibratedClassifier, Outcome
-from training.pesco.recipe import ClassifierExport, PescoRecipe, Student, read_recipe
-from training.pesco.report import render_report
-from training.pesco.rounds import ROUND_STATE, RoundState, SelfTraining
-from training.pesco.self_training import RUN, train_pesco
-from training.pesco.serving import cross_fitted_scores, distill_head, fit_temperature
-from training.pesco.student import PescoBatch, PescoTask, RoundTexts
-from training.pesco.teacher import Teacher, class_offsets
-from training.pesco.texts import Labelled, TextPool, split_sentences
-from training.pesco.views import linear_head
-from training.santa import averaged
 
 ROOT = Path(__file__).parent.parent
 TOPICS = {

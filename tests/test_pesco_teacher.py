@@ -11,17 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from index.errors import InvalidInput
-from tests.blobs import blobs, unit
-from training.pesco import views
-from training.pesco.check import (
+from purlin.index.errors import InvalidInput
+from purlin.training.pesco import views
+from purlin.training.pesco.check import (
     CheckLimits,
     TrainingCheck,
     check_training,
     cohens_kappa,
     effective_labels,
 )
-from training.pesco.teacher import (
+from purlin.training.pesco.teacher import (
     PseudoLabels,
     Teacher,
     check_pool_size,
@@ -30,7 +29,7 @@ from training.pesco.teacher import (
     pseudo_label,
     sample_balanced,
 )
-from training.pesco.views import (
+from purlin.training.pesco.views import (
     Neighbours,
     View,
     WordIndex,
@@ -42,6 +41,7 @@ from training.pesco.views import (
     standardized,
     view_weights,
 )
+from tests.blobs import blobs, unit
 
 PAPERS_TEACHER = Teacher(calibrate=False, views=("prompts",), confidence="score")
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
-from training.pesco.texts import (
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.training.pesco.texts import (
     MAX_POOL_TEXT_CHARS,
     MAX_SENTENCES,
     read_labelled_texts,

@@ -10,10 +10,10 @@ import torch
 from accelerate import PartialState
 from accelerate.state import AcceleratorState
 
+from purlin.training import precision
+from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.precision import ROUNDS, Precision, choose, speedup, training_step
 from tests.training_runs import run_two_processes
-from training import precision
-from training.loop import LoopSettings, make_accelerator
-from training.precision import ROUNDS, Precision, choose, speedup, training_step
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.usefixtures("one_process")
@@ -161,7 +161,7 @@ import sys
 from pathlib import Path
 
 from accelerate import Accelerator, PartialState
-from training.precision import choose
+from purlin.training.precision import choose
 
 state, out = PartialState(cpu=True), Path(sys.argv[1])
 lines = []

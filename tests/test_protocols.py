@@ -18,8 +18,8 @@ from fastapi.testclient import TestClient
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
-from app.protocols import MAX_INPUTS
-from index.encoder import RELEASED_ENCODER, SETTINGS, Encoder, EncoderSettings
+from purlin.app.protocols import MAX_INPUTS
+from purlin.index.encoder import RELEASED_ENCODER, SETTINGS, Encoder, EncoderSettings
 from tests.listening import listening
 from tests.serving import API_KEYS, CLASSIFY_KEY, SEARCH_KEY, bearer, problem, serving
 from tests.tiny import DIM, tiny_encoder

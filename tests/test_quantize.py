@@ -16,11 +16,23 @@ from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 import purlin
-from index.encoder import MODEL, RELEASED_ENCODER, Encoder, open_session
-from index.qa.reader import Reader
+from purlin.index.encoder import MODEL, RELEASED_ENCODER, Encoder, open_session
+from purlin.index.qa.reader import Reader
+from purlin.training.export import (
+    Card,
+    ExportRefused,
+    export,
+    library_texts,
+    probes,
+    refuse_saturation,
+)
+from purlin.training.quantize import (
+    QuantizationRecipe,
+    prevent_saturation,
+    quantize,
+    saturating_layers,
+)
 from tests.tiny import save_bert
-from training.export import Card, ExportRefused, export, library_texts, probes, refuse_saturation
-from training.quantize import QuantizationRecipe, prevent_saturation, quantize, saturating_layers
 
 MODELS = sorted(path.parent for path in RELEASED_ENCODER.parent.glob("*/*.onnx"))
 ACTIVATIONS = 255
@@ -140,7 +152,7 @@ def fp32(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def saturating(fp32: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder as earlier versions exported it."""
-    from training.export import SETTINGS, TOKENIZER, _update_digests
+    from purlin.training.export import SETTINGS, TOKENIZER, _update_digests
 
     directory = tmp_path_factory.mktemp("old") / "encoder"
     directory.mkdir()

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index import builds
-from index.errors import Damaged, InvalidInput, NotFound
-from index.indexing.build import Options, build
-from index.search import query_log
-from index.search.corpus import Corpus
-from index.search.query_log import BLEND, FLOOR, Logged, QueryLog, blend, read_log
+from purlin.index import builds
+from purlin.index.errors import Damaged, InvalidInput, NotFound
+from purlin.index.indexing.build import Options, build
+from purlin.index.search import query_log
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.query_log import BLEND, FLOOR, Logged, QueryLog, blend, read_log
 from tests.conftest import HashEncoder, functions, source
 
 WORDS = "open close read write file line path mode upload retry parse name alpha beta".split()

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.qa.question import parse_question
+from purlin.index.qa.question import parse_question
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
-from index.errors import InvalidInput, NotFound, StorageFailed
-from index.evaluation.ranking import (
+from purlin.index.errors import InvalidInput, NotFound, StorageFailed
+from purlin.index.evaluation.ranking import (
     compare_runs,
     escaped,
     evaluate_run,
@@ -176,7 +176,7 @@ def test_drawing_in_blocks_changes_no_interval(monkeypatch: pytest.MonkeyPatch) 
     qrels = {f"q{number}": {"a": 1.0} for number in range(30)}
     run = {query: ["a"] for query in list(qrels)[:10]}
     whole = evaluate_run(run, qrels)[0]
-    monkeypatch.setattr("index.evaluation.ranking._BLOCK", 30 * 7)
+    monkeypatch.setattr("purlin.index.evaluation.ranking._BLOCK", 30 * 7)
     assert evaluate_run(run, qrels)[0] == whole
 
 

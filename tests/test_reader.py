@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from index.errors import Damaged, NotFound
-from index.qa.reader import (
+from purlin.index.errors import Damaged, NotFound
+from purlin.index.qa.reader import (
     READER_SETTINGS,
     Packer,
     Reader,
@@ -20,7 +20,7 @@ from index.qa.reader import (
     model_text,
     reading_passage,
 )
-from index.records import Document, Passage
+from purlin.index.records import Document, Passage
 from tests.readers import PACKED_WORDS, QUESTIONS, RANGE, word_packer
 
 

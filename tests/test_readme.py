@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from app.main import create_app
-from app.settings import Settings
-from index.demo import demos
-from index.encoder import RELEASED_ENCODER, Encoder
-from index.indexing.build import build
-from index.sources.reference import python_help
+from purlin.app.main import create_app
+from purlin.app.settings import Settings
+from purlin.index.demo import demos
+from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.indexing.build import build
+from purlin.index.sources.reference import python_help
 from tests.commands import same
 
 README = (Path(__file__).parent.parent / "README.md").read_text()

@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
-from index import builds
-from index.classify.trained import publish_classifier
-from index.encoder import Encoder
-from index.indexing.build import build
-from index.search.corpus import Corpus
+from purlin.index import builds
+from purlin.index.classify.trained import publish_classifier
+from purlin.index.encoder import Encoder
+from purlin.index.indexing.build import build
+from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder, source
 from tests.faults import (
     ADMIN,
@@ -79,7 +79,7 @@ def test_replies_conform_to_the_description(
 _BUILDER = """
 import shutil, sys
 from pathlib import Path
-from index.indexing.build import build
+from purlin.index.indexing.build import build
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered
 
@@ -251,8 +251,8 @@ def test_a_full_or_read_only_disk_is_still_served(tmp_path: Path, released: Enco
 _MANY = """
 import sys
 from pathlib import Path
-from index.indexing.build import build
-from index.records import Document
+from purlin.index.indexing.build import build
+from purlin.index.records import Document
 from tests.conftest import HashEncoder, source
 
 HashEncoder.dim = 2048

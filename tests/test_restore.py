@@ -13,15 +13,15 @@ from onnx import numpy_helper
 from safetensors.torch import load_file, save_file
 from transformers import RobertaConfig, RobertaModel
 
-from index.errors import InvalidInput
-from index.exported import MODEL
+from purlin.index.errors import InvalidInput
+from purlin.index.exported import MODEL
+from purlin.training import export as exporting
+from purlin.training import model, reader
+from purlin.training.export import Card
+from purlin.training.model import ModelSettings
+from purlin.training.restore import restore
 from tests.readers import tiny_base, tiny_recipe
 from tests.tiny import WORDS, save_bert, save_tokenizer, tiny_encoder
-from training import export as exporting
-from training import model, reader
-from training.export import Card
-from training.model import ModelSettings
-from training.restore import restore
 
 
 @pytest.fixture(scope="module")

@@ -25,15 +25,13 @@ from torch import Tensor
 from transformers import T5Config, T5ForConditionalGeneration
 
 import purlin
-from index.encoder import Encoder
-from index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
-from index.evaluation.ranking import evaluate_run
-from tests.tiny import SPECIAL, save_bert, save_tokenizer
-from tests.training_runs import largest_file, metrics_rows, run_script, run_two_processes
-from training import config, mining, model, santa
-from training.data.augment import Forms
-from training.data.pairs import Pair, PairSource
-from training.dev import (
+from purlin.index.encoder import Encoder
+from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
+from purlin.index.evaluation.ranking import evaluate_run
+from purlin.training import config, mining, model, santa
+from purlin.training.data.augment import Forms
+from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.dev import (
     LOSS_BATCH,
     DevData,
     DevEvaluator,
@@ -42,9 +40,11 @@ from training.dev import (
     rank_passages,
     read_dev_set,
 )
-from training.loop import OPTIMIZER, LoopSettings, make_accelerator, train
-from training.model import ModelSettings, TextModel
-from training.santa import SantaRecipe, SantaTask, Schedule, Stage, averaged
+from purlin.training.loop import OPTIMIZER, LoopSettings, make_accelerator, train
+from purlin.training.model import ModelSettings, TextModel
+from purlin.training.santa import SantaRecipe, SantaTask, Schedule, Stage, averaged
+from tests.tiny import SPECIAL, save_bert, save_tokenizer
+from tests.training_runs import largest_file, metrics_rows, run_script, run_two_processes
 
 VERBS = "read write open close copy move list find".split()
 NOUNS = "file line path map".split()
@@ -866,7 +866,7 @@ def test_a_finished_run_is_only_exported_again(trained: Path, bert: Path) -> Non
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from training import config, santa
+from purlin.training import config, santa
 
 recipe, out = config.load_recipe(Path(sys.argv[1]), santa.SantaRecipe), Path(sys.argv[2])
 

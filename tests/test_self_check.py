@@ -12,12 +12,12 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 import purlin
-from app.main import create_app
-from app.settings import Settings
-from index import builds, self_check
-from index.encoder import Encoder, Role, Vectors
-from index.indexing.build import build
-from index.search.corpus import Corpus
+from purlin.app.main import create_app
+from purlin.app.settings import Settings
+from purlin.index import builds, self_check
+from purlin.index.encoder import Encoder, Role, Vectors
+from purlin.index.indexing.build import build
+from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder, functions, source
 
 WORDS = "open read write close path mode".split()

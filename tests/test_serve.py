@@ -17,17 +17,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.main import serve
-from app.settings import Settings
-from index.errors import NotFound
+from purlin.app.main import serve
+from purlin.app.settings import Settings
+from purlin.index.errors import NotFound
 from tests.serving import problem
 
 _PROGRAM = """
 import sys, time
 import uvicorn
 from pathlib import Path
-import app.main as main
-from app.settings import Settings
+import purlin.app.main as main
+from purlin.app.settings import Settings
 from tests.conftest import HashEncoder
 
 class SlowEncoder(HashEncoder):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.qa.signatures import (
+from purlin.index.qa.signatures import (
     MAX_PARAMETERS,
     MAX_SIGNATURE_CHARS,
     directive,
@@ -15,7 +15,7 @@ from index.qa.signatures import (
     passage_structure,
     signature_parameters,
 )
-from index.records import Document, Passage
+from purlin.index.records import Document, Passage
 
 SIGNATURES = {
     # Python

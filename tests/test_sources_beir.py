@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from index.records import KINDS, Document, Kind, Location, Skipped, SourceFile
-from index.sources import open_source
-from index.sources.beir import (
+from purlin.index.records import KINDS, Document, Kind, Location, Skipped, SourceFile
+from purlin.index.sources import open_source
+from purlin.index.sources.beir import (
     MAX_LINE_BYTES,
     MAX_RECORD_FIELDS,
     MAX_RECORD_NESTING,

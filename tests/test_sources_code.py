@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
-from index.records import Document, Kind, Skipped, SourceFile
-from index.sources import names, open_source
-from index.sources.code import files
-from index.sources.definitions import MAX_NESTING
-from index.sources.files import MAX_FILE_BYTES, FileContent, read_bounded, walk
-from index.sources.identifiers import identifiers
-from index.sources.languages import BY_SUFFIX, LANGUAGES
-from index.sources.roles import role
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Document, Kind, Skipped, SourceFile
+from purlin.index.sources import names, open_source
+from purlin.index.sources.code import files
+from purlin.index.sources.definitions import MAX_NESTING
+from purlin.index.sources.files import MAX_FILE_BYTES, FileContent, read_bounded, walk
+from purlin.index.sources.identifiers import identifiers
+from purlin.index.sources.languages import BY_SUFFIX, LANGUAGES
+from purlin.index.sources.roles import role
 from tests.conftest import unprivileged
 
 DATA = Path(__file__).parent / "data" / "code"
@@ -609,7 +609,7 @@ def test_a_file_with_its_stamp_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
-    monkeypatch.setattr("index.sources.files.RACY_NS", -(10**12))
+    monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
     listing = listed(tmp_path)
     stamps = {path: (file.stamp, file.digest) for path, file in listing.items() if file.stamp}
     assert set(stamps) == {"a.py", "b.py"}
@@ -620,7 +620,7 @@ def test_a_file_with_its_stamp_is_not_opened(
         opened.append(name)
         return read_bounded(path, name)
 
-    monkeypatch.setattr("index.sources.code.read_bounded", read_and_note)
+    monkeypatch.setattr("purlin.index.sources.code.read_bounded", read_and_note)
 
     unchanged = listed(tmp_path, digests=stamps)
 
@@ -646,7 +646,7 @@ def test_digests_of_other_options_are_not_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, {"tests/a.py": "def f(): pass", "b.py": "def f(): pass"})
-    monkeypatch.setattr("index.sources.files.RACY_NS", -(10**12))
+    monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
     stamps = {path: (file.stamp, file.digest) for path, file in listed(tmp_path).items()}
 
     assert set(listed(tmp_path, digests=stamps)) == {"tests/a.py", "b.py"}
@@ -661,11 +661,11 @@ def test_a_file_that_has_just_changed_has_no_stamp(tmp_path: Path) -> None:
 def test_stamps_of_several_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
     roots = [tmp_path / "x", tmp_path / "y"]
-    monkeypatch.setattr("index.sources.files.RACY_NS", -(10**12))
+    monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
     first = [file for file in open_source("code", roots) if isinstance(file, SourceFile)]
     stamps = {file.path: (file.stamp, file.digest) for file in first if file.stamp}
 
-    monkeypatch.setattr("index.sources.code.read_bounded", lambda _path, name: Skipped(name, ""))
+    monkeypatch.setattr("purlin.index.sources.code.read_bounded", lambda _path, name: Skipped(name, ""))
     again = [
         file for file in open_source("code", roots, digests=stamps) if isinstance(file, SourceFile)
     ]
@@ -718,7 +718,7 @@ def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> 
 
 
 def test_slow_parse_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("index.sources.syntax.PARSE_SECONDS", 0)
+    monkeypatch.setattr("purlin.index.sources.syntax.PARSE_SECONDS", 0)
     source = "def f(): pass\n" * 5000
     first, *windows = read_text(tmp_path, ".py", source)
 

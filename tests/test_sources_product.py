@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
-from index.records import Skipped, SourceFile
-from index.sources import nouns, product
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Skipped, SourceFile
+from purlin.index.sources import nouns, product
 from tests.product_files import atom_texts, read_products, write
 
 DATA = Path(__file__).parent / "data" / "products"

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
-from index.records import Document, Skipped, SourceFile
-from index.sources import docstrings, reference, topics
-from index.sources.html import MAX_NESTED_LISTS, MAX_TITLE, read_page
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Document, Skipped, SourceFile
+from purlin.index.sources import docstrings, reference, topics
+from purlin.index.sources.html import MAX_NESTED_LISTS, MAX_TITLE, read_page
 
 DATA = Path(__file__).parent / "data" / "reference"
 

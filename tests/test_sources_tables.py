@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.records import Skipped, SourceFile
-from index.sources import product, tables
+from purlin.index.records import Skipped, SourceFile
+from purlin.index.sources import product, tables
 from tests.product_files import atom_texts, read_products, write
 
 

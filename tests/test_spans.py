@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.qa.answer_types import candidate_spans, expected_type
-from index.qa.features import SPAN_WEIGHTS
-from index.qa.question import parse_question
-from index.qa.reader import Packer, PassageLogits, Reader, ReadingPassage
-from index.qa.signatures import Parameter, PassageStructure
-from index.qa.spans import (
+from purlin.index.qa.answer_types import candidate_spans, expected_type
+from purlin.index.qa.features import SPAN_WEIGHTS
+from purlin.index.qa.question import parse_question
+from purlin.index.qa.reader import Packer, PassageLogits, Reader, ReadingPassage
+from purlin.index.qa.signatures import Parameter, PassageStructure
+from purlin.index.qa.spans import (
     MAX_ANSWER_TOKENS,
     SpanPrediction,
     any_answer,

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from app import freshness
-from app.freshness import corpus_staleness
-from app.routes import _without_directories
-from index.builds import current
-from index.indexing import staleness
-from index.indexing.build import build
-from index.indexing.staleness import Staleness
-from index.records import Kind, Secondary
-from index.search.corpus import Corpus
-from index.sources import names, open_source
+from purlin.app import freshness
+from purlin.app.freshness import corpus_staleness
+from purlin.app.routes import _without_directories
+from purlin.index.builds import current
+from purlin.index.indexing import staleness
+from purlin.index.indexing.build import build
+from purlin.index.indexing.staleness import Staleness
+from purlin.index.records import Kind, Secondary
+from purlin.index.search.corpus import Corpus
+from purlin.index.sources import names, open_source
 from tests.conftest import HashEncoder
 from tests.serving import serving
 
@@ -242,7 +242,7 @@ def test_requests_do_not_wait_for_a_hanging_check(
         dead.wait(60)
         return Staleness(reachable=True)
 
-    monkeypatch.setattr("index.indexing.staleness.find_staleness", hang)
+    monkeypatch.setattr("purlin.index.indexing.staleness.find_staleness", hang)
     monkeypatch.setattr(freshness, "WAIT_S", 0.05)
     built(tmp_path, "code", code)
     with serving(tmp_path) as client:

@@ -3,7 +3,7 @@ import io
 import numpy as np
 import pytest
 
-from index import storage
+from purlin.index import storage
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index.errors import Altered, InvalidInput, NotFound
-from index.records import Document, Location, Passage, Skipped, Span
-from index.search.store import Filter, Store, StoreWriter, file_state
+from purlin.index.errors import Altered, InvalidInput, NotFound
+from purlin.index.records import Document, Location, Passage, Skipped, Span
+from purlin.index.search.store import Filter, Store, StoreWriter, file_state
 
 DOCUMENTS = [
     Document(

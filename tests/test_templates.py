@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput, NotFound
-from index.records import Document, Location, Span
-from index.sources.html import read_page
-from index.sources.reference import documents
-from training.data.templates import (
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Document, Location, Span
+from purlin.index.sources.html import read_page
+from purlin.index.sources.reference import documents
+from purlin.training.data.templates import (
     TEMPLATE_RULES,
     Example,
     Rules,

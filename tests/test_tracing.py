@@ -16,12 +16,12 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 
-from app import tracing
-from app.logs import Trace, current_trace
-from app.main import create_app, serve
-from app.settings import Settings, spans_requested
-from index.encoder import Role
-from index.errors import InvalidInput, NotFound
+from purlin.app import tracing
+from purlin.app.logs import Trace, current_trace
+from purlin.app.main import create_app, serve
+from purlin.app.settings import Settings, spans_requested
+from purlin.index.encoder import Role
+from purlin.index.errors import InvalidInput, NotFound
 from tests.conftest import HashEncoder
 from tests.serving import make, numbered, problem, serving
 
@@ -281,7 +281,7 @@ def test_other_protocols_are_refused_at_startup(
 def test_a_missing_extra_names_the_package(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "app.tracing", raising=False)
+    monkeypatch.delitem(sys.modules, "purlin.app.tracing", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with pytest.raises(NotFound, match=r"is not installed: pip install 'purlin\[otel\]'"):
         serve(Settings(port=0))
@@ -289,8 +289,8 @@ def test_a_missing_extra_names_the_package(
 
 def test_opentelemetry_is_not_imported_by_default() -> None:
     code = (
-        "import sys; from app.main import create_app; from app.settings import Settings; create_app(Settings());"
-        "print([name for name in sys.modules if name.startswith('opentelemetry.sdk') or name == 'app.tracing'])"
+        "import sys; from purlin.app.main import create_app; from purlin.app.settings import Settings; create_app(Settings());"
+        "print([name for name in sys.modules if name.startswith('opentelemetry.sdk') or name == 'purlin.app.tracing'])"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -14,15 +14,14 @@ import pytest
 import torch
 
 import purlin
-from index.encoder import TextEncoder
-from index.errors import Damaged, InvalidInput, NotFound
-from index.exported import MODEL
-from index.qa.reader import Packer, Reader, ReadingPassage
-from tests.readers import WORDS, read_answers, tiny_base, tiny_recipe
-from training import export as exporting
-from training import reader
-from training.config import load_recipe
-from training.data.questions import (
+from purlin.index.encoder import TextEncoder
+from purlin.index.errors import Damaged, InvalidInput, NotFound
+from purlin.index.exported import MODEL
+from purlin.index.qa.reader import Packer, Reader, ReadingPassage
+from purlin.training import export as exporting
+from purlin.training import reader
+from purlin.training.config import load_recipe
+from purlin.training.data.questions import (
     Miner,
     PassagePool,
     QuestionSource,
@@ -30,10 +29,11 @@ from training.data.questions import (
     balanced,
     load_questions,
 )
-from training.export import ExportRefused
-from training.loop import LoopSettings, make_accelerator
-from training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
-from training.restore import HEAD
+from purlin.training.export import ExportRefused
+from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
+from purlin.training.restore import HEAD
+from tests.readers import WORDS, read_answers, tiny_base, tiny_recipe
 
 HTML = Path(__file__).parent / "data" / "reference"
 CONTEXTS = [

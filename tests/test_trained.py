@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from index import builds
-from index.builds import CLASSIFIERS
-from index.classify.trained import (
+from purlin.index import builds
+from purlin.index.builds import CLASSIFIERS
+from purlin.index.classify.trained import (
     ABOUT,
     ENCODER,
     VECTORS,
@@ -24,8 +24,8 @@ from index.classify.trained import (
     read_classifier,
     write_classifier,
 )
-from index.encoder import MODEL, Encoder
-from index.errors import Busy, Damaged, InvalidInput
+from purlin.index.encoder import MODEL, Encoder
+from purlin.index.errors import Busy, Damaged, InvalidInput
 from tests.tiny import DIM, LABELS, staged, trained
 
 VALUES = json.loads(

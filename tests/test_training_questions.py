@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.data.questions import TrainingQuestion
+from purlin.training.data.questions import TrainingQuestion
 
 
 def test_repr_is_stable_for_checkpoint_digests() -> None:

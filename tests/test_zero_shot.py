@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.classify.zero_shot import (
+from purlin.index.classify.zero_shot import (
     DEFAULT_TEMPLATES,
     RANKED,
     Classifier,
@@ -19,7 +19,7 @@ from index.classify.zero_shot import (
     prompt,
     shared_scores,
 )
-from index.errors import InvalidInput
+from purlin.index.errors import InvalidInput
 from tests.conftest import HashEncoder
 
 LABELS = ["sports", "business", "world"]

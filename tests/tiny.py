@@ -15,8 +15,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from index.classify.trained import ENCODER, ClassifierSpec, write_classifier
-from index.encoder import MODEL, SETTINGS, TOKENIZER, EncoderSettings
+from purlin.index.classify.trained import ENCODER, ClassifierSpec, write_classifier
+from purlin.index.encoder import MODEL, SETTINGS, TOKENIZER, EncoderSettings
 
 DIM = 32
 LABELS = ("sports", "business", "world")

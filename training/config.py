@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from index.errors import InvalidInput, NotFound
+from purlin.index.errors import InvalidInput, NotFound
 
 _T = TypeVar("_T")
 

@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from index.encoder import Role, Vectors
-from index.errors import InvalidInput, NotFound
-from index.evaluation.ranking import evaluate_run, read_qrels, read_queries
-from index.passages import render
-from index.records import Document, Kind, SourceFile
-from index.sources import beir
-from training.config import in_range
-from training.data.pair_formats import read_pairs
-from training.data.pairs import Pair, PairSource
-from training.losses import contrastive
-from training.model import TextModel, pad_texts
+from purlin.index.encoder import Role, Vectors
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.evaluation.ranking import evaluate_run, read_qrels, read_queries
+from purlin.index.passages import render
+from purlin.index.records import Document, Kind, SourceFile
+from purlin.index.sources import beir
+from purlin.training.config import in_range
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.losses import contrastive
+from purlin.training.model import TextModel, pad_texts
 
 # Passages of each query's ranking that are judged.
 RANKING_DEPTH = 100
@@ -45,7 +45,7 @@ class DevSet:
     set over `reference`, of which the questions of `split` are used. Relevant to the query of a
     pair are its own passage and those of equal queries. `limit` is the maximum number of queries.
 
-    `measure` is one of `index.evaluation.ranking`'s names or "-loss", eq. 3 over batches of
+    `measure` is one of `purlin.index.evaluation.ranking`'s names or "-loss", eq. 3 over batches of
     `LOSS_BATCH` queries with its sign inverted, so that higher is better here too. The paper on
     reference QA selects its epoch by the loss on such data.
     """

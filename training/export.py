@@ -1,6 +1,6 @@
 """Export a checkpoint as an encoder directory: ONNX graph, tokenizer, settings and model card.
 
-The graph maps token ids to unit vectors. `training.reader` exports readers with the same steps.
+The graph maps token ids to unit vectors. `purlin.training.reader` exports readers with the same steps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from index.encoder import (
+from purlin.index.encoder import (
     MODEL,
     QUERY_MODEL,
     SETTINGS,
@@ -44,9 +44,9 @@ from index.encoder import (
     Role,
     Vectors,
 )
-from index.errors import InvalidInput, NotFound
-from index.qa.reader import READER_SETTINGS, Reader, ReaderSettings
-from training.quantize import TokenIds, prevent_saturation, quantize, saturating_layers
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.qa.reader import READER_SETTINGS, Reader, ReaderSettings
+from purlin.training.quantize import TokenIds, prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
 CARD = "README.md"

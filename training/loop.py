@@ -26,10 +26,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from index.errors import Damaged, InvalidInput, StorageFailed
-from training.attention import float32_gradients
-from training.config import in_range
-from training.precision import Precision, choose
+from purlin.index.errors import Damaged, InvalidInput, StorageFailed
+from purlin.training.attention import float32_gradients
+from purlin.training.config import in_range
+from purlin.training.precision import Precision, choose
 
 B = TypeVar("B")
 METRICS = "metrics.jsonl"

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from accelerate import Accelerator
 
-from index.search import dense
-from training.data.pairs import Pair
-from training.dev import encode
-from training.loop import storing
-from training.model import TextModel
+from purlin.index.search import dense
+from purlin.training.data.pairs import Pair
+from purlin.training.dev import encode
+from purlin.training.loop import storing
+from purlin.training.model import TextModel
 
 # Results beyond the depth, since some of the best are no negatives.
 _SPARE_RESULTS = 10
@@ -30,7 +30,7 @@ def mine(
 ) -> None:
     """Write to `path` the rows (len(pairs), depth), int32, of each pair's hard negatives.
 
-    They are the pairs whose passages rank highest for its query in `index.search.dense`, the
+    They are the pairs whose passages rank highest for its query in `purlin.index.search.dense`, the
     search of the server. The pair's own passage, copies of it and passages of an equal query are
     not negatives. If fewer than `depth` remain, they are repeated; if none does, the pair stands
     for itself, which the loss leaves out. Raises StorageFailed.

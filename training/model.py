@@ -34,13 +34,13 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from index.encoder import Role
-from index.errors import Damaged, InvalidInput, NotFound
-from index.exported import MODEL
-from training.config import in_range
-from training.export import QUERY, base_checkpoint, first_position, positions
-from training.losses import IGNORED
-from training.restore import restored
+from purlin.index.encoder import Role
+from purlin.index.errors import Damaged, InvalidInput, NotFound
+from purlin.index.exported import MODEL
+from purlin.training.config import in_range
+from purlin.training.export import QUERY, base_checkpoint, first_position, positions
+from purlin.training.losses import IGNORED
+from purlin.training.restore import restored
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 DECODER = "decoder.safetensors"

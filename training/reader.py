@@ -22,19 +22,26 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from index.encoder import Encoder, open_session
-from index.errors import Damaged, InvalidInput
-from index.qa import reader as serving
-from index.qa.spans import best_spans
-from training import export, model
-from training.config import MAX_SEED, in_range
-from training.data import questions
-from training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
-from training.loop import LoopSettings, StepProgress, best_measures, digest, make_accelerator, train
-from training.model import ModelSettings, in_groups, pad_texts
-from training.quantize import FloatArray, TokenIds
-from training.restore import HEAD
-from training.santa import TEXTS_PER_GROUP, Schedule, Stage
+from purlin.index.encoder import Encoder, open_session
+from purlin.index.errors import Damaged, InvalidInput
+from purlin.index.qa import reader as serving
+from purlin.index.qa.spans import best_spans
+from purlin.training import export, model
+from purlin.training.config import MAX_SEED, in_range
+from purlin.training.data import questions
+from purlin.training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
+from purlin.training.loop import (
+    LoopSettings,
+    StepProgress,
+    best_measures,
+    digest,
+    make_accelerator,
+    train,
+)
+from purlin.training.model import ModelSettings, in_groups, pad_texts
+from purlin.training.quantize import FloatArray, TokenIds
+from purlin.training.restore import HEAD
+from purlin.training.santa import TEXTS_PER_GROUP, Schedule, Stage
 
 STAGE = "reader"  # the directory of the checkpoints
 MAX_WEIGHT = 1e6
@@ -72,7 +79,7 @@ class ReadingSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderExport:
     """How the reader is exported; `prior_weight` and `calibration` as in
-    `index.qa.reader.Settings`.
+    `purlin.index.qa.reader.Settings`.
 
     Their defaults are those of the released reader; `benchmarks/reader.py --write` tunes them on
     dev questions. `base_model` is named in the model card, if the recipe's base is a checkpoint of
@@ -154,7 +161,7 @@ class ReaderModel(nn.Module):
 def load_reader_model(settings: ModelSettings, directory: Path | None = None) -> ReaderModel:
     """Load the base model, or what `save` wrote to `directory`.
 
-    The head is a new one unless the base is a reader. Raises what `training.model.load_text_model`
+    The head is a new one unless the base is a reader. Raises what `purlin.training.model.load_text_model`
     does, and Damaged for a head that cannot be read.
     """
     text_model = model.load_text_model(settings, directory, decoder=False)

@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from index.encoder import Role
-from index.errors import InvalidInput
-from training import export, mining, model
-from training.config import MAX_SEED, in_range
-from training.data import augment, masking
-from training.data.pair_loading import Report, load_pairs
-from training.data.pairs import Pair, PairSource
-from training.dev import DevEvaluator, DevSet
-from training.loop import (
+from purlin.index.encoder import Role
+from purlin.index.errors import InvalidInput
+from purlin.training import export, mining, model
+from purlin.training.config import MAX_SEED, in_range
+from purlin.training.data import augment, masking
+from purlin.training.data.pair_loading import Report, load_pairs
+from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.dev import DevEvaluator, DevSet
+from purlin.training.loop import (
     LoopSettings,
     StepProgress,
     best_measures,
@@ -40,8 +40,8 @@ from training.loop import (
     storing,
     train,
 )
-from training.losses import IGNORED, cached_backward, contrastive, reconstruction
-from training.model import ModelSettings, TextModel, pad_targets, pad_texts
+from purlin.training.losses import IGNORED, cached_backward, contrastive, reconstruction
+from purlin.training.model import ModelSettings, TextModel, pad_targets, pad_texts
 
 Mask = Literal["entity", "span"]
 RowNumbers = NDArray[np.int64]

@@ -22,9 +22,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from index import builds, storage
-from index.builds import CLASSIFIERS
-from index.classify.zero_shot import (
+from purlin.index import builds, storage
+from purlin.index.builds import CLASSIFIERS
+from purlin.index.classify.zero_shot import (
     RANKED,
     ClassScores,
     LabelSet,
@@ -33,10 +33,10 @@ from index.classify.zero_shot import (
     rank,
     shared_scores,
 )
-from index.encoder import Encoder, TextEncoder, Vectors
-from index.errors import InvalidInput, PurlinError
-from index.exported import refusing
-from index.records import Classification
+from purlin.index.encoder import Encoder, TextEncoder, Vectors
+from purlin.index.errors import InvalidInput, PurlinError
+from purlin.index.exported import refusing
+from purlin.index.records import Classification
 
 CLASSIFIER_FORMAT = 1
 ABOUT, VECTORS, ENCODER = "classifier.json", "labels.npy", "encoder"

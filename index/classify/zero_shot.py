@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.encoder import TextEncoder, Vectors
-from index.errors import InvalidInput
-from index.lookups import Lookups
-from index.records import Classification, LabelScore
+from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.errors import InvalidInput
+from purlin.index.lookups import Lookups
+from purlin.index.records import Classification, LabelScore
 
 # Chosen on the dev sets of AG News, DBpedia, Amazon polarity and Yahoo Answers with
 # all-MiniLM-L6-v2: the templates by mean accuracy, the rest by mean log loss (for independent

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from index.records import Kind, Skipped, SourceFile
-from index.sources import open_source
+from purlin.index.records import Kind, Skipped, SourceFile
+from purlin.index.sources import open_source
 
 _DEMO_DIR = Path(__file__).parent
 _DOC_DIR = Path("/usr/share/doc")
@@ -57,7 +57,7 @@ def _reference() -> Demo:
             lambda: open_source("reference", [html_dir], base_url=url),
         )
 
-    from index.sources import reference
+    from purlin.index.sources import reference
 
     return Demo("python", "reference", "the help() of the running Python", reference.python_help)
 

@@ -16,8 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.errors import InvalidInput
-from index.evaluation.ranking import Measure, Values, malformed, measure, read_records, resampled
+from purlin.index.errors import InvalidInput
+from purlin.index.evaluation.ranking import (
+    Measure,
+    Values,
+    malformed,
+    measure,
+    read_records,
+    resampled,
+)
 
 Counts = NDArray[np.int64]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from index.errors import InvalidInput
-from index.evaluation.ranking import MAX_LINE_CHARS, Measure, measure, parsed, read_lines
-from index.records import Classification
+from purlin.index.errors import InvalidInput
+from purlin.index.evaluation.ranking import MAX_LINE_CHARS, Measure, measure, parsed, read_lines
+from purlin.index.records import Classification
 
 MAX_LABELLED_ROWS = 1_000_000
 # A line is read up to here, so that the error can name its number.

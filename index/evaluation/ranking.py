@@ -21,8 +21,8 @@ from urllib.parse import quote, unquote_to_bytes
 import numpy as np
 from numpy.typing import NDArray
 
-from index.errors import InvalidInput, NotFound, StorageFailed
-from index.storage import atomic_write
+from purlin.index.errors import InvalidInput, NotFound, StorageFailed
+from purlin.index.storage import atomic_write
 
 Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Sequence[str]]

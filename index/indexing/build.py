@@ -1,7 +1,7 @@
 """Makes a build of a corpus from sources, and activates it.
 
-What the active build already has is reused, not read or encoded again. `index.builds` knows builds
-on disk; `app.open_builds` serves them.
+What the active build already has is reused, not read or encoded again. `purlin.index.builds` knows builds
+on disk; `purlin.app.open_builds` serves them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from index import builds, self_check, storage
-from index.builds import Manifest
-from index.encoder import TextEncoder, Vectors
-from index.errors import InvalidInput, PurlinError, Worse
-from index.indexing import gate
-from index.indexing.gate import Judgements
-from index.pace import Progress
-from index.passages import DEFAULT_SPLITTERS, lexical_text, render, split
-from index.records import Document, Kind, Skipped, SourceFile, Splitter
-from index.search import dense, query_log
-from index.search.fusion import HYBRID
-from index.search.lexical import LexicalBuilder
-from index.search.query_log import Logged
-from index.search.store import Store, StoreWriter
+from purlin.index import builds, self_check, storage
+from purlin.index.builds import Manifest
+from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.errors import InvalidInput, PurlinError, Worse
+from purlin.index.indexing import gate
+from purlin.index.indexing.gate import Judgements
+from purlin.index.pace import Progress
+from purlin.index.passages import DEFAULT_SPLITTERS, lexical_text, render, split
+from purlin.index.records import Document, Kind, Skipped, SourceFile, Splitter
+from purlin.index.search import dense, query_log
+from purlin.index.search.fusion import HYBRID
+from purlin.index.search.lexical import LexicalBuilder
+from purlin.index.search.query_log import Logged
+from purlin.index.search.store import Store, StoreWriter
 
 _T = TypeVar("_T")
 

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from index import builds
-from index.builds import Manifest
-from index.encoder import TextEncoder
-from index.errors import EncoderMismatch, InvalidInput, PurlinError
-from index.evaluation import ranking
-from index.evaluation.ranking import Measure, Qrels, Run, Values
-from index.pace import StageProgress
-from index.records import Mode
-from index.search.corpus import Corpus, check_query
-from index.search.store import Filter
+from purlin.index import builds
+from purlin.index.builds import Manifest
+from purlin.index.encoder import TextEncoder
+from purlin.index.errors import EncoderMismatch, InvalidInput, PurlinError
+from purlin.index.evaluation import ranking
+from purlin.index.evaluation.ranking import Measure, Qrels, Run, Values
+from purlin.index.pace import StageProgress
+from purlin.index.records import Mode
+from purlin.index.search.corpus import Corpus, check_query
+from purlin.index.search.store import Filter
 
 MEASURES = {name.lower(): name for name in ("nDCG@10", "MRR@100", "Recall@100")}
 RUN_DEPTH = 100

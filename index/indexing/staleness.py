@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from index.builds import Manifest
+from purlin.index.builds import Manifest
 
 MAX_FILES = 50_000
 TIME_LIMIT_S = 2.0
@@ -95,7 +95,7 @@ def _count_changed(
 def _paths(roots: list[Path], names: Collection[str]) -> Iterator[Path]:
     """Paths of source files by name; with several roots, a name begins with that of its root."""
     # Imported here, because it loads all readers.
-    from index.sources import prefixes
+    from purlin.index.sources import prefixes
 
     root_of = dict(zip(prefixes(roots), roots, strict=True))
     for name in names:
@@ -113,7 +113,7 @@ def _count_added(
 ) -> None:
     """Count the files that a build would read now and that this one did not have."""
     # Imported here, because it loads all readers.
-    from index.sources import names
+    from purlin.index.sources import names
 
     for name in names(manifest.kind, roots):
         limits.count_file()

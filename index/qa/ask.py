@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from index.errors import InvalidInput
-from index.qa.features import calibration_features, passage_scores
-from index.qa.question import parse_question
-from index.qa.reader import Reader, reading_passage
-from index.qa.spans import RankedAnswer, ReadingResult, logistic, rank_answers
-from index.records import Answer, Hit
-from index.search.corpus import MAX_QUERY_CHARS, Corpus, Retrieved
+from purlin.index.errors import InvalidInput
+from purlin.index.qa.features import calibration_features, passage_scores
+from purlin.index.qa.question import parse_question
+from purlin.index.qa.reader import Reader, reading_passage
+from purlin.index.qa.spans import RankedAnswer, ReadingResult, logistic, rank_answers
+from purlin.index.records import Answer, Hit
+from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus, Retrieved
 
 READ_DEPTH = 12  # passages that are read
 RANKED_DEPTH = 100  # passages that are ranked by their features

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from index.qa.answer_types import NAME_TYPE, VALUE_TYPE, AnswerType, candidate_spans
-from index.qa.question import ParsedQuestion
-from index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
-from index.records import Document, Hit
-from index.search.lexical import tokens
+from purlin.index.qa.answer_types import NAME_TYPE, VALUE_TYPE, AnswerType, candidate_spans
+from purlin.index.qa.question import ParsedQuestion
+from purlin.index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
+from purlin.index.records import Document, Hit
+from purlin.index.search.lexical import tokens
 
 Features = NDArray[np.float64]
 

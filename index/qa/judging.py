@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from index.evaluation.answers import DEPTHS, JudgedAnswer, Question, judge
-from index.qa.ask import READ_DEPTH, answer_question
-from index.qa.reader import Reader
-from index.records import Answer, Hit
-from index.search.corpus import Corpus
+from purlin.index.evaluation.answers import DEPTHS, JudgedAnswer, Question, judge
+from purlin.index.qa.ask import READ_DEPTH, answer_question
+from purlin.index.qa.reader import Reader
+from purlin.index.records import Answer, Hit
+from purlin.index.search.corpus import Corpus
 
 SECONDS_PER_QUESTION = 60.0  # enough to read every passage, so that results do not vary
 

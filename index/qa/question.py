@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from index.qa.answer_types import VALUE_TYPE, AnswerType, expected_type
+from purlin.index.qa.answer_types import VALUE_TYPE, AnswerType, expected_type
 
 _WORD = re.compile(r"\w+")
 _HYPHENATED = re.compile(r"[\w-]+")

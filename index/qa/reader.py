@@ -2,7 +2,7 @@
 
 The model reads `[CLS] question [SEP] passage [SEP]`. It returns, for each token, the logits that an
 answer starts and ends there, and for each passage one that it answers (reference QA, eq. 1-3).
-`index.qa.spans` makes answers of these logits.
+`purlin.index.qa.spans` makes answers of these logits.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from index.encoder import available_cpus, open_session
-from index.errors import NotFound
-from index.exported import MODEL as MODEL
-from index.exported import TOKENIZER as TOKENIZER
-from index.exported import read_exported, refusing
-from index.passages import render
-from index.qa.signatures import PassageStructure, passage_structure
-from index.records import Document, Passage
+from purlin.index.encoder import available_cpus, open_session
+from purlin.index.errors import NotFound
+from purlin.index.exported import MODEL as MODEL
+from purlin.index.exported import TOKENIZER as TOKENIZER
+from purlin.index.exported import read_exported, refusing
+from purlin.index.passages import render
+from purlin.index.qa.signatures import PassageStructure, passage_structure
+from purlin.index.records import Document, Passage
 
 READER_SETTINGS = "reader.json"
 RELEASED_READER = Path(__file__).resolve().parents[2] / "models" / "reference-reader-int8"
@@ -60,9 +60,9 @@ class ReadingPassage:
 class ReaderSettings:
     """The content of `reader.json`; `files` has the SHA-256 (hex) of model and tokenizer.
 
-    `prior_weight` multiplies a passage's prior beside the `SPAN_WEIGHTS` of `index.qa.features`.
+    `prior_weight` multiplies a passage's prior beside the `SPAN_WEIGHTS` of `purlin.index.qa.features`.
     The probability that the corpus has an answer is the logistic function of `calibration`: a
-    constant, then the weights of `index.qa.features.calibration_features`.
+    constant, then the weights of `purlin.index.qa.features.calibration_features`.
     """
 
     name: str

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from index.records import Document, Passage
+from purlin.index.records import Document, Passage
 
 MAX_SIGNATURE_CHARS = 4_000  # the rest of a signature is ignored
 MAX_PARAMETERS = 64

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from index.qa.features import span_candidates, span_features, span_score
-from index.qa.question import ParsedQuestion
-from index.qa.reader import Floats, PackedPassage, PassageLogits, ReadingPassage, model_text
-from index.qa.signatures import CharSpan
+from purlin.index.qa.features import span_candidates, span_features, span_score
+from purlin.index.qa.question import ParsedQuestion
+from purlin.index.qa.reader import Floats, PackedPassage, PassageLogits, ReadingPassage, model_text
+from purlin.index.qa.signatures import CharSpan
 
 MAX_ANSWER_TOKENS = 24
 MIN_SPAN_LOGIT = -25.0  # log probabilities below are all the same to the ranking

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import builds, self_check
-from index.encoder import TextEncoder, Vectors
-from index.errors import EncoderMismatch, InvalidInput
-from index.lookups import Lookups
-from index.records import Document, Hit, Mode, Passage, is_text
-from index.search import query_log
-from index.search.dense import Dense, Rows
-from index.search.fusion import DENSE, LEXICAL, Fusion
-from index.search.lexical import Lexical, LexicalScores, matches, top
-from index.search.query_log import QueryLog, blend
-from index.search.store import Filter, Store, StoredPassage, file_state
+from purlin.index import builds, self_check
+from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.errors import EncoderMismatch, InvalidInput
+from purlin.index.lookups import Lookups
+from purlin.index.records import Document, Hit, Mode, Passage, is_text
+from purlin.index.search import query_log
+from purlin.index.search.dense import Dense, Rows
+from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
+from purlin.index.search.lexical import Lexical, LexicalScores, matches, top
+from purlin.index.search.query_log import QueryLog, blend
+from purlin.index.search.store import Filter, Store, StoredPassage, file_state
 
 MAX_QUERY_CHARS = 4096
 MAX_K = 1000

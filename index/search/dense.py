@@ -17,8 +17,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from index.encoder import Vectors
-from index.storage import read_array
+from purlin.index.encoder import Vectors
+from purlin.index.storage import read_array
 
 Rows = NDArray[np.int64]
 

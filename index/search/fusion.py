@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from index.encoder import Vectors
-from index.records import Kind
-from index.search.lexical import LexicalScores
+from purlin.index.encoder import Vectors
+from purlin.index.records import Kind
+from purlin.index.search.lexical import LexicalScores
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from index.storage import read_array
+from purlin.index.storage import read_array
 
 LexicalScores = NDArray[np.float32]
 K1, B = 1.2, 0.75

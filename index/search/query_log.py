@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.encoder import TextEncoder, Vectors
-from index.errors import InvalidInput
-from index.evaluation.ranking import MAX_LINE_CHARS, parsed, read_lines
-from index.pace import StageProgress
-from index.records import is_text
-from index.storage import read_array
+from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.errors import InvalidInput
+from purlin.index.evaluation.ranking import MAX_LINE_CHARS, parsed, read_lines
+from purlin.index.pace import StageProgress
+from purlin.index.records import is_text
+from purlin.index.storage import read_array
 
 # Cosine of unrelated queries.
 FLOOR = 0.2

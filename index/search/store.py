@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import builds
-from index.errors import Altered, InvalidInput, NotFound
-from index.records import (
+from purlin.index import builds
+from purlin.index.errors import Altered, InvalidInput, NotFound
+from purlin.index.records import (
     MAX_FILTERABLE_CHARS,
     Document,
     Kind,

@@ -7,8 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from index.errors import InvalidInput, NotFound
-from index.records import KINDS, Document, Kind, Secondary, Skipped, SourceFile, Stamp, is_text
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import (
+    KINDS,
+    Document,
+    Kind,
+    Secondary,
+    Skipped,
+    SourceFile,
+    Stamp,
+    is_text,
+)
 
 # Raise it whenever documents of a corpus with several paths come out differently: part of digests.
 _PREFIX_VERSION = 3
@@ -112,16 +121,16 @@ def names(kind: Kind, roots: Sequence[Path]) -> Iterator[str]:
 
 def _names(kind: Kind, root: Path) -> Iterator[str]:
     if kind == "code":
-        from index.sources import code
+        from purlin.index.sources import code
 
         return code.names(root)
 
     if kind == "product":
-        from index.sources import product
+        from purlin.index.sources import product
 
         return product.names(root)
 
-    from index.sources import reference
+    from purlin.index.sources import reference
 
     return reference.names(root)
 
@@ -133,22 +142,22 @@ def _open(
     base_url: str,
     digests: Mapping[str, tuple[Stamp, str]],
 ) -> Iterator[SourceFile | Skipped]:
-    from index.sources import beir
+    from purlin.index.sources import beir
 
     if beir.is_corpus(root):
         return beir.files(root, kind)
 
     if kind == "code":
-        from index.sources import code
+        from purlin.index.sources import code
 
         return code.files(root, secondary=secondary, digests=digests)
 
     if kind == "product":
-        from index.sources import product
+        from purlin.index.sources import product
 
         return product.files(root)
 
-    from index.sources import reference
+    from purlin.index.sources import reference
 
     return reference.files(root, base_url=base_url)
 

@@ -17,10 +17,10 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from index.errors import InvalidInput
-from index.records import Document, Kind, Location, Skipped, SourceFile, Value
-from index.sources import product
-from index.sources.files import is_transient
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Document, Kind, Location, Skipped, SourceFile, Value
+from purlin.index.sources import product
+from purlin.index.sources.files import is_transient
 
 VERSION = 2
 CORPUS_SUFFIXES = (".jsonl", ".jsonl.gz")

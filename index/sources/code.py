@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from index.records import (
+from purlin.index.records import (
     Content,
     Document,
     Location,
@@ -22,8 +22,8 @@ from index.records import (
     Stamp,
     Value,
 )
-from index.sources import sections
-from index.sources.contents import (
+from purlin.index.sources import sections
+from purlin.index.sources.contents import (
     HIDDEN_DIRS,
     MAX_CONFIG_BYTES,
     MAX_JSON_BYTES,
@@ -33,12 +33,12 @@ from index.sources.contents import (
     interpreted_type,
     refined_type,
 )
-from index.sources.definitions import LEAVES, Definition, Outline, outline
-from index.sources.files import FileContent, file_stamp, read_bounded, walk
-from index.sources.identifiers import identifiers
-from index.sources.roles import role
-from index.sources.syntax import PARSE_SECONDS, parse
-from index.sources.windows import windows
+from purlin.index.sources.definitions import LEAVES, Definition, Outline, outline
+from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
+from purlin.index.sources.identifiers import identifiers
+from purlin.index.sources.roles import role
+from purlin.index.sources.syntax import PARSE_SECONDS, parse
+from purlin.index.sources.windows import windows
 
 VERSION = 2
 

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from index.sources.languages import BASH, BY_SUFFIX, CPP, LUA, PYTHON, RUBY, C
-from index.sources.syntax import Language
+from purlin.index.sources.languages import BASH, BY_SUFFIX, CPP, LUA, PYTHON, RUBY, C
+from purlin.index.sources.syntax import Language
 
 # Data rather than configuration, if it is longer.
 MAX_CONFIG_BYTES = 256 * 1024

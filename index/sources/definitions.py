@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import tree_sitter as ts
 
-from index.sources.syntax import Language, current_node
+from purlin.index.sources.syntax import Language, current_node
 
 MAX_TREE_DEPTH = 200
 MAX_NESTING = 16

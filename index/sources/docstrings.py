@@ -20,9 +20,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from index.records import Document, Location, Skipped, SourceFile, Value
-from index.sources.html import Block, compose
-from index.sources.topics import titles
+from purlin.index.records import Document, Location, Skipped, SourceFile, Value
+from purlin.index.sources.html import Block, compose
+from purlin.index.sources.topics import titles
 
 VERSION = 3
 MANUAL = f"https://docs.python.org/{sys.version_info.major}.{sys.version_info.minor}"

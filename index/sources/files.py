@@ -11,8 +11,8 @@ from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
-from index.records import Skipped, Stamp, is_text
-from index.sources.ignores import MAX_IGNORE_BYTES, Ignore, is_ignored, parse_ignore
+from purlin.index.records import Skipped, Stamp, is_text
+from purlin.index.sources.ignores import MAX_IGNORE_BYTES, Ignore, is_ignored, parse_ignore
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_ENTRIES = 500_000

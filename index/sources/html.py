@@ -14,7 +14,7 @@ from functools import partial
 
 from lxml import etree
 
-from index.records import Span
+from purlin.index.records import Span
 
 BREAK = "\u2028"
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tree_sitter as ts
 
-from index.errors import InvalidInput
-from index.records import Span
-from index.sources.languages import LANGUAGES
-from index.sources.syntax import Language, current_node, keywords, parse
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Span
+from purlin.index.sources.languages import LANGUAGES
+from purlin.index.sources.syntax import Language, current_node, keywords, parse
 
 
 def identifiers(body: str, language: str) -> tuple[Span, ...]:

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from index.records import Skipped
+from purlin.index.records import Skipped
 
 MAX_IGNORE_BYTES = 1024 * 1024
 MAX_IGNORE_LINE = 500

@@ -11,7 +11,7 @@ from inspect import cleandoc
 
 import tree_sitter as ts
 
-from index.sources.syntax import KindOf, Language
+from purlin.index.sources.syntax import KindOf, Language
 
 _STRING = re.compile(r"""[rRuUsS~]*("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
 

@@ -15,7 +15,7 @@ from docutils.parsers.rst.states import Inliner
 from docutils.statemachine import string2lines
 from markdown_it import MarkdownIt
 
-from index.errors import InvalidInput
+from purlin.index.errors import InvalidInput
 
 # Characters: docutils' time grows with the square of a line's length.
 MAX_RST_LINE = 100_000

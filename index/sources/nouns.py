@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from index.records import Span
+from purlin.index.records import Span
 
 NOUN_RULES = "rules"
 """The name of this way to find nouns. It is part of the digests of product files: keep it."""

@@ -22,11 +22,26 @@ from pathlib import Path
 import lxml.etree
 import lxml.html
 
-from index.errors import InvalidInput, NotFound
-from index.records import MAX_FILTERABLE_CHARS, Document, Location, Skipped, SourceFile, Span, Value
-from index.sources import nouns
-from index.sources.files import files_below
-from index.sources.tables import MAX_ROW, TABLE_SUFFIXES, TOO_LONG, Row, read_rows, table_format
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import (
+    MAX_FILTERABLE_CHARS,
+    Document,
+    Location,
+    Skipped,
+    SourceFile,
+    Span,
+    Value,
+)
+from purlin.index.sources import nouns
+from purlin.index.sources.files import files_below
+from purlin.index.sources.tables import (
+    MAX_ROW,
+    TABLE_SUFFIXES,
+    TOO_LONG,
+    Row,
+    read_rows,
+    table_format,
+)
 
 VERSION = 2
 MAX_PRODUCT_FIELDS = 1_000

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from index.errors import InvalidInput, NotFound
-from index.records import Document, Location, Skipped, SourceFile, Value
-from index.sources import docstrings, markup, topics
-from index.sources.files import files_below
-from index.sources.html import Page, Section, read_page
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Document, Location, Skipped, SourceFile, Value
+from purlin.index.sources import docstrings, markup, topics
+from purlin.index.sources.files import files_below
+from purlin.index.sources.html import Page, Section, read_page
 
 Unit = Literal["definition", "page"]
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from index.records import Document, Location, Skipped, Value
-from index.sources.windows import windows
+from purlin.index.records import Document, Location, Skipped, Value
+from purlin.index.sources.windows import windows
 
 MAX_HEADING_CHARS = 200
 

@@ -16,9 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from index.errors import InvalidInput
-from index.records import Skipped
-from index.sources.files import is_transient
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Skipped
+from purlin.index.sources.files import is_transient
 
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 MAX_ROW = 1 << 20  # characters

@@ -15,8 +15,8 @@ from html import escape
 from importlib import import_module
 from itertools import pairwise, takewhile
 
-from index.sources.html import read_page
-from index.sources.markup import name_start
+from purlin.index.sources.html import read_page
+from purlin.index.sources.markup import name_start
 
 TITLES = {
     "library/pdb": "The Python Debugger",

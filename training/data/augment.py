@@ -6,11 +6,11 @@ import random
 import re
 from dataclasses import dataclass
 
-from index.passages import render
-from index.records import Document
-from training.config import in_range
-from training.data.docstrings import first_sentence
-from training.data.pairs import Pair
+from purlin.index.passages import render
+from purlin.index.records import Document
+from purlin.training.config import in_range
+from purlin.training.data.docstrings import first_sentence
+from purlin.training.data.pairs import Pair
 
 # Tolerance for sums of shares: in floats, 1.0 - 0.9 is below 0.1.
 ROUNDING = 1e-9

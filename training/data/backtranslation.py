@@ -16,9 +16,9 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from index.errors import InvalidInput, NotFound
-from training.config import in_range
-from training.data.templates import Rephrase
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.training.config import in_range
+from purlin.training.data.templates import Rephrase
 
 __all__ = ["back_translate", "rephraser", "translate"]
 

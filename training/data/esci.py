@@ -9,12 +9,19 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from index.errors import InvalidInput, NotFound
-from index.passages import render
-from index.records import Skipped
-from index.sources import product
-from training.data.pair_rows import Record, TableRow, read_table_rows
-from training.data.pairs import MAX_TEXTS_PER_PAIR, Draft, Drafts, Pair, PairSource, strip_text
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.passages import render
+from purlin.index.records import Skipped
+from purlin.index.sources import product
+from purlin.training.data.pair_rows import Record, TableRow, read_table_rows
+from purlin.training.data.pairs import (
+    MAX_TEXTS_PER_PAIR,
+    Draft,
+    Drafts,
+    Pair,
+    PairSource,
+    strip_text,
+)
 
 _PRODUCT_COLUMNS = tuple(
     f"product_{name}" for name in ("title", "description", "bullet_point", "brand", "color")

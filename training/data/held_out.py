@@ -14,15 +14,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from index.errors import InvalidInput
-from index.evaluation.ranking import read_queries
-from index.passages import render
-from index.records import KINDS, Document, SourceFile
-from index.sources import beir
-from training.data.docstrings import letters_and_digits, without_comments
-from training.data.pair_documents import find_file, product_pair
-from training.data.pair_formats import read_pairs
-from training.data.pairs import Pair, PairSource, text_digest
+from purlin.index.errors import InvalidInput
+from purlin.index.evaluation.ranking import read_queries
+from purlin.index.passages import render
+from purlin.index.records import KINDS, Document, SourceFile
+from purlin.index.sources import beir
+from purlin.training.data.docstrings import letters_and_digits, without_comments
+from purlin.training.data.pair_documents import find_file, product_pair
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pairs import Pair, PairSource, text_digest
 
 Match = Literal["identical", "near", "query"]
 

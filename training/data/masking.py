@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import AddedToken
 
-from index.encoder import CHARS_PER_TOKEN
-from index.errors import InvalidInput
-from index.records import Kind, Span
-from index.sources.identifiers import identifiers
-from index.sources.languages import LANGUAGES
-from index.sources.nouns import shared_nouns, singular
-from training.config import in_range
+from purlin.index.encoder import CHARS_PER_TOKEN
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Kind, Span
+from purlin.index.sources.identifiers import identifiers
+from purlin.index.sources.languages import LANGUAGES
+from purlin.index.sources.nouns import shared_nouns, singular
+from purlin.training.config import in_range
 
 if TYPE_CHECKING:
-    from training.data.pairs import Pair
+    from purlin.training.data.pairs import Pair
 
 # Characters of a passage that are searched for entities: more than any base model reads.
 MAX_MASKED_CHARS = 20_000

@@ -10,12 +10,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from index.errors import InvalidInput
-from index.records import Skipped
-from index.sources import product, tables
-from training.data.pair_documents import product_pair
-from training.data.pair_rows import is_decoded
-from training.data.pairs import Draft, Drafts, PairSource, text_digest
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Skipped
+from purlin.index.sources import product, tables
+from purlin.training.data.pair_documents import product_pair
+from purlin.training.data.pair_rows import is_decoded
+from purlin.training.data.pairs import Draft, Drafts, PairSource, text_digest
 
 # Lines of one stanza that are read.
 MAX_STANZA_LINES = 2_000

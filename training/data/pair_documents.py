@@ -6,13 +6,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from index.errors import InvalidInput, NotFound
-from index.evaluation.ranking import read_qrels, read_queries
-from index.passages import render
-from index.records import KINDS, Document, Kind, Skipped
-from index.sources import open_source
-from training.data.docstrings import first_sentence, pair_from_docstring
-from training.data.pairs import MAX_TEXTS_PER_PAIR, MIN_WORDS, Draft, Drafts, Pair, PairSource
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.evaluation.ranking import read_qrels, read_queries
+from purlin.index.passages import render
+from purlin.index.records import KINDS, Document, Kind, Skipped
+from purlin.index.sources import open_source
+from purlin.training.data.docstrings import first_sentence, pair_from_docstring
+from purlin.training.data.pairs import (
+    MAX_TEXTS_PER_PAIR,
+    MIN_WORDS,
+    Draft,
+    Drafts,
+    Pair,
+    PairSource,
+)
 
 
 def read_documents(kind: Kind, path: Path) -> Iterator[Document | Skipped]:

@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from index.errors import InvalidInput, NotFound
-from index.records import Skipped
-from training.data.esci import esci_pairs
-from training.data.packages import package_pairs
-from training.data.pair_documents import (
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.records import Skipped
+from purlin.training.data.esci import esci_pairs
+from purlin.training.data.packages import package_pairs
+from purlin.training.data.pair_documents import (
     beir_pairs,
     code_pair,
     pairs_from_documents,
     product_pair,
     reference_pair,
 )
-from training.data.pair_questions import linked_pairs, question_set_pairs, template_pairs
-from training.data.pair_rows import corpus_pair, cosqa_pairs, pairs_from_rows, plain_pair
-from training.data.pairs import SEARCH_FORMATS, Draft, Drafts, Pair, PairFormat, PairSource, clean
+from purlin.training.data.pair_questions import linked_pairs, question_set_pairs, template_pairs
+from purlin.training.data.pair_rows import corpus_pair, cosqa_pairs, pairs_from_rows, plain_pair
+from purlin.training.data.pairs import (
+    SEARCH_FORMATS,
+    Draft,
+    Drafts,
+    Pair,
+    PairFormat,
+    PairSource,
+    clean,
+)
 
 _READERS: dict[PairFormat, Callable[[PairSource], Drafts]] = {
     "pairs": partial(pairs_from_rows, make_pair=plain_pair),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from index.errors import InvalidInput
-from index.passages import render, split
-from index.records import Document, Passage, Skipped
-from training.data import templates
-from training.data.backtranslation import rephraser
-from training.data.pair_documents import read_documents
-from training.data.pair_rows import Record, optional_text, pairs_from_rows, required_text
-from training.data.pairs import Draft, Drafts, Pair, PairSource
-from training.data.questions import QuestionSource, excluded_entries, load_questions
+from purlin.index.errors import InvalidInput
+from purlin.index.passages import render, split
+from purlin.index.records import Document, Passage, Skipped
+from purlin.training.data import templates
+from purlin.training.data.backtranslation import rephraser
+from purlin.training.data.pair_documents import read_documents
+from purlin.training.data.pair_rows import Record, optional_text, pairs_from_rows, required_text
+from purlin.training.data.pairs import Draft, Drafts, Pair, PairSource
+from purlin.training.data.questions import QuestionSource, excluded_entries, load_questions
 
 
 def template_pairs(source: PairSource) -> Drafts:

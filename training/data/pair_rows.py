@@ -10,11 +10,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from index.errors import InvalidInput
-from index.records import KINDS, Skipped
-from index.sources import tables
-from training.data.docstrings import pair_from_docstring
-from training.data.pairs import MAX_TEXTS_PER_PAIR, Draft, Drafts, Pair, PairSource, fold
+from purlin.index.errors import InvalidInput
+from purlin.index.records import KINDS, Skipped
+from purlin.index.sources import tables
+from purlin.training.data.docstrings import pair_from_docstring
+from purlin.training.data.pairs import MAX_TEXTS_PER_PAIR, Draft, Drafts, Pair, PairSource, fold
 
 QUERY_COLUMNS = ("queries", "query", "question")
 DOCSTRING_COLUMNS = ("docstring", "docstring_tokens")

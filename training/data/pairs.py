@@ -9,10 +9,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from index.errors import InvalidInput
-from index.records import KINDS, Kind, Skipped
-from training.config import in_range
-from training.data.questions import check_options
+from purlin.index.errors import InvalidInput
+from purlin.index.records import KINDS, Kind, Skipped
+from purlin.training.config import in_range
+from purlin.training.data.questions import check_options
 
 PairFormat = Literal[
     "pairs",
@@ -50,7 +50,7 @@ class Pair:
     """A passage as the encoder sees it, and texts that say what it is about.
 
     Every one of `queries` belongs to the passage; training draws one of them each time.
-    `passage` has the form that `index.passages.render` gives. `language` is the programming
+    `passage` has the form that `purlin.index.passages.render` gives. `language` is the programming
     language of code. `title` is a product's; its nouns are masked where the passage repeats them.
     `negatives` are passages that people judged irrelevant to the query. `comment` is prose about
     the passage that is not part of it: the comment of code, the bullets of a product.
@@ -74,7 +74,7 @@ class PairSource:
     splits (in BEIR: the file of judgements); `locale` and `size` to ESCI.
 
     `reference` holds the entries that questions lead to, for the formats questions (a set that
-    `index.evaluation.answers` reads) and linked (rows {title, question, entry}).
+    `purlin.index.evaluation.answers` reads) and linked (rows {title, question, entry}).
 
     For the format templates, whose path is a reference, `rules` is a file of custom templates, and
     `translators` are two models, there and back, whose rephrasings are added as queries.

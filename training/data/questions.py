@@ -15,17 +15,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from index.encoder import TextEncoder
-from index.errors import InvalidInput, NotFound
-from index.evaluation.answers import Question, read_questions
-from index.passages import split
-from index.qa.reader import ReadingPassage, model_text, reading_passage
-from index.records import Document, Passage, Skipped
-from index.search.lexical import Lexical, LexicalBuilder, top
-from index.sources import open_source, tables
-from training.config import in_range
-from training.data import templates
-from training.data.backtranslation import rephraser
+from purlin.index.encoder import TextEncoder
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.evaluation.answers import Question, read_questions
+from purlin.index.passages import split
+from purlin.index.qa.reader import ReadingPassage, model_text, reading_passage
+from purlin.index.records import Document, Passage, Skipped
+from purlin.index.search.lexical import Lexical, LexicalBuilder, top
+from purlin.index.sources import open_source, tables
+from purlin.training.config import in_range
+from purlin.training.data import templates
+from purlin.training.data.backtranslation import rephraser
 
 QuestionFormat = Literal["templates", "linked", "questions", "squad"]
 
@@ -100,7 +100,7 @@ class QuestionSource:
     term is the answer. For both formats, no questions are produced about the entries that the
     question sets in `leave_out` ask about.
 
-    questions: a question set over `reference`, as `index.evaluation.answers` reads it. Used are
+    questions: a question set over `reference`, as `purlin.index.evaluation.answers` reads it. Used are
     the questions of `split` whose answer is in their entry, and those without an answer that name
     the entry they are `about`.
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
-from index.errors import InvalidInput
-from index.qa.signatures import MAX_SIGNATURE_CHARS, CharSpan, Parameter, overloads
-from index.records import Document, Span
-from training.config import in_range, load_recipe
+from purlin.index.errors import InvalidInput
+from purlin.index.qa.signatures import MAX_SIGNATURE_CHARS, CharSpan, Parameter, overloads
+from purlin.index.records import Document, Span
+from purlin.training.config import in_range, load_recipe
 
 __all__ = [
     "TEMPLATE_RULES",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.config import in_range
-from training.pesco.teacher import PseudoLabels, most_confident
-from training.pesco.views import Indices
+from purlin.training.config import in_range
+from purlin.training.pesco.teacher import PseudoLabels, most_confident
+from purlin.training.pesco.views import Indices
 
 # Share of an even part of the texts that must mostly keep its labels.
 CONFIDENT_SHARE = 0.2

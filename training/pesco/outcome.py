@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from index.classify.zero_shot import ClassScores
-from index.encoder import Vectors
-from training.pesco.check import TrainingCheck
-from training.pesco.teacher import PseudoLabels
-from training.pesco.texts import TextPool
+from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.encoder import Vectors
+from purlin.training.pesco.check import TrainingCheck
+from purlin.training.pesco.teacher import PseudoLabels
+from purlin.training.pesco.texts import TextPool
 
 
 @dataclass(frozen=True, slots=True)

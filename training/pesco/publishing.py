@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from index.classify.trained import (
+from purlin.index.classify.trained import (
     ENCODER,
     ClassifierSpec,
     check_prompts,
     publish_classifier,
     write_classifier,
 )
-from index.classify.zero_shot import ClassScores
-from index.encoder import Encoder
-from index.errors import InvalidInput
-from training import export
-from training.loop import storing
-from training.model import TextModel
-from training.pesco.outcome import Outcome, label_shares
-from training.pesco.report import render_report
-from training.pesco.rounds import Embeddings, SelfTraining
+from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.encoder import Encoder
+from purlin.index.errors import InvalidInput
+from purlin.training import export
+from purlin.training.loop import storing
+from purlin.training.model import TextModel
+from purlin.training.pesco.outcome import Outcome, label_shares
+from purlin.training.pesco.report import render_report
+from purlin.training.pesco.rounds import Embeddings, SelfTraining
 
 # Texts that the exported model takes its quantization scales from.
 SAMPLE_TEXTS = 300

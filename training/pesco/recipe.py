@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from index.classify.zero_shot import DEFAULT_TEMPLATES, check_templates, prompt
-from index.errors import InvalidInput
-from training import export
-from training.config import MAX_SEED, in_range, load_recipe
-from training.loop import LoopSettings
-from training.model import ModelSettings
-from training.pesco.check import CheckLimits
-from training.pesco.losses import Loss
-from training.pesco.teacher import Teacher
-from training.pesco.texts import read_templates
+from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, check_templates, prompt
+from purlin.index.errors import InvalidInput
+from purlin.training import export
+from purlin.training.config import MAX_SEED, in_range, load_recipe
+from purlin.training.loop import LoopSettings
+from purlin.training.model import ModelSettings
+from purlin.training.pesco.check import CheckLimits
+from purlin.training.pesco.losses import Loss
+from purlin.training.pesco.teacher import Teacher
+from purlin.training.pesco.texts import read_templates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

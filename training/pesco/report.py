@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 
-from training.pesco.outcome import Outcome
+from purlin.training.pesco.outcome import Outcome
 
 UNCERTAIN_TEXTS = 20
 MOST_LABELS = 50

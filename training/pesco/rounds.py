@@ -16,21 +16,21 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from index.classify.zero_shot import ClassScores, LabelSet
-from index.encoder import Vectors
-from index.errors import Damaged
-from index.storage import atomic_write
-from training import export, model
-from training.dev import encode
-from training.loop import StepProgress, digest, storing, train
-from training.model import TextModel
-from training.pesco.outcome import Round, label_shares
-from training.pesco.recipe import PescoRecipe
-from training.pesco.student import PescoTask, RoundTexts
-from training.pesco.teacher import PseudoLabels, class_offsets, pseudo_label, sample_balanced
-from training.pesco.texts import Labelled, TextPool, split_sentences
-from training.pesco.views import Indices, WordIndex
-from training.santa import averaged
+from purlin.index.classify.zero_shot import ClassScores, LabelSet
+from purlin.index.encoder import Vectors
+from purlin.index.errors import Damaged
+from purlin.index.storage import atomic_write
+from purlin.training import export, model
+from purlin.training.dev import encode
+from purlin.training.loop import StepProgress, digest, storing, train
+from purlin.training.model import TextModel
+from purlin.training.pesco.outcome import Round, label_shares
+from purlin.training.pesco.recipe import PescoRecipe
+from purlin.training.pesco.student import PescoTask, RoundTexts
+from purlin.training.pesco.teacher import PseudoLabels, class_offsets, pseudo_label, sample_balanced
+from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
+from purlin.training.pesco.views import Indices, WordIndex
+from purlin.training.santa import averaged
 
 ROUND_STATE = "teacher.npz"
 

@@ -12,18 +12,18 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from index.builds import CLASSIFIERS, locked
-from index.errors import InvalidInput
-from index.storage import exclusive
-from training.loop import StepProgress, digest, make_accelerator, same_recipe, storing
-from training.model import TextModel
-from training.pesco.outcome import Outcome
-from training.pesco.publishing import check_publishable, publish_outcome
-from training.pesco.recipe import PescoRecipe
-from training.pesco.rounds import ROUND_STATE, SelfTraining, writing
-from training.pesco.serving import calibrated_classifier, compare_classifiers
-from training.pesco.teacher import check_pool_size
-from training.pesco.texts import Labelled, TextPool
+from purlin.index.builds import CLASSIFIERS, locked
+from purlin.index.errors import InvalidInput
+from purlin.index.storage import exclusive
+from purlin.training.loop import StepProgress, digest, make_accelerator, same_recipe, storing
+from purlin.training.model import TextModel
+from purlin.training.pesco.outcome import Outcome
+from purlin.training.pesco.publishing import check_publishable, publish_outcome
+from purlin.training.pesco.recipe import PescoRecipe
+from purlin.training.pesco.rounds import ROUND_STATE, SelfTraining, writing
+from purlin.training.pesco.serving import calibrated_classifier, compare_classifiers
+from purlin.training.pesco.teacher import check_pool_size
+from purlin.training.pesco.texts import Labelled, TextPool
 
 RUN = "run.json"
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from index.classify.zero_shot import ClassScores
-from index.encoder import Vectors
-from training.model import TextModel
-from training.pesco.check import TrainingCheck, check_training
-from training.pesco.outcome import CalibratedClassifier
-from training.pesco.rounds import SelfTraining
-from training.pesco.teacher import PseudoLabels, class_offsets
-from training.pesco.texts import split_halves
-from training.pesco.views import Indices, linear_head, softmax
+from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.encoder import Vectors
+from purlin.training.model import TextModel
+from purlin.training.pesco.check import TrainingCheck, check_training
+from purlin.training.pesco.outcome import CalibratedClassifier
+from purlin.training.pesco.rounds import SelfTraining
+from purlin.training.pesco.teacher import PseudoLabels, class_offsets
+from purlin.training.pesco.texts import split_halves
+from purlin.training.pesco.views import Indices, linear_head, softmax
 
 # Texts on which the trained model is compared with the untrained one.
 CHECKED_TEXTS = 2000

@@ -11,14 +11,14 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from index.classify.zero_shot import prompt
-from index.errors import InvalidInput
-from training import model
-from training.model import TextModel, pad_texts
-from training.pesco.losses import matching_loss
-from training.pesco.recipe import PescoRecipe
-from training.pesco.texts import remove_sentence, split_sentences
-from training.pesco.views import Indices
+from purlin.index.classify.zero_shot import prompt
+from purlin.index.errors import InvalidInput
+from purlin.training import model
+from purlin.training.model import TextModel, pad_texts
+from purlin.training.pesco.losses import matching_loss
+from purlin.training.pesco.recipe import PescoRecipe
+from purlin.training.pesco.texts import remove_sentence, split_sentences
+from purlin.training.pesco.views import Indices
 
 # Texts of similar length that are encoded together.
 LENGTH_GROUP = 16

@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from index.classify.zero_shot import ClassScores
-from index.encoder import Vectors
-from index.errors import InvalidInput
-from training.config import in_range
-from training.pesco.views import (
+from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.encoder import Vectors
+from purlin.index.errors import InvalidInput
+from purlin.training.config import in_range
+from purlin.training.pesco.views import (
     Indices,
     Neighbours,
     View,

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
-from index.classify.zero_shot import check_labels, check_templates
-from index.errors import InvalidInput
-from index.evaluation import labels as labelled
-from index.evaluation.labels import MAX_READ_CHARS
-from index.evaluation.ranking import parsed, read_lines, read_list
+from purlin.index.classify.trained import MAX_CLASSIFIER_LABEL_CHARS, MAX_CLASSIFIER_LABELS
+from purlin.index.classify.zero_shot import check_labels, check_templates
+from purlin.index.errors import InvalidInput
+from purlin.index.evaluation import labels as labelled
+from purlin.index.evaluation.labels import MAX_READ_CHARS
+from purlin.index.evaluation.ranking import parsed, read_lines, read_list
 
 MIN_TEXTS = 32
 TEXTS_PER_LABEL = 4

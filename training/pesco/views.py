@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from index.classify.zero_shot import ClassScores
-from index.encoder import Vectors
-from training.pesco.texts import words_and_pairs
+from purlin.index.classify.zero_shot import ClassScores
+from purlin.index.encoder import Vectors
+from purlin.training.pesco.texts import words_and_pairs
 
 View = Literal["prompts", "centroids", "head", "neighbours", "words"]
 Indices = NDArray[np.int64]
