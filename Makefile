@@ -8,7 +8,7 @@ PORT ?= 8000
 CONSTRAINTS ?= constraints.txt
 PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
-.PHONY: serve test test-long check format docs install install-dev clean
+.PHONY: serve test test-long check format docs wheel install install-dev clean
 
 serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
@@ -24,8 +24,9 @@ test-long: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	rm -rf build/tree && mkdir -p build/tree && cp -r purlin build/tree/ && cp -r app index training build/tree/purlin/
 	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
+	cd build/tree && ../../$(VENV)/bin/lint-imports --config ../../pyproject.toml
 	$(VENV)/bin/hadolint Dockerfile
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml docker-compose.build.yml docker-compose.offline.yml
 
@@ -36,6 +37,11 @@ format: $(VENV)/.dev
 # docs/api.md from the OpenAPI document, the client and the recipes.
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m docs.reference > docs/api.md
+
+# purlin-search, with the models, and purlin-client, into dist/.
+wheel: | $(VENV)/bin/pip
+	rm -rf build/lib build/bdist.* dist
+	$(PIP) wheel -q --no-deps --wheel-dir dist . ./packaging/client
 
 install: $(VENV)/.serving
 
@@ -53,4 +59,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	touch $@ $(VENV)/.serving
 
 clean:
-	rm -rf $(VENV) var
+	rm -rf $(VENV) var build dist

@@ -241,7 +241,7 @@ def _discover(_: _Call) -> JsonObject:
 
 
 def _server() -> JsonObject:
-    return {"name": "purlin", "title": "Purlin", "version": version("purlin")}
+    return {"name": "purlin", "title": "Purlin", "version": version("purlin-search")}
 
 
 def _abilities() -> JsonObject:

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-_WEB = files("app") / "web"
+_WEB = files("purlin.app") / "web"
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

@@ -50,7 +50,7 @@ class Spans:
             resource=_resource(), id_generator=self._ids, shutdown_on_exit=False
         )
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
-        self._tracer = self._provider.get_tracer("purlin", version("purlin"))
+        self._tracer = self._provider.get_tracer("purlin", version("purlin-search"))
 
     def add(
         self, trace: Trace, name: str, attributes: Mapping[str, Any], started: int, ended: int

@@ -259,7 +259,7 @@ def test_two_builds_at_once(tmp_path: Path, encoder: HashEncoder) -> None:
 
 
 def test_options_are_recorded_and_used(tmp_path: Path, encoder: HashEncoder) -> None:
-    options = Options(splitter="simple", dense_weight=0.0, demote=False)
+    options = Options(splitter="simple", dense_weight=0.0, secondary="keep")
     manifest = build(tmp_path, "c", "product", _sources(), encoder, options=options)
     assert (manifest.splitter, manifest.dense_weight, manifest.demote) == ("simple", 0.0, False)
     hit = Corpus.load(builds.current(tmp_path, "c"), encoder).search("thing 3").hits[0]
@@ -275,7 +275,8 @@ def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, encoder: HashEnc
 
 
 _CHILD = """
-import sys; from pathlib import Path; from purlin.index.indexing.build import build; from purlin.index.records import Document
+import sys; from pathlib import Path
+from purlin.index.indexing.build import build; from purlin.index.records import Document
 from tests.conftest import HashEncoder, source
 home, count, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 import time

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import purlin
+from purlin import cli
+from purlin.cli import console, train
 
 ROOT = Path(__file__).parent.parent
 SHOP = [
@@ -85,15 +86,15 @@ def test_list_and_show(shop: Path) -> None:
     ],
 )
 def test_how_long_a_training_takes_is_told_in_a_few_words(seconds: float, line: str) -> None:
-    assert purlin._time_left(seconds, datetime(2026, 12, 31, 13, 31)) == line
+    assert train.time_left(seconds, datetime(2026, 12, 31, 13, 31)) == line
 
 
 def test_training_tells_how_long_it_takes_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(purlin, "err", Console(file=sys.stderr, width=160))
-    with purlin._progress() as tell:
-        step = purlin._steps(tell)("align")
+    monkeypatch.setattr(console, "err", Console(file=sys.stderr, width=160))
+    with console.progress_bars() as tell:
+        step = train.training_steps(tell)("align")
         step(2, 900, {"loss": 0.5, "pairs_per_s": 25.0})
         step(3, 900, {"loss": 0.5, "pairs_per_s": 25.0, "dev mean": 0.6, "seconds_left": 90.0})
         step(900, 900, {"loss": 0.5, "pairs_per_s": 25.0, "seconds_left": 0.0})
@@ -107,8 +108,8 @@ def test_training_tells_how_long_it_takes_where_there_is_no_terminal(
 def test_the_bar_has_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
     terminal = Console(file=shown, force_terminal=True, width=160, legacy_windows=False)
-    monkeypatch.setattr(purlin, "err", terminal)
-    with purlin._progress() as tell:
+    monkeypatch.setattr(console, "err", terminal)
+    with console.progress_bars() as tell:
         tell("encode", 1, 2)
         tell("align", 3, 900, "about 34 min left, until 14:05")
     assert "about 34 min left, until 14:05" in shown.getvalue()
@@ -352,7 +353,7 @@ def test_interrupting_a_build_leaves_nothing(tmp_path: Path, number: signal.Sign
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     from typer.testing import CliRunner
 
-    shown = CliRunner().invoke(purlin.app, [*command, "--help"])
+    shown = CliRunner().invoke(cli.app, [*command, "--help"])
     assert shown.exit_code == 0
     assert f"Example: purlin {' '.join(command)}" in " ".join(shown.output.split())
 

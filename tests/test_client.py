@@ -355,7 +355,7 @@ def test_client_import_is_light() -> None:
         "torch",
         "uvicorn",
     }
-    program = "import sys, app.client; print(*{name.partition('.')[0] for name in sys.modules})"
+    program = "import sys, purlin.client; print(*{name.partition('.')[0] for name in sys.modules})"
     root = Path(__file__).parent.parent
     process = subprocess.run(
         [sys.executable, "-c", program],

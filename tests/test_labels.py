@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import purlin
+from purlin.cli import evaluate
 from purlin.index.classify.trained import publish_classifier
 from purlin.index.errors import InvalidInput, NotFound, PurlinError
 from purlin.index.evaluation.labels import check_truth, evaluate_labels, read_labelled
@@ -100,7 +100,7 @@ def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFix
     rows = _write(tmp_path / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS).encode())
     labels = _write(tmp_path / "labels.txt", b"sports\nbusiness\nworld\n")
     encoder = staged(tmp_path / "staged") / "encoder"
-    purlin.evaluate_classify(
+    evaluate.evaluate_classify(
         rows, labels=labels, template=["{label}"], as_json=True, encoder=encoder
     )
     by_names = json.loads(capsys.readouterr().out)
@@ -110,7 +110,7 @@ def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFix
         2,
     )
     publish_classifier(tmp_path / "home", "tickets", tmp_path / "staged")
-    purlin.evaluate_classify(rows, classifier="tickets", as_json=True, home=tmp_path / "home")
+    evaluate.evaluate_classify(rows, classifier="tickets", as_json=True, home=tmp_path / "home")
     assert json.loads(capsys.readouterr().out)[0]["mean"] == 1.0
     for wrong in (
         {},
@@ -118,4 +118,4 @@ def test_command_measures_a_classifier(tmp_path: Path, capsys: pytest.CaptureFix
         {"classifier": "tickets", "template": ["{label}"]},
     ):
         with pytest.raises(InvalidInput, match="either --labels"):
-            purlin.evaluate_classify(rows, **wrong)  # type: ignore[arg-type]
+            evaluate.evaluate_classify(rows, **wrong)  # type: ignore[arg-type]

@@ -211,7 +211,7 @@ def test_page_has_no_inline_code_or_foreign_links(
 def test_every_file_is_served_and_packaged() -> None:
     assert {file.name for file in WEB.iterdir()} == {"index.html", *FILES}
     project = tomllib.loads((WEB.parent.parent / "pyproject.toml").read_text())
-    assert "web/*" in project["tool"]["setuptools"]["package-data"]["app"]
+    assert "web/*" in project["tool"]["setuptools"]["package-data"]["purlin.app"]
 
 
 @pytest.mark.parametrize("name", FILES)

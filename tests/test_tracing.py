@@ -289,7 +289,8 @@ def test_a_missing_extra_names_the_package(
 
 def test_opentelemetry_is_not_imported_by_default() -> None:
     code = (
-        "import sys; from purlin.app.main import create_app; from purlin.app.settings import Settings; create_app(Settings());"
+        "import sys; from purlin.app.main import create_app; from purlin.app.settings import Settings\n"
+        "create_app(Settings())\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry.sdk') or name == 'purlin.app.tracing'])"
     )
     result = subprocess.run(

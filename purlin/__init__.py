@@ -1,0 +1,1 @@
+"""Structure-aware retrieval: search, zero-shot classification and reference QA."""

@@ -1,0 +1,5 @@
+"""`python -m purlin`."""
+
+from purlin.cli import main
+
+main()

@@ -1,0 +1,90 @@
+"""What all commands share: consoles, options and progress bars."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+from rich.console import Console
+
+from purlin.index.records import Mode
+
+if TYPE_CHECKING:
+    from purlin.index.encoder import Encoder
+
+_WIDTH = 160  # columns where the output is no terminal
+out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
+err = Console(
+    stderr=True, highlight=False, markup=False, width=None if sys.stderr.isatty() else _WIDTH
+)
+
+Home = Annotated[Path, typer.Option(envvar="PURLIN_HOME", help="Where corpora are kept.")]
+EncoderDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--encoder", envvar="PURLIN_ENCODER", help="Encoder directory [default: the released one]."
+    ),
+]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option("--filter", help="FIELD=VALUE; several for one field mean any of them."),
+]
+SearchMode = Annotated[Mode, typer.Option("--mode", help="Which retrievers score.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+HOME = Path("var")
+
+
+class ShowProgress(Protocol):
+    """Shows the progress of a command with several stages."""
+
+    def __call__(self, stage: str, done: int, total: int | None, remaining: str = "") -> None:
+        """Show how much of a stage is done, and what it says itself of the time it has left."""
+
+
+def open_encoder(directory: Path | None) -> Encoder:
+    """Open an encoder directory, by default that of the released encoder."""
+    from purlin.index.encoder import RELEASED_ENCODER, Encoder
+
+    return Encoder.load(directory or RELEASED_ENCODER)
+
+
+@contextlib.contextmanager
+def progress_bars() -> Iterator[ShowProgress]:
+    """Bars on a terminal, a plain line now and then elsewhere."""
+    from purlin.index.pace import Lines, Pace
+
+    if not err.is_terminal:
+        yield Lines(err.print)
+        return
+    from rich import progress as bars
+
+    columns = (bars.TextColumn("{task.description:>8}"), bars.BarColumn(bar_width=24), bars.MofNCompleteColumn(),
+               bars.TextColumn("{task.fields[pace]}"))  # fmt: skip
+    with bars.Progress(*columns, console=err, transient=True) as shown:
+        tasks: dict[str, bars.TaskID] = {}
+        paces: dict[str, Pace] = {}
+
+        def update(stage: str, done: int, total: int | None, remaining: str = "") -> None:
+            if stage not in tasks:
+                paces[stage] = Pace()
+                tasks[stage] = shown.add_task(stage, total=None, pace="")
+            paces[stage].update(done, total)
+            shown.update(
+                tasks[stage], completed=done, total=total, pace=remaining or str(paces[stage])
+            )
+
+        yield update
+
+
+@contextlib.contextmanager
+def undone_if_interrupted(line: str = "interrupted; nothing was changed") -> Iterator[None]:
+    """Print `line` and exit with status 130 at Ctrl-C or SIGTERM."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print(line)
+        raise typer.Exit(130) from None

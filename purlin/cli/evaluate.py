@@ -1,0 +1,181 @@
+"""`purlin evaluate`: measure corpora, classifiers and answers."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from purlin.cli.console import (
+    HOME,
+    AsJson,
+    EncoderDirectory,
+    Filters,
+    Home,
+    SearchMode,
+    err,
+    open_encoder,
+    out,
+    progress_bars,
+)
+from purlin.cli.corpora import open_corpora, parse_filter
+
+app = typer.Typer(no_args_is_help=True, help="Measure a corpus on judged queries.")
+
+
+@app.command("search")
+def evaluate_search(
+    corpus: Annotated[str, typer.Option(help="The corpus.")],
+    queries: Annotated[Path, typer.Option(help="BEIR queries.jsonl[.gz].")],
+    qrels: Annotated[
+        Path, typer.Option(help="BEIR qrels .tsv, or TREC qrels; in these, %XX in ids is decoded.")
+    ],
+    mode: SearchMode = "hybrid",
+    filter: Filters = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the ranking as a TREC run file; white space, control characters and % in ids become %XX."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Measure a corpus on judged queries: MRR@100, nDCG@10 and recall@100, with 95 % intervals.
+
+    Example: purlin evaluate search --corpus cosqa --queries queries.jsonl --qrels qrels/dev.tsv --mode dense
+    """
+    from purlin.index.evaluation import ranking
+    from purlin.index.indexing.gate import Judgements, run_queries
+
+    [opened] = open_corpora(home, [corpus], encoder)
+    judged = Judgements(ranking.read_queries(queries), ranking.read_qrels(qrels))
+    with progress_bars() as tell:
+        hits = run_queries(
+            opened, judged, mode=mode, filter=parse_filter(filter), progress=partial(tell, "search")
+        )
+    if run is not None and (escaped := ranking.write_run(run, hits)):
+        err.print(
+            f"{run}: {escaped:,} ids hold white space, control characters or %; they are percent-encoded there "
+            "(a space is %20), as TREC's columns need. TREC qrels for other tools need the same."
+        )
+    _print_measures(ranking.evaluate_run(hits, judged.qrels), as_json)
+    opened.close()
+
+
+@app.command("classify")
+def evaluate_classify(
+    rows: Annotated[Path, typer.Option(help="JSON Lines {text, label}, gzipped or not.")],
+    labels: Annotated[Path | None, typer.Option(help="Label names, one a line.")] = None,
+    classifier: Annotated[
+        str | None, typer.Option(help="A classifier made by `purlin train pesco`.")
+    ] = None,
+    template: Annotated[
+        list[str] | None, typer.Option(help="With {label} in it; may be repeated.")
+    ] = None,
+    min_score: Annotated[
+        float, typer.Option(min=0, max=1, help="Below it no label is given.")
+    ] = 0.0,
+    as_json: AsJson = False,
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Measure label names, or a trained classifier, on labelled texts: accuracy and recalls, with 95 % intervals.
+
+    Example: purlin evaluate classify --rows dev.jsonl --labels labels.txt --template "This is about {label}."
+    """
+    from purlin.index import builds
+    from purlin.index.classify.trained import TrainedClassifier
+    from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
+    from purlin.index.errors import InvalidInput
+    from purlin.index.evaluation import labels as labelled
+    from purlin.index.evaluation.ranking import read_list
+
+    if (labels is None) == (classifier is None) or (template and classifier):
+        raise InvalidInput(
+            "Give either --labels, with or without --template, or --classifier.", field="labels"
+        )
+    texts, truth = labelled.read_labelled(rows)
+    if labels is not None:
+        names = read_list(labels)
+        labelled.check_truth(truth, names)
+        by_names = Classifier(open_encoder(encoder))
+        results = by_names.classify(
+            texts, names, templates=template or DEFAULT_TEMPLATES, min_score=min_score
+        )
+    else:
+        trained = TrainedClassifier.load(builds.current(home, str(classifier), builds.CLASSIFIERS))
+        labelled.check_truth(truth, trained.spec.labels)
+        results = trained.classify(texts, min_score=min_score)
+    _print_measures(labelled.evaluate_labels(results, truth), as_json)
+
+
+@app.command("qa")
+def evaluate_qa(
+    corpus: Annotated[str, typer.Option(help="A corpus of kind reference.")],
+    questions: Annotated[
+        list[Path],
+        typer.Option(
+            help="JSON Lines as in questions/; may be repeated, such as with unanswerable ones."
+        ),
+    ],
+    split: Annotated[
+        str | None, typer.Option(help="Only questions of this split, dev or test.")
+    ] = None,
+    reader: Annotated[
+        Path | None, typer.Option(envvar="PURLIN_READER", help="A reader directory.")
+    ] = None,
+    no_reader: Annotated[
+        bool, typer.Option("--no-reader", help="Measure the search alone.")
+    ] = False,
+    depth: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Passages that are read.")
+    ] = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Measure answers to questions: passages found, exact match, F1, and whether it knows what it cannot answer.
+
+    Example: purlin evaluate qa --corpus python --questions questions/python.jsonl --split dev
+    """
+    from purlin.index.evaluation.answers import answer_measures, read_questions
+    from purlin.index.qa.ask import READ_DEPTH
+    from purlin.index.qa.judging import judge_corpus
+    from purlin.index.qa.reader import RELEASED_READER, Reader
+
+    question_set = [question for path in questions for question in read_questions(path, split)]
+    [opened] = open_corpora(home, [corpus], encoder)
+    loaded = None if no_reader else Reader.load(reader or RELEASED_READER)
+    with progress_bars() as tell:
+        judged = judge_corpus(
+            opened,
+            loaded,
+            question_set,
+            depth=depth or READ_DEPTH,
+            progress=lambda done: tell("questions", done, len(question_set)),
+        )
+    shown = [
+        measure
+        for measure in answer_measures(judged)
+        if loaded or measure.name not in ("exact match", "F1")
+    ]
+    _print_measures(shown, as_json)
+    opened.close()
+
+
+def _print_measures(measures: list[Any], as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        print(json.dumps([asdict(measure) for measure in measures]))  # noqa: T201
+        return
+    table = Table("measure", "mean", "95 % interval", "queries", box=None, header_style="bold")
+    for m in measures:
+        table.add_row(m.name, f"{m.mean:.4f}", f"{m.low:.4f} - {m.high:.4f}", str(m.queries))
+    out.print(table)

@@ -1,0 +1,267 @@
+"""`purlin index`: build, list, show, activate and delete corpora."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from purlin.cli.console import (
+    HOME,
+    EncoderDirectory,
+    Home,
+    open_encoder,
+    out,
+    progress_bars,
+    undone_if_interrupted,
+)
+from purlin.index.records import Kind, Secondary, Splitter
+
+if TYPE_CHECKING:
+    from purlin.index.builds import Manifest
+    from purlin.index.indexing.gate import Judgements
+
+app = typer.Typer(no_args_is_help=True, help="Build, list, show, activate and delete corpora.")
+
+DenseWeight = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, help="Share of the dense score in hybrid ones [default: by kind]."),
+]
+QueryLogFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="JSON Lines {query, document}: earlier queries that find those documents, too."
+    ),
+]
+
+
+@app.command("build")
+def index_build(
+    kind: Annotated[Kind, typer.Argument(help="What the sources hold.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Directories, files, or a BEIR corpus.jsonl[.gz].")
+    ],
+    name: Annotated[str, typer.Option(help="The corpus's name.")],
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+    splitter: Annotated[
+        Splitter | None, typer.Option(help="How bodies become passages [default: by kind].")
+    ] = None,
+    secondary: Annotated[
+        Secondary, typer.Option(help="Test, vendored, generated and minified code.")
+    ] = "demote",
+    base_url: Annotated[
+        str, typer.Option(help="Where the reference is on the web, for links.")
+    ] = "",
+    dense_weight: DenseWeight = None,
+    query_log: QueryLogFile = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")
+    ] = None,
+    qrels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Their judged documents, BEIR's .tsv, or TREC's with %XX in ids decoded."
+        ),
+    ] = None,
+    measure: Annotated[
+        str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")
+    ] = "ndcg@10",
+    force: Annotated[
+        bool, typer.Option("--force", help="Activate the build even if it measures worse.")
+    ] = False,
+) -> None:
+    """Build a corpus and make it the active one; unchanged files are not read or encoded again.
+
+    With --queries and --qrels a build that answers them worse than the active one is kept, but not activated.
+
+    Example: purlin index build code ~/src/project --name project
+    """
+    from purlin.index.indexing.build import Options, build
+    from purlin.index.search.query_log import read_log
+    from purlin.index.sources import open_source
+
+    log = read_log(query_log) if query_log else []
+    judged = _judgements(queries, qrels, measure, force)
+    sources = open_source(kind, paths, secondary=secondary, base_url=base_url)
+    options = Options(splitter, dense_weight, log, secondary, base_url)
+    origin = tuple(str(path.absolute()) for path in paths)
+    with undone_if_interrupted(), progress_bars() as progress:
+        manifest = build(home, name, kind, sources, open_encoder(encoder), options=options, origin=origin,
+                         progress=progress, judged=judged, force=force)  # fmt: skip
+    report_build(manifest)
+    if log:
+        out.print(f"query log: {manifest.logged:,} of {len(log):,} queries lead to its documents")
+
+
+def _judgements(
+    queries: Path | None, qrels: Path | None, measure: str, force: bool
+) -> Judgements | None:
+    from purlin.index.errors import InvalidInput
+    from purlin.index.indexing.gate import Judgements
+
+    if queries is not None and qrels is not None:
+        return Judgements.read(queries, qrels, measure)
+    if queries is not None or qrels is not None:
+        raise InvalidInput(
+            "--queries and --qrels go together: give both, or neither.", field="queries"
+        )
+    if force:
+        raise InvalidInput(
+            "--force overrules measures: give --queries and --qrels, too.", field="force"
+        )
+    return None
+
+
+def report_build(manifest: Manifest) -> None:
+    """Print what a build holds, how long it took, and what was left out."""
+    from purlin.index.indexing.gate import measurement_summary
+
+    rate = (manifest.passages - manifest.reused) / max(manifest.took_s, 0.001)
+    out.print(
+        f"[bold]{manifest.name}[/]: {manifest.documents:,} documents, {manifest.passages:,} passages "
+        f"({manifest.reused:,} unchanged) in {manifest.took_s:.1f} s"
+        + (f", {rate:,.0f} new passages/s" if manifest.passages > manifest.reused else ""),
+        markup=True,
+    )
+    if measured := measurement_summary(manifest):
+        out.print(measured)
+    if manifest.skipped:
+        out.print(f"{manifest.skipped:,} left out; `purlin index show {manifest.name}` lists them")
+
+
+@app.command("list")
+def index_list(home: Home = HOME) -> None:
+    """List the corpora.
+
+    Example: purlin index list
+    """
+    from purlin.index import builds
+    from purlin.index.errors import Damaged
+
+    table = Table(
+        "corpus", "kind", "documents", "passages", "build", "encoder", box=None, header_style="bold"
+    )
+    for name in builds.corpora(home):
+        try:
+            directory = builds.current(home, name)
+            manifest = builds.read_manifest(directory)
+        except Damaged as error:
+            table.add_row(name, Text(error.message, "red"))
+            continue
+        counts = (f"{manifest.documents:,}", f"{manifest.passages:,}")
+        table.add_row(name, manifest.kind, *counts, directory.name, str(manifest.encoder["name"]))
+    if table.row_count:
+        out.print(table)
+    else:
+        out.print("no corpora yet; make one with `purlin index build`")
+
+
+@app.command("show")
+def index_show(
+    name: str,
+    home: Home = HOME,
+    skipped: Annotated[int, typer.Option(help="How many of the files left out to list.")] = 20,
+) -> None:
+    """Show a corpus: its builds, what it holds, and what was left out of it.
+
+    Example: purlin index show code --skipped 100
+    """
+    from purlin.index import builds
+    from purlin.index.search.store import Store
+
+    try:
+        directory = builds.current(home, name)
+    finally:
+        for build in builds.builds(home, name):
+            out.print(f"build {build}")
+    manifest = builds.read_manifest(directory)
+    builds.verify(directory, manifest)
+    shown = json.loads(manifest.to_json())
+    shown["files"] = {
+        file: f"{details['bytes']:,} bytes" for file, details in manifest.files.items()
+    }
+    out.print(f"active {directory.name}, all files as they were written")
+    out.print_json(json.dumps(shown))
+    store = Store(directory / "documents.sqlite", manifest.kind)
+    out.print(
+        f"fields: {', '.join(store.field_names[:60])}"
+        + (" ..." if len(store.field_names) > 60 else "")
+    )
+    for file in store.skipped(skipped):
+        out.print(
+            f"left out: {file.path}" + (f":{file.line}" if file.line else "") + f": {file.reason}"
+        )
+    store.close()
+
+
+@app.command("activate")
+def index_activate(
+    name: str,
+    build: str,
+    home: Home = HOME,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even one that was refused, as it measured worse.")
+    ] = False,
+) -> None:
+    """Make another build the active one; a running server follows.
+
+    Example: purlin index activate code 20261121T093000123456-1a2b3c4d5e6f
+    """
+    from purlin.index import builds
+
+    builds.activate(home, name, build, force=force)
+    out.print(f"{name}: {build} is active")
+
+
+@app.command("delete")
+def index_delete(name: str, home: Home = HOME) -> None:
+    """Delete a corpus with all its builds.
+
+    Example: purlin index delete old-project
+    """
+    from purlin.index import builds
+
+    builds.delete(home, name)
+    out.print(f"{name}: deleted")
+
+
+@app.command("demo")
+def index_demo(home: Home = HOME, encoder: EncoderDirectory = None) -> None:
+    """Build those of the demo corpora that are missing.
+
+    Example: purlin index demo
+    """
+    build_demo(home, encoder)
+
+
+def build_demo(home: Path, encoder: Path | None) -> None:
+    """Build the demo corpora that are missing, with progress."""
+    from purlin.index import builds
+    from purlin.index.demo import demos
+    from purlin.index.indexing.build import build
+
+    missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
+    if not missing:
+        return
+    loaded = open_encoder(encoder)
+    for number, demo in enumerate(missing, 1):
+        out.print(
+            f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
+            markup=True,
+        )
+        with undone_if_interrupted(), progress_bars() as progress:
+            manifest = build(
+                home,
+                demo.name,
+                demo.kind,
+                demo.sources(),
+                loaded,
+                origin=(demo.about,),
+                progress=progress,
+            )
+        report_build(manifest)

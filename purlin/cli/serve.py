@@ -1,0 +1,65 @@
+"""`purlin serve`, `purlin key`, and the demo corpora."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from purlin.cli.console import (
+    HOME,
+    EncoderDirectory,
+    Home,
+    err,
+    out,
+)
+from purlin.cli.index import build_demo
+
+if TYPE_CHECKING:
+    pass
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo/--no-demo", help="Build the demo corpora first if they are missing."),
+    ] = False,
+    home: Home = HOME,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Serve the corpora over HTTP; newly activated builds are picked up while it runs.
+
+    Example: purlin serve --demo --port 8000
+    """
+    from purlin.app.main import serve as run
+    from purlin.app.settings import Settings
+
+    options: dict[str, Any] = {"host": host, "port": port, "home": home, "encoder": encoder}
+    settings = Settings.read({name: value for name, value in options.items() if value is not None})
+    if demo:
+        build_demo(home, encoder)
+    with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
+        run(settings)
+
+
+def key(
+    name: Annotated[str, typer.Argument(help="Whose key it is; logs show this name.")],
+    scopes: Annotated[
+        list[str], typer.Argument(help="What it may do: search, classify, qa, admin.")
+    ],
+    per_minute: Annotated[
+        int | None, typer.Option(min=1, help="Requests per minute [default: no limit].")
+    ] = None,
+) -> None:
+    """Make an API key: shown once on stderr; the line for PURLIN_KEYS or the file PURLIN_KEYS_FILE goes to stdout.
+
+    Example: purlin key shop search qa --per-minute 600 >> keys
+    """
+    from purlin.app.access import new_key
+
+    secret, line = new_key(name, scopes, per_minute)
+    err.print(f"the key of {name}, shown only now:\n{secret}", soft_wrap=True)
+    out.print(line, soft_wrap=True)

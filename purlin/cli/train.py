@@ -1,0 +1,267 @@
+"""`purlin train`: train and export encoders, readers and classifiers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from purlin.cli.console import (
+    HOME,
+    Home,
+    ShowProgress,
+    err,
+    out,
+    progress_bars,
+    undone_if_interrupted,
+)
+
+app = typer.Typer(
+    no_args_is_help=True, help="Train and export encoders (needs the training extra)."
+)
+
+Recipe = Annotated[Path, typer.Option(help="The recipe, such as those in configs/.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="What the recipe's paths are relative to [default: its directory]."),
+]
+Made = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="Where checkpoints and results go [default: training/NAME below --home, or var].",
+    ),
+]
+Cpu = Annotated[bool, typer.Option("--cpu", help="Leave a GPU unused.")]
+
+
+@app.command("export")
+def train_export(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="A sentence-transformers or Hugging Face checkpoint directory, or an 8-bit encoder or reader that an "
+            "earlier version exported."
+        ),
+    ],
+    to: Annotated[Path, typer.Option(help="The encoder directory to write.")],
+    name: Annotated[
+        str | None, typer.Option(help="The encoder's name; an exported one keeps its own.")
+    ] = None,
+    base_model: Annotated[
+        str, typer.Option(help="For the model card: what was trained from.")
+    ] = "unknown",
+    base_licence: Annotated[
+        str, typer.Option(help="For the model card: the base's licence.")
+    ] = "unknown",
+    fp32: Annotated[
+        bool, typer.Option("--fp32", help="Keep 32-bit weights instead of 8-bit ones.")
+    ] = False,
+) -> None:
+    """Export a checkpoint as an encoder directory, after comparing its vectors with the checkpoint's.
+
+    An exported 8-bit encoder or reader is written again, with weights that give the same results with and without
+    VNNI instructions.
+
+    Example: purlin train export var/training/santa/finetune/step-000400 --to models/santa --name santa
+    """
+    _need_training()
+    from purlin.index.errors import InvalidInput
+    from purlin.training.export import Card, export, export_again, is_exported
+
+    if is_exported(checkpoint):
+        if fp32 or name is not None:
+            raise InvalidInput(
+                "An exported encoder keeps its name and its 8 bits: leave --name and --fp32 out."
+            )
+        export_again(checkpoint, to)
+        out.print(f"{to}: written")
+        return
+
+    if name is None:
+        raise InvalidInput("Give the encoder a name: --name NAME.", field="name")
+    card = Card(name, base_model=base_model, base_licence=base_licence)
+    export(checkpoint, to, card, quantization="none" if fp32 else "int8")
+    out.print(f"{to}: written")
+
+
+@app.command("santa")
+def santa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+    """Train a retrieval encoder on pairs of text and structured data (SANTA), and export it.
+
+    A run that was interrupted goes on from its last checkpoint when it is started again. Several GPUs or machines:
+    accelerate launch -m purlin train santa ...; several processes on CPUs: torchrun --nproc_per_node 2 -m purlin ...
+
+    Example: purlin train santa --config configs/santa-minilm.toml --data DATA
+    """
+    _need_training()
+    from purlin.training import santa
+
+    directory = _trained(santa.train_santa, santa.SantaRecipe, config, data, to, cpu)
+    out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
+
+
+@app.command("refqa")
+def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+    """Train a reader, which finds answers in passages of references, or a retriever, which finds the passages.
+
+    A recipe with [[asked]] makes a reader, one with [[pairs]] a retriever, an encoder as `train santa` makes them, with
+    one model for questions and passages or two as in DPR. A run that was interrupted goes on when it is started again.
+
+    Example: purlin train refqa --config configs/refqa-minilm.toml --data DATA
+    """
+    _need_training()
+    from purlin.training import config as recipes
+    from purlin.training import reader
+
+    if "asked" in recipes.read_toml(config):
+        directory = _trained(reader.train_reader, reader.ReaderRecipe, config, data, to, cpu)
+        out.print(f"{directory}: written; the server takes it with PURLIN_READER={directory}")
+    else:
+        santa_command(config, data, to, cpu)
+
+
+@app.command("pesco")
+def pesco_command(
+    texts: Annotated[
+        Path, typer.Option(help='Unlabelled texts: .jsonl[.gz] of {"text": ...}, or one a line.')
+    ],
+    labels: Annotated[Path, typer.Option(help="Label names, one a line.")],
+    name: Annotated[str, typer.Option(help="The classifier's name.")],
+    templates: Annotated[
+        Path | None, typer.Option(help="Prompts, one a line, with {label} [default: the recipe's].")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A recipe [default: as configs/pesco-minilm.toml].")
+    ] = None,
+    dev: Annotated[
+        Path | None,
+        typer.Option(help="Labelled rows {text, label} to measure on; nothing is chosen by them."),
+    ] = None,
+    to: Made = None,
+    home: Home = HOME,
+    cpu: Cpu = False,
+) -> None:
+    """Train a classifier from label names and unlabelled texts (PESCO), and publish it to the server.
+
+    A run that was interrupted goes on when it is started again.
+
+    Example: purlin train pesco --texts tickets.jsonl --labels labels.txt --name tickets
+    """
+    _need_training()
+    from purlin.training.pesco import self_training
+    from purlin.training.pesco import texts as read
+    from purlin.training.pesco.publishing import REPORT
+    from purlin.training.pesco.recipe import read_recipe
+
+    recipe = read_recipe(config, templates)
+    names = read.read_labels(labels)
+    pool = read.read_pool(texts, labels=len(names), limit=recipe.limit, seed=recipe.seed)
+    dev_texts = read.read_labelled_texts(dev, names) if dev else None
+    run_dir = to or home / "training" / name
+    with (
+        undone_if_interrupted("interrupted; the same command goes on where it stopped"),
+        progress_bars() as tell,
+    ):
+        built = self_training.train_pesco(
+            recipe,
+            pool,
+            names,
+            name=name,
+            out=run_dir,
+            home=home,
+            dev=dev_texts,
+            progress=training_steps(tell),
+            say=err.print,
+            cpu=cpu,
+        )
+    out.print(
+        f"{built}: published; POST /classify takes it as classifier {name!r}. Report: {run_dir / REPORT}"
+    )
+
+
+def _trained(
+    train: Callable[..., Path],
+    recipe_type: Any,
+    config: Path,
+    data: Path | None,
+    to: Path | None,
+    cpu: bool,
+) -> Path:
+    """Run `train` on the recipe of `recipe_type` at `config`; return the exported directory."""
+    from purlin.training.config import load_recipe
+
+    recipe = load_recipe(config, recipe_type, data=data)
+    with (
+        undone_if_interrupted("interrupted; the same command goes on from the last checkpoint"),
+        progress_bars() as tell,
+    ):
+        return train(
+            recipe,
+            to or HOME / "training" / recipe.name,
+            progress=training_steps(tell),
+            say=err.print,
+            cpu=cpu,
+        )
+
+
+def training_steps(
+    tell: ShowProgress,
+) -> Callable[[str], Callable[[int, int, Mapping[str, float]], None]]:
+    """For each stage its progress and time left, and a line whenever the dev sets were measured."""
+
+    def of_stage(name: str) -> Callable[[int, int, Mapping[str, float]], None]:
+        def step(number: int, total: int, values: Mapping[str, float]) -> None:
+            remaining = time_left(values.get("seconds_left", 0.0))
+            tell(name, number, total, remaining)
+            if measured := [
+                f"{key} {value:.4f}" for key, value in values.items() if key.startswith("dev ")
+            ]:
+                shown = [
+                    f"loss {values['loss']:.4f}",
+                    *measured,
+                    f"{values['pairs_per_s']:.1f} pairs/s",
+                    remaining,
+                ]
+                err.print(f"{name} {number:,}: {', '.join(filter(None, shown))}")
+
+        return step
+
+    return of_stage
+
+
+def time_left(seconds: float, now: datetime | None = None) -> str:
+    """Say e.g. 'about 34 min left, until 14:05'; nothing for 0 s, no time of day below two minutes."""
+    if seconds <= 0:
+        return ""
+    if seconds < 120:
+        return f"about {math.ceil(seconds)} s left"
+
+    now = now or datetime.now().astimezone()
+    end = now + timedelta(seconds=seconds)
+    day = "" if end.date() == now.date() else f"{end:%b} {end.day}, "
+    hours = seconds / 3600
+    duration = f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
+    if hours < 2:
+        duration = f"{seconds / 60:.0f} min"
+    return f"about {duration} left, until {day}{end:%H:%M}"
+
+
+def _need_training() -> None:
+    from importlib.util import find_spec
+
+    from purlin.index.errors import NotFound
+
+    if missing := [
+        name for name in ("torch", "transformers", "accelerate") if find_spec(name) is None
+    ]:
+        raise NotFound(
+            f"Training needs {', '.join(missing)}. Run `make install-dev`, or pip install 'purlin-search[training]'."
+        )
+    if not err.is_terminal:
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers' bars too
