@@ -26,7 +26,7 @@ from purlin.app.protocols import ProtocolErrors, protocols_router
 from purlin.app.routes import api_router
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
-from purlin.index.encoder import Encoder, TextEncoder, available_cpus
+from purlin.index.encoder import TextEncoder, available_cpus, load_encoder
 from purlin.index.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def serve(settings: Settings) -> None:
 
     Raises NotFound or Damaged, before anything listens, if the encoder cannot be loaded.
     """
-    app = create_app(settings, Encoder.load(settings.encoder))
+    app = create_app(settings, load_encoder(settings.encoder))
     uvicorn.run(
         app,
         host=settings.host,
@@ -164,7 +164,7 @@ def _lifespan(
 
         encoder = preloaded
         if encoder is None:
-            encoder = await anyio.to_thread.run_sync(Encoder.load, settings.encoder)
+            encoder = await anyio.to_thread.run_sync(load_encoder, settings.encoder)
         bounded = BoundedEncoder(encoder, max_calls=available_cpus(), metrics=metrics)
 
         service = Service(settings, bounded, metrics)

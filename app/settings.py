@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from purlin.index.encoder import RELEASED_ENCODER, available_cpus
+from purlin.index.encoder import RELEASED_ENCODER, available_cpus, encoder_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader import RELEASED_READER
 
@@ -51,7 +51,7 @@ class Settings(BaseSettings):
     )
 
     home: Path = Path("var")
-    encoder: Path = RELEASED_ENCODER
+    encoder: Annotated[Path, BeforeValidator(encoder_directory)] = RELEASED_ENCODER
     reader: Path = RELEASED_READER
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
