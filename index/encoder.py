@@ -107,12 +107,9 @@ def is_static(directory: Path) -> bool:
     return isinstance(settings, dict) and settings.get("type") == "static"
 
 
-def encoder_directory(text: str) -> Path:
-    """Return the directory that `static`, `transformer` or a path stands for.
-
-    A directory of that name in the working directory is `./static`.
-    """
-    return ENCODERS.get(text) or Path(text)
+def encoder_directory(text: str | Path) -> Path:
+    """Return the directory that a path, or one of the words in `ENCODERS`, stands for."""
+    return ENCODERS.get(str(text), Path(text))
 
 
 @dataclass(frozen=True, slots=True)
