@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +67,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         first, *others = options.query
         parser.error(
             "one query is taken: put it in quotes; to search a corpus, "
-            f"purlin search {' '.join(others)!r} --corpus {first}"
+            f"purlin search {shlex.quote(' '.join(others))} --corpus {shlex.quote(first)}"
         )
     options.query = options.query[0]
     return options
