@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from purlin.cli import console, train
 from purlin.cli.commands import app as command_line
+from tests.static_files import SELF_CHECK_WORDS, write_static
 
 ROOT = Path(__file__).parent.parent
 SHOP = [
@@ -40,11 +42,15 @@ SHOP = [
 ]
 
 
-def _run(*arguments: object, home: Path) -> subprocess.CompletedProcess[str]:
+def _run(
+    *arguments: object, home: Path, encoder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "purlin", *map(str, arguments)],
         cwd=ROOT,
-        env=os.environ | {"PURLIN_HOME": str(home)},
+        env=os.environ
+        | {"PURLIN_HOME": str(home)}
+        | ({"PURLIN_ENCODER": str(encoder)} if encoder else {}),
         capture_output=True,
         text=True,
         check=False,
@@ -158,6 +164,29 @@ def test_search_prints_hits_and_json(shop: Path) -> None:
         "search", "boil water", "--corpus", "shop", "--json", "--filter", "watt=2200", home=shop
     ).stdout
     assert [json.loads(line)["document_id"] for line in found.splitlines()] == ["k1"]
+
+
+def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_path: Path) -> None:
+    shutil.copytree(shop / "corpora", tmp_path / "corpora")
+    page = tmp_path / "tea.md"
+    page.write_text("# Tea\n\nBoil water in an electric kettle.\n")
+    static = write_static(tmp_path / "static", ["boil", "water", *SELF_CHECK_WORDS])
+    built = _run(
+        "index", "build", "reference", page, "--name", "tea", "--encoder", static, home=tmp_path
+    )
+    assert built.returncode == 0, built.stderr
+
+    both = ("--corpus", "shop", "--corpus", "tea")
+    found = _run("search", "electric kettle", *both, "--json", home=tmp_path, encoder=static)
+    hits = [json.loads(line) for line in found.stdout.splitlines()]
+    assert {hit["corpus"]: hit["encoder"] for hit in hits} == {
+        "shop": "santa-minilm-l6-int8",
+        "tea": "tiny-static",
+    }
+    assert "vectors of different encoders" in found.stderr
+    printed = _run("search", "Tea", *both, "-k", 1, home=tmp_path, encoder=static).stdout
+    assert printed.startswith("tea.md")
+    assert " 1. [tea] Tea  1.00  (it is what you named)" in printed
 
 
 def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
@@ -295,7 +324,7 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
         ),
         (["search", "shop", "x"], "purlin search x --corpus shop"),
         (["search", "x", "--corpus", "shop", "--filter", "brand"], "FIELD=VALUE"),
-        (["search", "x", "--corpus", "shop", "--filter", "nope=1"], "no filterable field 'nope'"),
+        (["search", "x", "--corpus", "shop", "--filter", "nope=1"], "a filterable field 'nope'"),
         (["search", "x", "--corpus", "shop", "-k", "0"], "k is 0; it must be 1 to 1000"),
         (["search", "x", "--corpus", "shop", "--mode", "magic"], "magic"),
         (["search", "x", "--corpus", "shop", "--encoder", "/nonexistent"], "/nonexistent"),

@@ -14,7 +14,7 @@ import pytest
 
 from purlin import cli
 from purlin.cli import QUICK_COMMANDS, terminal
-from tests.static_files import write_static
+from tests.static_files import SELF_CHECK_WORDS, write_static
 
 MAIL = '''def send_receipt(order):
     """Mail the customer a receipt."""
@@ -44,9 +44,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def encoder(tmp_path: Path) -> str:
     words = ["send", "receipt", "reminder", "price", "format", "mail", "session", "kept"]
-    # The self-check of a build needs a word of each of its texts.
-    words += ["open", "lamp", "directory", "width", "default", "retry", "http", "order"]
-    return str(write_static(tmp_path / "encoder", words))
+    return str(write_static(tmp_path / "encoder", words + SELF_CHECK_WORDS))
 
 
 def _purlin(*arguments: object) -> int:
