@@ -163,7 +163,7 @@ class Builder:
                     self._problems[job.corpus] = event["message"]
 
             if event["end"] == "failed" and not self._closing:
-                _log.error("%s: %s", job.corpus, event["message"])
+                _log.error("%s: %s", job.corpus, event.get("trace", event["message"]))
             elif event["end"] == "busy":
                 self._again_later(job)
             elif event["end"] == "built":

@@ -8,20 +8,21 @@ writes events to standard output:
     {"stage": "read", "done": 256, "total": null}
     {"end": "built"}
 
-`task` is "demo" for a demo corpus, or "repeat" for one whose sources have changed. `end` is "built",
-"unchanged", "busy" or "failed"; with a `message` if it failed. The process ends with its input.
+`task` is "demo" for a demo corpus, or "repeat" for one whose sources have changed. `end` is
+"built", "unchanged", "busy" or "failed", then with a `message`, and a `trace` of an unexpected
+error. The process ends with its input.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import queue
 import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -29,7 +30,7 @@ from typing import IO, Any, Literal
 from purlin.index import builds
 from purlin.index.builds import Manifest
 from purlin.index.demo import demos
-from purlin.index.encoder import TextEncoder, available_cpus, find_encoder, load_encoder
+from purlin.index.encoder import TextEncoder, available_cpus, find_encoder, is_static, load_encoder
 from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
 from purlin.index.indexing.repeat import repeat_build
@@ -37,10 +38,7 @@ from purlin.index.pace import Progress
 
 End = Literal["built", "unchanged", "busy", "failed"]
 EVENTS_PER_S = 5
-# Lower than the server's own, so that requests come first where processors are scarce.
 NICENESS = 5
-
-_log = logging.getLogger("purlin.indexer")
 
 
 class Indexer:
@@ -60,9 +58,8 @@ class Indexer:
         except PurlinError as error:
             self._write({"end": "failed", "message": error.message})
         except Exception as error:  # noqa: BLE001 - one job must not end the others
-            _log.exception("%s cannot be built", job["corpus"])
-            kind = type(error).__name__
-            self._write({"end": "failed", "message": f"It cannot be built ({kind}); see the log."})
+            message = f"It cannot be built ({type(error).__name__}); see the log."
+            self._write({"end": "failed", "message": message, "trace": traceback.format_exc()})
         else:
             self._write({"end": end})
 
@@ -70,6 +67,8 @@ class Indexer:
         """Build a demo corpus, unless it is there or somebody made another one of its name."""
         demo = next(demo for demo in demos() if demo.name == job["corpus"])
         encoder = self._open(job["encoders"][0])
+        if not is_static(Path(job["encoders"][0])):
+            _give_way()
         manifest = builds.active_manifest(self._home, demo.name)
         if manifest is not None and (
             manifest.sources != (demo.about,)
@@ -135,13 +134,16 @@ def _threads() -> int:
     return max(1, available_cpus() - 1)
 
 
+def _give_way() -> None:
+    """Let requests come first where processors are scarce: better vectors can wait."""
+    os.nice(max(0, NICENESS - os.nice(0)))
+
+
 def main() -> None:
     """Do the jobs of standard input until it ends, or at SIGTERM; what is unfinished is undone."""
     # Anything that a library prints goes to the log.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
-    logging.basicConfig(format="%(levelname)s:     %(message)s")
-    os.nice(NICENESS)
 
     jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, _stop)
