@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from purlin.app.replies import Building
 from purlin.index import builds
 from purlin.index.demo import demos
 from purlin.index.encoder import STATIC_ENCODER, encoder_name, is_static
 from purlin.index.pace import Lines, Pace
 from purlin.index.records import Kind
+from purlin.replies import Building
 
 BUSY_RETRY_S = 5.0  # after which a corpus that another process was building is tried again
 STOP_TIMEOUT_S = 5.0  # for the process to undo what is under way

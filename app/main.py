@@ -140,7 +140,7 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
     except ModuleNotFoundError as error:
         raise NotFound(
             "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, but "
-            f"{error.name} is not installed: pip install 'purlin[otel]', or unset the variable."
+            f"{error.name} is not installed: pip install 'purlin-search[otel]', or unset the variable."
         ) from None
     return Spans()
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from purlin.app.problems import Opening
-from purlin.app.replies import ServingState
 from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
@@ -26,6 +25,7 @@ from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
+from purlin.replies import ServingState
 
 if TYPE_CHECKING:
     from purlin.app.encoding import Encoders

@@ -18,7 +18,21 @@ from pydantic import TypeAdapter
 from purlin.app.building import Builder
 from purlin.app.open_builds import Status
 from purlin.app.problems import Opening, responses
-from purlin.app.replies import (
+from purlin.app.schemas import (
+    ActivateRequest,
+    ClassifyRequest,
+    CorporaOfKind,
+    QaRequest,
+    SearchRequest,
+    label_warnings,
+)
+from purlin.app.service import Service, ServiceOf
+from purlin.index import builds
+from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.qa.ask import answer_question
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.several import search_corpora
+from purlin.replies import (
     ActiveReply,
     ClassifierReply,
     ClassifiersReply,
@@ -34,20 +48,6 @@ from purlin.app.replies import (
     ReadyReply,
     SearchReply,
 )
-from purlin.app.schemas import (
-    ActivateRequest,
-    ClassifyRequest,
-    CorporaOfKind,
-    QaRequest,
-    SearchRequest,
-    label_warnings,
-)
-from purlin.app.service import Service, ServiceOf
-from purlin.index import builds
-from purlin.index.classify.trained import TrainedClassifier
-from purlin.index.qa.ask import answer_question
-from purlin.index.search.corpus import Corpus
-from purlin.index.search.several import search_corpora
 
 _SEARCH_REPLY = TypeAdapter(SearchReply)
 _QA_REPLY = TypeAdapter(QaReply)

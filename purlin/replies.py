@@ -1,6 +1,6 @@
 """Replies of the HTTP API: the server sends them, the Python client returns them.
 
-This module stays light: the client imports it, so it may import neither the web framework nor the
+This module stays light: the client imports it, so it imports neither the web framework nor the
 search engine. Fields that are None are left out of the JSON, except the `label` of a text that no
 label fits.
 """
