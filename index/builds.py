@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse
-from purlin.index.records import Kind, Secondary
+from purlin.index.records import Kind, Secondary, Splitter
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
 MANIFEST_FORMAT = 2
@@ -101,7 +101,7 @@ class Manifest:
     documents: int
     passages: int
     skipped: int
-    splitter: str
+    splitter: Splitter
     dense_weight: float
     lexical_power: float
     segments: tuple[str, ...]
@@ -147,6 +147,11 @@ def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:
 def corpora(home: Path) -> list[str]:
     """Sorted names of the corpora that have an active build."""
     return names(home, CORPORA)
+
+
+def exists(home: Path, name: str, catalog: Catalog = CORPORA) -> bool:
+    """Whether a corpus or classifier has an active build, whatever state that is in."""
+    return (builds_directory(home, name, catalog) / "CURRENT").is_file()
 
 
 def current(home: Path, name: str, catalog: Catalog = CORPORA) -> Path:
@@ -214,6 +219,13 @@ def withheld(home: Path, name: str) -> list[str]:
 def read_manifest(directory: Path) -> Manifest:
     """Manifest of a corpus's build, checked against the build's name. Raises Damaged."""
     return _manifest(read_manifest_json(directory), directory)
+
+
+def active_manifest(home: Path, name: str) -> Manifest | None:
+    """Manifest of a corpus's active build; None if there is none, or it cannot be read."""
+    with contextlib.suppress(NotFound, Damaged):
+        return read_manifest(current(home, name))
+    return None
 
 
 def read_manifest_json(directory: Path) -> dict[str, Any]:

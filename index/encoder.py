@@ -7,7 +7,7 @@ import importlib.util
 import json
 import math
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields
@@ -127,8 +127,35 @@ def is_static(directory: Path) -> bool:
     return isinstance(settings, dict) and settings.get("type") == "static"
 
 
+def find_encoder(
+    made_by: Mapping[str, Any], directories: Iterable[Path], *, threads: int | None = None
+) -> TextEncoder | None:
+    """Open the encoder with the name and fingerprint of a manifest, if one of `directories` has it.
+
+    Directories of other names are not opened. Raises Damaged for one that cannot be used.
+    """
+    for directory in directories:
+        if encoder_name(directory) == made_by["name"]:
+            encoder = load_encoder(directory, threads=threads)
+            if encoder.fingerprint == made_by["fingerprint"]:
+                return encoder
+    return None
+
+
+def encoder_name(directory: Path) -> str | None:
+    """Read the name in an encoder's directory, without opening its model; None without one."""
+    try:
+        name = json.loads((directory / SETTINGS).read_bytes())["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return name if isinstance(name, str) else None
+
+
 def encoder_directory(text: str | Path) -> Path:
-    """Return the directory that a path, or one of the words in `ENCODERS`, stands for."""
+    """Return the directory that `static`, `transformer` or a path stands for.
+
+    A directory of that name in the working directory is `./static`.
+    """
     return ENCODERS.get(str(text), Path(text))
 
 
