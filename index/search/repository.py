@@ -32,7 +32,11 @@ from purlin.index.search.lexical import tokens
 
 # Passages of the fused ranking that the model ranks, whatever page is asked for.
 DEPTH = 300
-RELEVANCE = {"text": 1.0, "path": 0.75, "name": 0.3, "file": 0.3}
+RELEVANCE = {"text": 1.0, "path": 0.6, "name": 0.3, "file": 0.3}
+# A share of the query's words counts for more than it is: few queries match a path in full.
+SHARE_POWER = 0.7
+# A symbol that makes up half of a question counts a quarter: it may be only mentioned.
+SYMBOL_POWER = 2.0
 # The file's hits after its best one that count as evidence.
 OTHER_HITS = 5
 SECONDARY_ROLE = 0.6
@@ -117,7 +121,8 @@ class Repository:
         titles = [self._titles[row] for row in documents.tolist()]
         total = sum(weights.values()) or 1.0
         path_shares = np.zeros(self._files, dtype=np.float32)
-        path_shares[: self._words.files] = self._words.matched(weights) / np.float32(total)
+        matched = self._words.matched(weights) / np.float32(total)
+        path_shares[: self._words.files] = matched ** np.float32(SHARE_POWER)
         files = self._file_of[documents]
 
         definition = _definitions(query, weights, titles)
@@ -125,7 +130,8 @@ class Repository:
         parts = {
             "text": text,
             "path": path_shares[files],
-            "name": np.array([_share(weights, total, title) for title in titles], np.float32),
+            "name": np.array([_share(weights, total, title) for title in titles], np.float32)
+            ** np.float32(SHARE_POWER),
             "file": _other_hits(files, text),
             "definition": definition,
             "role": self._roles[documents],
@@ -239,7 +245,8 @@ def _definitions(query: str, weights: Mapping[str, float], titles: Sequence[str]
     for symbol, share in _symbols(query, weights).items():
         names = _SEPARATOR.split(symbol)
         for row, title in enumerate(titles):
-            levels[row] = max(levels[row], share * _agreement(names, title))
+            level = share**SYMBOL_POWER * _agreement(names, title)
+            levels[row] = max(levels[row], level)
     return levels
 
 
