@@ -19,7 +19,6 @@ from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 from pydantic_core import CoreSchema
 
 from purlin.app.problems import Opening
-from purlin.app.replies import SearchReply
 from purlin.app.routes import classify_reply, qa_reply, search_reply
 from purlin.app.schemas import (
     MAX_TEXT_CHARS,
@@ -37,6 +36,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.ask import MAX_ANSWERS
 from purlin.index.records import Answer, Hit, Kind
 from purlin.index.search.corpus import MAX_QUERY_CHARS
+from purlin.replies import SearchReply
 
 BYTES_PER_TOKEN = 3
 MIN_TOKENS, MAX_TOKENS = 200, 20_000
