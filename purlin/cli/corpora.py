@@ -12,7 +12,7 @@ from purlin.cli import terminal
 
 if TYPE_CHECKING:
     from purlin.index.search.corpus import Corpus
-    from purlin.index.search.store import Scalar
+    from purlin.index.search.filters import Scalar
 
 
 def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -> list[Corpus]:
