@@ -15,6 +15,7 @@ Mode = Literal["hybrid", "dense", "lexical"]
 Role = Literal["query", "passage"]
 Splitter = Literal["whole", "simple", "structure", "extended"]
 Secondary = Literal["demote", "leave-out", "keep"]
+Content = Literal["code", "docs", "config", "all"]
 Value = str | int | float | bool | tuple[str, ...]
 # A file's size in bytes, and when its content or status last changed, in nanoseconds.
 Stamp = tuple[int, int]
