@@ -261,7 +261,9 @@ def _agreement(names: Sequence[str], title: str) -> float:
     level = LAST_NAME
     if lower == ends:
         level = 1.0 if len(defined) == len(names) else SUFFIX
-    same_case = list(names) == defined[-len(names) :] or (level == LAST_NAME and names[-1] == defined[-1])
+    same_case = list(names) == defined[-len(names) :] or (
+        level == LAST_NAME and names[-1] == defined[-1]
+    )
     return level if same_case else OTHER_CASE * level
 
 
