@@ -34,7 +34,7 @@ from purlin.index.indexing.build import build
 from purlin.index.pace import Progress
 from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.search.store import Filter
+from purlin.index.search.filters import Filter
 from purlin.index.sources import open_source
 from purlin.index.storage import atomic_write, exclusive, storage_errors
 

@@ -51,7 +51,7 @@ def open_encoder(directory: Path | None) -> TextEncoder:
     """Open an encoder directory, by default that of the released transformer."""
     from purlin.index.encoder import RELEASED_ENCODER, encoder_directory, load_encoder
 
-    return load_encoder(encoder_directory(str(directory or RELEASED_ENCODER)))
+    return load_encoder(encoder_directory(directory or RELEASED_ENCODER))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from purlin.index.builds import Manifest
     from purlin.index.encoder import TextEncoder
     from purlin.index.search.corpus import Corpus
-    from purlin.index.search.store import Scalar
+    from purlin.index.search.filters import Scalar
 
 
 def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -> list[Corpus]:
