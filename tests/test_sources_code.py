@@ -665,7 +665,9 @@ def test_stamps_of_several_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     first = [file for file in open_source("code", roots) if isinstance(file, SourceFile)]
     stamps = {file.path: (file.stamp, file.digest) for file in first if file.stamp}
 
-    monkeypatch.setattr("purlin.index.sources.code.read_bounded", lambda _path, name: Skipped(name, ""))
+    monkeypatch.setattr(
+        "purlin.index.sources.code.read_bounded", lambda _path, name: Skipped(name, "")
+    )
     again = [
         file for file in open_source("code", roots, digests=stamps) if isinstance(file, SourceFile)
     ]
