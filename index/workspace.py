@@ -31,7 +31,6 @@ from typing import get_args
 from purlin.index import builds, cache, repositories
 from purlin.index.encoder import ENCODERS, TextEncoder, encoder_directory, load_encoder
 from purlin.index.errors import Busy, InvalidInput, NotFound, PurlinError, StorageFailed
-from purlin.index.indexing.build import build
 from purlin.index.pace import Progress
 from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
@@ -273,6 +272,9 @@ class Workspace:
         )
 
     def _build(self, sources: list[SourceFile | Skipped], progress: Progress | None) -> None:
+        # Imported here, since most searches find nothing to index.
+        from purlin.index.indexing.build import build
+
         started = time.monotonic()
         is_new = self._name not in builds.corpora(self._home)
         git = repositories.common_directory(self.root)
