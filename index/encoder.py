@@ -35,6 +35,7 @@ RELEASED_ENCODER = _MODELS / "santa-minilm-l6-int8"
 STATIC_ENCODER = _MODELS / "static-code-int8"
 # Words for the released encoders, wherever a directory can be given.
 ENCODERS = {"transformer": RELEASED_ENCODER, "static": STATIC_ENCODER}
+TRANSFORMER_EXTRA = "pip install 'purlin-search[transformer]'"
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
 # Tokens of a batch: its activations then stay in a core's cache, see docs/encoder.md.
 BATCH_TOKENS = 256
@@ -111,10 +112,7 @@ def can_run_transformers() -> bool:
 def require_transformers(component: str) -> None:
     """Raise NotFound if `component`, "encoder" or "reader", cannot run for want of packages."""
     if not can_run_transformers():
-        raise NotFound(
-            f"The {component} is a transformer, and onnxruntime is not installed: "
-            "pip install 'purlin-search[transformer]'."
-        )
+        raise NotFound(f"The {component} is a transformer, which needs {TRANSFORMER_EXTRA}.")
 
 
 def is_static(directory: Path) -> bool:
