@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from purlin.app.metrics import Metrics
 from purlin.app.overload import raise_if_client_gone
 from purlin.index.encoder import SETTINGS, Role, TextEncoder, Vectors, load_encoder
+from purlin.index.records import Architecture
 
 SHORT_CALL_TEXTS = 8  # longer calls do not wait for a slot
 BLOCK_TEXTS = 256  # a long call checks for its client after each block
@@ -48,6 +49,11 @@ class BoundedEncoder:
     def max_tokens(self) -> int:
         """Token limit of the wrapped encoder."""
         return self._encoder.max_tokens
+
+    @property
+    def architecture(self) -> Architecture:
+        """Architecture of the wrapped encoder."""
+        return self._encoder.architecture
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Tokens of each text with its prefix, before it is cut: (len(texts),)."""
