@@ -17,8 +17,8 @@ from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import MAX_ANSWERS
 from purlin.index.records import KINDS, Kind, Mode
 from purlin.index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK
+from purlin.index.search.filters import MAX_CONDITIONS, MAX_VALUES
 from purlin.index.search.several import MAX_CORPORA
-from purlin.index.search.store import MAX_CONDITIONS, MAX_VALUES
 
 MAX_OBJECT_KEYS = 100
 MAX_VALUE_CHARS = 1_000
