@@ -281,12 +281,9 @@ def _document(
         summary=definition.summary,
         context=definition.names[:-1],
         location=Location(path, first_line, first_line + definition.text(source).count(b"\n")),
-        fields={
-            **fields,
-            "name": definition.names[-1],
-            "kind": definition.kind,
-            "signature": _one_line(signature),
-        },
+        fields=sections.fields_of(
+            fields, definition.names[-1], definition.kind, _one_line(signature)
+        ),
         atoms=(atom,) if atom.end <= len(body) else (),
     )
 
@@ -361,7 +358,7 @@ def _module_documents(
             body=sections.joined(text_lines, window),
             summary=found.summary if number == 0 else "",
             location=Location(path, window[0] + 1, window[-1] + 1),
-            fields={**fields, "name": title, "kind": "module", "signature": ""},
+            fields=sections.fields_of(fields, title, "module"),
         )
 
 
