@@ -14,8 +14,9 @@ from typing import Any
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import TypeAdapter
 
+from purlin.app.errors import Opening
 from purlin.app.open_builds import Status
-from purlin.app.problems import Opening, responses
+from purlin.app.problems import responses
 from purlin.app.replies import (
     ActiveReply,
     ClassifierReply,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from purlin.app import open_builds
+from purlin.app.errors import Opening
 from purlin.app.open_builds import OpenCorpora
-from purlin.app.problems import Opening
 from purlin.index import builds
 from purlin.index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
 from purlin.index.records import Document

@@ -75,6 +75,28 @@ def find_staleness(
     return staleness
 
 
+def changed_since(manifest: Manifest, paths: Collection[str]) -> set[str]:
+    """Return which source files, by name, were changed or removed since a build began.
+
+    Empty if the manifest does not name directories or files that can be seen.
+    """
+    roots = [Path(source) for source in manifest.sources]
+    if not roots or not all(root.is_absolute() and root.exists() for root in roots):
+        return set()
+
+    began = datetime.fromisoformat(manifest.created_at).timestamp() - manifest.took_s
+    changed = set()
+    for name in paths:
+        for path in _paths(roots, [name]):
+            try:
+                if path.stat().st_ctime <= began + _TICK_S:
+                    continue
+            except OSError:
+                pass
+            changed.add(name)
+    return changed
+
+
 def _count_changed(
     staleness: Staleness,
     manifest: Manifest,

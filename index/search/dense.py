@@ -163,3 +163,8 @@ class Dense:
 
         cosines = [self._vectors[batch].astype(np.float32) @ query for batch in batches]
         return np.concatenate(cosines, dtype=np.float32)
+
+    def mean(self, rows: Rows) -> Vectors:
+        """Return the unit vector (dim,) between the stored vectors of `rows`."""
+        total: Vectors = self._vectors[rows].astype(np.float32).sum(axis=0)
+        return total / max(float(np.linalg.norm(total)), 1e-12)

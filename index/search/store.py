@@ -156,6 +156,10 @@ def file_state(path: Path) -> FileState | None:
     return status.st_ino, status.st_size, status.st_ctime_ns
 
 
+def _unknown_document(document_id: str) -> NotFound:
+    return NotFound(f"There is no document {document_id[:200]!r} in this corpus.", field="id")
+
+
 class Store:
     """Reads the file of one build; safe to share between threads.
 
@@ -206,10 +210,21 @@ class Store:
         """The document with this id, whole."""
         rows = self._all(f"SELECT {_COLUMNS} FROM documents WHERE id = ?", (document_id,))
         if not rows:
-            raise NotFound(
-                f"There is no document {document_id[:200]!r} in this corpus.", field="id"
-            )
+            raise _unknown_document(document_id)
         return self._document(rows[0])
+
+    def document_row(self, document_id: str) -> int:
+        """Row of the document with this id. Raises NotFound."""
+        rows = self._all("SELECT row FROM documents WHERE id = ?", (document_id,))
+        if not rows:
+            raise _unknown_document(document_id)
+        return int(rows[0][0])
+
+    def documents_of(self, path: str) -> list[Document]:
+        """Documents whose field `path` is this one, in the order of their rows."""
+        sql = f"""SELECT {_COLUMNS} FROM documents WHERE row IN
+                  (SELECT document FROM fields WHERE name = 'path' AND value = ?) ORDER BY row"""
+        return [self._document(row) for row in self._all(sql, (path,))]
 
     def existing_ids(self, ids: Iterable[str]) -> set[str]:
         """Return the given ids that exist in this build."""
