@@ -56,9 +56,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What the tools work on, and the scopes of the caller's key; None where there are no keys."""
+    """Who calls: `scopes` are those of the key, None where there are no keys.
 
-    backend: Backend
+    `backend` returns what the tools work on; it is called when a tool is.
+    """
+
+    backend: Callable[[], Backend]
     scopes: frozenset[str] | None = None
 
     def may_use(self, tool: Tool) -> bool:
@@ -236,7 +239,7 @@ def _call_tool(call: _Call) -> JsonObject:
 
     arguments = _object(call.params, "arguments")
     try:
-        result = tool.run(arguments, call.caller.backend)
+        result = tool.run(arguments, call.caller.backend())
     except PurlinError as error:
         return _failed(error.message)
 

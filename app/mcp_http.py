@@ -72,7 +72,8 @@ def talk(request: Request, body: Annotated[bytes, Depends(_body)], service: Serv
         message_id = mcp.request_id(message)
         if stateless:
             _check_headers(request.headers, message)
-        caller = Caller(ServedCorpora(service), getattr(request.state, "scopes", None))
+        scopes = getattr(request.state, "scopes", None)
+        caller = Caller(lambda: ServedCorpora(service), scopes)
         result = mcp.answer(message, caller, stateless=stateless)
     except Refused as refused:
         # Versions with a handshake answer errors of identified requests with status 200.

@@ -14,7 +14,9 @@ from purlin.app.service import Service
 from purlin.app.tools import Content
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.staleness import changed_since
+from purlin.index.qa.ask import answer_question
 from purlin.index.records import Kind
+from purlin.index.search.corpus import Corpus
 
 
 class ServedCorpora:
@@ -98,6 +100,21 @@ class ServedCorpora:
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from a reference. Raises NotFound without a reader."""
         return qa_reply(QaRequest(question=question, corpus=corpus, k=k), self._service)
+
+    def answer(self, corpus: Corpus, question: str, k: int) -> QaReply:
+        """Answers from a corpus that this service does not hold."""
+        reader = self._service.reader()
+        results = answer_question(corpus, reader, question, k=k)
+        return QaReply(
+            answers=results.answers,
+            answerable=results.answerable,
+            hits=results.hits,
+            took_ms=round(sum(results.timings_ms.values()), 3),
+            corpus=corpus.name,
+            build=corpus.build,
+            encoder=corpus.manifest.encoder["name"],
+            reader=reader.name,
+        )
 
     def classify(
         self,

@@ -223,9 +223,8 @@ def _search_head(reply: SearchReply, noun: str, changed: int = 0) -> Head:
     text = f"{len(reply.hits)} {noun} in {_shown_origin(reply)}"
     if not changed:
         return Head(text, _origin(reply))
-    noun = "file" if changed == 1 else "files"
     return Head(
-        f"{text}; {changed} {noun} changed since: read before relying on them",
+        f"{text}; files changed since: {changed}, read these before you rely on them",
         {**_origin(reply), "changed_files": changed},
     )
 

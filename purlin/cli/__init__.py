@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
-from purlin.cli import evaluate, index, search, serve, train
+from purlin.cli import evaluate, index, mcp, search, serve, train
 from purlin.cli.console import err
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(index.app, name="index")
+app.add_typer(mcp.app, name="mcp")
 app.add_typer(train.app, name="train")
 app.add_typer(evaluate.app, name="evaluate")
 app.command("search")(search.search)
