@@ -205,22 +205,26 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
         conditions["path"] = {"gte": path, "lte": path + _LAST}
 
     reply = backend.search(corpus, arguments.query, arguments.k, conditions, arguments.content)
-    return _code_hits(reply, backend, arguments.max_tokens, "hits")
+    return _code_hits(reply, backend, arguments.max_tokens)
 
 
-def _code_hits(reply: SearchReply, backend: Backend, max_tokens: int, noun: str) -> Result:
+def _code_hits(
+    reply: SearchReply, backend: Backend, max_tokens: int, near: str | None = None
+) -> Result:
     """Hits in code as a result, those in files that have changed since marked."""
     paths = {hit.location.path for hit in reply.hits if hit.location.path}
     changed = backend.changed(reply.corpus, reply.build, paths)
     parts = [_code_part(hit, hit.location.path in changed) for hit in reply.hits]
-    return fit(_search_head(reply, noun, len(changed)), "hits", parts, max_tokens)
+    return fit(_search_head(reply, near, len(changed)), "hits", parts, max_tokens)
 
 
-def _search_head(reply: SearchReply, noun: str, changed: int = 0) -> Head:
+def _search_head(reply: SearchReply, near: str | None = None, changed: int = 0) -> Head:
     if not reply.hits:
         return Head(f"Nothing in {reply.corpus} fits.", _origin(reply))
 
-    text = f"{len(reply.hits)} {noun} in {_shown_origin(reply)}"
+    count = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
+    subject = f" near {near[:_MAX_SHOWN]}" if near else ""
+    text = f"{count}{subject} in {_shown_origin(reply)}"
     if not changed:
         return Head(text, _origin(reply))
     return Head(
@@ -288,7 +292,7 @@ def find_related(arguments: FindRelated, backend: Backend) -> Result:
     corpus = _any_corpus(backend, arguments.corpus)
     document_id = _document_id(backend, corpus, arguments.id)
     reply = backend.related(corpus, document_id, arguments.k)
-    return _code_hits(reply, backend, arguments.max_tokens, f"near {document_id[:_MAX_SHOWN]}")
+    return _code_hits(reply, backend, arguments.max_tokens, document_id)
 
 
 def _document_id(backend: Backend, corpus: str, given: str) -> str:
@@ -386,7 +390,7 @@ def search_products(arguments: SearchProducts, backend: Backend) -> Result:
     corpus = _corpus(backend, "product", arguments.corpus)
     reply = backend.search(corpus, arguments.query, arguments.k, arguments.filter, "all")
     parts = [_product_part(hit) for hit in reply.hits]
-    return fit(_search_head(reply, "hits"), "hits", parts, arguments.max_tokens)
+    return fit(_search_head(reply), "hits", parts, arguments.max_tokens)
 
 
 def _product_part(hit: Hit) -> Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from purlin.app import budget, tools
 from purlin.app.mcp import HANDSHAKE, STATELESS
 from purlin.index.indexing.build import build
+from purlin.index.records import Document
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
@@ -265,6 +267,20 @@ def test_labels_keep_the_order_of_texts(client: TestClient) -> None:
         ("classify", {"texts": [], "labels": ["a", "b"]}, "at least 1 item"),
         ("classify", {"texts": ["a"], "labels": ["a"]}, "multi_label"),
         ("classify", {"texts": ["a"], "classifier": "none"}, "none"),
+        ("search_code", {"query": "x", "path": "/etc"}, "relative to the root"),
+        ("search_code", {"query": "x", "path": "web/../../etc"}, "relative to the root"),
+        ("search_code", {"query": "x", "content": "tests"}, "'code', 'docs', 'config' or 'all'"),
+        ("find_related", {"id": "nowhere.py::none"}, "no document 'nowhere.py::none'"),
+        ("find_related", {"id": "nowhere.py:5"}, "that file has none"),
+        ("find_related", {"id": "tools/read.py:1"}, "nearest are read_rows (4)"),
+        ("find_related", {"id": "../x.py:5"}, "relative to the root"),
+        ("find_related", {"id": "x" * 2001}, "at most 2000 characters"),
+        ("read_document", {"id": "web/long.py:1", "lines": "302"}, "within 1-301"),
+        ("read_document", {"id": "web/long.py:1", "lines": "9-8"}, "within 1-301"),
+        ("read_document", {"id": "web/long.py:1", "lines": "x"}, "match pattern"),
+        ("read_document", {"id": "x", "corpus": "nowhere"}, "nowhere"),
+        ("search_products", {"query": "x"}, "no corpus of kind product"),
+        ("search_products", {"query": "x", "filter": {"a": {}, "b": [[]]}}, "must be a value"),
     ],
 )
 def test_invalid_arguments_are_error_results(
@@ -295,6 +311,114 @@ def test_a_missing_reader_is_named(home: Path, tmp_path: Path) -> None:
         assert "PURLIN_READER" in text(call(client, "ask_reference", question="x"))
 
 
+def test_related_code_excludes_the_code_itself(client: TestClient) -> None:
+    by_place = call(client, "find_related", id="tools/sort.py:2", k=20)
+    by_id = call(client, "find_related", id="tools/sort.py::sort_numbers", k=20)
+    hits = by_place["structuredContent"]["hits"]
+
+    assert {hit["path"] for hit in hits} == FILES.keys() - {"tools/sort.py"}
+    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
+    assert by_id == by_place
+    assert text(by_place).startswith("3 hits near tools/sort.py::sort_numbers in project (build ")
+
+
+def test_a_document_is_read_in_parts(client: TestClient) -> None:
+    lines = FILES["web/long.py"].rstrip().split("\n")
+    wanted: str | None = None
+    read: list[str] = []
+    while wanted is not None or not read:
+        arguments = {"lines": wanted} if wanted else {}
+        result = call(client, "read_document", id="web/long.py:7-9", max_tokens=800, **arguments)
+        content = result["structuredContent"]
+
+        assert content["first_line"] == len(read) + 1
+        assert (content["path"], content["changed"]) == ("web/long.py", False)
+        assert content["total_lines"] == len(lines)
+        read += content["text"].split("\n")
+        wanted = content.get("next_lines")
+        assert (f"go on with lines {wanted}" in text(result)) == (wanted is not None)
+
+    assert read == lines
+
+
+def test_some_lines_are_read(client: TestClient) -> None:
+    result = call(client, "read_document", id="web/long.py::long", lines="2-3")
+    assert result["structuredContent"]["text"].split("\n") == FILES["web/long.py"].split("\n")[1:3]
+    last = call(client, "read_document", id="web/long.py::long", lines="301")
+    assert last["structuredContent"]["text"] == FILES["web/long.py"].split("\n")[300]
+
+
+def test_sections_of_a_reference_are_read(client: TestClient) -> None:
+    result = call(client, "read_document", id="functions.html#range", corpus="library")
+    assert "If step is omitted, it defaults to 1." in text(result)
+
+
+def test_products_have_their_fields(tmp_path: Path) -> None:
+    fields = {"brand": "Acme", "price": 20, "notes": "x" * 250}
+    drills = [
+        Document(
+            f"d{n}", "product", f"Drill {n}", "A drill for stone.", fields=fields | {"price": n}
+        )
+        for n in (10, 30)
+    ]
+    make(tmp_path, "shop", drills, HashEncoder(), "product")
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        result = call(client, "search_products", query="drill", filter={"price": {"lte": 20}})
+        refused = call(client, "search_products", query="drill", filter={"colour": "red"})
+
+    (hit,) = result["structuredContent"]["hits"]
+    assert (hit["id"], hit["fields"]) == ("d10", {"brand": "Acme", "price": 10})
+    assert "1. d10 Drill 10 · " in text(result)
+    assert "A drill for stone." in text(result)
+    assert "no filterable field 'colour'" in text(refused)
+
+
+def test_a_file_that_has_changed_is_marked(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "one.py").write_text("def one(rows):\n    return rows\n")
+    (source / "two.py").write_text("def two(rows):\n    return rows\n")
+    files = open_source("code", [source])
+    build(tmp_path, "code", "code", files, HashEncoder(), origin=(str(source),))
+    time.sleep(0.02)
+    (source / "two.py").unlink()
+
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        result = call(client, "search_code", query="rows")
+        whole = call(client, "read_document", id="two.py:1")
+
+    changed = {hit["path"]: hit.get("changed") for hit in result["structuredContent"]["hits"]}
+    assert changed == {"one.py": None, "two.py": True}
+    assert "files changed since: 1" in text(result)
+    assert whole["structuredContent"]["changed"] is True
+
+
+def test_content_narrows_a_corpus_that_tells_it(tmp_path: Path) -> None:
+    documents = [
+        Document(f"{what}.md", "code", what, f"rows of {what}", fields={"content": what})
+        for what in ("code", "docs", "config")
+    ]
+    make(tmp_path, "mixed", documents, HashEncoder())
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        titles = {
+            content: {
+                hit["title"]
+                for hit in call(client, "search_code", query="rows", **arguments)[
+                    "structuredContent"
+                ]["hits"]
+            }
+            for content, arguments in (
+                ("default", {}),
+                ("docs", {"content": "docs"}),
+                ("all", {"content": "all"}),
+            )
+        }
+    assert titles == {"default": {"code"}, "docs": {"docs"}, "all": {"code", "docs", "config"}}
+
+
 # ---- token budgets
 
 
@@ -302,6 +426,7 @@ def test_a_missing_reader_is_named(home: Path, tmp_path: Path) -> None:
 def test_text_and_structure_each_fit_the_budget(client: TestClient, max_tokens: int) -> None:
     for name, arguments in (
         ("search_code", {"query": "append rows", "k": 4}),
+        ("find_related", {"id": "web/long.py:1", "k": 4}),
         ("ask_reference", {"question": "step of range", "k": 20}),
         (
             "classify",

@@ -249,8 +249,8 @@ class Corpus:
     def related(self, document_id: str, k: int = 10) -> SearchResult:
         """Return the `k` documents nearest in meaning to one, without itself. Raises NotFound.
 
-        Nearness is that of any of their passages to the mean of its passages. No hit has
-        highlights.
+        Nearness is that of any of their passages to the mean of its passages; tests and the like
+        count less, as in a search. No hit has highlights.
         """
         _check_k(k)
         clock = _Clock()
