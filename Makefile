@@ -8,7 +8,7 @@ PORT ?= 8000
 CONSTRAINTS ?= constraints.txt
 PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
-.PHONY: serve test test-long check format docs install install-dev clean
+.PHONY: serve test test-long check format docs wheel install install-dev clean
 
 serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
@@ -38,6 +38,11 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m docs.reference > docs/api.md
 
+# purlin-search, with the models, and purlin-client, into dist/.
+wheel: | $(VENV)/bin/pip
+	rm -rf build/lib build/bdist.* dist
+	$(PIP) wheel -q --no-deps --wheel-dir dist . ./packaging/client
+
 install: $(VENV)/.serving
 
 install-dev: $(VENV)/.dev
@@ -54,4 +59,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	touch $@ $(VENV)/.serving
 
 clean:
-	rm -rf $(VENV) var
+	rm -rf $(VENV) var build dist

@@ -33,12 +33,13 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _limit_keys(cls, data: Any) -> Any:
-        return _limit_size(data, dict, MAX_OBJECT_KEYS, "an object of at most {} keys")
+        return limit_size(data, dict, MAX_OBJECT_KEYS, "an object of at most {} keys")
 
 
-def _limit_size(
+def limit_size(
     value: Any, container: type[list[Any] | dict[Any, Any]], max_items: int, rule: str
 ) -> Any:
+    """Return a value; refuse a list or an object with too many items, before each is looked at."""
     if isinstance(value, container) and len(value) > max_items:
         raise PydanticCustomError("too_many", f"must be {rule.format(max_items)}")
     return value
@@ -49,7 +50,7 @@ def _limit_size(
 
 def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Report an invalid condition in one sentence, not as one error per union member."""
-    _limit_size(value, list, MAX_VALUES, "a list of at most {} values")
+    limit_size(value, list, MAX_VALUES, "a list of at most {} values")
     try:
         if isinstance(value, dict) and len(value) > _BOUNDS:
             raise ValueError
@@ -63,7 +64,7 @@ def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
 
 
 def _limit_fields(value: Any) -> Any:
-    return _limit_size(value, dict, MAX_CONDITIONS, "an object of at most {} fields")
+    return limit_size(value, dict, MAX_CONDITIONS, "an object of at most {} fields")
 
 
 Text = Annotated[str, Field(max_length=MAX_VALUE_CHARS)]

@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from purlin.app.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 from purlin.app.tools import Content
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.staleness import changed_since
@@ -24,6 +23,7 @@ from purlin.index.records import Kind
 from purlin.index.repositories import find_root
 from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.index.workspace import Workspace, content_filter, open_workspace
+from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
     from purlin.app.served import ServedCorpora
@@ -95,14 +95,19 @@ class LocalCorpora:
     # ---- searching
 
     def search(
-        self, corpus: str, query: str, k: int, filter: Mapping[str, Any], content: Content
+        self,
+        corpora: Sequence[str],
+        query: str,
+        k: int,
+        filter: Mapping[str, Any],
+        content: Content,
     ) -> SearchReply:
-        """Search the workspace as it is now, or a corpus of the home."""
-        if corpus not in WORKSPACES:
-            return self._in_home().search(corpus, query, k, filter, content)
-        with self._fresh(corpus) as opened:
+        """Search the workspace as it is now, or corpora of the home."""
+        if corpora[0] not in WORKSPACES:
+            return self._in_home().search(corpora, query, k, filter, content)
+        with self._fresh(corpora[0]) as opened:
             conditions = content_filter(opened, content, filter)
-            return _reply(corpus, opened, opened.search(query, k=k, filter=conditions))
+            return _reply(corpora[0], opened, opened.search(query, k=k, filter=conditions))
 
     def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
         """Documents near one, nearest first. Raises NotFound."""
@@ -129,6 +134,7 @@ class LocalCorpora:
                 corpus=corpus,
                 build=opened.build,
                 took_ms=0,
+                stale=bool(_changed(opened, [document.location.path])),
             )
 
     def document_at(self, corpus: str, path: str, line: int) -> str:
@@ -137,13 +143,6 @@ class LocalCorpora:
             return self._in_home().document_at(corpus, path, line)
         with self._fresh(corpus) as opened:
             return opened.document_at(path, line).id
-
-    def changed(self, corpus: str, build: str, paths: Collection[str]) -> Collection[str]:
-        """Files that have changed since the build: between the refresh and now, or not refreshed."""
-        if corpus not in WORKSPACES:
-            return self._in_home().changed(corpus, build, paths)
-        with self._workspace_lock:
-            return changed_since(self._workspaces[corpus].corpus.manifest, paths)
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from the documentation of the workspace, or from a reference of the home."""
@@ -187,14 +186,20 @@ class LocalCorpora:
         with self._served_lock:
             if self._served is None:
                 # The packages of the server, which take a while to import.
+                from purlin.app.encoding import Encoders
                 from purlin.app.metrics import Metrics
                 from purlin.app.served import ServedCorpora
                 from purlin.app.service import Service
                 from purlin.app.settings import Settings
-                from purlin.index.encoder import Encoder
+                from purlin.index.encoder import ENCODERS, available_cpus, load_encoder
 
                 settings = Settings.read({"home": self._home})
-                service = Service(settings, Encoder.load(settings.encoder), Metrics())
+                encoders = Encoders(
+                    load_encoder(settings.encoder),
+                    tuple(ENCODERS.values()),
+                    max_calls=available_cpus(),
+                )
+                service = Service(settings, encoders, Metrics())
                 service.open()
                 deadline = time.monotonic() + settings.open_timeout_s
                 while not service.ready() and time.monotonic() < deadline:
@@ -215,11 +220,19 @@ def _resolved(path: Path, given: str) -> Path:
 
 
 def _reply(name: str, corpus: Corpus, result: SearchResult) -> SearchReply:
+    changed = _changed(corpus, [hit.location.path for hit in result.hits])
     return SearchReply(
-        hits=result.hits,
+        hits=tuple(
+            replace(hit, stale=True) if hit.location.path in changed else hit for hit in result.hits
+        ),
         total=result.total,
         took_ms=round(sum(result.timings_ms.values()), 3),
         corpus=name,
         build=corpus.build,
-        encoder=corpus.manifest.encoder["name"],
+        encoder=corpus.encoder.name,
     )
+
+
+def _changed(corpus: Corpus, paths: Sequence[str | None]) -> set[str]:
+    """Files that have changed since the build: after the refresh, or while others indexed them."""
+    return changed_since(corpus.manifest, {path for path in paths if path is not None})

@@ -17,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from purlin.app import access, logs, mcp_http, problems
 from purlin.app.connections import BACKLOG, Connection
-from purlin.app.encoding import BoundedEncoder
+from purlin.app.encoding import Encoders
 from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
 from purlin.app.overload import RequestQueue
@@ -26,7 +26,7 @@ from purlin.app.protocols import ProtocolErrors, protocols_router
 from purlin.app.routes import api_router
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
-from purlin.index.encoder import Encoder, TextEncoder, available_cpus
+from purlin.index.encoder import ENCODERS, TextEncoder, available_cpus, load_encoder
 from purlin.index.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def serve(settings: Settings) -> None:
 
     Raises NotFound or Damaged, before anything listens, if the encoder cannot be loaded.
     """
-    app = create_app(settings, Encoder.load(settings.encoder))
+    app = create_app(settings, load_encoder(settings.encoder))
     uvicorn.run(
         app,
         host=settings.host,
@@ -140,7 +140,7 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
     except ModuleNotFoundError as error:
         raise NotFound(
             "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, but "
-            f"{error.name} is not installed: pip install 'purlin[otel]', or unset the variable."
+            f"{error.name} is not installed: pip install 'purlin-search[otel]', or unset the variable."
         ) from None
     return Spans()
 
@@ -164,10 +164,12 @@ def _lifespan(
 
         encoder = preloaded
         if encoder is None:
-            encoder = await anyio.to_thread.run_sync(Encoder.load, settings.encoder)
-        bounded = BoundedEncoder(encoder, max_calls=available_cpus(), metrics=metrics)
+            encoder = await anyio.to_thread.run_sync(load_encoder, settings.encoder)
+        encoders = Encoders(
+            encoder, tuple(ENCODERS.values()), max_calls=available_cpus(), metrics=metrics
+        )
 
-        service = Service(settings, bounded, metrics)
+        service = Service(settings, encoders, metrics)
         metrics.show(settings.home, encoder, service.corpora.statuses, service.caches)
         await anyio.to_thread.run_sync(service.open)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,21 @@ from pydantic import TypeAdapter
 from purlin.app.errors import Opening
 from purlin.app.open_builds import Status
 from purlin.app.problems import responses
-from purlin.app.replies import (
+from purlin.app.schemas import (
+    ActivateRequest,
+    ClassifyRequest,
+    CorporaOfKind,
+    QaRequest,
+    SearchRequest,
+    label_warnings,
+)
+from purlin.app.service import Service, ServiceOf
+from purlin.index import builds
+from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.qa.ask import answer_question
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.several import search_corpora
+from purlin.replies import (
     ActiveReply,
     ClassifierReply,
     ClassifiersReply,
@@ -32,18 +47,6 @@ from purlin.app.replies import (
     QaReply,
     SearchReply,
 )
-from purlin.app.schemas import (
-    ActivateRequest,
-    ClassifyRequest,
-    QaRequest,
-    SearchRequest,
-    label_warnings,
-)
-from purlin.app.service import Service, ServiceOf
-from purlin.index import builds
-from purlin.index.classify.trained import TrainedClassifier
-from purlin.index.qa.ask import answer_question
-from purlin.index.search.corpus import Corpus
 
 _SEARCH_REPLY = TypeAdapter(SearchReply)
 _QA_REPLY = TypeAdapter(QaReply)
@@ -76,7 +79,7 @@ _json_router = APIRouter(dependencies=[Depends(json_only)])
     responses=responses(400, 404, 408, 413, 415, 422, 503),
 )
 def post_search(body: SearchRequest, service: ServiceOf) -> Response:
-    """Search a corpus."""
+    """Search a corpus, or several at once."""
     reply = search_reply(body, service)
     return _json_response(_SEARCH_REPLY.dump_json(reply, exclude_none=True))
 
@@ -86,7 +89,15 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
     started = time.perf_counter()
     request.check()
 
-    with service.corpora.lease(request.corpus) as corpus:
+    if isinstance(request.corpus, str):
+        reply = _search_one(request, request.corpus, service)
+    else:
+        reply = _search_several(request, request.corpus, service)
+    return replace(reply, took_ms=_ms_since(started))
+
+
+def _search_one(request: SearchRequest, name: str, service: Service) -> SearchReply:
+    with service.corpora.lease(name) as corpus:
         results = corpus.search(
             request.query,
             k=request.k,
@@ -98,12 +109,45 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
         service.metrics.stages(results.timings_ms)
 
         return SearchReply(
-            hits=results.hits,
+            hits=service.freshness.marked(corpus, results.hits),
             total=results.total,
-            took_ms=_ms_since(started),
+            took_ms=0,
             corpus=corpus.name,
             build=corpus.build,
-            encoder=service.encoder.name,
+            encoder=corpus.encoder.name,
+            timings_ms=results.timings_ms if request.explain else None,
+        )
+
+
+def _search_several(
+    request: SearchRequest, chosen: list[str] | CorporaOfKind, service: Service
+) -> SearchReply:
+    names = chosen if isinstance(chosen, list) else service.corpora.of_kind(chosen.kind)
+    with ExitStack() as leases:
+        # A name that is given twice counts once.
+        corpora = [
+            leases.enter_context(service.corpora.lease(name)) for name in dict.fromkeys(names)
+        ]
+        results = search_corpora(
+            corpora,
+            request.query,
+            k=request.k,
+            offset=request.offset,
+            mode=request.mode,
+            filter=request.filter,
+            explain=request.explain,
+        )
+        service.metrics.stages(results.timings_ms)
+
+        hits = results.hits
+        for corpus in corpora:
+            hits = service.freshness.marked(corpus, hits)
+        return SearchReply(
+            hits=hits,
+            total=results.total,
+            took_ms=0,
+            corpora=results.corpora,
+            warning=results.warning,
             timings_ms=results.timings_ms if request.explain else None,
         )
 
@@ -132,11 +176,11 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
         return QaReply(
             answers=results.answers,
             answerable=results.answerable,
-            hits=results.hits,
+            hits=service.freshness.marked(corpus, results.hits),
             took_ms=_ms_since(started),
             corpus=corpus.name,
             build=corpus.build,
-            encoder=service.encoder.name,
+            encoder=corpus.encoder.name,
             reader=reader.name,
             read=results.read_passages if request.explain else None,
             timings_ms=results.timings_ms if request.explain else None,
@@ -317,6 +361,7 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
 
     with service.corpora.lease(name) as corpus:
         document = corpus.document(document_id)
+        changed = service.freshness.changed(corpus, [document.location.path])
         return DocumentReply(
             id=document.id,
             kind=document.kind,
@@ -329,6 +374,7 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
             corpus=corpus.name,
             build=corpus.build,
             took_ms=_ms_since(started),
+            stale=True if changed else None,
         )
 
 

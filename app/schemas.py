@@ -6,17 +6,27 @@ Unknown keys and values of another type are refused; nothing is converted.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WrapValidator
+from pydantic_core import PydanticCustomError
 
-from purlin.app.fields import MAX_TEXT_CHARS, Conditions, CorpusName, Labels, Strict, suggest
+from purlin.app.fields import (
+    MAX_TEXT_CHARS,
+    Conditions,
+    CorpusName,
+    Labels,
+    Strict,
+    limit_size,
+    suggest,
+)
 from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import MAX_ANSWERS
-from purlin.index.records import Mode
+from purlin.index.records import KINDS, Kind, Mode
 from purlin.index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK
+from purlin.index.search.several import MAX_CORPORA
 
 MAX_REQUEST_TEXTS = 10_000
 MAX_REQUEST_TEMPLATES = 8
@@ -28,10 +38,33 @@ _RANKING_ITEM_BYTES = 40  # of one label in a ranking, without its name
 # ---- /search
 
 
-class SearchRequest(Strict):
-    """A query to a corpus.
+class CorporaOfKind(Strict):
+    """All corpora of a kind that are in service."""
 
-    All conditions of `filter` must hold; a list matches any of its values.
+    kind: Kind
+
+
+def _validate_corpora(value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Report an invalid choice in one sentence, not as one error per union member."""
+    limit_size(value, list, MAX_CORPORA, "a list of at most {} names")
+    try:
+        return validate(value)
+    except ValueError:
+        rule = (
+            'must be a name of at most 64 characters, a list of names, or {"kind": …} with one of '
+            f"{', '.join(KINDS)}"
+        )
+        raise PydanticCustomError("corpora", rule) from None
+
+
+CorpusNames = Annotated[list[CorpusName], Field(min_length=1, max_length=MAX_CORPORA)]
+
+
+class SearchRequest(Strict):
+    """A query to a corpus, or to several at once, whose hits are merged by score.
+
+    All conditions of `filter` must hold; a list matches any of its values. If several corpora are
+    searched, one without a field of `filter` has no hits.
     """
 
     query: str = Field(
@@ -39,7 +72,12 @@ class SearchRequest(Strict):
         max_length=MAX_QUERY_CHARS,
         description="What to search for, in words or by name.",
     )
-    corpus: CorpusName
+    corpus: Annotated[
+        CorpusName | CorpusNames | CorporaOfKind, WrapValidator(_validate_corpora)
+    ] = Field(
+        description=f'One of GET /corpora; or a list of up to {MAX_CORPORA}; or {{"kind": …}} for all of a kind.',
+        examples=["code", ["code", "docs"], {"kind": "code"}],
+    )
     k: int = Field(default=10, ge=1, le=MAX_K, description="Hits to return.")
     offset: int = Field(
         default=0,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from purlin.app.errors import Opening
-from purlin.app.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 from purlin.app.routes import classify_reply, qa_reply, search_reply, show_document
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
 from purlin.app.tools import Content
 from purlin.index.errors import InvalidInput
-from purlin.index.indexing.staleness import changed_since
 from purlin.index.qa.ask import answer_question
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
+from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 
 class ServedCorpora:
@@ -55,17 +54,25 @@ class ServedCorpora:
         return path.removeprefix("./")
 
     def search(
-        self, corpus: str, query: str, k: int, filter: Mapping[str, Any], content: Content
+        self,
+        corpora: Sequence[str],
+        query: str,
+        k: int,
+        filter: Mapping[str, Any],
+        content: Content,
     ) -> SearchReply:
-        """Search a corpus; `content` matters if its documents say what they are."""
+        """Search corpora; `content` matters if the documents of all of them say what they are."""
         conditions = dict(filter)
-        if content != "all":
-            with self._service.corpora.lease(corpus) as opened:
-                if "content" in opened.field_names:
-                    conditions["content"] = content
+        if content != "all" and all(map(self._tells_content, corpora)):
+            conditions["content"] = content
 
-        request = SearchRequest(query=query, corpus=corpus, k=k, filter=conditions)
+        names = list(corpora) if len(corpora) > 1 else corpora[0]
+        request = SearchRequest(query=query, corpus=names, k=k, filter=conditions)
         return search_reply(request, self._service)
+
+    def _tells_content(self, corpus: str) -> bool:
+        with self._service.corpora.lease(corpus) as opened:
+            return "content" in opened.field_names
 
     def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
         """Documents near one, nearest first. Raises NotFound."""
@@ -73,12 +80,12 @@ class ServedCorpora:
             results = opened.related(document_id, k)
             self._service.metrics.stages(results.timings_ms)
             return SearchReply(
-                hits=results.hits,
+                hits=self._service.freshness.marked(opened, results.hits),
                 total=results.total,
                 took_ms=sum(results.timings_ms.values()),
                 corpus=opened.name,
                 build=opened.build,
-                encoder=self._service.encoder.name,
+                encoder=opened.encoder.name,
             )
 
     def document(self, corpus: str, document_id: str) -> DocumentReply:
@@ -89,13 +96,6 @@ class ServedCorpora:
         """Id of the innermost document at a line of a file. Raises NotFound."""
         with self._service.corpora.lease(corpus) as opened:
             return opened.document_at(path, line).id
-
-    def changed(self, corpus: str, build: str, paths: Collection[str]) -> Collection[str]:
-        """Files that have changed since the build; none if the sources cannot be seen."""
-        with self._service.corpora.lease(corpus) as opened:
-            if opened.build != build:
-                return ()
-            return changed_since(opened.manifest, paths)
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from a reference. Raises NotFound without a reader."""
@@ -112,7 +112,7 @@ class ServedCorpora:
             took_ms=round(sum(results.timings_ms.values()), 3),
             corpus=corpus.name,
             build=corpus.build,
-            encoder=corpus.manifest.encoder["name"],
+            encoder=corpus.encoder.name,
             reader=reader.name,
         )
 

@@ -8,26 +8,26 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from purlin.app.encoding import Encoders
 from purlin.app.freshness import Freshness
 from purlin.app.metrics import Metrics
 from purlin.app.open_builds import OpenClassifiers, OpenCorpora
 from purlin.app.settings import Settings
 from purlin.index.classify.zero_shot import Classifier
-from purlin.index.encoder import TextEncoder
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.qa.reader import Reader
 
 
 class Service:
-    """The encoder, the reader, and the corpora and classifiers that use them."""
+    """The encoders, the reader, and the corpora and classifiers that use them."""
 
-    def __init__(self, settings: Settings, encoder: TextEncoder, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, encoders: Encoders, metrics: Metrics) -> None:
         timeout_s = settings.open_timeout_s
         self.home = settings.home
         self.metrics = metrics
-        self.encoder = encoder
-        self.corpora = OpenCorpora(settings.home, encoder, timeout_s=timeout_s)
+        self.encoder = encoder = encoders.own
+        self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
         self.classifier = Classifier(encoder)
         self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from purlin.index.encoder import RELEASED_ENCODER, available_cpus
+from purlin.index.encoder import RELEASED_ENCODER, available_cpus, encoder_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader import RELEASED_READER
 
@@ -51,7 +51,10 @@ class Settings(BaseSettings):
     )
 
     home: Path = Path("var")
-    encoder: Path = RELEASED_ENCODER
+    encoder: Path = Field(
+        default=RELEASED_ENCODER,
+        description="an encoder directory, or `static` or `transformer` for the released ones",
+    )
     reader: Path = RELEASED_READER
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
@@ -114,6 +117,11 @@ class Settings(BaseSettings):
             name = str(first_error["loc"][0])
             rule = first_error["msg"].replace("Input should", "must")
             raise InvalidInput(f"PURLIN_{name.upper()} {rule}.", field=name) from None
+
+    @field_validator("encoder")
+    @classmethod
+    def _named(cls, value: Path) -> Path:
+        return encoder_directory(str(value))
 
     @field_validator("cors_origins", "hosts", mode="before")
     @classmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol
 
@@ -37,10 +37,11 @@ from purlin.app.fields import (
     Strict,
     Text,
 )
-from purlin.app.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Answer, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS
+from purlin.index.search.several import MAX_CORPORA
+from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 MAX_HITS = 20
 MAX_TEXTS_PER_CALL = 100
@@ -76,9 +77,14 @@ class Backend(Protocol):
         ...
 
     def search(
-        self, corpus: str, query: str, k: int, filter: Mapping[str, Any], content: Content
+        self,
+        corpora: Sequence[str],
+        query: str,
+        k: int,
+        filter: Mapping[str, Any],
+        content: Content,
     ) -> SearchReply:
-        """Hits, best first; `content` matters where documents say what they are."""
+        """Hits of one or several corpora; `content` matters where documents say what they are."""
         ...
 
     def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
@@ -91,10 +97,6 @@ class Backend(Protocol):
 
     def document_at(self, corpus: str, path: str, line: int) -> str:
         """Id of the innermost document that has a line of a file. Raises NotFound."""
-        ...
-
-    def changed(self, corpus: str, build: str, paths: Collection[str]) -> Collection[str]:
-        """Those of some files that have changed since the build, as far as that can be seen."""
         ...
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
@@ -180,9 +182,7 @@ class SearchCode(Strict):
         description="What the code does, in plain words, or a name.",
         examples=["read rows from a csv file", "retry with backoff"],
     )
-    corpus: _Corpus = Field(
-        default=None, description="Needed only where several code bases are indexed."
-    )
+    corpus: _Corpus = Field(default=None, description="One code base of several [default: all].")
     path: _Path | _Null = Field(
         default=None, description="Only files whose path begins so: a folder, or a whole path."
     )
@@ -198,29 +198,27 @@ class SearchCode(Strict):
 
 def search_code(arguments: SearchCode, backend: Backend) -> Result:
     """Find code: hits with path and lines, why they match, and their text."""
-    corpus = _corpus(backend, "code", arguments.corpus)
+    corpora = _corpora(backend, "code", arguments.corpus)
     conditions: dict[str, Any] = {"language": arguments.language} if arguments.language else {}
-    if arguments.path and (path := backend.relative(corpus, arguments.path)):
+    if arguments.path and (path := backend.relative(corpora[0], arguments.path)):
         # All paths that begin with this one.
         conditions["path"] = {"gte": path, "lte": path + _LAST}
 
-    reply = backend.search(corpus, arguments.query, arguments.k, conditions, arguments.content)
-    return _code_hits(reply, backend, arguments.max_tokens)
+    reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
+    return _code_hits(reply, arguments.max_tokens)
 
 
-def _code_hits(
-    reply: SearchReply, backend: Backend, max_tokens: int, near: str | None = None
-) -> Result:
+def _code_hits(reply: SearchReply, max_tokens: int, near: str | None = None) -> Result:
     """Hits in code as a result, those in files that have changed since marked."""
-    paths = {hit.location.path for hit in reply.hits if hit.location.path}
-    changed = backend.changed(reply.corpus, reply.build, paths)
-    parts = [_code_part(hit, hit.location.path in changed) for hit in reply.hits]
+    changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
+    parts = [_code_part(hit) for hit in reply.hits]
     return fit(_search_head(reply, near, len(changed)), "hits", parts, max_tokens)
 
 
 def _search_head(reply: SearchReply, near: str | None = None, changed: int = 0) -> Head:
     if not reply.hits:
-        return Head(f"Nothing in {reply.corpus} fits.", _origin(reply))
+        names = ", ".join(origin["corpus"] for origin in _origins(reply))
+        return Head(f"Nothing in {names} fits.", _origin(reply))
 
     count = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
     subject = f" near {near[:_MAX_SHOWN]}" if near else ""
@@ -233,15 +231,27 @@ def _search_head(reply: SearchReply, near: str | None = None, changed: int = 0) 
     )
 
 
+def _origins(reply: SearchReply | QaReply) -> list[dict[str, Any]]:
+    """Corpus, build and encoder of each corpus that a reply is of."""
+    searched = getattr(reply, "corpora", None) or [reply]
+    return [
+        {"corpus": each.corpus, "build": each.build, "encoder": each.encoder} for each in searched
+    ]
+
+
 def _origin(reply: SearchReply | QaReply) -> dict[str, Any]:
-    return {"corpus": reply.corpus, "build": reply.build, "encoder": reply.encoder}
+    origins = _origins(reply)
+    return origins[0] if len(origins) == 1 else {"corpora": origins}
 
 
 def _shown_origin(reply: SearchReply | QaReply) -> str:
-    return f"{reply.corpus} (build {reply.build}, {reply.encoder})"
+    return ", ".join(
+        f"{origin['corpus']} (build {origin['build']}, {origin['encoder']})"
+        for origin in _origins(reply)
+    )
 
 
-def _code_part(hit: Hit, changed: bool) -> Part:
+def _code_part(hit: Hit) -> Part:
     path, lines, span = _place(hit.location, hit.document_id)
     title = hit.title[:_MAX_SHOWN]
     why = _why(hit)
@@ -254,7 +264,10 @@ def _code_part(hit: Hit, changed: bool) -> Part:
         "why": why,
     }
     head = f"{path}{span} {title} · {hit.score:.2f} · {why}"
-    if changed:
+    if hit.corpus:
+        fields["corpus"] = hit.corpus
+        head = f"{hit.corpus}: {head}"
+    if hit.stale:
         fields["changed"] = True
         head = f"{head} · CHANGED since"
     return Part(head, fields, "code", hit.text)
@@ -292,7 +305,7 @@ def find_related(arguments: FindRelated, backend: Backend) -> Result:
     corpus = _any_corpus(backend, arguments.corpus)
     document_id = _document_id(backend, corpus, arguments.id)
     reply = backend.related(corpus, document_id, arguments.k)
-    return _code_hits(reply, backend, arguments.max_tokens, document_id)
+    return _code_hits(reply, arguments.max_tokens, document_id)
 
 
 def _document_id(backend: Backend, corpus: str, given: str) -> str:
@@ -327,13 +340,11 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     corpus = _any_corpus(backend, arguments.corpus)
     reply = backend.document(corpus, _document_id(backend, corpus, arguments.id))
     path, lines, span = _place(reply.location, reply.id)
-    changed = backend.changed(corpus, reply.build, {reply.location.path or ""})
-
     all_lines = reply.body.split("\n")
     first, last = _line_range(arguments.lines, len(all_lines))
     head = Head(
         f"{path}{span} {reply.title[:_MAX_SHOWN]} · {corpus} (build {reply.build})"
-        + (" · CHANGED since it was indexed" if changed else ""),
+        + (" · CHANGED since" if reply.stale else ""),
         {
             "id": reply.id[:_MAX_SHOWN],
             "path": path,
@@ -341,7 +352,7 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
             "title": reply.title[:_MAX_SHOWN],
             "corpus": corpus,
             "build": reply.build,
-            "changed": bool(changed),
+            "changed": bool(reply.stale),
             "total_lines": len(all_lines),
         },
     )
@@ -373,9 +384,7 @@ class SearchProducts(Strict):
         max_length=MAX_QUERY_CHARS,
         description="What is wanted, as a shopper says it.",
     )
-    corpus: _Corpus = Field(
-        default=None, description="Needed only where several catalogues are indexed."
-    )
+    corpus: _Corpus = Field(default=None, description="One catalogue of several [default: all].")
     filter: Conditions = Field(
         default={},
         description='Field -> a value, a list (any of them), or {"gte": …, "lte": …}.',
@@ -387,8 +396,8 @@ class SearchProducts(Strict):
 
 def search_products(arguments: SearchProducts, backend: Backend) -> Result:
     """Find products: hits with id, title, fields and description."""
-    corpus = _corpus(backend, "product", arguments.corpus)
-    reply = backend.search(corpus, arguments.query, arguments.k, arguments.filter, "all")
+    corpora = _corpora(backend, "product", arguments.corpus)
+    reply = backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
     parts = [_product_part(hit) for hit in reply.hits]
     return fit(_search_head(reply), "hits", parts, arguments.max_tokens)
 
@@ -402,6 +411,9 @@ def _product_part(hit: Hit) -> Part:
     values = ", ".join(f"{name}={value}" for name, value in shown.items())
     head = f"{identifier} {title} · {hit.score:.2f} · {why} · {values}".removesuffix(" · ")
     fields = {"id": identifier, "title": title, "score": hit.score, "why": why, "fields": shown}
+    if hit.corpus:
+        fields["corpus"] = hit.corpus
+        head = f"{hit.corpus}: {head}"
     return Part(head, fields, "text", hit.text)
 
 
@@ -426,7 +438,7 @@ class AskReference(Strict):
 
 def ask_reference(arguments: AskReference, backend: Backend) -> Result:
     """Answer a question in the reference's words, each answer with its passage and link."""
-    corpus = _corpus(backend, "reference", arguments.corpus)
+    corpus = _only(_corpora(backend, "reference", arguments.corpus))
     reply = backend.ask(corpus, arguments.question, arguments.k)
 
     # Answers of one passage refer to the first of them.
@@ -507,8 +519,8 @@ def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
 # ---- choosing a corpus
 
 
-def _corpus(backend: Backend, kind: Kind, name: str | None) -> str:
-    """The corpus named in the call, or the only one of its kind.
+def _corpora(backend: Backend, kind: Kind, name: str | None) -> list[str]:
+    """The corpus named in the call, or the default one, or all of its kind.
 
     Raises InvalidInput, which lists the corpora to choose from, or NotFound.
     """
@@ -520,14 +532,14 @@ def _corpus(backend: Backend, kind: Kind, name: str | None) -> str:
                 f"Those of kind {kind}: {_listed(backend.names(kind)) or 'none'}.",
                 field="corpus",
             )
-        return name
+        return [name]
 
     if (default := backend.default(kind)) is not None:
-        return default
+        return [default]
     names = backend.names(kind)
     if not names:
         raise NotFound(f"There is no corpus of kind {kind} here.", field="corpus")
-    return _only(names)
+    return names if len(names) <= MAX_CORPORA else [_only(names)]
 
 
 def _any_corpus(backend: Backend, name: str | None) -> str:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse
-from purlin.index.records import Kind
+from purlin.index.records import Kind, Secondary
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
 MANIFEST_FORMAT = 1
@@ -84,6 +84,8 @@ class AnyManifest(Protocol):
 class Manifest:
     """What a corpus's build holds and what it was made from.
 
+    `sources` are the absolute paths that were read, or words about them. Together with `secondary`
+    and `base_url` they are what `purlin.index.sources.open_source` takes to read them again.
     `files` maps a relative path to its size and SHA-256. `logged` counts the earlier queries that
     lead to documents of the build. `judged` describes the quality check, if there was one (see
     `purlin.index.indexing.gate.measure_build`).
@@ -102,6 +104,8 @@ class Manifest:
     demote: bool = True
     logged: int = 0
     sources: tuple[str, ...] = ()
+    secondary: Secondary = "demote"
+    base_url: str = ""
     reused: int = 0
     took_s: float = 0.0
     measures: Mapping[str, Any] = field(default_factory=dict)
@@ -223,8 +227,8 @@ def read_manifest_json(directory: Path) -> dict[str, Any]:
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
     expected = {item.name for item in fields(Manifest)}
-    # The first builds did not have these two.
-    missing = expected - values.keys() - {"judged", "logged"}
+    # The first builds did not have these.
+    missing = expected - values.keys() - {"judged", "logged", "secondary", "base_url"}
     unknown = values.keys() - expected
 
     if values.get("format") != MANIFEST_FORMAT or missing or unknown:

@@ -11,22 +11,29 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol, Self, get_origin, get_type_hints
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
 from purlin.index.exported import read_exported, refusing
+from purlin.index.records import Role as Role
+from purlin.index.static_encoder import StaticEncoder
+
+if TYPE_CHECKING:
+    import onnxruntime  # type: ignore[import-untyped]
+    from tokenizers import Tokenizer
 
 Vectors = NDArray[np.float32]
-Role = Literal["query", "passage"]
 
-RELEASED_ENCODER = Path(__file__).resolve().parent.parent / "models" / "santa-minilm-l6-int8"
+_MODELS = Path(__file__).resolve().parent.parent / "models"
+RELEASED_ENCODER = _MODELS / "santa-minilm-l6-int8"
+STATIC_ENCODER = _MODELS / "static-code-int8"
+# Words for the released encoders, wherever a directory can be given.
+ENCODERS = {"transformer": RELEASED_ENCODER, "static": STATIC_ENCODER}
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
 # Tokens of a batch: its activations then stay in a core's cache, see docs/encoder.md.
 BATCH_TOKENS = 256
@@ -40,7 +47,10 @@ _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
 class TextEncoder(Protocol):
-    """The interface of an encoder. `Encoder` implements it; tests use a hashed bag of words."""
+    """The interface of an encoder.
+
+    `Encoder` and `StaticEncoder` implement it; tests use a hashed bag of words.
+    """
 
     @property
     def name(self) -> str:
@@ -74,6 +84,35 @@ class TextEncoder(Protocol):
         `progress` is called with the number of texts finished since the last call.
         """
         ...
+
+
+def load_encoder(directory: Path, *, threads: int | None = None) -> TextEncoder:
+    """Read and verify an encoder directory of either type: a transformer's or a static one.
+
+    `threads` is the number of threads per call of a transformer, by default one per available CPU.
+    Raises NotFound if there is no such directory, and Damaged, which names the file.
+    """
+    if is_static(directory):
+        return StaticEncoder.load(directory)
+    return Encoder.load(directory, threads=threads)
+
+
+def is_static(directory: Path) -> bool:
+    """Tell whether a directory says that it holds a static encoder."""
+    # Whatever is wrong with the directory, loading it reports.
+    try:
+        settings = json.loads((directory / SETTINGS).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(settings, dict) and settings.get("type") == "static"
+
+
+def encoder_directory(text: str) -> Path:
+    """Return the directory that `static`, `transformer` or a path stands for.
+
+    A directory of that name in the working directory is `./static`.
+    """
+    return ENCODERS.get(text) or Path(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +149,7 @@ class EncoderSettings:
 
 
 class Encoder:
-    """A loaded encoder directory. Safe to share between threads.
+    """A loaded transformer. Safe to share between threads.
 
     Vectors have unit length, so their inner product is the cosine. Texts longer than `max_tokens`
     are cut at the end; `count_tokens` shows which. A batch runs on one thread and holds texts of
@@ -298,6 +337,9 @@ def _batches(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
 
 def open_session(model: bytes) -> onnxruntime.InferenceSession:
     """Open an ONNX model that runs on one thread and keeps no memory between runs."""
+    # Imported here, since static encoders work without it.
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -316,6 +358,8 @@ def open_session(model: bytes) -> onnxruntime.InferenceSession:
 
 def open_tokenizer(content: bytes, max_tokens: int) -> Tokenizer:
     """Open a `tokenizer.json`; it cuts at `max_tokens` and never pads, whatever the file says."""
+    from tokenizers import Tokenizer
+
     tokenizer = Tokenizer.from_str(content.decode())
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 Kind = Literal["code", "product", "reference"]
 Mode = Literal["hybrid", "dense", "lexical"]
+# What a text is to an encoder.
+Role = Literal["query", "passage"]
 Splitter = Literal["whole", "simple", "structure", "extended"]
 Secondary = Literal["demote", "leave-out", "keep"]
 Value = str | int | float | bool | tuple[str, ...]
@@ -137,7 +139,8 @@ class Hit:
     `score` is in 0-1 and comparable between queries; `scores` has those of the single retrievers.
     `highlights` are (start, end) character offsets into `text`. `explanation` is present only on
     request: the weight of the dense score, what each query term adds to the lexical score, the
-    prior, and the nearest earlier query in the corpus's log.
+    prior, and the nearest earlier query in the corpus's log. `corpus` is present if several were
+    searched, `stale` is true if the hit's file has changed since the build.
     """
 
     id: str
@@ -152,6 +155,18 @@ class Hit:
     fields: Mapping[str, Value]
     context: tuple[str, ...] = ()
     explanation: Mapping[str, Any] | None = None
+    corpus: str | None = None
+    stale: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedCorpus:
+    """One of several corpora of a search: its build, its encoder, and what it can return."""
+
+    corpus: str
+    build: str
+    encoder: str
+    total: int
 
 
 @dataclass(frozen=True, slots=True)

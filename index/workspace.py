@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Literal
 
 from purlin.index import builds, cache, repositories
-from purlin.index.encoder import RELEASED_ENCODER, Encoder, TextEncoder
+from purlin.index.encoder import ENCODERS, TextEncoder, encoder_directory, load_encoder
 from purlin.index.errors import Busy, InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.index.indexing.build import build
 from purlin.index.pace import Progress
@@ -362,14 +362,10 @@ def content_filter(corpus: Corpus, content: Content, filter: Filter | None) -> F
 
 def _encoder(choice: TextEncoder | str) -> tuple[TextEncoder, str]:
     """A loaded encoder, and what the names of its indexes end in."""
-    if not isinstance(choice, str):
-        return choice, f"-{choice.fingerprint[:8]}"
+    loaded = load_encoder(encoder_directory(choice)) if isinstance(choice, str) else choice
     if choice == "static":
-        return Encoder.load(RELEASED_ENCODER), ""
-    if choice == "transformer":
-        return Encoder.load(RELEASED_ENCODER), "-transformer"
-    loaded = Encoder.load(Path(choice))
-    return loaded, f"-{loaded.fingerprint[:8]}"
+        return loaded, ""
+    return loaded, f"-{choice if choice in ENCODERS else loaded.fingerprint[:8]}"
 
 
 def _slug(root: Path) -> str:

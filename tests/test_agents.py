@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import stat
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from purlin.cli import agents, app, jsonc
+from purlin.cli import agents, jsonc, mcp
 from purlin.index.errors import InvalidInput, StorageFailed
 from tests.conftest import unprivileged
 
@@ -83,11 +84,12 @@ def read(file: Path) -> Any:
     return tomllib.loads(text) if file.suffix == ".toml" else jsonc.parse(text)
 
 
-def run(*arguments: str, typed: str = "") -> str:
+def run(*arguments: str) -> str:
     """Run a command of `purlin mcp` that succeeds, and return its output."""
-    result = CliRunner().invoke(app, ["mcp", *arguments], input=typed, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        assert mcp.run(arguments) == 0
+    return output.getvalue()
 
 
 # ---- files
@@ -244,16 +246,36 @@ def test_nothing_is_written_without_consent(home: Path, project: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--agent", "emacs"], "'emacs'; it must be one of claude-code"),
         (["--agent", "windsurf", "--yes"], "use --user"),
         ([], "No agent has settings here"),
     ],
 )
-def test_wrong_options_are_explained(
+def test_wrong_choices_are_explained(
     home: Path, project: Path, arguments: list[str], words: str
 ) -> None:
     with pytest.raises(InvalidInput, match=words):
         run("install", *arguments)
+
+
+def test_only_a_yes_is_consent(
+    home: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for answer, status in (("\n", 1), ("no\n", 1), ("", 1), ("Yes\n", 0)):
+        monkeypatch.setattr("sys.stdin", Terminal(answer))
+        assert mcp.run(["install", "--agent", "claude-code"]) == status
+        assert (project / ".mcp.json").exists() == (status == 0)
+    assert "nothing was written" in capsys.readouterr().err
+
+
+def test_unknown_agents_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as status:
+        mcp.run(["install", "--agent", "emacs"])
+    assert status.value.code == 2
+    assert "claude-code" in capsys.readouterr().err
 
 
 def test_links_and_permissions_are_kept(home: Path, project: Path, tmp_path: Path) -> None:

@@ -268,7 +268,9 @@ def test_unexpected_error_hides_internals(tmp_path: Path, caplog: pytest.LogCapt
 def test_every_error_class_has_a_status() -> None:
     def subclasses(base: type[PurlinError]) -> set[type[PurlinError]]:
         direct = [
-            each for each in base.__subclasses__() if not each.__module__.startswith("training")
+            each
+            for each in base.__subclasses__()
+            if not each.__module__.startswith("purlin.training")
         ]
         return {base}.union(*map(subclasses, direct))
 

@@ -259,7 +259,7 @@ def test_two_builds_at_once(tmp_path: Path, encoder: HashEncoder) -> None:
 
 
 def test_options_are_recorded_and_used(tmp_path: Path, encoder: HashEncoder) -> None:
-    options = Options(splitter="simple", dense_weight=0.0, demote=False)
+    options = Options(splitter="simple", dense_weight=0.0, secondary="keep")
     manifest = build(tmp_path, "c", "product", _sources(), encoder, options=options)
     assert (manifest.splitter, manifest.dense_weight, manifest.demote) == ("simple", 0.0, False)
     hit = Corpus.load(builds.current(tmp_path, "c"), encoder).search("thing 3").hits[0]

@@ -165,7 +165,7 @@ def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path, encoder: HashEnc
     demoted = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
     assert [hit.id for hit in demoted] == ["source", "test", "vendored"]
     assert demoted[1].score == pytest.approx(0.9 * demoted[0].score, abs=1e-3)
-    build(tmp_path, "c", "code", [source("f", same)], encoder, options=Options(demote=False))
+    build(tmp_path, "c", "code", [source("f", same)], encoder, options=Options(secondary="keep"))
     kept = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
     assert [hit.id for hit in kept] == ["test", "source", "vendored"]
 

@@ -291,15 +291,21 @@ def test_invalid_arguments_are_error_results(
     assert words in text(result)
 
 
-def test_the_default_corpus_is_the_only_one_of_its_kind(home: Path, tmp_path: Path) -> None:
+def test_all_corpora_of_a_kind_are_searched_by_default(home: Path, tmp_path: Path) -> None:
     with serving(tmp_path) as client:
         assert "no corpus of kind code" in text(call(client, "search_code", query="x"))
 
         for name in ("one", "two"):
             make(tmp_path, name, numbered(2), HashEncoder())
-        until(lambda: "several" in text(call(client, "search_code", query="x")))
+        until(lambda: "in one (" in text(call(client, "search_code", query="x")))
 
-        assert "`corpus` to one of one, two" in text(call(client, "search_code", query="x"))
+        several = call(client, "find_related", id="n0")
+        assert "`corpus` to one of one, two" in text(several)
+
+        both = call(client, "search_code", query="number 0", k=2)
+        assert [each["corpus"] for each in both["structuredContent"]["corpora"]] == ["one", "two"]
+        assert {hit["corpus"] for hit in both["structuredContent"]["hits"]} == {"one", "two"}
+        assert "1. one: n0 number 0" in text(both)
 
         named = call(client, "search_code", query="x", corpus="two")
         assert named["structuredContent"]["corpus"] == "two"

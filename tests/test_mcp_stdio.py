@@ -27,6 +27,7 @@ from purlin.index import workspace
 from purlin.index.errors import InvalidInput, NotFound
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, until
+from tests.static_files import write_static
 from tests.test_mcp import FILES
 
 META = {
@@ -80,19 +81,26 @@ def text(reply: dict[str, Any]) -> str:
 # ---- the protocol's own client, and a process of its own
 
 
-def parameters(project: Path, *arguments: str) -> StdioServerParameters:
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    """A small static encoder, which a process of its own can load."""
+    words = ["sort", "numbers", "read", "rows", "fetch", "page", "download", "csv", "the"]
+    return write_static(tmp_path / "encoder", words)
+
+
+def parameters(project: Path, encoder: Path) -> StdioServerParameters:
     return StdioServerParameters(
         command=sys.executable,
-        args=["-m", "purlin", "mcp", *arguments],
+        args=["-m", "purlin", "mcp", "--encoder", str(encoder)],
         cwd=project / "web",
         env={"PURLIN_CACHE": os.environ["PURLIN_CACHE"]},
     )
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_the_official_client_searches_a_directory(project: Path, mode: Any) -> None:
+def test_the_official_client_searches_a_directory(project: Path, encoder: Path, mode: Any) -> None:
     async def run() -> tuple[Any, ...]:
-        async with mcp.Client(parameters(project), mode=mode) as client:
+        async with mcp.Client(parameters(project, encoder), mode=mode) as client:
             found = await client.call_tool("search_code", {"query": "sort numbers", "k": 1})
             refused = await client.call_tool("search_code", {"query": "x", "path": "../.."})
             return client.protocol_version, await client.list_tools(), found, refused
@@ -106,12 +114,12 @@ def test_the_official_client_searches_a_directory(project: Path, mode: Any) -> N
     assert "outside of" in refused.content[0].text
 
 
-def test_stdout_has_messages_only_and_ends_with_the_input(project: Path) -> None:
+def test_stdout_has_messages_only_and_ends_with_the_input(project: Path, encoder: Path) -> None:
     lines = request(1, "initialize", protocolVersion=HANDSHAKE[0]) + call(
         2, "search_code", query="fetch a page", k=1
     )
     process = subprocess.run(
-        [sys.executable, "-m", "purlin", "mcp", "--path", str(project)],
+        [sys.executable, "-m", "purlin", "mcp", "--path", project, "--encoder", encoder],
         input=lines,
         capture_output=True,
         timeout=120,
@@ -372,7 +380,7 @@ def test_a_home_directory_is_no_workspace(tmp_path: Path, monkeypatch: pytest.Mo
 def test_corpora_of_a_home_are_searched_by_name(
     local: LocalCorpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader_directory: Path
 ) -> None:
-    monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory: HashEncoder())
+    monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory, **_: HashEncoder())
     monkeypatch.setenv("PURLIN_READER", str(reader_directory))
     make(tmp_path / "home", "shared", FUNCTIONS, HashEncoder())
 

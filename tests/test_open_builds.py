@@ -11,16 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from purlin.app import open_builds
+from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
 from purlin.app.open_builds import OpenCorpora
 from purlin.index import builds
+from purlin.index.encoder import load_encoder
 from purlin.index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
 from purlin.index.records import Document
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
+from tests.static_files import write_static
 
 
 class OtherEncoder(HashEncoder):
@@ -31,7 +35,7 @@ class OtherEncoder(HashEncoder):
 @pytest.fixture
 def served(tmp_path: Path, encoder: HashEncoder) -> Iterator[OpenCorpora]:
     make(tmp_path, "code", FUNCTIONS, encoder)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     corpora.open_all()
     yield corpora
     corpora.close()
@@ -133,7 +137,7 @@ def test_build_altered_in_use_falls_back(
 ) -> None:
     first = make(tmp_path, "code", FUNCTIONS, encoder)
     second = make(tmp_path, "code", FUNCTIONS, encoder)
-    with closing(OpenCorpora(tmp_path, encoder, timeout_s=10)) as corpora:
+    with closing(OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)) as corpora:
         assert build_of(corpora) == second.name
         damage(second)
         with pytest.raises(Damaged, match=r"documents\.sqlite was changed while it was in use"):
@@ -172,7 +176,7 @@ def test_restart_falls_back_to_the_last_sound_build(
     else:
         (second.parent / "CURRENT").write_text("no such build\n")
         damage(second)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     assert build_of(corpora) == first.name
     assert corpora.status("code").problem
     corpora.close()
@@ -184,7 +188,7 @@ def test_fallback_skips_newer_builds(tmp_path: Path, encoder: HashEncoder) -> No
     make(tmp_path, "code", numbered(5), encoder)
     builds.activate(tmp_path, "code", first.name)
     damage(first)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged, match=r"documents\.sqlite was altered"):
         build_of(corpora)
     assert corpora.status("code").state == "refused"
@@ -197,7 +201,7 @@ def test_repaired_build_is_retried(
     build = make(tmp_path, "code", FUNCTIONS, encoder)
     sound = (build / "documents.sqlite").read_bytes()
     damage(build)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged):
         build_of(corpora)
     (build / "documents.sqlite").write_bytes(sound)
@@ -210,7 +214,7 @@ def test_repaired_build_is_retried(
 
 def test_corpus_of_another_encoder_is_refused(tmp_path: Path, encoder: HashEncoder) -> None:
     make(tmp_path, "code", FUNCTIONS, encoder)
-    corpora = OpenCorpora(tmp_path, OtherEncoder(), timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(OtherEncoder()), timeout_s=10)
     with pytest.raises(EncoderMismatch, match="'hash'"):
         build_of(corpora)
     corpora.close()
@@ -319,7 +323,7 @@ def test_unexpected_error_is_logged_as_a_refusal(
 
     make(tmp_path, "code", FUNCTIONS, encoder)
     monkeypatch.setattr(builds, "read_manifest", fail)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged, match="ZeroDivisionError"):
         build_of(corpora)
     assert any(record.exc_info for record in caplog.records if record.levelno == logging.ERROR)
@@ -330,3 +334,28 @@ def test_closed_corpora_open_nothing(served: OpenCorpora) -> None:
     served.close()
     with pytest.raises((Opening, RuntimeError)):
         build_of(served)
+
+
+def test_each_corpus_has_the_encoder_of_its_build(tmp_path: Path, encoder: HashEncoder) -> None:
+    directory = write_static(tmp_path / "static")
+    static = load_encoder(directory)
+    make(tmp_path, "code", FUNCTIONS, encoder)
+    make(tmp_path, "quick", FUNCTIONS, static)
+    encoders = Encoders(encoder, [tmp_path / "none", directory])
+    with closing(OpenCorpora(tmp_path, encoders, timeout_s=10)) as corpora:
+        with corpora.lease("code") as code, corpora.lease("quick") as quick:
+            assert (code.encoder.name, quick.encoder.name) == ("hash", "tiny-static")
+            expected = static.encode(["file name"], role="query")
+            np.testing.assert_array_equal(
+                quick.encoder.encode(["file name"], role="query"), expected
+            )
+
+        # The better vectors take over.
+        make(tmp_path, "quick", FUNCTIONS, encoder)
+        until(lambda: encoder_of(corpora, "quick") == "hash")
+        assert encoders.of_build({"name": "hash", "fingerprint": "hash-64"}) is encoders.own
+
+
+def encoder_of(corpora: OpenCorpora, name: str) -> str:
+    with corpora.lease(name) as corpus:
+        return corpus.encoder.name

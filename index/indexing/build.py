@@ -26,7 +26,7 @@ from purlin.index.indexing import gate
 from purlin.index.indexing.gate import Judgements
 from purlin.index.pace import Progress
 from purlin.index.passages import DEFAULT_SPLITTERS, lexical_text, render, split
-from purlin.index.records import Document, Kind, Skipped, SourceFile, Splitter
+from purlin.index.records import Document, Kind, Secondary, Skipped, SourceFile, Splitter
 from purlin.index.search import dense, query_log
 from purlin.index.search.fusion import HYBRID
 from purlin.index.search.lexical import LexicalBuilder
@@ -47,13 +47,15 @@ class Options:
     """Options of a build.
 
     `dense_weight` None takes the weight tuned for the kind. `log` has earlier queries and the
-    documents that they led to.
+    documents that they led to. `secondary` and `base_url` are those that the sources were opened
+    with; the manifest records them, so that the build can be repeated.
     """
 
     splitter: Splitter | None = None
     dense_weight: float | None = None
-    demote: bool = True
     log: Sequence[Logged] = ()
+    secondary: Secondary = "demote"
+    base_url: str = ""
 
 
 def build(
@@ -404,9 +406,11 @@ class _Builder:
             splitter=self._splitter,
             dense_weight=HYBRID[self._kind].dense_weight if weight is None else weight,
             lexical_power=HYBRID[self._kind].lexical_power,
-            demote=self._options.demote,
+            demote=self._options.secondary == "demote",
             logged=logged,
             sources=self._origin,
+            secondary=self._options.secondary,
+            base_url=self._options.base_url,
             reused=reused,
             took_s=round(took_s, 3),
             measures=measures,

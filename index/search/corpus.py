@@ -88,6 +88,20 @@ class _Query:
     named: Rows
 
 
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The best documents of a query, before their texts are read from disk.
+
+    `scores` (n,) never increase. `total` counts all documents that the query can return.
+    """
+
+    scores: Vectors
+    total: int
+    timings_ms: Mapping[str, float]
+    query: _Query
+    ranking: _Ranking
+
+
 class _Clock:
     """Milliseconds per step of a search."""
 
@@ -179,6 +193,11 @@ class Corpus:
         self._store.close()
 
     @property
+    def encoder(self) -> TextEncoder:
+        """The encoder of the build's vectors."""
+        return self._encoder
+
+    @property
     def warning(self) -> str | None:
         """Warning if this machine's vectors differ too much from the build's, or None."""
         return None if self.drift is None else self_check.drift_warning(self.name, self.drift)
@@ -215,26 +234,46 @@ class Corpus:
         Each document has at most one hit. The ranking is exact, as if every passage were scored, so
         pages are consistent.
         """
-        _check(query, k, offset, mode)
+        check_search(query, k, offset, mode)
         clock = _Clock()
-        prepared = self._prepare(query, mode, filter, clock)
-        ranking = self._rank(prepared, offset + k, clock)
-
-        rows = ranking.rows[offset : offset + k]
-        hits = tuple(
-            self._hit(prepared, ranking, position, stored, explain=explain)
-            for position, stored in enumerate(self._store.fetch(rows.tolist()), offset)
-        )
-        total = self._total(prepared)
+        ranked = self._ranked(self._prepare(query, mode, filter, clock), offset + k, clock)
+        hits = self.hits(ranked, offset, offset + k, explain=explain)
         clock.lap("fetch")
-        return SearchResult(hits, total, clock.laps)
+        return SearchResult(hits, ranked.total, clock.laps)
+
+    def rank(
+        self,
+        query: str,
+        depth: int,
+        *,
+        mode: Mode = "hybrid",
+        filter: Filter | None = None,
+        vector: Vectors | None = None,
+    ) -> Ranked:
+        """Rank at least the best `depth` documents, as `search` does; `hits` reads them.
+
+        `vector` is the query's by this corpus's encoder, if the caller has it already.
+        """
+        check_search(query, 1, depth - 1, mode)
+        clock = _Clock()
+        return self._ranked(self._prepare(query, mode, filter, clock, vector), depth, clock)
+
+    def hits(
+        self, ranked: Ranked, start: int, stop: int, *, explain: bool = False
+    ) -> tuple[Hit, ...]:
+        """Return the hits start + 1 to stop of a ranking, as far as there are so many."""
+        rows = ranked.ranking.rows[start:stop]
+        return tuple(
+            self._hit(ranked.query, ranked.ranking, position, stored, explain=explain)
+            for position, stored in enumerate(self._store.fetch(rows.tolist()), start)
+        )
 
     def passages(self, query: str, k: int) -> tuple[list[Retrieved], Mapping[str, float]]:
         """Return the best `k` passages, possibly several of a document, and the timings in ms.
 
         Their hits have no highlights; `highlighted` adds them.
         """
-        _check(query, k, 0, "hybrid")
+        check_search(query, k, 0, "hybrid")
         clock = _Clock()
         prepared = self._prepare(query, "hybrid", None, clock)
         ranking = self._rank(prepared, k, clock, distinct=False)
@@ -293,13 +332,28 @@ class Corpus:
 
     # ---- retrieval
 
-    def _prepare(self, query: str, mode: Mode, filter: Filter | None, clock: _Clock) -> _Query:
+    def _ranked(self, query: _Query, depth: int, clock: _Clock) -> Ranked:
+        ranking = self._rank(query, depth, clock)
+        total = self._total(query)
+        clock.lap("fetch")
+        return Ranked(ranking.fused, total, clock.laps, query, ranking)
+
+    def _prepare(
+        self,
+        query: str,
+        mode: Mode,
+        filter: Filter | None,
+        clock: _Clock,
+        vector: Vectors | None = None,
+    ) -> _Query:
         prepared = _Query(query, mode, None, None, None, {}, None, np.zeros(0, dtype=np.int64))
         prepared.allowed = self._allowed(filter) if filter else None
         clock.lap("filter")
 
         if mode != "lexical":
-            prepared.vector = self._encoder.encode([query], role="query")[0]
+            if vector is None:
+                vector = self._encoder.encode([query], role="query")[0]
+            prepared.vector = vector
         clock.lap("encode")
 
         if prepared.vector is not None and self._log is not None:
@@ -540,7 +594,8 @@ def _distance(document: Document, line: int) -> int:
     return max(start - line, line - end, 0)
 
 
-def _check(query: str, k: int, offset: int, mode: str) -> None:
+def check_search(query: str, k: int, offset: int, mode: str) -> None:
+    """Raise InvalidInput for the first argument of a search that is out of bounds."""
     check_query(query)
     _check_k(k)
     if not 0 <= offset <= MAX_RANK - k:

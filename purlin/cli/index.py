@@ -88,7 +88,7 @@ def index_build(
     log = read_log(query_log) if query_log else []
     judged = _judgements(queries, qrels, measure, force)
     sources = open_source(kind, paths, secondary=secondary, base_url=base_url)
-    options = Options(splitter, dense_weight, secondary == "demote", log)
+    options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
     with undone_if_interrupted(), progress_bars() as progress:
         manifest = build(home, name, kind, sources, open_encoder(encoder), options=options, origin=origin,

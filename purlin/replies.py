@@ -1,6 +1,6 @@
 """Replies of the HTTP API: the server sends them, the Python client returns them.
 
-This module stays light: the client imports it, so it may import neither the web framework nor the
+This module stays light: the client imports it, so it imports neither the web framework nor the
 search engine. Fields that are None are left out of the JSON, except the `label` of a text that no
 label fits.
 """
@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from purlin.index.records import Answer, Classification, Hit, Kind, Location, Value
+from purlin.index.records import (
+    Answer,
+    Classification,
+    Hit,
+    Kind,
+    Location,
+    SearchedCorpus,
+    Value,
+)
 
 ServingState = Literal["serving", "opening", "refused"]
 
@@ -21,14 +29,21 @@ ServingState = Literal["serving", "opening", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class SearchReply:
-    """Hits, best first. `total` counts all documents that paging can reach."""
+    """Hits, best first. `total` counts all documents that paging can reach.
+
+    Of one corpus, given by its name, the reply has `corpus`, `build` and `encoder`. Of several, it
+    has `corpora`, and each hit has its `corpus`; `warning` says where scores of different encoders
+    are compared.
+    """
 
     hits: tuple[Hit, ...]
     total: int
     took_ms: float
-    corpus: str
-    build: str
-    encoder: str
+    corpus: str | None = None
+    build: str | None = None
+    encoder: str | None = None
+    corpora: tuple[SearchedCorpus, ...] | None = None
+    warning: str | None = None
     timings_ms: Mapping[str, float] | None = None
 
 
@@ -224,7 +239,10 @@ class DeletedReply:
 
 @dataclass(frozen=True, slots=True)
 class DocumentReply:
-    """A whole document. The offsets of hits count in its `body`."""
+    """A whole document. The offsets of hits count in its `body`.
+
+    `stale` is true if its file has changed since the build.
+    """
 
     id: str
     kind: Kind
@@ -237,6 +255,7 @@ class DocumentReply:
     corpus: str
     build: str
     took_ms: float
+    stale: bool | None = None
 
 
 # ---- probes

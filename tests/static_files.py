@@ -1,0 +1,47 @@
+"""A static encoder directory with vectors of the test's choice."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from purlin.index.encoder import SETTINGS
+from purlin.index.static_encoder import VECTORS, VOCABULARY, WEIGHTS, StaticSettings
+
+WORDS = [
+    "get",
+    "http",
+    "response",
+    "javascript",
+    "file",
+    "filename",
+    "name",
+    "##name",
+    "pre",
+    "##fix",
+    "2",
+    "cafe",
+    "the",
+]
+
+
+def write_static(
+    directory: Path, words: list[str] = WORDS, *, dim: int = 8, max_tokens: int = 100
+) -> Path:
+    """Write an encoder with random vectors and weights, the same in every call."""
+    rng = np.random.default_rng(7)
+    directory.mkdir()
+    np.save(directory / VECTORS, rng.integers(-127, 128, (len(words), dim)).astype(np.int8))
+    np.save(directory / WEIGHTS, rng.random((len(words), 2), np.float32))
+    (directory / VOCABULARY).write_text("\n".join(words))
+
+    digests = {
+        name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
+        for name in (VECTORS, WEIGHTS, VOCABULARY)
+    }
+    settings = StaticSettings("static", "tiny-static", dim, max_tokens, digests)
+    content = asdict(settings) | {"fingerprint": settings.fingerprint}
+    (directory / SETTINGS).write_text(json.dumps(content))
+    return directory
