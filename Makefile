@@ -29,6 +29,7 @@ check: $(VENV)/.dev
 	cd build/tree && ../../$(VENV)/bin/lint-imports --config ../../pyproject.toml
 	$(VENV)/bin/hadolint Dockerfile
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml docker-compose.build.yml docker-compose.offline.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff format .

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from numpy.typing import NDArray
 
 from purlin.app.metrics import Metrics
 from purlin.app.overload import raise_if_client_gone
-from purlin.index.encoder import SETTINGS, Role, TextEncoder, Vectors, load_encoder
+from purlin.index.encoder import Role, TextEncoder, Vectors, find_encoder
 
 SHORT_CALL_TEXTS = 8  # longer calls do not wait for a slot
 BLOCK_TEXTS = 256  # a long call checks for its client after each block
@@ -108,19 +106,11 @@ class Encoders:
             if known is not None:
                 return known
 
-            for directory in self._others:
-                if _encoder_name(directory) == encoder["name"]:
-                    other = load_encoder(directory)
-                    self._by_fingerprint[other.fingerprint] = self._bounded(other)
-            return self._by_fingerprint.get(encoder["fingerprint"], self.own)
+            other = find_encoder(encoder, self._others)
+            if other is None:
+                return self.own
+            bounded = self._by_fingerprint[other.fingerprint] = self._bounded(other)
+            return bounded
 
     def _bounded(self, encoder: TextEncoder) -> TextEncoder:
         return BoundedEncoder(encoder, max_calls=self._max_calls, metrics=self._metrics)
-
-
-def _encoder_name(directory: Path) -> str | None:
-    """Return the name in an encoder's directory without opening its model; None without one."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        name: str = json.loads((directory / SETTINGS).read_bytes())["name"]
-        return name
-    return None

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from purlin.index.search.store import MAX_CONDITIONS, MAX_VALUES
+from purlin.index.search.filters import MAX_CONDITIONS, MAX_VALUES
 
 MAX_OBJECT_KEYS = 100
 MAX_VALUE_CHARS = 1_000

@@ -16,13 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from purlin.app.tools import Content
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.records import Kind
 from purlin.index.repositories import find_root
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.workspace import Workspace, content_filter, open_workspace
+from purlin.index.workspace import Content, Workspace, content_filter, open_workspace
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class LocalCorpora:
         if corpora[0] not in WORKSPACES:
             return self._in_home().search(corpora, query, k, filter, content)
         with self._fresh(corpora[0]) as opened:
-            conditions = content_filter(opened, content, filter)
+            conditions = content_filter(opened.field_names, content, filter)
             return _reply(corpora[0], opened, opened.search(query, k=k, filter=conditions))
 
     def related(self, corpus: str, document_id: str, k: int) -> SearchReply:

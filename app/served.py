@@ -10,11 +10,11 @@ from purlin.app.errors import Opening
 from purlin.app.routes import classify_reply, qa_reply, search_reply, show_document
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
-from purlin.app.tools import Content
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import answer_question
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
+from purlin.index.workspace import Content, content_filter
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 
@@ -62,17 +62,16 @@ class ServedCorpora:
         content: Content,
     ) -> SearchReply:
         """Search corpora; `content` matters if the documents of all of them say what they are."""
-        conditions = dict(filter)
-        if content != "all" and all(map(self._tells_content, corpora)):
-            conditions["content"] = content
+        shared = set.intersection(*map(self._field_names, corpora))
+        conditions: dict[str, Any] = dict(content_filter(shared, content, filter) or {})
 
         names = list(corpora) if len(corpora) > 1 else corpora[0]
         request = SearchRequest(query=query, corpus=names, k=k, filter=conditions)
         return search_reply(request, self._service)
 
-    def _tells_content(self, corpus: str) -> bool:
+    def _field_names(self, corpus: str) -> set[str]:
         with self._service.corpora.lease(corpus) as opened:
-            return "content" in opened.field_names
+            return set(opened.field_names)
 
     def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
         """Documents near one, nearest first. Raises NotFound."""

@@ -56,6 +56,12 @@ class Settings(BaseSettings):
         description="an encoder directory, or `static` or `transformer` for the released ones",
     )
     reader: Path = RELEASED_READER
+    demo: bool = Field(
+        default=False, description="build the demo corpora that are missing, while serving"
+    )
+    watch: bool = Field(
+        default=False, description="build corpora again when their sources change, while serving"
+    )
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     log: Literal["plain", "json"] = Field(

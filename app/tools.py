@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
@@ -41,6 +41,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Answer, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS
 from purlin.index.search.several import MAX_CORPORA
+from purlin.index.workspace import Content
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 MAX_HITS = 20
@@ -53,8 +54,6 @@ _MAX_FIELDS = 12  # fields of a product that are shown
 _LAST = "\U0010ffff"  # sorts after every character
 _PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
 _LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
-
-Content = Literal["code", "docs", "config", "all"]
 
 
 class Backend(Protocol):

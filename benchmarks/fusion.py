@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from purlin.index import builds
-from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.encoder import RELEASED_ENCODER, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
@@ -42,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
 
     corpus = Corpus.load(
-        builds.current(options.home, options.corpus), Encoder.load(options.encoder)
+        builds.current(options.home, options.corpus), load_encoder(options.encoder)
     )
     queries = ranking.read_queries(options.queries)
     qrels = ranking.read_qrels(options.qrels)

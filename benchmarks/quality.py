@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index import builds
-from purlin.index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
+from purlin.index.encoder import RELEASED_ENCODER, Role, TextEncoder, Vectors, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
 from purlin.index.indexing.build import build
@@ -622,7 +622,7 @@ def measured_rows(options: argparse.Namespace) -> Iterator[Row]:
     encoders = options.encoder or [("released", RELEASED_ENCODER)]
     for number, (name, directory) in enumerate(encoders):
         log.info("%s", name)
-        encoder = Encoder.load(directory)
+        encoder = load_encoder(directory)
         lexical: list[Mode] = ["lexical"] if options.bm25 and number == 0 else []
         modes: list[Mode] = [*lexical, "dense", *served]
         results = measure_modes(

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index import builds
-from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.encoder import RELEASED_ENCODER, load_encoder
 from purlin.index.evaluation.answers import (
     Question,
     answer_measures,
@@ -321,7 +321,7 @@ def parse_options() -> argparse.Namespace:
 
 def load_corpora(options: argparse.Namespace) -> list[tuple[Corpus, list[Question]]]:
     """The corpora of `--on`, each with its questions."""
-    encoder = Encoder.load(options.encoder)
+    encoder = load_encoder(options.encoder)
     corpora = []
 
     for name, *paths in options.on:

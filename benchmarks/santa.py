@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import quality
 
-from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.encoder import RELEASED_ENCODER, TextEncoder, load_encoder
 from purlin.training import config, santa
 
 SANTA_CELLS: dict[str, tuple[dict[str, Any], int]] = {
@@ -65,7 +65,7 @@ def log_line(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def measure_queries(encoder: Encoder, options: argparse.Namespace) -> ColumnValues:
+def measure_queries(encoder: TextEncoder, options: argparse.Namespace) -> ColumnValues:
     """The measure of each query; means over several columns are left out."""
     results = quality.measure_dense(encoder, options.data, options.sets)
     return {name: dict(result.values) for name, result in results.items() if result.values}
@@ -85,7 +85,7 @@ def cell_values(
             progress=log_progress,
             say=log_line,
         )
-        path.write_text(json.dumps(measure_queries(Encoder.load(encoder), options)))
+        path.write_text(json.dumps(measure_queries(load_encoder(encoder), options)))
 
     values: ColumnValues = json.loads(path.read_text())
     return values
@@ -126,7 +126,7 @@ def main() -> None:
 
     options.out.mkdir(parents=True, exist_ok=True)
     recipe = config.load_recipe(options.recipe, santa.SantaRecipe, data=options.data)
-    base = measure_queries(Encoder.load(options.base), options)
+    base = measure_queries(load_encoder(options.base), options)
 
     # Seed by seed, so that an interrupted call has run every cell equally often.
     runs: dict[str, list[ColumnValues]] = {cell: [] for cell in options.cells}

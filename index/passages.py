@@ -14,6 +14,9 @@ from itertools import islice
 
 from purlin.index.records import Document, Kind, Passage, Span, Splitter, Value
 
+# Raised when `split`, `render`, `lexical_text` or the tokens of BM25 yield anything else: builds
+# then take over no passages of earlier ones.
+TEXTS_VERSION = 1
 MAX_PASSAGE_WORDS = 100
 # A longer word counts several times.
 LONG_WORD_CHARS = 40

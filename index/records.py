@@ -15,7 +15,10 @@ Mode = Literal["hybrid", "dense", "lexical"]
 Role = Literal["query", "passage"]
 Splitter = Literal["whole", "simple", "structure", "extended"]
 Secondary = Literal["demote", "leave-out", "keep"]
+Content = Literal["code", "docs", "config", "all"]
 Value = str | int | float | bool | tuple[str, ...]
+# A file's size in bytes, and when its content or status last changed, in nanoseconds.
+Stamp = tuple[int, int]
 KINDS: tuple[Kind, ...] = ("code", "product", "reference")
 
 # Longer texts cannot be filtered on.
@@ -105,11 +108,15 @@ class SourceFile:
     `path` is relative to the source's root, with forward slashes. `digest` covers the content and
     the reader's version and options: it changes whenever `read()` would yield anything else, except
     for failures that are `passing`.
+
+    While a file has the `stamp`, it has the same digest. None means that this cannot be relied on:
+    the reader does not give stamps, or the file changed so recently that its time may not tell.
     """
 
     path: str
     digest: str
     read: Callable[[], Iterator[Document | Skipped]]
+    stamp: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -33,7 +34,7 @@ from purlin.index.indexing.build import build
 from purlin.index.pace import Progress
 from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.search.store import Filter
+from purlin.index.search.filters import Filter
 from purlin.index.sources import open_source
 from purlin.index.storage import atomic_write, exclusive, storage_errors
 
@@ -152,7 +153,7 @@ class Workspace:
     ) -> SearchResult:
         """Return hits of what the last refresh indexed, see `Corpus.search`."""
         with self._lock:
-            conditions = content_filter(self.corpus, content, filter)
+            conditions = content_filter(self.corpus.field_names, content, filter)
             return self.corpus.search(
                 query, k=k, offset=offset, mode=mode, filter=conditions, explain=explain
             )
@@ -349,13 +350,18 @@ def open_workspace(
     return workspace
 
 
-def content_filter(corpus: Corpus, content: Content, filter: Filter | None) -> Filter | None:
-    """Add to a filter that only code, documentation or configuration is searched."""
+def content_filter(
+    field_names: Collection[str], content: Content, filter: Filter | None
+) -> Filter | None:
+    """Add to a filter that only code, documentation or configuration is searched.
+
+    Corpora without the field, such as products, are searched whole.
+    """
     if content not in CONTENTS:
         raise InvalidInput(
             f"content is {content[:40]!r}; use {', '.join(CONTENTS)}.", field="content"
         )
-    if content == "all" or "content" not in corpus.field_names:
+    if content == "all" or "content" not in field_names:
         return filter
     return {"content": content, **(filter or {})}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -255,14 +254,6 @@ def test_damaged_build_is_not_compared(tmp_path: Path) -> None:
     (builds.current(tmp_path, "c") / "judged.json").write_text("{}")
     manifest = make_build(tmp_path, documents(5))
     assert "judged.json has 2 bytes" in manifest.judged["against"]["problem"]
-
-
-def test_build_without_judged_is_read(tmp_path: Path) -> None:
-    make_build(tmp_path, documents(), judged=None)
-    directory = builds.current(tmp_path, "c")
-    values = json.loads((directory / "manifest.json").read_text())
-    assert values.pop("judged") == {}
-    assert builds._manifest(values, directory).judged == {}
 
 
 def test_corpus_description_has_measures(tmp_path: Path) -> None:

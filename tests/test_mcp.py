@@ -272,7 +272,7 @@ def test_labels_keep_the_order_of_texts(client: TestClient) -> None:
         ("search_code", {"query": "x", "content": "tests"}, "'code', 'docs', 'config' or 'all'"),
         ("find_related", {"id": "nowhere.py::none"}, "no document 'nowhere.py::none'"),
         ("find_related", {"id": "nowhere.py:5"}, "that file has none"),
-        ("find_related", {"id": "tools/read.py:1"}, "nearest are read_rows (4)"),
+        ("find_related", {"id": "tools/read.py:3"}, "nearest are read_rows (4), read (1)"),
         ("find_related", {"id": "../x.py:5"}, "relative to the root"),
         ("find_related", {"id": "x" * 2001}, "at most 2000 characters"),
         ("read_document", {"id": "web/long.py:1", "lines": "302"}, "within 1-301"),
@@ -325,7 +325,7 @@ def test_related_code_excludes_the_code_itself(client: TestClient) -> None:
     assert {hit["path"] for hit in hits} == FILES.keys() - {"tools/sort.py"}
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
     assert by_id == by_place
-    assert text(by_place).startswith("3 hits near tools/sort.py::sort_numbers in project (build ")
+    assert text(by_place).startswith("4 hits near tools/sort.py::sort_numbers in project (build ")
 
 
 def test_a_document_is_read_in_parts(client: TestClient) -> None:

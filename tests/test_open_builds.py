@@ -54,7 +54,7 @@ def build_of(corpora: OpenCorpora, name: str = "code") -> str:
 
 
 def damage(build: Path) -> None:
-    path = build / "documents.sqlite"
+    path = build / "base" / "documents.sqlite"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -121,7 +121,7 @@ def test_damaged_build_is_refused(
     until(lambda: build_of(served) == first and served.status("code").problem is not None)
     status = served.status("code")
     assert (status.state, status.build) == ("serving", first)
-    assert f"{damaged.name}/documents.sqlite was altered" in str(status.problem)
+    assert f"{damaged.name}/base/documents.sqlite was altered" in str(status.problem)
     for _ in range(5):
         assert build_of(served) == first
     assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [
@@ -135,7 +135,8 @@ def test_damaged_build_is_refused(
 def test_build_altered_in_use_falls_back(
     tmp_path: Path, encoder: HashEncoder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = make(tmp_path, "code", FUNCTIONS, encoder)
+    # Builds of the same documents would share the file that is damaged.
+    first = make(tmp_path, "code", numbered(5), encoder)
     second = make(tmp_path, "code", FUNCTIONS, encoder)
     with closing(OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)) as corpora:
         assert build_of(corpora) == second.name
@@ -143,7 +144,9 @@ def test_build_altered_in_use_falls_back(
         with pytest.raises(Damaged, match=r"documents\.sqlite was changed while it was in use"):
             build_of(corpora)
         assert build_of(corpora) == first.name
-        assert f"{second.name}/documents.sqlite was altered" in str(corpora.status("code").problem)
+        assert f"{second.name}/base/documents.sqlite was altered" in str(
+            corpora.status("code").problem
+        )
         damage(first)
         with pytest.raises(Damaged, match=first.name):
             build_of(corpora)
@@ -155,7 +158,7 @@ def test_build_altered_in_use_falls_back(
 
 def test_touched_build_serves_again(served: OpenCorpora, tmp_path: Path) -> None:
     build = build_of(served)
-    os.utime(builds.current(tmp_path, "code") / "documents.sqlite")
+    os.utime(builds.current(tmp_path, "code") / "base" / "documents.sqlite")
     with pytest.raises(Altered):
         build_of(served)
     assert build_of(served) == build
@@ -170,9 +173,9 @@ def test_restart_falls_back_to_the_last_sound_build(
     next_second()
     second = make(tmp_path, "code", numbered(5), encoder)
     if harm == "truncate":
-        os.truncate(second / "vectors.npy", 100)
+        os.truncate(second / "base" / "vectors.npy", 100)
     elif harm == "remove":
-        shutil.rmtree(second / "lexical")
+        shutil.rmtree(second / "base" / "lexical")
     else:
         (second.parent / "CURRENT").write_text("no such build\n")
         damage(second)
@@ -199,12 +202,12 @@ def test_repaired_build_is_retried(
     tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = make(tmp_path, "code", FUNCTIONS, encoder)
-    sound = (build / "documents.sqlite").read_bytes()
+    sound = (build / "base" / "documents.sqlite").read_bytes()
     damage(build)
     corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged):
         build_of(corpora)
-    (build / "documents.sqlite").write_bytes(sound)
+    (build / "base" / "documents.sqlite").write_bytes(sound)
     with pytest.raises(Damaged):
         build_of(corpora)
     monkeypatch.setattr(open_builds, "RETRY_S", 0.0)

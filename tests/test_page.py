@@ -599,7 +599,9 @@ def test_address_with_labels_ignores_the_classifier(tmp_path: Path, tab: Tab) ->
 
 def test_refused_corpus_shows_the_reason(tmp_path: Path, tab: Tab) -> None:
     make(tmp_path, "good", FUNCTIONS, HashEncoder())
-    (make(tmp_path, "torn", FUNCTIONS, HashEncoder()) / "documents.sqlite").write_bytes(b"torn")
+    (make(tmp_path, "torn", FUNCTIONS, HashEncoder()) / "base" / "documents.sqlite").write_bytes(
+        b"torn"
+    )
     with served(tmp_path) as address:
         shown(tab, f"{address}#corpora")
         assert dict(zip(tab.texts(".stock-card h3"), tab.texts(".state"), strict=True)) == {

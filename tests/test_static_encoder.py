@@ -157,7 +157,8 @@ def test_load_encoder_names_a_missing_directory(tmp_path: Path) -> None:
 def test_words_stand_for_the_released_encoders() -> None:
     assert encoder_directory("static") == STATIC_ENCODER
     assert encoder_directory("transformer") == RELEASED_ENCODER
-    assert encoder_directory("./static") == Path("static")
+    assert encoder_directory(Path("static")) == STATIC_ENCODER
+    assert encoder_directory("models/static") == Path("models/static")
 
 
 def test_the_fingerprint_covers_every_setting_and_file(directory: Path, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_cache_of_another_version_is_made_again(
         assert _found(opened, "send_receipt")[0] == "mail.py::send_receipt"
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "vectors.npy", "documents.sqlite"])
+@pytest.mark.parametrize("file", ["manifest.json", "base/vectors.npy", "base/documents.sqlite"])
 def test_damaged_index_is_made_again(
     root: Path, kept: Path, encoder: HashEncoder, file: str
 ) -> None:
@@ -256,7 +256,7 @@ def test_damaged_index_of_another_worktree_is_not_used(
 ) -> None:
     with _open(root, kept, encoder) as opened:
         name = opened.corpus.name
-    (builds.current(cache.home_of(kept), name) / "vectors.npy").write_bytes(b"x")
+    (builds.current(cache.home_of(kept), name) / "base/vectors.npy").write_bytes(b"x")
     encoder.encoded.clear()
     with _open(_worktree(root, "branch"), kept, encoder) as opened:
         assert len(encoder.encoded) == 2

@@ -57,7 +57,7 @@ def find_staleness(
 
     Returns None if the manifest does not name directories or files, as for the demo corpora.
     """
-    roots = _local_roots(manifest)
+    roots = local_roots(manifest)
     if not roots:
         return None
 
@@ -81,7 +81,7 @@ def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
     `names` are those of `Location.path`. None counts as changed if the sources are no local files,
     as for the demo corpora, or cannot be reached at all.
     """
-    roots = _local_roots(manifest)
+    roots = local_roots(manifest)
     try:
         if not roots or not all(root.exists() for root in roots):
             return set()
@@ -98,7 +98,7 @@ def _has_changed(path: Path, began: float) -> bool:
         return True
 
 
-def _local_roots(manifest: Manifest) -> list[Path]:
+def local_roots(manifest: Manifest) -> list[Path]:
     """Return the directories and files that the manifest names; none if it names anything else."""
     roots = [Path(source) for source in manifest.sources]
     return roots if all(root.is_absolute() for root in roots) else []

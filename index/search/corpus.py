@@ -1,7 +1,8 @@
-"""Search of a corpus: the dense and lexical retrievers of one build, and hits from its store."""
+"""Search of a corpus: the dense and lexical retrievers of one build, and hits from its documents."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import OrderedDict
@@ -19,12 +20,16 @@ from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
-from purlin.index.search import query_log
+from purlin.index.search import query_log, segments
 from purlin.index.search.dense import Dense, Rows
+from purlin.index.search.filters import Filter
 from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
 from purlin.index.search.lexical import Lexical, LexicalScores, matches, top
+from purlin.index.search.listing import LISTING_FILE, Listing
 from purlin.index.search.query_log import QueryLog, blend
-from purlin.index.search.store import Filter, Store, StoredPassage, file_state
+from purlin.index.search.segments import Segment
+from purlin.index.search.store import Documents, StoredPassage
+from purlin.index.storage import read_array
 
 MAX_QUERY_CHARS = 4096
 MAX_K = 1000
@@ -74,7 +79,8 @@ class _Ranking:
 class _Query:
     """A query with everything that is computed once per search.
 
-    `allowed` is the filter as a mask of passages. `nearness` is that of each document to earlier
+    `allowed` is a mask of the passages that were not removed and pass the filter, or None if all
+    do. `nearness` is that of each document to earlier
     queries. `named` are the rows whose id or title is exactly the query: they score 1.
     """
 
@@ -124,9 +130,10 @@ class Corpus:
         build: str,
         manifest: builds.Manifest,
         encoder: TextEncoder,
-        dense: Dense,
-        lexical: Lexical,
-        store: Store,
+        parts: Sequence[Segment],
+        documents: Documents,
+        order: NDArray[np.int32] | None,
+        listing: bytes,
         log: QueryLog | None = None,
         drift: float | None = None,
     ) -> None:
@@ -136,12 +143,19 @@ class Corpus:
         self.build = build
         self.manifest = manifest
         self._encoder = encoder
-        self._dense = dense
-        self._lexical = lexical
-        self._store = store
+        self.segments = parts
+        self._documents = documents
+        self._listing = listing
         self._log = log
+
+        # Rows count on from segment to segment. `_order` breaks ties as a build of one segment
+        # would, and `_live` leaves out the rows that were removed since their segment was written.
+        self._order = order
+        self._live = None if order is None else order >= 0
+        self._dense = Dense([segment.vectors for segment in parts])
+        self._lexical = Lexical([segment.postings for segment in parts], self._live)
         # Passage row -> document row.
-        self._document_of = self._store.document_of
+        self._document_of = documents.document_of
         self._priors = self._role_priors()
 
         # Masks of passages by filter, least recently used first.
@@ -151,10 +165,11 @@ class Corpus:
         self.filter_lookups = Lookups()
 
     @classmethod
-    def load(cls, directory: Path, encoder: TextEncoder) -> Corpus:
+    def load(cls, directory: Path, encoder: TextEncoder, opened: Corpus | None = None) -> Corpus:
         """Open a build.
 
-        Everything but the documents is read into memory and not read from disk again. Raises
+        Everything but the documents is read into memory and not read from disk again; segments that
+        the open build `opened` has in memory are shared with it. Raises
         Damaged, which names the file, and EncoderMismatch. Later, methods raise Altered if the
         documents' file was changed.
         """
@@ -165,32 +180,45 @@ class Corpus:
                 f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
                 f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
             )
-        return cls.open(directory, manifest, encoder)
+        return cls.open(directory, manifest, encoder, opened)
 
     @classmethod
-    def open(cls, directory: Path, manifest: builds.Manifest, encoder: TextEncoder) -> Corpus:
+    def open(
+        cls,
+        directory: Path,
+        manifest: builds.Manifest,
+        encoder: TextEncoder,
+        opened: Corpus | None = None,
+    ) -> Corpus:
         """Open the files of a manifest, which may be of an unfinished build. Raises Damaged."""
-        documents = directory / "documents.sqlite"
-        # Taken before the file is verified, so that the store notices any change since.
-        before = file_state(documents)
         files = builds.Files(directory, manifest)
+        shared = {} if opened is None else {part.name: part for part in opened.segments}
+        parts = [
+            Segment.load(directory / name, manifest, files, shared.get(name))
+            for name in manifest.segments
+        ]
 
-        dense = Dense.load(directory, files.read)
-        lexical = Lexical.load(directory / "lexical", files.read)
+        order = None
+        if segments.ORDER_FILE in manifest.files:
+            order = read_array(files.read(directory / segments.ORDER_FILE))
+        numeric = json.loads(files.read(directory / segments.FIELDS_FILE))
+        live = None if order is None else order >= 0
+        documents = Documents([part.store for part in parts], numeric, live)
+
         log = None
         if query_log.VECTORS_FILE in manifest.files:
             log = QueryLog.load(directory, files.read)
         drift = None
         if self_check.SELF_CHECK_FILE in manifest.files:
             drift = self_check.drift(directory, encoder, files.read)
+        listing = files.read(directory / LISTING_FILE)
 
         files.check_others()
-        store = Store(documents, manifest.kind, before)
-        return cls(directory.name, manifest, encoder, dense, lexical, store, log, drift)
+        return cls(directory.name, manifest, encoder, parts, documents, order, listing, log, drift)
 
     def close(self) -> None:
         """Release the files; later searches fail."""
-        self._store.close()
+        self._documents.close()
 
     @property
     def encoder(self) -> TextEncoder:
@@ -204,20 +232,20 @@ class Corpus:
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id. Raises NotFound."""
-        return self._store.document(document_id)
+        return self._documents.document(document_id)
 
     def count(self, document_ids: Iterable[str]) -> int:
         """How many of the given ids exist in this corpus."""
-        return len(self._store.existing_ids(document_ids))
+        return len(self._documents.rows_of(document_ids))
 
     def file_names(self, limit: int) -> tuple[list[str], list[str]]:
         """Names of the source files that were read, and of the skipped ones; `limit` of each."""
-        return self._store.file_names(limit)
+        return Listing.parse(self._listing).names(limit)
 
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
-        return self._store.field_names
+        return self._documents.field_names
 
     def search(
         self,
@@ -265,7 +293,7 @@ class Corpus:
         rows = ranked.ranking.rows[start:stop]
         return tuple(
             self._hit(ranked.query, ranked.ranking, position, stored, explain=explain)
-            for position, stored in enumerate(self._store.fetch(rows.tolist()), start)
+            for position, stored in enumerate(self._documents.fetch(rows.tolist()), start)
         )
 
     def passages(self, query: str, k: int) -> tuple[list[Retrieved], Mapping[str, float]]:
@@ -279,7 +307,7 @@ class Corpus:
         ranking = self._rank(prepared, k, clock, distinct=False)
 
         retrieved = []
-        for position, stored in enumerate(self._store.fetch(ranking.rows[:k].tolist())):
+        for position, stored in enumerate(self._documents.fetch(ranking.rows[:k].tolist())):
             hit = self._hit(prepared, ranking, position, stored, highlight=False)
             retrieved.append(Retrieved(hit, stored.document, stored.passage))
         clock.lap("fetch")
@@ -293,25 +321,30 @@ class Corpus:
         """
         _check_k(k)
         clock = _Clock()
-        row = self._store.document_row(document_id)
-        others = self._document_of != row
-        vector = self._dense.mean(np.flatnonzero(~others))
+        row = self._documents.rows_of([document_id]).get(document_id)
+        if row is None:
+            raise NotFound(
+                f"There is no document {document_id[:200]!r} in this corpus.", field="id"
+            )
+        own = self._document_of == row
+        others = ~own if self._live is None else ~own & self._live
+        vector = self._dense.mean(np.flatnonzero(own))
         query = _Query("", "dense", others, vector, None, {}, None, np.zeros(0, dtype=np.int64))
 
         ranking = self._rank(query, k, clock)
         hits = tuple(
             self._hit(query, ranking, position, stored, highlight=False)
-            for position, stored in enumerate(self._store.fetch(ranking.rows[:k].tolist()))
+            for position, stored in enumerate(self._documents.fetch(ranking.rows[:k].tolist()))
         )
         clock.lap("fetch")
-        return SearchResult(hits, self._store.documents - 1, clock.laps)
+        return SearchResult(hits, self.manifest.documents - 1, clock.laps)
 
     def document_at(self, path: str, line: int) -> Document:
         """Return the innermost document that has a line of a file, counted from 1.
 
         Raises NotFound, which lists the documents of the file that are nearest.
         """
-        documents = self._store.documents_of(path)
+        documents = self._documents_of(path)
         here = [document for document in documents if _distance(document, line) == 0]
         if here:
             return min(here, key=lambda document: _lines(document)[1] - _lines(document)[0])
@@ -320,6 +353,14 @@ class Corpus:
         listed = ", ".join(f"{one.title[:80]} ({one.location.start_line})" for one in nearest)
         has = f"nearest are {listed}" if listed else "that file has none"
         raise NotFound(f"There is no document at line {line} of {path[:200]!r}; {has}.", field="id")
+
+    def _documents_of(self, path: str) -> list[Document]:
+        """Documents of a file, in the order of their rows."""
+        if "path" not in self.field_names:
+            return []
+        rows = np.flatnonzero(self._documents.allowed({"path": path})[self._document_of])
+        stored = self._documents.fetch(rows.tolist())
+        return list({one.document.id: one.document for one in stored}.values())
 
     def weights(self, query: str) -> Mapping[str, float]:
         """Map each distinct token of the query to its idf."""
@@ -347,7 +388,7 @@ class Corpus:
         vector: Vectors | None = None,
     ) -> _Query:
         prepared = _Query(query, mode, None, None, None, {}, None, np.zeros(0, dtype=np.int64))
-        prepared.allowed = self._allowed(filter) if filter else None
+        prepared.allowed = self._allowed(filter) if filter else self._live
         clock.lap("filter")
 
         if mode != "lexical":
@@ -357,12 +398,12 @@ class Corpus:
         clock.lap("encode")
 
         if prepared.vector is not None and self._log is not None:
-            prepared.nearness = self._log.nearness(prepared.vector, self._store.documents)
+            prepared.nearness = self._log.nearness(prepared.vector, len(self._documents))
             clock.lap("dense")
 
         if mode != "dense":
             prepared.weights = self._lexical.weights(query)
-            prepared.named = self._store.rows_named(query.strip())
+            prepared.named = self._documents.rows_named(query.strip())
             scores = self._lexical.scores(prepared.weights)
             scores[prepared.named] = 1.0
             if prepared.allowed is not None:
@@ -381,7 +422,7 @@ class Corpus:
                 return cached
 
         self.filter_lookups.count(misses=1)
-        mask = self._store.allowed(filter)[self._document_of]
+        mask: NDArray[np.bool_] = self._documents.allowed(filter)[self._document_of]
         with self._filters_lock:
             self._filters[key] = mask
             while len(self._filters) > _CACHED_FILTERS:
@@ -445,7 +486,7 @@ class Corpus:
 
     def _rows_of(self, documents: Rows, allowed: NDArray[np.bool_] | None) -> Rows:
         """Allowed passage rows of these document rows."""
-        selected = np.zeros(self._store.documents, dtype=np.bool_)
+        selected = np.zeros(len(self._documents), dtype=np.bool_)
         selected[documents] = True
         mask = selected[self._document_of]
         return np.flatnonzero(mask if allowed is None else mask & allowed)
@@ -463,8 +504,9 @@ class Corpus:
             fused = blend(fused, query.nearness[self._document_of[rows]])
         fused[np.isin(rows, query.named)] = 1.0
 
-        # Ties go by cosine, then by row.
-        order = np.lexsort((rows, -cosines, -fused))
+        # Ties go by cosine, then by the place among all passages.
+        places = rows if self._order is None else self._order[rows]
+        order = np.lexsort((places, -cosines, -fused))
         if distinct:
             _, first = np.unique(self._document_of[rows[order]], return_index=True)
             order = order[np.sort(first)]
@@ -476,10 +518,10 @@ class Corpus:
 
     def _role_priors(self) -> Vectors | None:
         """Factor of each passage's score, or None if no passage is demoted."""
-        if not self.manifest.demote or "role" not in self._store.field_names:
+        if not self.manifest.demote or "role" not in self._documents.field_names:
             return None
 
-        secondary = self._store.allowed({"role": _SECONDARY})[self._document_of]
+        secondary = self._documents.allowed({"role": _SECONDARY})[self._document_of]
         if not secondary.any():
             return None
         return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
@@ -489,7 +531,7 @@ class Corpus:
         if query.mode == "lexical" and query.lexical is not None:
             return len(np.unique(self._document_of[query.lexical > 0]))
         if query.allowed is None:
-            return self._store.documents
+            return self.manifest.documents
         return len(np.unique(self._document_of[query.allowed]))
 
     # ---- hits

@@ -18,7 +18,7 @@ from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Hit, Mode, SearchedCorpus
 from purlin.index.search.corpus import Corpus, Ranked, check_search
-from purlin.index.search.store import Filter
+from purlin.index.search.filters import Filter
 
 MAX_CORPORA = 16
 _LISTED = 30  # field names in an error

@@ -14,7 +14,7 @@ from rich.console import Console
 from purlin.index.records import Mode
 
 if TYPE_CHECKING:
-    from purlin.index.encoder import Encoder
+    from purlin.index.encoder import TextEncoder
 
 _WIDTH = 160  # columns where the output is no terminal
 out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
@@ -26,7 +26,9 @@ Home = Annotated[Path, typer.Option(envvar="PURLIN_HOME", help="Where corpora ar
 EncoderDirectory = Annotated[
     Path | None,
     typer.Option(
-        "--encoder", envvar="PURLIN_ENCODER", help="Encoder directory [default: the released one]."
+        "--encoder",
+        envvar="PURLIN_ENCODER",
+        help="Encoder directory, or static or transformer for a released one [default: transformer].",
     ),
 ]
 Filters = Annotated[
@@ -45,11 +47,11 @@ class ShowProgress(Protocol):
         """Show how much of a stage is done, and what it says itself of the time it has left."""
 
 
-def open_encoder(directory: Path | None) -> Encoder:
-    """Open an encoder directory, by default that of the released encoder."""
-    from purlin.index.encoder import RELEASED_ENCODER, Encoder
+def open_encoder(directory: Path | None) -> TextEncoder:
+    """Open an encoder directory, by default that of the released transformer."""
+    from purlin.index.encoder import RELEASED_ENCODER, encoder_directory, load_encoder
 
-    return Encoder.load(directory or RELEASED_ENCODER)
+    return load_encoder(encoder_directory(directory or RELEASED_ENCODER))
 
 
 @contextlib.contextmanager

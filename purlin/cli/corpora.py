@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,24 +12,50 @@ from typing import TYPE_CHECKING
 from purlin.cli import terminal
 
 if TYPE_CHECKING:
+    from purlin.index.builds import Manifest
+    from purlin.index.encoder import TextEncoder
     from purlin.index.search.corpus import Corpus
-    from purlin.index.search.store import Scalar
+    from purlin.index.search.filters import Scalar
 
 
 def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -> list[Corpus]:
-    """Open the active builds of corpora; warnings about them go to stderr."""
+    """Open the active builds of corpora; warnings about them go to stderr.
+
+    Without `encoder`, each is opened with the encoder that made it, if that is PURLIN_ENCODER or a
+    released one.
+    """
     from purlin.index import builds
-    from purlin.index.encoder import encoder_directory, load_encoder
+    from purlin.index.encoder import load_encoder
     from purlin.index.search.corpus import Corpus
 
-    directories = [builds.current(home, name) for name in dict.fromkeys(names)]
-    choice = str(encoder or os.environ.get("PURLIN_ENCODER") or "transformer")
-    loaded = load_encoder(encoder_directory(choice))
-    opened = [Corpus.load(directory, loaded) for directory in directories]
-    for corpus in opened:
+    loaded: dict[Path, TextEncoder] = {}
+    opened = []
+    for name in dict.fromkeys(names):
+        directory = builds.current(home, name)
+        maker = _encoder_directory(encoder, builds.read_manifest(directory))
+        if maker not in loaded:
+            loaded[maker] = load_encoder(maker)
+        corpus = Corpus.load(directory, loaded[maker])
         if corpus.warning is not None:
             terminal.print_note(f"warning: {corpus.warning}")
+        opened.append(corpus)
     return opened
+
+
+def _encoder_directory(encoder: Path | str | None, manifest: Manifest) -> Path:
+    """Directory of the encoder to open a build with."""
+    from purlin.index.encoder import ENCODERS, SETTINGS, encoder_directory
+
+    preferred = encoder_directory(str(encoder or os.environ.get("PURLIN_ENCODER") or "transformer"))
+    if encoder is not None:
+        return preferred
+    for directory in (preferred, *ENCODERS.values()):
+        # A directory that is missing or damaged is not that encoder.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            settings = json.loads((directory / SETTINGS).read_bytes())
+            if settings["fingerprint"] == manifest.encoder["fingerprint"]:
+                return directory
+    return preferred
 
 
 def parse_filter(conditions: Sequence[str] | None) -> dict[str, list[Scalar]] | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         first, *others = options.query
         parser.error(
             "one query is taken: put it in quotes; to search a corpus, "
-            f"purlin search {' '.join(others)!r} --corpus {first}"
+            f"purlin search {shlex.quote(' '.join(others))} --corpus {shlex.quote(first)}"
         )
     options.query = options.query[0]
     return options
@@ -103,7 +104,7 @@ def _search_directory(options: argparse.Namespace) -> int:
             mode=options.mode,
             explain=True,
         )
-        _print_hits(options, result.hits, {None: workspace.corpus}, workspace.root)
+        _print_hits(options, result.hits, {workspace.corpus.name: workspace.corpus}, workspace.root)
     return len(result.hits)
 
 
@@ -113,20 +114,27 @@ def _search_directory(options: argparse.Namespace) -> int:
 def _search_corpora(options: argparse.Namespace) -> int:
     """Search corpora of a home and print the hits; returns their number."""
     from purlin.cli.corpora import open_corpora, parse_filter
+    from purlin.index.search.several import search_corpora
     from purlin.index.workspace import content_filter
 
-    conditions = parse_filter(options.filter)
-    corpus, *_ = open_corpora(options.home, options.corpus, options.encoder)
-    result = corpus.search(
-        options.query,
-        k=options.k,
-        offset=options.offset,
-        mode=options.mode,
-        filter=content_filter(corpus, options.content or "all", conditions),
-        explain=True,
-    )
-    _print_hits(options, result.hits, {None: corpus}, None)
-    corpus.close()
+    corpora = open_corpora(options.home, options.corpus, options.encoder)
+    try:
+        fields = {name for corpus in corpora for name in corpus.field_names}
+        result = search_corpora(
+            corpora,
+            options.query,
+            k=options.k,
+            offset=options.offset,
+            mode=options.mode,
+            filter=content_filter(fields, options.content or "all", parse_filter(options.filter)),
+            explain=True,
+        )
+        if result.warning is not None:
+            terminal.print_note(f"warning: {result.warning}")
+        _print_hits(options, result.hits, {corpus.name: corpus for corpus in corpora}, None)
+    finally:
+        for corpus in corpora:
+            corpus.close()
     return len(result.hits)
 
 
@@ -136,14 +144,16 @@ def _search_corpora(options: argparse.Namespace) -> int:
 def _print_hits(
     options: argparse.Namespace,
     hits: Sequence[Hit],
-    corpora: dict[str | None, Corpus],
+    corpora: Mapping[str, Corpus],
     root: Path | None,
 ) -> None:
+    """Print hits of corpora, by name, whose files are below `root` if they are a directory's."""
+    [first, *others] = corpora.values()
     for hit in hits:
         if options.json:
-            _print_json(options.query, hit, corpora[None], root)
+            _print_json(options.query, hit, corpora[hit.corpus or first.name], root)
         else:
-            _print_hit(options.query, hit, options.lines, root)
+            _print_hit(options.query, hit, options.lines, root, named=bool(others))
 
 
 def _print_json(query: str, hit: Hit, corpus: Corpus, root: Path | None) -> None:
@@ -156,17 +166,21 @@ def _print_json(query: str, hit: Hit, corpus: Corpus, root: Path | None) -> None
         "root": None if root is None else str(root),
         "corpus": corpus.name,
         "build": corpus.build,
-        "encoder": corpus.manifest.encoder["name"],
+        "encoder": corpus.encoder.name,
     }
     print_line(json.dumps(record, ensure_ascii=False))
 
 
-def _print_hit(query: str, hit: Hit, lines: int, root: Path | None) -> None:
-    """Print where a hit is, what it is and why it was found, then its first lines."""
+def _print_hit(query: str, hit: Hit, lines: int, root: Path | None, *, named: bool) -> None:
+    """Print where a hit is, what it is and why it was found, then its first lines.
+
+    `named` says of which corpus it is.
+    """
     from purlin.index.search.why import why
 
     place = styled(_place(hit, root), terminal.GREEN)
-    title = styled(hit.title, terminal.CYAN)
+    corpus = f"[{hit.corpus}] " if named else ""
+    title = corpus + styled(hit.title, terminal.CYAN)
     reason = styled(f"({why(query, hit)})", terminal.DIM)
     print_line(f"{place}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
 

@@ -9,11 +9,13 @@ import argparse
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from purlin.index.pace import Lines, Pace, Progress
 
+_QUIET_S = 5.0
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "1;31", "32", "1;33", "1;36"
 
 
@@ -56,9 +58,18 @@ def highlighted(text: str, spans: Sequence[tuple[int, int]], style: str = YELLOW
 
 @contextlib.contextmanager
 def progress() -> Iterator[Progress]:
-    """One line that is written over on a terminal; a plain line now and then elsewhere."""
+    """One line that is written over on a terminal; elsewhere a plain line now and then.
+
+    Elsewhere nothing is printed in the first seconds: most searches are over then.
+    """
     if not sys.stderr.isatty():
-        yield Lines(print_note)
+        lines, started = Lines(print_note), time.monotonic()
+
+        def show_later(stage: str, done: int, total: int | None) -> None:
+            if time.monotonic() - started > _QUIET_S:
+                lines(stage, done, total)
+
+        yield show_later
         return
 
     pace, stage_shown = Pace(), ""
