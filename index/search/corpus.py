@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from purlin.index import builds, self_check
 from purlin.index.encoder import TextEncoder, Vectors
-from purlin.index.errors import EncoderMismatch, InvalidInput
+from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
 from purlin.index.search import query_log, repository, segments
@@ -37,6 +37,7 @@ MAX_K = 1000
 # Largest offset + k.
 MAX_RANK = 10_000
 MAX_HIGHLIGHTS = 100
+_NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _FIRST_DEPTH = 200
 _CACHED_FILTERS = 64
 # Factor on the score of test, vendored, generated and minified code.
@@ -323,6 +324,55 @@ class Corpus:
             retrieved.append(Retrieved(hit, stored.document, stored.passage))
         clock.lap("fetch")
         return retrieved, clock.laps
+
+    def related(self, document_id: str, k: int = 10) -> SearchResult:
+        """Return the `k` documents nearest in meaning to one, without itself. Raises NotFound.
+
+        Nearness is that of any of their passages to the mean of its passages; tests and the like
+        count less, as in a search. No hit has highlights.
+        """
+        _check_k(k)
+        clock = _Clock()
+        row = self._documents.rows_of([document_id]).get(document_id)
+        if row is None:
+            raise NotFound(
+                f"There is no document {document_id[:200]!r} in this corpus.", field="id"
+            )
+        own = self._document_of == row
+        others = ~own if self._live is None else ~own & self._live
+        vector = self._dense.mean(np.flatnonzero(own))
+        query = _Query("", "dense", others, vector, None, {}, None, np.zeros(0, dtype=np.int64))
+
+        ranking = self._rank(query, k, clock)
+        hits = tuple(
+            self._hit(query, ranking, position, stored, highlight=False)
+            for position, stored in enumerate(self._documents.fetch(ranking.rows[:k].tolist()))
+        )
+        clock.lap("fetch")
+        return SearchResult(hits, self.manifest.documents - 1, clock.laps)
+
+    def document_at(self, path: str, line: int) -> Document:
+        """Return the innermost document that has a line of a file, counted from 1.
+
+        Raises NotFound, which lists the documents of the file that are nearest.
+        """
+        documents = self._documents_of(path)
+        here = [document for document in documents if _distance(document, line) == 0]
+        if here:
+            return min(here, key=lambda document: _lines(document)[1] - _lines(document)[0])
+
+        nearest = sorted(documents, key=lambda document: _distance(document, line))[:_NEAREST_SHOWN]
+        listed = ", ".join(f"{one.title[:80]} ({one.location.start_line})" for one in nearest)
+        has = f"nearest are {listed}" if listed else "that file has none"
+        raise NotFound(f"There is no document at line {line} of {path[:200]!r}; {has}.", field="id")
+
+    def _documents_of(self, path: str) -> list[Document]:
+        """Documents of a file, in the order of their rows."""
+        if "path" not in self.field_names:
+            return []
+        rows = np.flatnonzero(self._documents.allowed({"path": path})[self._document_of])
+        stored = self._documents.fetch(rows.tolist())
+        return list({one.document.id: one.document for one in stored}.values())
 
     def weights(self, query: str) -> Mapping[str, float]:
         """Map each distinct token of the query to its idf."""
@@ -664,11 +714,27 @@ def check_query(query: str) -> None:
         raise InvalidInput("query is not valid Unicode; send UTF-8.", field="query")
 
 
+def _check_k(k: int) -> None:
+    if not 1 <= k <= MAX_K:
+        raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
+
+
+def _lines(document: Document) -> tuple[int, int]:
+    """First and last line of a document in its file; none for one without lines."""
+    start, end = document.location.start_line, document.location.end_line
+    return (start or 0, end or start or 0)
+
+
+def _distance(document: Document, line: int) -> int:
+    """Lines between a line of its file and a document, 0 inside it."""
+    start, end = _lines(document)
+    return max(start - line, line - end, 0)
+
+
 def check_search(query: str, k: int, offset: int, mode: str) -> None:
     """Raise InvalidInput for the first argument of a search that is out of bounds."""
     check_query(query)
-    if not 1 <= k <= MAX_K:
-        raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
+    _check_k(k)
     if not 0 <= offset <= MAX_RANK - k:
         raise InvalidInput(
             f"offset is {offset}; offset + k must be at most {MAX_RANK}.", field="offset"
