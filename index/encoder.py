@@ -21,6 +21,7 @@ from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
 from purlin.index.exported import read_exported, refusing
+from purlin.index.records import Architecture
 from purlin.index.records import Role as Role
 from purlin.index.static_encoder import StaticEncoder
 
@@ -72,6 +73,11 @@ class TextEncoder(Protocol):
     @property
     def max_tokens(self) -> int:
         """Limit of tokens; longer texts are cut at the end."""
+        ...
+
+    @property
+    def architecture(self) -> Architecture:
+        """How it makes vectors, on which the best weights of a fusion depend."""
         ...
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
@@ -211,6 +217,7 @@ class Encoder:
         self.name = settings.name
         self.dim = settings.dim
         self.max_tokens = settings.max_tokens
+        self.architecture: Architecture = "transformer"
         self.fingerprint = settings.fingerprint
         self._prefixes: dict[Role, str] = {
             "query": settings.query_prefix,

@@ -200,6 +200,11 @@ class VectorSegment:
         ]
         return np.concatenate(cosines, dtype=np.float32)
 
+    def total(self, rows: Rows) -> Vectors:
+        """Return the sum (dim,) of the stored vectors of `rows`."""
+        total: Vectors = self._vectors[rows].astype(np.float32).sum(axis=0)
+        return total
+
 
 class Dense:
     """The dense retriever: the vectors of one or more segments.
@@ -240,6 +245,15 @@ class Dense:
             inside = (rows >= start) & (rows < end)
             scores[inside] = segment.scores(query, rows[inside] - start)
         return scores
+
+    def mean(self, rows: Rows) -> Vectors:
+        """Return the unit vector (dim,) between the stored vectors of `rows`."""
+        totals = [
+            segment.total(rows[(rows >= start) & (rows < end)] - start)
+            for segment, start, end in self._parts()
+        ]
+        total: Vectors = np.sum(totals, axis=0)
+        return total / max(float(np.linalg.norm(total)), 1e-12)
 
     def _parts(self) -> Iterator[tuple[VectorSegment, int, int]]:
         return zip(self._segments, self._starts, self._starts[1:], strict=False)

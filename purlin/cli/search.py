@@ -28,7 +28,9 @@ def run(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     hits = _search_corpora(options) if options.corpus else _search_directory(options)
     if not hits:
-        terminal.print_note("no hits")
+        only_code = options.content is None and not options.corpus
+        hint = "; --content all also searches documentation and configuration" if only_code else ""
+        terminal.print_note(f"no hits{hint}")
     return 0 if hits else 1
 
 
