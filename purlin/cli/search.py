@@ -35,9 +35,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser("search", "QUERY [options]", ABOUT, EXAMPLE)
+    parser = Parser("search", "[CORPUS] QUERY [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
-    add("query", metavar="QUERY", nargs="+", help="What to look for.")
+    add("query", metavar="QUERY", nargs="+", help="What to look for; CORPUS is --corpus CORPUS.")
     add("--path", default=".", metavar="DIR|URL", help="A directory, or a git URL [default: .].")
     add("-k", type=int, default=5, help="How many hits [default: 5].")
     add("--offset", type=int, default=0, help="How many hits to pass over.")
@@ -65,13 +65,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add_home(parser)
 
     options = parser.parse_args(arguments)
-    if len(options.query) > 1:
-        first, *others = options.query
-        parser.error(
-            "one query is taken: put it in quotes; to search a corpus, "
-            f"purlin search {shlex.quote(' '.join(others))} --corpus {shlex.quote(first)}"
-        )
-    options.query = options.query[0]
+    *corpora, query = options.query
+    if len(corpora) > 1 or (corpora and options.corpus):
+        words = shlex.quote(" ".join(options.query))
+        parser.error(f"one query is taken: put its words in quotes, purlin search {words}")
+    options.query = query
+    options.corpus = options.corpus or corpora
     return options
 
 
