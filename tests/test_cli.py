@@ -323,7 +323,7 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
             ["search", "caf\udce9", "--corpus", "shop"],
             "query is not valid Unicode; send UTF-8",
         ),
-        (["search", "electric", "kettle"], "no corpus 'electric'. Corpora: shop"),
+        (["search", "electric", "kettle"], "purlin search 'electric kettle'"),
         (["search", "an", "electric", "kettle"], "purlin search 'an electric kettle'"),
         (["search", "x", "--corpus", "shop", "--filter", "brand"], "FIELD=VALUE"),
         (["search", "x", "--corpus", "shop", "--filter", "nope=1"], "a filterable field 'nope'"),

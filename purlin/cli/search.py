@@ -66,12 +66,22 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
     options = parser.parse_args(arguments)
     *corpora, query = options.query
-    if len(corpora) > 1 or (corpora and options.corpus):
-        words = shlex.quote(" ".join(options.query))
-        parser.error(f"one query is taken: put its words in quotes, purlin search {words}")
+    if corpora and (options.corpus or not _exists(options.home, corpora)):
+        quoted = shlex.quote(" ".join(options.query))
+        parser.error(
+            f"{' '.join(corpora)[:80]!r} is no corpus of {options.home}; "
+            f"put the words of a query in quotes: purlin search {quoted}"
+        )
     options.query = query
     options.corpus = options.corpus or corpora
     return options
+
+
+def _exists(home: Path, corpora: Sequence[str]) -> bool:
+    """Whether these words are the name of one corpus."""
+    from purlin.index import builds
+
+    return len(corpora) == 1 and corpora[0] in builds.corpora(home)
 
 
 def add_home(parser: Parser) -> None:
