@@ -211,7 +211,8 @@ class _Walk:
             self._add_wrapper(node, depth)
 
         self._prefixes.clear()
-        self._is_at_top = self._is_at_top and kind in _FRAMES
+        if self._is_at_top and kind not in _FRAMES:
+            self._leave_top(node)
         return self._enters(node)
 
     def _enters(self, node: ts.Node) -> bool:
@@ -312,7 +313,8 @@ class _Walk:
         self, node: ts.Node, depth: int, kind: str, names: tuple[str, ...], inner: ts.Node
     ) -> bool:
         """Record a definition; true if others may be inside it."""
-        self._is_at_top = False
+        if self._is_at_top and kind not in _NAMES_ONLY:
+            self._leave_top(node)
         parent = self._open[-1] if self._open else None
         is_leaf = kind in LEAVES
         is_broken = is_leaf and node.has_error and not self._language.is_tolerant
@@ -365,7 +367,7 @@ class _Walk:
         outer = self._outer(node, depth)
         first = self._prefixes[0] if self._prefixes else outer
         start = _after_annotations(outer, language)
-        end, row = _head_end(node, inner, kind, language)
+        end, row = self._head_end(node, inner, kind)
 
         summary, doc_row = "", first.start_point.row
         if language.docstring is not None and kind not in _BY_LENGTH:
@@ -386,6 +388,24 @@ class _Walk:
             doc_row,
             depth,
         )
+
+    def _head_end(self, node: ts.Node, inner: ts.Node, kind: str) -> tuple[int, int]:
+        """Byte offset and row where the signature ends: before the body and comments above it."""
+        language = self._language
+        if kind == "constant":
+            equals = self._source.find(b"=", node.start_byte, inner.end_byte)
+            end = inner.start_byte if inner != node else equals if equals >= 0 else node.end_byte
+            return end, node.start_point.row + self._source.count(b"\n", node.start_byte, end)
+
+        body = inner.child_by_field_name("body")
+        last = inner
+        for child in inner.children:
+            if child == body or child.type in language.body_starts:
+                break
+            if child.type not in language.comments:
+                last = child
+
+        return last.end_byte, last.end_point.row
 
     def _add_wrapper(self, node: ts.Node, depth: int) -> None:
         """Remember a node that wraps exactly one definition; `const a = …, b = …` wraps two."""
@@ -426,6 +446,14 @@ class _Walk:
         self._quiet_rows.update(range(node.start_point.row, _last_row(node) + 1))
         if self._is_at_top and not continues:
             self._first_comments.append(self._comments)
+
+    def _leave_top(self, node: ts.Node) -> None:
+        """Note that the file's head is over, and whether its last comment is about this node."""
+        self._is_at_top = False
+        if self._first_comments:
+            comments = self._first_comments[-1]
+            if comments[0].start_point.row > 1 and self._touches(comments[-1], node):
+                self._first_comments.pop()
 
     def _touches(self, comment: ts.Node, node: ts.Node) -> bool:
         """Whether a node begins on the line where the comment ends, or on the next."""
@@ -468,7 +496,7 @@ class _Walk:
         if language.file_docstring is not None:
             return language.file_docstring(root), 0
 
-        doc_rows = {definition.doc_row for definition in self._definitions}
+        doc_rows = {each.doc_row for each in self._definitions if each.summary}
         for comments in self._first_comments:
             text, row = self._text_of(comments)
             if row not in doc_rows and not _LICENCE.search(text) and (prose := _prose(text)):
@@ -505,24 +533,6 @@ def _after_annotations(outer: ts.Node, language: Language) -> int:
         while is_skipped and not cursor.goto_next_sibling():
             if not cursor.goto_parent():
                 return outer.start_byte
-
-
-def _head_end(node: ts.Node, inner: ts.Node, kind: str, language: Language) -> tuple[int, int]:
-    """Byte offset and row where the signature ends: before the body and the comments above it."""
-    if kind == "constant" and inner != node:
-        before = inner.prev_sibling or inner
-        return before.end_byte, before.end_point.row
-
-    body = inner.child_by_field_name("body")
-    last = inner
-
-    for child in inner.children:
-        if child == body or child.type in language.body_starts:
-            break
-        if child.type not in language.comments:
-            last = child
-
-    return last.end_byte, last.end_point.row
 
 
 def _prose(comment: str) -> str:
