@@ -448,6 +448,8 @@ def test_ids_are_unique_and_stable() -> None:
         (".js", "// far away\n\nfunction f() {}", ""),
         (".js", "// one\n\n// two\nfunction f() {}", "two"),
         (".js", "/** block */\n// line\nfunction f() {}", "line"),
+        (".js", "/** of the file */\n\nfunction f() {}", ""),
+        (".js", "let a\n\n\n\n\n\n\n/** far */\n\nb.c = b.f = function () {}", "far"),
         (".js", "// line\n/** block */\nfunction f() {}", "block"),
         (".js", "// @ts-ignore\n// says it\nfunction f() {}", "says it"),
         (".js", "// ---------\nfunction f() {}", ""),

@@ -51,7 +51,7 @@ _GENERICS = re.compile(r"(?<!operator)(?<!operator<)<[^<>]*>")
 _OWNER = re.compile(r"(\w+)(\[[^\]]*\])?\W*$")
 _LETTERS = re.compile(r"\w")
 _LICENCE = re.compile(
-    r"\bcopyright:? (\(c\)|©|\d{4}|by )|\ball rights reserved\b|\blicen[cs]ed under\b|SPDX-|@licen[cs]e|@fileoverview"
+    r"\bcopyright:? ?(\(c\)|©|\d{4}|by )|\ball rights reserved\b|\blicen[cs]ed under\b|SPDX-|@licen[cs]e|@fileoverview"
     r"|permission is hereby granted",
     re.IGNORECASE,
 )
@@ -251,7 +251,7 @@ class _Walk:
         if kind in _BY_LENGTH and not self._is_constant(node, text):
             # The functions inside an object carry its name, though it has no document.
             kind = "scope" if inner.type in language.scopes else None
-        if kind is None or (kind == "type" and self._is_member()):
+        if not kind or (kind == "type" and self._is_member()):
             return None
 
         names = self._names(node, text, kind)
@@ -410,7 +410,9 @@ class _Walk:
     def _add_wrapper(self, node: ts.Node, depth: int) -> None:
         """Remember a node that wraps exactly one definition; `const a = …, b = …` wraps two."""
         ignored = self._language.annotations | self._language.comments
-        wrapped_count = sum(child.type not in ignored for child in node.named_children)
+        wrapped_count = 1
+        if node.type not in self._language.assignments:
+            wrapped_count = sum(child.type not in ignored for child in node.named_children)
         self._wrapper = (self._outer(node, depth), depth) if wrapped_count == 1 else None
         if wrapped_count > 1:
             self._quiet_rows.update((node.start_point.row, _last_row(node)))
@@ -456,12 +458,18 @@ class _Walk:
                 self._first_comments.pop()
 
     def _touches(self, comment: ts.Node, node: ts.Node) -> bool:
-        """Whether a node begins on the line where the comment ends, or on the next."""
+        """Whether a node begins on the line where the comment ends, or on the next.
+
+        A blank line may follow a comment that begins with two asterisks, unless it is the file's.
+        """
         if not 0 <= node.start_byte - comment.end_byte <= MAX_GAP_BYTES:
             return False
+
         # In some grammars a line comment ends after its line break.
-        gap = self._source[comment.end_byte - 1 : node.start_byte].lstrip(b"\r")
-        return not gap[1:].strip() and gap.count(b"\n") <= 1
+        gap = self._source[comment.end_byte - 1 : node.start_byte]
+        is_doc = self._source.startswith(b"/**", comment.start_byte)
+        line_breaks = 2 if is_doc and comment.start_point.row > LICENCE_ROWS else 1
+        return not gap[1:].strip() and gap.count(b"\n") <= line_breaks
 
     def _doc_comment(self, outer: ts.Node) -> tuple[str, int]:
         """Text and first row of the doc comment above; "" and the node's row without one."""

@@ -177,12 +177,14 @@ JAVASCRIPT = Language(
     inside=_types(_SCRIPT_INSIDE + " field_definition"),
     identifiers=_types(_SCRIPT_NAMES),
     assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
-    values=_kinds(function=_SCRIPT_FUNCTIONS, class_="class"),
+    # In `a = b = function …`, it is the inner assignment that defines.
+    values=_kinds(function=_SCRIPT_FUNCTIONS, class_="class") | {"assignment_expression": ""},
     other_values="constant",
     scopes=_types("object"),
     opaque=_types(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
     wrappers=_types(
         "export_statement lexical_declaration variable_declaration expression_statement"
+        " assignment_expression"
     ),
     annotations=_types("decorator"),
     dull=_types("import_statement"),
