@@ -164,6 +164,20 @@ def test_symbol_in_a_sentence_counts_by_its_share() -> None:
     assert definition.tolist() == pytest.approx([share**2, 0.0])
 
 
+def test_definition_comes_before_the_rest_of_its_file() -> None:
+    rest = np.array([True, False])
+    found = Repository(["cache.rb"] * 2, None, rest).evidence(
+        "Cache",
+        {"cach": 1.0},
+        np.arange(2),
+        ["Cache", "Cache"],
+        np.array([0.9, 0.5], np.float32),
+        np.array([True, True]),
+    )
+    assert found.definition.tolist() == pytest.approx([0.9, 1.0])
+    assert found.scores()[1] == pytest.approx(1.0)
+
+
 def test_named_document_counts_as_defined() -> None:
     found = evidence("operator new", ["a.cc"] * 2, ["operator new", "x"], [0.3, 0.5], None, [1, 0])
     assert found.scores()[0] == pytest.approx(1.0)
