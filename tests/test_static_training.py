@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
