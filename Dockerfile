@@ -1,21 +1,41 @@
 # The serving image: CPU only, no torch, no compiler, not root. Only building it needs a network; indexes and proxies
 # come from build arguments (PIP_INDEX_URL and the like, HTTP_PROXY), never from this file.
+# What does not depend on the processor (wheel and demo corpora) is made on the building machine's own, so that an
+# image for another one only installs packages under emulation.
 ARG PYTHON_IMAGE=python:3.11-slim
+
+FROM --platform=$BUILDPLATFORM ${PYTHON_IMAGE} AS wheel
+ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST
+WORKDIR /source
+COPY . .
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist .
+
+FROM --platform=$BUILDPLATFORM ${PYTHON_IMAGE} AS requirements
+WORKDIR /source
+COPY pyproject.toml ./
+RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+        extras = [p['optional-dependencies'][name] for name in ('otel', 'parquet', 'transformer')]; \
+        print(*sum(extras, p['dependencies']), sep='\n')" > /requirements.txt
+
+# The next two stages are the same where the image is for the building machine's processor, and then run once.
+FROM --platform=$BUILDPLATFORM ${PYTHON_IMAGE} AS building
+ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST
+COPY --from=requirements /requirements.txt /
+COPY constraints.txt /
+RUN python -m venv --without-pip /venv \
+    && pip --python /venv/bin/python install --no-cache-dir -c /constraints.txt -r /requirements.txt \
+    && rm -rf /venv/lib/python3*/site-packages/pyarrow/include /venv/lib/python3*/site-packages/pyarrow/tests
 
 FROM ${PYTHON_IMAGE} AS dependencies
 ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-WORKDIR /source
-COPY pyproject.toml constraints.txt ./
-RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-        print(*p['dependencies'], *p['optional-dependencies']['otel'], sep='\n')" > /requirements.txt \
-    && python -m venv --without-pip /venv \
-    && pip --python /venv/bin/python install -c constraints.txt -r /requirements.txt \
+COPY --from=requirements /requirements.txt /
+COPY constraints.txt /
+RUN python -m venv --without-pip /venv \
+    && pip --python /venv/bin/python install --no-cache-dir -c /constraints.txt -r /requirements.txt \
     && rm -rf /venv/lib/python3*/site-packages/pyarrow/include /venv/lib/python3*/site-packages/pyarrow/tests
-ENV PATH=/venv/bin:$PATH
 
 # Python's reference as HTML. Slim images drop documentation on installing, so the package is only unpacked.
-FROM ${PYTHON_IMAGE} AS reference
+FROM --platform=$BUILDPLATFORM ${PYTHON_IMAGE} AS reference
 WORKDIR /reference
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 RUN apt-get update \
@@ -23,21 +43,18 @@ RUN apt-get update \
     && dpkg-deb --extract python3*.deb / \
     && rm -rf /reference/* /var/lib/apt/lists/*
 
-FROM dependencies AS demo
+# Only what indexing needs, so that a change of the server does not encode the demo corpora again.
+FROM building AS demo
+WORKDIR /source
 COPY --from=reference /usr/share/doc /usr/share/doc
-COPY models/santa-minilm-l6-int8 ./purlin/models/santa-minilm-l6-int8
+COPY models ./purlin/models
 COPY purlin ./purlin
 COPY index ./purlin/index
-RUN PURLIN_HOME=/data python -m purlin index demo
+RUN PURLIN_HOME=/data /venv/bin/python -m purlin index demo
 
-FROM dependencies AS installed
-COPY . .
-RUN pip --python /venv/bin/python install --no-deps . \
-    && ln -s /models "$(python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/purlin/models"
-
-FROM ${PYTHON_IMAGE}
-COPY --from=installed /venv /venv
-COPY models /models
+FROM dependencies
+RUN --mount=type=bind,from=wheel,source=/dist,target=/dist \
+    pip --python /venv/bin/python install --no-cache-dir --no-index --no-deps /dist/*.whl
 COPY --from=demo --chown=10001:10001 /data /data
 ENV PATH=/venv/bin:$PATH HOME=/tmp PYTHONDONTWRITEBYTECODE=1 \
     PURLIN_HOME=/data PURLIN_HOST=0.0.0.0 PURLIN_PORT=8000 PURLIN_LOG=json

@@ -8,7 +8,7 @@ PORT ?= 8000
 CONSTRAINTS ?= constraints.txt
 PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
-.PHONY: serve test test-long check format docs install install-dev clean
+.PHONY: serve test test-long check format docs wheel install install-dev clean
 
 serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
@@ -29,6 +29,7 @@ check: $(VENV)/.dev
 	cd build/tree && ../../$(VENV)/bin/lint-imports --config ../../pyproject.toml
 	$(VENV)/bin/hadolint Dockerfile
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml docker-compose.build.yml docker-compose.offline.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff format .
@@ -38,6 +39,11 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m docs.reference > docs/api.md
 
+# purlin-search, with the models, and purlin-client, into dist/.
+wheel: | $(VENV)/bin/pip
+	rm -rf build/lib build/bdist.* dist
+	$(PIP) wheel -q --no-deps --wheel-dir dist . ./packaging/client
+
 install: $(VENV)/.serving
 
 install-dev: $(VENV)/.dev
@@ -46,7 +52,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.serving: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(PIP) install -q $(PIN) -e .
+	$(PIP) install -q $(PIN) -e '.[parquet,transformer]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
@@ -54,4 +60,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	touch $@ $(VENV)/.serving
 
 clean:
-	rm -rf $(VENV) var
+	rm -rf $(VENV) var build dist

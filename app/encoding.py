@@ -1,16 +1,19 @@
-"""The encoder as requests use it: few calls side by side, and none for a client that is gone."""
+"""Encoders as requests use them: few calls side by side, and none for a client that is gone."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from purlin.app.metrics import Metrics
 from purlin.app.overload import raise_if_client_gone
-from purlin.index.encoder import Role, TextEncoder, Vectors
+from purlin.index.encoder import Role, TextEncoder, Vectors, find_encoder
+from purlin.index.records import Architecture
 
 SHORT_CALL_TEXTS = 8  # longer calls do not wait for a slot
 BLOCK_TEXTS = 256  # a long call checks for its client after each block
@@ -45,6 +48,11 @@ class BoundedEncoder:
         """Token limit of the wrapped encoder."""
         return self._encoder.max_tokens
 
+    @property
+    def architecture(self) -> Architecture:
+        """Architecture of the wrapped encoder."""
+        return self._encoder.architecture
+
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Tokens of each text with its prefix, before it is cut: (len(texts),)."""
         return self._encoder.count_tokens(texts, role=role)
@@ -70,3 +78,45 @@ class BoundedEncoder:
         raise_if_client_gone()
         self._batch_texts.observe(len(texts))
         return self._encoder.encode(texts, role=role, progress=progress)
+
+
+class Encoders:
+    """The server's own encoder, and further ones that builds were made with.
+
+    `own` answers all requests that concern no corpus. The `others` are opened when a build of
+    theirs is; each has its own slots, and stays open.
+    """
+
+    def __init__(
+        self,
+        own: TextEncoder,
+        others: Sequence[Path] = (),
+        *,
+        max_calls: int = 1,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._max_calls = max_calls
+        self._metrics = metrics or Metrics()
+        self._others = others
+        self._lock = threading.Lock()
+        self.own = self._bounded(own)
+        self._by_fingerprint: dict[str, TextEncoder] = {own.fingerprint: self.own}
+
+    def of_build(self, encoder: Mapping[str, Any]) -> TextEncoder:
+        """Return the encoder with the name and fingerprint of a manifest, else the server's own.
+
+        Raises Damaged if its directory cannot be used.
+        """
+        with self._lock:
+            known = self._by_fingerprint.get(encoder["fingerprint"])
+            if known is not None:
+                return known
+
+            other = find_encoder(encoder, self._others)
+            if other is None:
+                return self.own
+            bounded = self._by_fingerprint[other.fingerprint] = self._bounded(other)
+            return bounded
+
+    def _bounded(self, encoder: TextEncoder) -> TextEncoder:
+        return BoundedEncoder(encoder, max_calls=self._max_calls, metrics=self._metrics)

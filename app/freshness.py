@@ -5,17 +5,23 @@ Sources are checked in the background, so that no request waits long for a slow 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from purlin.app.open_builds import OpenCorpora
+from purlin.index.builds import Manifest
 from purlin.index.errors import PurlinError
 from purlin.index.indexing import staleness
 from purlin.index.indexing.staleness import Staleness
+from purlin.index.records import Hit
 from purlin.index.search.corpus import Corpus
 
-RECHECK_S = 30.0  # age at which a check is repeated
+RECHECK_S = 30.0  # age at which a check of a whole corpus is repeated
+RECHECK_FILE_S = 1.0  # age at which a check of a single file is repeated
+MAX_FILES_KEPT = 10_000  # of one corpus
 WAIT_S = 0.5  # longest time that a request waits for a check
 
 
@@ -40,13 +46,101 @@ class _Check:
         return self.finished.is_set() and time.monotonic() - self.started > RECHECK_S
 
 
+@dataclass(slots=True)
+class _Look:
+    """A look at some files, in a thread that a dead network drive may block."""
+
+    started: float = field(default_factory=time.monotonic)
+    finished: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self) -> bool:
+        """Wait until the look is WAIT_S old at most; returns whether it is finished."""
+        return self.finished.wait(max(0.0, self.started + WAIT_S - time.monotonic()))
+
+
+@dataclass(slots=True)
+class _Files:
+    """What is known of the single files of one build: when each was looked at, and if it changed."""
+
+    build: str
+    known: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    look: _Look | None = None
+
+    def outdated(self, names: Iterable[str]) -> list[str]:
+        oldest = time.monotonic() - RECHECK_FILE_S
+        return [name for name in names if self.known.get(name, (-math.inf, False))[0] < oldest]
+
+    def record(self, names: Iterable[str], changed: set[str]) -> None:
+        if len(self.known) > MAX_FILES_KEPT:
+            self.known = {}
+        now = time.monotonic()
+        self.known |= {name: (now, name in changed) for name in names}
+
+    def changed(self, names: Iterable[str]) -> set[str]:
+        return {name for name in names if self.known.get(name, (0.0, False))[1]}
+
+
 class Freshness:
     """The latest check of each served corpus; at most one check per corpus runs at a time."""
 
     def __init__(self, corpora: OpenCorpora) -> None:
         self._corpora = corpora
         self._checks: dict[str, _Check] = {}
+        self._files: dict[str, _Files] = {}
         self._lock = threading.Lock()
+
+    def marked(self, corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        """Mark the hits of this corpus whose file has changed since its build as stale."""
+        own = [hit.location.path for hit in hits if hit.corpus in (None, corpus.name)]
+        changed = self.changed(corpus, own)
+        if not changed:
+            return hits
+        return tuple(
+            replace(hit, stale=True)
+            if hit.location.path in changed and hit.corpus in (None, corpus.name)
+            else hit
+            for hit in hits
+        )
+
+    def changed(self, corpus: Corpus, names: Iterable[str | None]) -> set[str]:
+        """Return those of a corpus's source files that have changed since its build.
+
+        Each file is looked at once a second at most. While a look at a slow disk takes long, the
+        last known state is returned.
+        """
+        unique = {name for name in names if name is not None}
+        with self._lock:
+            files = self._files.get(corpus.name)
+            if files is None or files.build != corpus.build:
+                files = self._files[corpus.name] = _Files(corpus.build)
+
+        # A second round, if the first one waited for another request's look at other files.
+        for _ in range(2):
+            with self._lock:
+                outdated = files.outdated(unique)
+                look = self._look(corpus.manifest, files, outdated) if outdated else None
+            if look is None or not look.wait():
+                break
+        with self._lock:
+            return files.changed(unique)
+
+    def _look(self, manifest: Manifest, files: _Files, names: list[str]) -> _Look:
+        """Start to look at files, unless a look is under way. The caller holds the lock."""
+        if files.look is None:
+            files.look = _Look()
+            arguments = (manifest, files, names, files.look)
+            threading.Thread(target=self._stat, args=arguments, daemon=True).start()
+        return files.look
+
+    def _stat(self, manifest: Manifest, files: _Files, names: list[str], look: _Look) -> None:
+        changed: set[str] = set()
+        try:
+            changed = staleness.changed_since(manifest, names)
+        finally:
+            with self._lock:
+                files.record(names, changed)
+                files.look = None
+            look.finished.set()
 
     def of(self, name: str, build: str) -> Staleness | None:
         """Return the staleness of the build that serves.

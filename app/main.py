@@ -15,9 +15,9 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from purlin.app import access, logs, mcp, problems
+from purlin.app import access, logs, mcp_http, problems
 from purlin.app.connections import BACKLOG, Connection
-from purlin.app.encoding import BoundedEncoder
+from purlin.app.encoding import Encoders
 from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
 from purlin.app.overload import RequestQueue
@@ -26,7 +26,7 @@ from purlin.app.protocols import ProtocolErrors, protocols_router
 from purlin.app.routes import api_router
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
-from purlin.index.encoder import TextEncoder, available_cpus, load_encoder
+from purlin.index.encoder import ENCODERS, TextEncoder, available_cpus, load_encoder
 from purlin.index.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
     app.state.origins = settings.cors_origins
 
     problems.add_exception_handlers(app)
-    for router in (api_router, metrics_router, page_router, mcp.mcp_router, protocols_router):
+    for router in (api_router, metrics_router, page_router, mcp_http.mcp_router, protocols_router):
         app.include_router(router)
     problems.add_schemas(app.openapi())
     access.describe(app.openapi())
@@ -74,7 +74,7 @@ def _middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
         allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type", *mcp.HEADERS],
+        allow_headers=["Authorization", "Content-Type", *mcp_http.HEADERS],
     )
 
     return [
@@ -140,7 +140,7 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
     except ModuleNotFoundError as error:
         raise NotFound(
             "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, but "
-            f"{error.name} is not installed: pip install 'purlin[otel]', or unset the variable."
+            f"{error.name} is not installed: pip install 'purlin-search[otel]', or unset the variable."
         ) from None
     return Spans()
 
@@ -165,9 +165,11 @@ def _lifespan(
         encoder = preloaded
         if encoder is None:
             encoder = await anyio.to_thread.run_sync(load_encoder, settings.encoder)
-        bounded = BoundedEncoder(encoder, max_calls=available_cpus(), metrics=metrics)
+        encoders = Encoders(
+            encoder, tuple(ENCODERS.values()), max_calls=available_cpus(), metrics=metrics
+        )
 
-        service = Service(settings, bounded, metrics)
+        service = Service(settings, encoders, metrics)
         metrics.show(settings.home, encoder, service.corpora.statuses, service.caches)
         await anyio.to_thread.run_sync(service.open)
 

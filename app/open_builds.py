@@ -14,17 +14,21 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from purlin.app.problems import Opening
-from purlin.app.replies import ServingState
+from purlin.app.errors import Opening
 from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
 from purlin.index.lookups import Lookups
+from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
+from purlin.replies import ServingState
+
+if TYPE_CHECKING:
+    from purlin.app.encoding import Encoders
 
 RETRY_S = 60.0  # after which a refused build is tried again
 
@@ -307,18 +311,37 @@ class OpenBuilds(Generic[_B]):
 
 
 class OpenCorpora(OpenBuilds[Corpus]):
-    """All corpora below `home`, opened with one encoder; those built with another one are refused.
+    """All corpora below `home`, each opened with the encoder that made its vectors.
 
-    `filters` counts the hits and misses of the caches of filters' row masks, over all corpora.
+    Those of an encoder that this server does not have are refused. `filters` counts the hits and
+    misses of the caches of filters' row masks, over all corpora.
     """
 
-    def __init__(self, home: Path, encoder: TextEncoder, *, timeout_s: float) -> None:
+    def __init__(self, home: Path, encoders: Encoders, *, timeout_s: float) -> None:
         self.filters = Lookups()
-        self._encoder = encoder
+        self._encoders = encoders
         super().__init__(home, CORPORA, self._load_corpus, timeout_s=timeout_s)
 
+    def of_kind(self, kind: Kind) -> list[str]:
+        """Sorted names of the corpora of a kind that are in service.
+
+        Raises NotFound if there is none, and Opening while any corpus is still being opened.
+        """
+        statuses = self.statuses()
+        names = [
+            status.name
+            for status in statuses
+            if status.opened is not None and status.opened.manifest.kind == kind
+        ]
+        if any(status.state == "opening" for status in statuses):
+            raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
+        if not names:
+            raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
+        return names
+
     def _load_corpus(self, build: Path) -> Corpus:
-        corpus = Corpus.load(build, self._encoder)
+        encoder = self._encoders.of_build(builds.read_manifest(build).encoder)
+        corpus = Corpus.load(build, encoder)
         corpus.filter_lookups = self.filters
         if corpus.warning is not None:
             self._log.warning("%s", corpus.warning)

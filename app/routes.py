@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,25 @@ from typing import Any
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import TypeAdapter
 
+from purlin.app.building import Builder
+from purlin.app.errors import Opening
 from purlin.app.open_builds import Status
-from purlin.app.problems import Opening, responses
-from purlin.app.replies import (
+from purlin.app.problems import responses
+from purlin.app.schemas import (
+    ActivateRequest,
+    ClassifyRequest,
+    CorporaOfKind,
+    QaRequest,
+    SearchRequest,
+    label_warnings,
+)
+from purlin.app.service import Service, ServiceOf
+from purlin.index import builds
+from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.qa.ask import answer_question
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.several import search_corpora
+from purlin.replies import (
     ActiveReply,
     ClassifierReply,
     ClassifiersReply,
@@ -29,20 +46,9 @@ from purlin.app.replies import (
     DocumentReply,
     ProbeReply,
     QaReply,
+    ReadyReply,
     SearchReply,
 )
-from purlin.app.schemas import (
-    ActivateRequest,
-    ClassifyRequest,
-    QaRequest,
-    SearchRequest,
-    label_warnings,
-)
-from purlin.app.service import Service, ServiceOf
-from purlin.index import builds
-from purlin.index.classify.trained import TrainedClassifier
-from purlin.index.qa.ask import answer_question
-from purlin.index.search.corpus import Corpus
 
 _SEARCH_REPLY = TypeAdapter(SearchReply)
 _QA_REPLY = TypeAdapter(QaReply)
@@ -75,7 +81,7 @@ _json_router = APIRouter(dependencies=[Depends(json_only)])
     responses=responses(400, 404, 408, 413, 415, 422, 503),
 )
 def post_search(body: SearchRequest, service: ServiceOf) -> Response:
-    """Search a corpus."""
+    """Search a corpus, or several at once."""
     reply = search_reply(body, service)
     return _json_response(_SEARCH_REPLY.dump_json(reply, exclude_none=True))
 
@@ -85,7 +91,15 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
     started = time.perf_counter()
     request.check()
 
-    with service.corpora.lease(request.corpus) as corpus:
+    if isinstance(request.corpus, str):
+        reply = _search_one(request, request.corpus, service)
+    else:
+        reply = _search_several(request, request.corpus, service)
+    return replace(reply, took_ms=_ms_since(started))
+
+
+def _search_one(request: SearchRequest, name: str, service: Service) -> SearchReply:
+    with service.lease(name) as corpus:
         results = corpus.search(
             request.query,
             k=request.k,
@@ -97,12 +111,43 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
         service.metrics.stages(results.timings_ms)
 
         return SearchReply(
-            hits=results.hits,
+            hits=service.freshness.marked(corpus, results.hits),
             total=results.total,
-            took_ms=_ms_since(started),
+            took_ms=0,
             corpus=corpus.name,
             build=corpus.build,
-            encoder=service.encoder.name,
+            encoder=corpus.encoder.name,
+            timings_ms=results.timings_ms if request.explain else None,
+        )
+
+
+def _search_several(
+    request: SearchRequest, chosen: list[str] | CorporaOfKind, service: Service
+) -> SearchReply:
+    names = chosen if isinstance(chosen, list) else service.corpora.of_kind(chosen.kind)
+    with ExitStack() as leases:
+        # A name that is given twice counts once.
+        corpora = [leases.enter_context(service.lease(name)) for name in dict.fromkeys(names)]
+        results = search_corpora(
+            corpora,
+            request.query,
+            k=request.k,
+            offset=request.offset,
+            mode=request.mode,
+            filter=request.filter,
+            explain=request.explain,
+        )
+        service.metrics.stages(results.timings_ms)
+
+        hits = results.hits
+        for corpus in corpora:
+            hits = service.freshness.marked(corpus, hits)
+        return SearchReply(
+            hits=hits,
+            total=results.total,
+            took_ms=0,
+            corpora=results.corpora,
+            warning=results.warning,
             timings_ms=results.timings_ms if request.explain else None,
         )
 
@@ -123,7 +168,7 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
     """Answer a question request."""
     started = time.perf_counter()
 
-    with service.corpora.lease(request.corpus) as corpus:
+    with service.lease(request.corpus) as corpus:
         reader = service.reader()
         results = answer_question(corpus, reader, request.question, k=request.k)
         service.metrics.stages(results.timings_ms)
@@ -131,11 +176,11 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
         return QaReply(
             answers=results.answers,
             answerable=results.answerable,
-            hits=results.hits,
+            hits=service.freshness.marked(corpus, results.hits),
             took_ms=_ms_since(started),
             corpus=corpus.name,
             build=corpus.build,
-            encoder=service.encoder.name,
+            encoder=corpus.encoder.name,
             reader=reader.name,
             read=results.read_passages if request.explain else None,
             timings_ms=results.timings_ms if request.explain else None,
@@ -250,9 +295,11 @@ def _classifier_fields(status: Status[TrainedClassifier]) -> dict[str, Any]:
 @api_router.get("/corpora", response_model_exclude_none=True, responses=responses())
 def list_corpora(service: ServiceOf) -> CorporaReply:
     """List the corpora and whether they can be searched."""
-    statuses = service.corpora.statuses()
+    fields = {status.name: _corpus_fields(status) for status in service.corpora.statuses()}
+    for name in service.builder.names():
+        fields[name] = _with_builder_fields(name, fields.get(name), service.builder)
     return CorporaReply(
-        tuple(_CORPUS_STATUS.validate_python(_corpus_fields(each)) for each in statuses)
+        tuple(_CORPUS_STATUS.validate_python(fields[name]) for name in sorted(fields))
     )
 
 
@@ -263,11 +310,12 @@ def show_corpus(name: str, request: Request, service: ServiceOf) -> CorpusReply:
     Only an admin key sees the full paths of the sources on the server; others see the last part of
     each.
     """
-    status = service.corpora.status(name)
-    fields = _corpus_fields(status)
+    unbuilt = name in service.builder.names() and not builds.exists(service.home, name)
+    fields = None if unbuilt else _corpus_fields(service.corpora.status(name))
+    fields = _with_builder_fields(name, fields, service.builder)
 
-    if status.build is not None:
-        staleness = service.freshness.of(name, status.build)
+    if (build := fields.get("build")) is not None:
+        staleness = service.freshness.of(name, build)
         fields["stale"] = None if staleness is None else asdict(staleness)
     if "sources" in fields and "admin" not in getattr(request.state, "scopes", ()):
         fields["sources"] = tuple(map(_without_directories, fields["sources"]))
@@ -288,6 +336,20 @@ def _corpus_fields(status: Status[Corpus]) -> dict[str, Any]:
         "warning": status.opened.warning,
         **_status_fields(status),
     }
+
+
+def _with_builder_fields(
+    name: str, fields: dict[str, Any] | None, builder: Builder
+) -> dict[str, Any]:
+    """Add what the builder does with a corpus, which may not exist yet, and how it failed."""
+    problem, building = builder.problem(name), builder.building().get(name)
+    if fields is None:
+        state = "refused" if building is None else "building"
+        fields = {"name": name, "state": state}
+    if building is not None:
+        kind, progress = building
+        return {"kind": kind, **fields, "building": progress}
+    return {**fields, "problem": fields.get("problem") or problem}
 
 
 def _status_fields(status: Status[Any]) -> dict[str, Any]:
@@ -314,8 +376,9 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
     """
     started = time.perf_counter()
 
-    with service.corpora.lease(name) as corpus:
+    with service.lease(name) as corpus:
         document = corpus.document(document_id)
+        changed = service.freshness.changed(corpus, [document.location.path])
         return DocumentReply(
             id=document.id,
             kind=document.kind,
@@ -328,6 +391,7 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
             corpus=corpus.name,
             build=corpus.build,
             took_ms=_ms_since(started),
+            stale=True if changed else None,
         )
 
 
@@ -372,12 +436,16 @@ async def live() -> ProbeReply:
     return ProbeReply()
 
 
-@api_router.get("/readyz", responses=responses(503))
-async def ready(service: ServiceOf) -> ProbeReply:
-    """Report whether all corpora and classifiers that existed at the start are open, or refused."""
+@api_router.get("/readyz", response_model_exclude_none=True, responses=responses(503))
+async def ready(service: ServiceOf) -> ReadyReply:
+    """Report whether all corpora and classifiers that existed at the start are open, or refused.
+
+    Corpora that the server is still building are listed, and do not count.
+    """
     if not service.ready():
         raise Opening("Corpora or classifiers are still being opened.")
-    return ProbeReply()
+    building = {name: progress for name, (_, progress) in service.builder.building().items()}
+    return ReadyReply(building=building or None)
 
 
 api_router.include_router(_json_router)

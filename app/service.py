@@ -4,42 +4,73 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from purlin.app.building import Builder, demo_jobs
+from purlin.app.encoding import Encoders
+from purlin.app.errors import Opening
 from purlin.app.freshness import Freshness
 from purlin.app.metrics import Metrics
 from purlin.app.open_builds import OpenClassifiers, OpenCorpora
 from purlin.app.settings import Settings
+from purlin.app.watching import Watcher
+from purlin.index import builds
 from purlin.index.classify.zero_shot import Classifier
-from purlin.index.encoder import TextEncoder
+from purlin.index.encoder import ENCODERS
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.qa.reader import Reader
+from purlin.index.search.corpus import Corpus
 
 
 class Service:
-    """The encoder, the reader, and the corpora and classifiers that use them."""
+    """The encoders, the reader, and the corpora and classifiers that use them."""
 
-    def __init__(self, settings: Settings, encoder: TextEncoder, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, encoders: Encoders, metrics: Metrics) -> None:
         timeout_s = settings.open_timeout_s
         self.home = settings.home
         self.metrics = metrics
-        self.encoder = encoder
-        self.corpora = OpenCorpora(settings.home, encoder, timeout_s=timeout_s)
+        self.encoder = encoder = encoders.own
+        self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
+        self.builder = Builder(settings.home, self._built, keep=settings.watch)
+        self.watcher = None
+        if settings.watch:
+            directories = (settings.encoder, *ENCODERS.values())
+            self.watcher = Watcher(settings.home, self.builder, directories)
         self.classifier = Classifier(encoder)
         self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)
 
+        self._settings = settings
         self._reader: Reader | None = None
         self._reader_directory = settings.reader
         self._reader_lock = threading.Lock()
 
     def open(self) -> None:
-        """Start to open all corpora and classifiers; returns at once."""
+        """Start to open all corpora and classifiers, to build demo corpora, and to watch; returns at once."""
         self.corpora.open_all()
         self.classifiers.open_all()
+        if self._settings.demo:
+            fingerprint = self.encoder.fingerprint
+            self.builder.add(*demo_jobs(self.home, self._settings.encoder, fingerprint))
+        if self.watcher is not None:
+            self.watcher.start()
+
+    def lease(self, corpus: str) -> AbstractContextManager[Corpus]:
+        """Yield the build of a corpus that serves, as `OpenBuilds.lease` does.
+
+        Raises Opening for a corpus whose first build is still being made.
+        """
+        building = self.builder.building().get(corpus)
+        if building is not None and not builds.exists(self.home, corpus):
+            raise Opening(
+                f"Corpus {corpus!r} is still being built ({building[1]}): try again in a moment.",
+                field="corpus",
+            )
+        return self.corpora.lease(corpus)
 
     def reader(self) -> Reader:
         """Return the reader, loaded on first use. Raises NotFound or Damaged."""
@@ -62,8 +93,16 @@ class Service:
         """Return whether every corpus and classifier that existed at the start is open or refused."""
         return self.corpora.ready() and self.classifiers.ready()
 
+    def _built(self, corpus: str) -> None:
+        """Begin to open a new build at once, not only at the next request."""
+        with suppress(NotFound):
+            self.corpora.status(corpus)
+
     def close(self) -> None:
-        """Stop opening builds and close everything that is open."""
+        """Stop making and opening builds, and close everything that is open."""
+        if self.watcher is not None:
+            self.watcher.close()
+        self.builder.close()
         self.corpora.close()
         self.classifiers.close()
         if self._reader is not None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from purlin.index.encoder import RELEASED_ENCODER, available_cpus, encoder_directory
+from purlin.index.encoder import available_cpus, default_encoder, encoder_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader import RELEASED_READER
 
@@ -51,8 +51,17 @@ class Settings(BaseSettings):
     )
 
     home: Path = Path("var")
-    encoder: Annotated[Path, BeforeValidator(encoder_directory)] = RELEASED_ENCODER
+    encoder: Path = Field(
+        default_factory=default_encoder,
+        description="an encoder directory, or `static` or `transformer` for the released ones",
+    )
     reader: Path = RELEASED_READER
+    demo: bool = Field(
+        default=False, description="build the demo corpora that are missing, while serving"
+    )
+    watch: bool = Field(
+        default=False, description="build corpora again when their sources change, while serving"
+    )
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     log: Literal["plain", "json"] = Field(
@@ -114,6 +123,11 @@ class Settings(BaseSettings):
             name = str(first_error["loc"][0])
             rule = first_error["msg"].replace("Input should", "must")
             raise InvalidInput(f"PURLIN_{name.upper()} {rule}.", field=name) from None
+
+    @field_validator("encoder")
+    @classmethod
+    def _named(cls, value: Path) -> Path:
+        return encoder_directory(str(value))
 
     @field_validator("cors_origins", "hosts", mode="before")
     @classmethod

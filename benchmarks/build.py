@@ -21,7 +21,7 @@ from pathlib import Path
 
 from purlin.index import builds
 from purlin.index.passages import render
-from purlin.index.search.store import Store
+from purlin.index.search.segments import open_documents
 
 # Run in a process of its own, so that the peak memory is that of the build alone.
 _BUILD = """
@@ -54,9 +54,9 @@ def torch_rate(checkpoint: Path, texts: list[str]) -> float:
 def sample_texts(home: Path, passages: int, count: int) -> list[str]:
     """Rendered texts of `count` random passages, the same in every call."""
     directory = builds.current(home, "bench")
-    store = Store(directory / "documents.sqlite", builds.read_manifest(directory).kind)
+    documents = open_documents(directory, builds.read_manifest(directory))
     rows = random.Random(0).sample(range(passages), min(count, passages))
-    return [render(stored.document, stored.passage) for stored in store.fetch(rows)]
+    return [render(stored.document, stored.passage) for stored in documents.fetch(rows)]
 
 
 def main() -> None:

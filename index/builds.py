@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse
-from purlin.index.records import Kind
+from purlin.index.records import Kind, Secondary, Splitter
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
 KEPT_BUILDS = 3
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
@@ -84,6 +84,11 @@ class AnyManifest(Protocol):
 class Manifest:
     """What a corpus's build holds and what it was made from.
 
+    `sources` are the absolute paths that were read, or words about them. Together with `secondary`
+    and `base_url` they are what `purlin.index.sources.open_source` takes to read them again.
+    `segments` are the directories of its documents, see `purlin.index.search.segments`; `texts` is
+    the version of what they were cut into. An `interim` build serves while the vectors of another
+    encoder are made.
     `files` maps a relative path to its size and SHA-256. `logged` counts the earlier queries that
     lead to documents of the build. `judged` describes the quality check, if there was one (see
     `purlin.index.indexing.gate.measure_build`).
@@ -96,12 +101,17 @@ class Manifest:
     documents: int
     passages: int
     skipped: int
-    splitter: str
+    splitter: Splitter
     dense_weight: float
     lexical_power: float
+    segments: tuple[str, ...]
+    texts: int
+    interim: bool = False
     demote: bool = True
     logged: int = 0
     sources: tuple[str, ...] = ()
+    secondary: Secondary = "demote"
+    base_url: str = ""
     reused: int = 0
     took_s: float = 0.0
     measures: Mapping[str, Any] = field(default_factory=dict)
@@ -137,6 +147,11 @@ def names(home: Path, catalog: Catalog = CORPORA) -> list[str]:
 def corpora(home: Path) -> list[str]:
     """Sorted names of the corpora that have an active build."""
     return names(home, CORPORA)
+
+
+def exists(home: Path, name: str, catalog: Catalog = CORPORA) -> bool:
+    """Whether a corpus or classifier has an active build, whatever state that is in."""
+    return (builds_directory(home, name, catalog) / "CURRENT").is_file()
 
 
 def current(home: Path, name: str, catalog: Catalog = CORPORA) -> Path:
@@ -206,6 +221,13 @@ def read_manifest(directory: Path) -> Manifest:
     return _manifest(read_manifest_json(directory), directory)
 
 
+def active_manifest(home: Path, name: str) -> Manifest | None:
+    """Manifest of a corpus's active build; None if there is none, or it cannot be read."""
+    with contextlib.suppress(NotFound, Damaged):
+        return read_manifest(current(home, name))
+    return None
+
+
 def read_manifest_json(directory: Path) -> dict[str, Any]:
     """Content of a build's `manifest.json`, checked against the build's name. Raises Damaged."""
     path = directory / "manifest.json"
@@ -223,8 +245,7 @@ def read_manifest_json(directory: Path) -> dict[str, Any]:
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
     expected = {item.name for item in fields(Manifest)}
-    # The first builds did not have these two.
-    missing = expected - values.keys() - {"judged", "logged"}
+    missing = expected - values.keys()
     unknown = values.keys() - expected
 
     if values.get("format") != MANIFEST_FORMAT or missing or unknown:
@@ -232,7 +253,8 @@ def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
             f"{directory.parent.name}/{directory.name} was written by another version (format "
             f"{values.get('format')!r}, this one reads {MANIFEST_FORMAT}); build the corpus again."
         )
-    return Manifest(**values | {"sources": tuple(values["sources"])})
+    lists = {name: tuple(values[name]) for name in ("sources", "segments")}
+    return Manifest(**values | lists)
 
 
 def damage_message(directory: Path, file: str, problem: str) -> str:
@@ -264,11 +286,22 @@ class Files:
             self._verify(name, hashlib.sha256(content))
         return content
 
+    def check(self, path: Path) -> None:
+        """Verify a file of the build without keeping its content."""
+        name = path.relative_to(self._directory).as_posix()
+        with self._opened(name) as file:
+            self._verify(name, hashlib.file_digest(file, "sha256"))
+
+    def skip(self, directory: Path) -> None:
+        """Leave out the unread files of a directory, whose content is in memory already."""
+        prefix = f"{directory.relative_to(self._directory).as_posix()}/"
+        for name in [name for name in self._unread if name.startswith(prefix)]:
+            del self._unread[name]
+
     def check_others(self) -> None:
         """Verify the files that were not read."""
         for name in list(self._unread):
-            with self._opened(name) as file:
-                self._verify(name, hashlib.file_digest(file, "sha256"))
+            self.check(self._directory / name)
 
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[io.BufferedReader]:
@@ -298,16 +331,31 @@ def verify(directory: Path, manifest: AnyManifest) -> None:
     Files(directory, manifest).check_others()
 
 
-def checksums(directory: Path) -> dict[str, dict[str, Any]]:
-    """Relative path -> {bytes, sha256} of every file below a directory."""
-    return {
-        path.relative_to(directory).as_posix(): {
-            "bytes": path.stat().st_size,
-            "sha256": _sha256(path),
-        }
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
+def checksums(
+    directory: Path, known: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Relative path -> {bytes, sha256} of every file below a directory.
+
+    Files that are `known` are not read.
+    """
+    entries = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(directory).as_posix()
+            if known is not None and name in known:
+                entries[name] = dict(known[name])
+            else:
+                entries[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+    return entries
+
+
+def link(source: Path, target: Path) -> None:
+    """Make `target` the same file as `source`, or a copy of it where files cannot be linked."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _sha256(path: Path) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import math
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields
@@ -20,6 +21,7 @@ from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
 from purlin.index.exported import read_exported, refusing
+from purlin.index.records import Architecture
 from purlin.index.records import Role as Role
 from purlin.index.static_encoder import StaticEncoder
 
@@ -34,6 +36,7 @@ RELEASED_ENCODER = _MODELS / "santa-minilm-l6-int8"
 STATIC_ENCODER = _MODELS / "static-code-int8"
 # Words for the released encoders, wherever a directory can be given.
 ENCODERS = {"transformer": RELEASED_ENCODER, "static": STATIC_ENCODER}
+TRANSFORMER_EXTRA = "pip install 'purlin-search[transformer]'"
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
 # Tokens of a batch: its activations then stay in a core's cache, see docs/encoder.md.
 BATCH_TOKENS = 256
@@ -72,6 +75,11 @@ class TextEncoder(Protocol):
         """Limit of tokens; longer texts are cut at the end."""
         ...
 
+    @property
+    def architecture(self) -> Architecture:
+        """How it makes vectors, on which the best weights of a fusion depend."""
+        ...
+
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Count the tokens (texts,) of each text with its prefix, before the cut."""
         ...
@@ -97,6 +105,22 @@ def load_encoder(directory: Path, *, threads: int | None = None) -> TextEncoder:
     return Encoder.load(directory, threads=threads)
 
 
+def default_encoder() -> Path:
+    """Return the directory of the transformer, or of the static encoder where that cannot run."""
+    return RELEASED_ENCODER if can_run_transformers() else STATIC_ENCODER
+
+
+def can_run_transformers() -> bool:
+    """Tell whether the packages of the extra `transformer` are installed."""
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
+def require_transformers(component: str) -> None:
+    """Raise NotFound if `component`, "encoder" or "reader", cannot run for want of packages."""
+    if not can_run_transformers():
+        raise NotFound(f"The {component} is a transformer, which needs {TRANSFORMER_EXTRA}.")
+
+
 def is_static(directory: Path) -> bool:
     """Tell whether a directory says that it holds a static encoder."""
     # Whatever is wrong with the directory, loading it reports.
@@ -107,8 +131,35 @@ def is_static(directory: Path) -> bool:
     return isinstance(settings, dict) and settings.get("type") == "static"
 
 
+def find_encoder(
+    made_by: Mapping[str, Any], directories: Iterable[Path], *, threads: int | None = None
+) -> TextEncoder | None:
+    """Open the encoder with the name and fingerprint of a manifest, if one of `directories` has it.
+
+    Directories of other names are not opened. Raises Damaged for one that cannot be used.
+    """
+    for directory in directories:
+        if encoder_name(directory) == made_by["name"]:
+            encoder = load_encoder(directory, threads=threads)
+            if encoder.fingerprint == made_by["fingerprint"]:
+                return encoder
+    return None
+
+
+def encoder_name(directory: Path) -> str | None:
+    """Read the name in an encoder's directory, without opening its model; None without one."""
+    try:
+        name = json.loads((directory / SETTINGS).read_bytes())["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return name if isinstance(name, str) else None
+
+
 def encoder_directory(text: str | Path) -> Path:
-    """Return the directory that a path, or one of the words in `ENCODERS`, stands for."""
+    """Return the directory that `static`, `transformer` or a path stands for.
+
+    A directory of that name in the working directory is `./static`.
+    """
     return ENCODERS.get(str(text), Path(text))
 
 
@@ -164,6 +215,7 @@ class Encoder:
         self.name = settings.name
         self.dim = settings.dim
         self.max_tokens = settings.max_tokens
+        self.architecture: Architecture = "transformer"
         self.fingerprint = settings.fingerprint
         self._prefixes: dict[Role, str] = {
             "query": settings.query_prefix,
@@ -178,8 +230,9 @@ class Encoder:
         """Read and verify an encoder directory.
 
         `threads` is the number of threads per call, by default one per available CPU. Raises
-        NotFound if there is no such directory, and Damaged, which names the file.
+        NotFound if there is no such directory or no onnxruntime, and Damaged, which names the file.
         """
+        require_transformers("encoder")
         if not directory.is_dir():
             raise NotFound(
                 f"There is no encoder directory {directory}. Give one made by `purlin train export`."
@@ -334,7 +387,6 @@ def _batches(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
 
 def open_session(model: bytes) -> onnxruntime.InferenceSession:
     """Open an ONNX model that runs on one thread and keeps no memory between runs."""
-    # Imported here, since static encoders work without it.
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

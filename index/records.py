@@ -13,9 +13,13 @@ Kind = Literal["code", "product", "reference"]
 Mode = Literal["hybrid", "dense", "lexical"]
 # What a text is to an encoder.
 Role = Literal["query", "passage"]
+Architecture = Literal["transformer", "static"]
 Splitter = Literal["whole", "simple", "structure", "extended"]
 Secondary = Literal["demote", "leave-out", "keep"]
+Content = Literal["code", "docs", "config", "all"]
 Value = str | int | float | bool | tuple[str, ...]
+# A file's size in bytes, and when its content or status last changed, in nanoseconds.
+Stamp = tuple[int, int]
 KINDS: tuple[Kind, ...] = ("code", "product", "reference")
 
 # Longer texts cannot be filtered on.
@@ -105,11 +109,15 @@ class SourceFile:
     `path` is relative to the source's root, with forward slashes. `digest` covers the content and
     the reader's version and options: it changes whenever `read()` would yield anything else, except
     for failures that are `passing`.
+
+    While a file has the `stamp`, it has the same digest. None means that this cannot be relied on:
+    the reader does not give stamps, or the file changed so recently that its time may not tell.
     """
 
     path: str
     digest: str
     read: Callable[[], Iterator[Document | Skipped]]
+    stamp: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +147,8 @@ class Hit:
     `score` is in 0-1 and comparable between queries; `scores` has those of the single retrievers.
     `highlights` are (start, end) character offsets into `text`. `explanation` is present only on
     request: the weight of the dense score, what each query term adds to the lexical score, the
-    prior, and the nearest earlier query in the corpus's log.
+    prior, and the nearest earlier query in the corpus's log. `corpus` is present if several were
+    searched, `stale` is true if the hit's file has changed since the build.
     """
 
     id: str
@@ -154,6 +163,18 @@ class Hit:
     fields: Mapping[str, Value]
     context: tuple[str, ...] = ()
     explanation: Mapping[str, Any] | None = None
+    corpus: str | None = None
+    stale: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedCorpus:
+    """One of several corpora of a search: its build, its encoder, and what it can return."""
+
+    corpus: str
+    build: str
+    encoder: str
+    total: int
 
 
 @dataclass(frozen=True, slots=True)

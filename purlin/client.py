@@ -30,14 +30,14 @@ import anyio
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from purlin.app.replies import Against, CorporaReply, Stale
-from purlin.app.replies import ClassifyReply as Classified
-from purlin.app.replies import CorpusReply as CorpusDetails
-from purlin.app.replies import CorpusStatus as Corpus
-from purlin.app.replies import QaReply as Answered
-from purlin.app.replies import QualityCheck as Judged
-from purlin.app.replies import SearchReply as Found
 from purlin.index.records import Answer, Classification, Document, LabelScore, Mode
+from purlin.replies import Against, CorporaReply, Stale
+from purlin.replies import ClassifyReply as Classified
+from purlin.replies import CorpusReply as CorpusDetails
+from purlin.replies import CorpusStatus as Corpus
+from purlin.replies import QaReply as Answered
+from purlin.replies import QualityCheck as Judged
+from purlin.replies import SearchReply as Found
 
 __all__ = [
     "Against",

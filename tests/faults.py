@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from purlin.app.access import new_key
+from purlin.app.encoding import Encoders
 from purlin.app.open_builds import OpenCorpora
 from purlin.index import builds
 from purlin.index.errors import Damaged
@@ -152,7 +153,7 @@ def answers_or_names_file(home: Path, expected_hits: str, path: Path) -> bool:
 
     Returns whether it was answered.
     """
-    with closing(OpenCorpora(home, HashEncoder(), timeout_s=30)) as corpora:
+    with closing(OpenCorpora(home, Encoders(HashEncoder()), timeout_s=30)) as corpora:
         try:
             with corpora.lease("code") as corpus:
                 assert search_hits(corpus) == expected_hits

@@ -26,6 +26,9 @@ WORDS = [
     "the",
 ]
 
+# One of each text of the self-check of a build.
+SELF_CHECK_WORDS = ["open", "lamp", "directory", "width", "default", "retry", "http", "order"]
+
 
 def write_static(
     directory: Path, words: list[str] = WORDS, *, dim: int = 8, max_tokens: int = 100

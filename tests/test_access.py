@@ -17,7 +17,7 @@ from purlin.app import access
 from purlin.app.access import Access, Key, needs, parse_keys, read_keys_file
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
-from purlin.cli import app as command_line
+from purlin.cli.commands import app as command_line
 from purlin.index import builds
 from purlin.index.errors import InvalidInput
 from tests.conftest import HashEncoder

@@ -19,7 +19,8 @@ def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
         (staging_dir / "lexical" / "data").write_text(content)
         manifest = Manifest(
             name=name, kind="code", created_at=content, encoder={}, documents=1, passages=1, skipped=0,
-            splitter="whole", dense_weight=0.5, lexical_power=2.0, files=builds.checksums(staging_dir),
+            splitter="whole", dense_weight=0.5, lexical_power=2.0, segments=("base",), texts=1,
+            files=builds.checksums(staging_dir),
         )  # fmt: skip
         build = builds.publish(staging_dir, manifest)
         if activate:
@@ -172,17 +173,11 @@ def _rewritten(home: Path, old: str, new: str) -> Path:
     return rewritten
 
 
-@pytest.mark.parametrize(("old", "new"), [('"format": 1', '"format": 9'), ('"demote": true,', "")])
+@pytest.mark.parametrize(("old", "new"), [('"format": 2', '"format": 9'), ('"demote": true,', "")])
 def test_build_of_another_version_is_refused(tmp_path: Path, old: str, new: str) -> None:
     directory = _rewritten(tmp_path, old, new)
     with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
         builds.read_manifest(directory)
-
-
-@pytest.mark.parametrize("old", ['"judged": {},', '"logged": 0,'])
-def test_first_builds_without_judged_and_logged_are_read(tmp_path: Path, old: str) -> None:
-    manifest = builds.read_manifest(_rewritten(tmp_path, old, ""))
-    assert (manifest.judged, manifest.logged) == ({}, 0)
 
 
 def test_file_is_verified_as_it_is_read(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from purlin import cli
 from purlin.cli import console, train
+from purlin.cli.commands import app as command_line
+from tests.static_files import SELF_CHECK_WORDS, write_static
 
 ROOT = Path(__file__).parent.parent
 SHOP = [
@@ -40,11 +42,15 @@ SHOP = [
 ]
 
 
-def _run(*arguments: object, home: Path) -> subprocess.CompletedProcess[str]:
+def _run(
+    *arguments: object, home: Path, encoder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "purlin", *map(str, arguments)],
         cwd=ROOT,
-        env=os.environ | {"PURLIN_HOME": str(home)},
+        env=os.environ
+        | {"PURLIN_HOME": str(home)}
+        | ({"PURLIN_ENCODER": str(encoder)} if encoder else {}),
         capture_output=True,
         text=True,
         check=False,
@@ -148,16 +154,39 @@ def test_a_wrong_setting_is_named(
 
 
 def test_search_prints_hits_and_json(shop: Path) -> None:
-    printed = _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
-    assert printed.startswith("1. DDR4-3200 memory 16 GB")
+    printed = _run("search", "DDR4-3200", "--corpus", "shop", "-k", 1, home=shop).stdout
+    assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.56  (name: DDR4-3200; meaning ")
     found = _run(
-        "search", "shop", "boil water", "--json", "--filter", "brand=Brava", home=shop
+        "search", "boil water", "--corpus", "shop", "--json", "--filter", "brand=Brava", home=shop
     ).stdout
     assert [json.loads(line)["document_id"] for line in found.splitlines()] == ["k2"]
     found = _run(
-        "search", "shop", "boil water", "--json", "--filter", "watt=2200", home=shop
+        "search", "boil water", "--corpus", "shop", "--json", "--filter", "watt=2200", home=shop
     ).stdout
     assert [json.loads(line)["document_id"] for line in found.splitlines()] == ["k1"]
+
+
+def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_path: Path) -> None:
+    shutil.copytree(shop / "corpora", tmp_path / "corpora")
+    page = tmp_path / "tea.md"
+    page.write_text("# Tea\n\nBoil water in an electric kettle.\n")
+    static = write_static(tmp_path / "static", ["boil", "water", *SELF_CHECK_WORDS])
+    built = _run(
+        "index", "build", "reference", page, "--name", "tea", "--encoder", static, home=tmp_path
+    )
+    assert built.returncode == 0, built.stderr
+
+    both = ("--corpus", "shop", "--corpus", "tea")
+    found = _run("search", "electric kettle", *both, "--json", home=tmp_path, encoder=static)
+    hits = [json.loads(line) for line in found.stdout.splitlines()]
+    assert {hit["corpus"]: hit["encoder"] for hit in hits} == {
+        "shop": "santa-minilm-l6-int8",
+        "tea": "tiny-static",
+    }
+    assert "vectors of different encoders" in found.stderr
+    printed = _run("search", "Tea", *both, "-k", 1, home=tmp_path, encoder=static).stdout
+    assert printed.startswith("tea.md")
+    assert " 1. [tea] Tea  1.00  (it is what you named)" in printed
 
 
 def test_evaluate_prints_measures_and_writes_a_run(shop: Path) -> None:
@@ -254,7 +283,9 @@ def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
         "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
     )
     assert "query log: 1 of 2 queries lead to its documents" in done.stdout
-    found = _run("search", "shop", "morning tea", "-k", 1, "--json", home=tmp_path).stdout
+    found = _run(
+        "search", "morning tea", "--corpus", "shop", "-k", 1, "--json", home=tmp_path
+    ).stdout
     assert json.loads(found)["document_id"] == "k1"
     assert json.loads(found)["scores"]["log"] > 0.5
     log.write_text("{}\n")
@@ -284,18 +315,19 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["search", "nope", "x"], "no corpus 'nope'. Corpora: shop"),
-        (["search", "../shop", "x"], "is not a valid corpus name"),
-        (["search", "shop", " "], "query is empty"),
+        (["search", "x", "--corpus", "nope"], "no corpus 'nope'. Corpora: shop"),
+        (["search", "x", "--corpus", "../shop"], "is not a valid corpus name"),
+        (["search", " ", "--corpus", "shop"], "query is empty"),
         (
-            ["search", "shop", "caf\udce9"],
+            ["search", "caf\udce9", "--corpus", "shop"],
             "query is not valid Unicode; send UTF-8",
         ),
-        (["search", "shop", "x", "--filter", "brand"], "FIELD=VALUE"),
-        (["search", "shop", "x", "--filter", "nope=1"], "no filterable field 'nope'"),
-        (["search", "shop", "x", "-k", "0"], "k is 0; it must be 1 to 1000"),
-        (["search", "shop", "x", "--mode", "magic"], "magic"),
-        (["search", "shop", "x", "--encoder", "/nonexistent"], "/nonexistent"),
+        (["search", "shop", "x"], "purlin search x --corpus shop"),
+        (["search", "x", "--corpus", "shop", "--filter", "brand"], "FIELD=VALUE"),
+        (["search", "x", "--corpus", "shop", "--filter", "nope=1"], "a filterable field 'nope'"),
+        (["search", "x", "--corpus", "shop", "-k", "0"], "k is 0; it must be 1 to 1000"),
+        (["search", "x", "--corpus", "shop", "--mode", "magic"], "magic"),
+        (["search", "x", "--corpus", "shop", "--encoder", "/nonexistent"], "/nonexistent"),
         (["index", "build", "code", "/nonexistent", "--name", "x"], "/nonexistent"),
         (["index", "build", "music", ".", "--name", "x"], "music"),
         (
@@ -347,13 +379,13 @@ def test_interrupting_a_build_leaves_nothing(tmp_path: Path, number: signal.Sign
 
 @pytest.mark.parametrize(
     "command",
-    [["index", "build"], ["index", "list"], ["index", "show"], ["index", "activate"], ["index", "delete"], ["search"],
+    [["index", "build"], ["index", "list"], ["index", "show"], ["index", "activate"], ["index", "delete"],
      ["serve"], ["evaluate", "search"], ["train", "export"]],
 )  # fmt: skip
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     from typer.testing import CliRunner
 
-    shown = CliRunner().invoke(cli.app, [*command, "--help"])
+    shown = CliRunner().invoke(command_line, [*command, "--help"])
     assert shown.exit_code == 0
     assert f"Example: purlin {' '.join(command)}" in " ".join(shown.output.split())
 

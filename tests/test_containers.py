@@ -63,6 +63,27 @@ def test_the_image_is_not_root() -> None:
     assert "/readyz" in FINAL
 
 
+def test_another_processor_only_installs_packages() -> None:
+    """Under emulation, encoding the demo corpora would take hours."""
+    stages = re.findall(
+        r"^FROM (--platform=\$BUILDPLATFORM )?\S+(?: AS (\w+))?$", DOCKERFILE, re.MULTILINE
+    )
+    emulated = [name for platform, name in stages if not platform]
+
+    assert emulated == ["dependencies", "demo", ""]
+    assert "FROM building AS demo" in DOCKERFILE
+    assert "docker buildx build --platform linux/amd64,linux/arm64" in RUNNING
+
+
+def test_the_stages_of_both_processors_are_the_same() -> None:
+    here, there = re.findall(
+        r"^FROM [^\n]+ AS (?:building|dependencies)\n(.*?)\n\n",
+        DOCKERFILE,
+        re.MULTILINE | re.DOTALL,
+    )
+    assert here == there
+
+
 def test_no_file_names_a_host() -> None:
     for text in (DOCKERFILE, COMPOSE, BUILD, OFFLINE):
         hosts = set(re.findall(r"\b[a-z0-9-]+\.[a-z0-9.-]+\.?(?:com|org|net|io|dev)\b", text))

@@ -27,12 +27,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     """Brute force over every passage, from the definition."""
     query_vector = corpus._encoder.encode([query], role="query")[0]
-    cosines = np.maximum(np.asarray(corpus._dense._vectors, dtype=np.float32) @ query_vector, 0)
+    rows = np.arange(len(corpus._dense))
+    cosines = np.maximum(corpus._dense.scores(query_vector, rows), 0)
     shares = corpus._lexical.scores(corpus._lexical.weights(query))
     weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
     power = corpus.manifest.lexical_power if mode == "hybrid" else 1
     fused = weight * cosines + (1 - weight) * shares**power
-    roles = [s.document.fields["role"] for s in corpus._store.fetch(range(len(fused)))]
+    roles = [s.document.fields["role"] for s in corpus._documents.fetch(range(len(fused)))]
     return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
 
 
@@ -165,7 +166,7 @@ def test_secondary_code_ranks_lower_unless_kept(tmp_path: Path, encoder: HashEnc
     demoted = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
     assert [hit.id for hit in demoted] == ["source", "test", "vendored"]
     assert demoted[1].score == pytest.approx(0.9 * demoted[0].score, abs=1e-3)
-    build(tmp_path, "c", "code", [source("f", same)], encoder, options=Options(demote=False))
+    build(tmp_path, "c", "code", [source("f", same)], encoder, options=Options(secondary="keep"))
     kept = Corpus.load(builds.current(tmp_path, "c"), encoder).search("upload").hits
     assert [hit.id for hit in kept] == ["test", "source", "vendored"]
 

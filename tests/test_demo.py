@@ -17,7 +17,7 @@ def test_newest_installed_reference_is_used(tmp_path: Path) -> None:
 def test_demo_corpora_have_sources() -> None:
     demo_of = {demo.name: demo for demo in demos()}
 
-    assert list(demo_of) == ["products", "python", "code"]
+    assert list(demo_of) == ["products", "code", "python"]
 
     [catalogue] = demo_of["products"].sources()
 

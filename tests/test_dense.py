@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from purlin.index.search import dense
-from purlin.index.search.dense import Dense
+from purlin.index.search.dense import Dense, VectorSegment
 
 
 def _vectors(rows: int, dim: int, seed: int) -> np.ndarray:
@@ -16,10 +16,16 @@ def _vectors(rows: int, dim: int, seed: int) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
 
 
+@pytest.fixture(autouse=True)
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scan what has more than 4096 rows."""
+    monkeypatch.setattr(dense, "EXACT_ROWS", 4096)
+
+
 def _dense(vectors: np.ndarray, directory: Path) -> Dense:
     np.save(directory / "vectors.npy", vectors)
     dense.build_index(directory)
-    return Dense.load(directory)
+    return Dense([VectorSegment.load(directory)])
 
 
 def _queries(vectors: np.ndarray, count: int) -> np.ndarray:
@@ -59,7 +65,7 @@ def test_scan_finds_the_nearest_rows(tmp_path: Path) -> None:
 
 def test_build_index_measures_recall(tmp_path: Path) -> None:
     np.save(tmp_path / "vectors.npy", _vectors(6000, 64, seed=6))
-    assert 0.99 <= dense.build_index(tmp_path)["dense recall@100"] <= 1
+    assert 0.99 <= dense.build_index(tmp_path) <= 1
 
 
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.01, 0.0])
@@ -93,3 +99,24 @@ def test_depth_beyond_the_rows_returns_all(tmp_path: Path) -> None:
     rows, _ = _dense(vectors, tmp_path).search(vectors[2].astype(np.float32), 100)
     assert sorted(rows) == [0, 1, 2, 3, 4]
     assert rows[0] == 2
+
+
+@pytest.mark.parametrize("missing", ["when built", "when opened"])
+def test_without_faiss_all_rows_are_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    vectors = _vectors(6000, 64, seed=7)
+    np.save(tmp_path / "vectors.npy", vectors)
+
+    with monkeypatch.context() as patch:
+        if missing == "when built":
+            patch.setattr("importlib.util.find_spec", lambda name: None)
+        dense.build_index(tmp_path)
+    if missing == "when opened":
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    opened = Dense([VectorSegment.load(tmp_path)])
+
+    for query in _queries(vectors, 20):
+        cosines = vectors.astype(np.float32) @ query
+        rows, _ = opened.search(query, 100)
+        assert set(rows) == set(np.argsort(-cosines, kind="stable")[:100])

@@ -18,11 +18,13 @@ from purlin.index.encoder import (
     MODEL,
     RELEASED_ENCODER,
     SETTINGS,
+    STATIC_ENCODER,
     TOKENIZED_AT_ONCE,
     TOKENIZER,
     Encoder,
     _batches,
     available_cpus,
+    default_encoder,
 )
 from purlin.index.errors import Damaged, NotFound
 
@@ -321,3 +323,12 @@ def test_available_cpus_follow_the_cgroup(
 def test_a_quota_is_rounded_up(tmp_path: Path) -> None:
     root = _cgroup(tmp_path, "0::/\n", {"sys/fs/cgroup/cpu.max": "110000 100000\n"})
     assert available_cpus(root) == min(2, ALL)
+
+
+def test_transformer_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert default_encoder() == RELEASED_ENCODER
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    assert default_encoder() == STATIC_ENCODER
+    with pytest.raises(NotFound, match=r"encoder .* 'purlin-search\[transformer\]'"):
+        Encoder.load(RELEASED_ENCODER)

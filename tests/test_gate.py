@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from purlin.app.encoding import Encoders
 from purlin.app.open_builds import OpenCorpora
 from purlin.index import builds
 from purlin.index.builds import Manifest
@@ -186,7 +186,7 @@ def test_server_skips_a_refused_build(tmp_path: Path) -> None:
     good = active(tmp_path)
     refused(tmp_path, documents(5))
     (tmp_path / "corpora/c/CURRENT").write_text("torn")
-    corpora = OpenCorpora(tmp_path, HashEncoder(), timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(HashEncoder()), timeout_s=10)
     with corpora.lease("c") as opened:
         assert opened.build == good
     corpora.close()
@@ -254,14 +254,6 @@ def test_damaged_build_is_not_compared(tmp_path: Path) -> None:
     (builds.current(tmp_path, "c") / "judged.json").write_text("{}")
     manifest = make_build(tmp_path, documents(5))
     assert "judged.json has 2 bytes" in manifest.judged["against"]["problem"]
-
-
-def test_build_without_judged_is_read(tmp_path: Path) -> None:
-    make_build(tmp_path, documents(), judged=None)
-    directory = builds.current(tmp_path, "c")
-    values = json.loads((directory / "manifest.json").read_text())
-    assert values.pop("judged") == {}
-    assert builds._manifest(values, directory).judged == {}
 
 
 def test_corpus_description_has_measures(tmp_path: Path) -> None:

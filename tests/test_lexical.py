@@ -7,15 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.search.lexical import K1, B, Lexical, LexicalBuilder, matches, tokens, top
+from purlin.index.search.lexical import (
+    K1,
+    B,
+    Lexical,
+    LexicalBuilder,
+    Postings,
+    matches,
+    tokens,
+    top,
+)
 
 
 def _index(texts: list[str], directory: Path) -> Lexical:
     builder = LexicalBuilder()
     for text in texts:
         builder.add(text)
-    builder.save(directory)
-    return Lexical.load(directory)
+    builder.postings().save(directory)
+    return Lexical([Postings.load(directory)])
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from purlin.app import open_builds
+from purlin.app.encoding import Encoders
+from purlin.app.errors import Opening
 from purlin.app.open_builds import OpenCorpora
-from purlin.app.problems import Opening
 from purlin.index import builds
+from purlin.index.encoder import load_encoder
 from purlin.index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
 from purlin.index.records import Document
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
+from tests.static_files import write_static
 
 
 class OtherEncoder(HashEncoder):
@@ -31,7 +35,7 @@ class OtherEncoder(HashEncoder):
 @pytest.fixture
 def served(tmp_path: Path, encoder: HashEncoder) -> Iterator[OpenCorpora]:
     make(tmp_path, "code", FUNCTIONS, encoder)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     corpora.open_all()
     yield corpora
     corpora.close()
@@ -50,7 +54,7 @@ def build_of(corpora: OpenCorpora, name: str = "code") -> str:
 
 
 def damage(build: Path) -> None:
-    path = build / "documents.sqlite"
+    path = build / "base" / "documents.sqlite"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -117,7 +121,7 @@ def test_damaged_build_is_refused(
     until(lambda: build_of(served) == first and served.status("code").problem is not None)
     status = served.status("code")
     assert (status.state, status.build) == ("serving", first)
-    assert f"{damaged.name}/documents.sqlite was altered" in str(status.problem)
+    assert f"{damaged.name}/base/documents.sqlite was altered" in str(status.problem)
     for _ in range(5):
         assert build_of(served) == first
     assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [
@@ -131,15 +135,18 @@ def test_damaged_build_is_refused(
 def test_build_altered_in_use_falls_back(
     tmp_path: Path, encoder: HashEncoder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = make(tmp_path, "code", FUNCTIONS, encoder)
+    # Builds of the same documents would share the file that is damaged.
+    first = make(tmp_path, "code", numbered(5), encoder)
     second = make(tmp_path, "code", FUNCTIONS, encoder)
-    with closing(OpenCorpora(tmp_path, encoder, timeout_s=10)) as corpora:
+    with closing(OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)) as corpora:
         assert build_of(corpora) == second.name
         damage(second)
         with pytest.raises(Damaged, match=r"documents\.sqlite was changed while it was in use"):
             build_of(corpora)
         assert build_of(corpora) == first.name
-        assert f"{second.name}/documents.sqlite was altered" in str(corpora.status("code").problem)
+        assert f"{second.name}/base/documents.sqlite was altered" in str(
+            corpora.status("code").problem
+        )
         damage(first)
         with pytest.raises(Damaged, match=first.name):
             build_of(corpora)
@@ -151,7 +158,7 @@ def test_build_altered_in_use_falls_back(
 
 def test_touched_build_serves_again(served: OpenCorpora, tmp_path: Path) -> None:
     build = build_of(served)
-    os.utime(builds.current(tmp_path, "code") / "documents.sqlite")
+    os.utime(builds.current(tmp_path, "code") / "base" / "documents.sqlite")
     with pytest.raises(Altered):
         build_of(served)
     assert build_of(served) == build
@@ -166,13 +173,13 @@ def test_restart_falls_back_to_the_last_sound_build(
     next_second()
     second = make(tmp_path, "code", numbered(5), encoder)
     if harm == "truncate":
-        os.truncate(second / "vectors.npy", 100)
+        os.truncate(second / "base" / "vectors.npy", 100)
     elif harm == "remove":
-        shutil.rmtree(second / "lexical")
+        shutil.rmtree(second / "base" / "lexical")
     else:
         (second.parent / "CURRENT").write_text("no such build\n")
         damage(second)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     assert build_of(corpora) == first.name
     assert corpora.status("code").problem
     corpora.close()
@@ -184,7 +191,7 @@ def test_fallback_skips_newer_builds(tmp_path: Path, encoder: HashEncoder) -> No
     make(tmp_path, "code", numbered(5), encoder)
     builds.activate(tmp_path, "code", first.name)
     damage(first)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged, match=r"documents\.sqlite was altered"):
         build_of(corpora)
     assert corpora.status("code").state == "refused"
@@ -195,12 +202,12 @@ def test_repaired_build_is_retried(
     tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = make(tmp_path, "code", FUNCTIONS, encoder)
-    sound = (build / "documents.sqlite").read_bytes()
+    sound = (build / "base" / "documents.sqlite").read_bytes()
     damage(build)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged):
         build_of(corpora)
-    (build / "documents.sqlite").write_bytes(sound)
+    (build / "base" / "documents.sqlite").write_bytes(sound)
     with pytest.raises(Damaged):
         build_of(corpora)
     monkeypatch.setattr(open_builds, "RETRY_S", 0.0)
@@ -210,7 +217,7 @@ def test_repaired_build_is_retried(
 
 def test_corpus_of_another_encoder_is_refused(tmp_path: Path, encoder: HashEncoder) -> None:
     make(tmp_path, "code", FUNCTIONS, encoder)
-    corpora = OpenCorpora(tmp_path, OtherEncoder(), timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(OtherEncoder()), timeout_s=10)
     with pytest.raises(EncoderMismatch, match="'hash'"):
         build_of(corpora)
     corpora.close()
@@ -319,7 +326,7 @@ def test_unexpected_error_is_logged_as_a_refusal(
 
     make(tmp_path, "code", FUNCTIONS, encoder)
     monkeypatch.setattr(builds, "read_manifest", fail)
-    corpora = OpenCorpora(tmp_path, encoder, timeout_s=10)
+    corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged, match="ZeroDivisionError"):
         build_of(corpora)
     assert any(record.exc_info for record in caplog.records if record.levelno == logging.ERROR)
@@ -330,3 +337,28 @@ def test_closed_corpora_open_nothing(served: OpenCorpora) -> None:
     served.close()
     with pytest.raises((Opening, RuntimeError)):
         build_of(served)
+
+
+def test_each_corpus_has_the_encoder_of_its_build(tmp_path: Path, encoder: HashEncoder) -> None:
+    directory = write_static(tmp_path / "static")
+    static = load_encoder(directory)
+    make(tmp_path, "code", FUNCTIONS, encoder)
+    make(tmp_path, "quick", FUNCTIONS, static)
+    encoders = Encoders(encoder, [tmp_path / "none", directory])
+    with closing(OpenCorpora(tmp_path, encoders, timeout_s=10)) as corpora:
+        with corpora.lease("code") as code, corpora.lease("quick") as quick:
+            assert (code.encoder.name, quick.encoder.name) == ("hash", "tiny-static")
+            expected = static.encode(["file name"], role="query")
+            np.testing.assert_array_equal(
+                quick.encoder.encode(["file name"], role="query"), expected
+            )
+
+        # The better vectors take over.
+        make(tmp_path, "quick", FUNCTIONS, encoder)
+        until(lambda: encoder_of(corpora, "quick") == "hash")
+        assert encoders.of_build({"name": "hash", "fingerprint": "hash-64"}) is encoders.own
+
+
+def encoder_of(corpora: OpenCorpora, name: str) -> str:
+    with corpora.lease(name) as corpus:
+        return corpus.encoder.name

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-import purlin
+from purlin import cli
 from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier
@@ -929,7 +929,7 @@ def test_template_file_overrides_the_recipe(tmp_path: Path) -> None:
 
 def command(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
     monkeypatch.setattr("sys.argv", ["purlin", "train", "pesco", *map(str, args)])
-    purlin.main()
+    cli.main()
 
 
 def test_command(

@@ -150,3 +150,11 @@ def test_settings_must_be_finite(
     (tmp_path / READER_SETTINGS).write_text(json.dumps(content))
     with pytest.raises(Damaged, match=f"{next(iter(change))} is not a finite number"):
         Reader.load(tmp_path)
+
+
+def test_reader_names_the_extra_that_is_missing(
+    reader_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(NotFound, match=r"reader .* 'purlin-search\[transformer\]'"):
+        Reader.load(reader_directory)

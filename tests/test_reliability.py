@@ -194,7 +194,7 @@ def test_damage_to_served_files_never_changes_answers(home: Path, released: Enco
             for _ in damaged(path):
                 assert answers(server) == expected
 
-        for _ in damaged(builds.current(home, "code") / "documents.sqlite"):
+        for _ in damaged(builds.current(home, "code") / "base" / "documents.sqlite"):
             for _ in range(2):
                 (status, detail), *others = answers(server)
                 assert status == 503
@@ -213,7 +213,7 @@ def test_a_restart_refuses_a_damaged_corpus(
     with running(home) as server:
         assert server.client.post("/search", json=SEARCH[2]).status_code == 200
 
-        vectors = builds.current(home, "code") / "vectors.npy"
+        vectors = builds.current(home, "code") / "base" / "vectors.npy"
         os.truncate(vectors, vectors.stat().st_size // 2)
         server.kill()
         server.start()

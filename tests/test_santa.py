@@ -24,7 +24,7 @@ from tokenizers import pre_tokenizers
 from torch import Tensor
 from transformers import T5Config, T5ForConditionalGeneration
 
-import purlin
+from purlin import cli
 from purlin.index.encoder import Encoder
 from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.index.evaluation.ranking import evaluate_run
@@ -758,7 +758,7 @@ def command(*arguments: object) -> None:
     before, sys.argv = sys.argv, ["purlin", *map(str, arguments)]
 
     try:
-        purlin.main()
+        cli.main()
     except SystemExit as exit_info:
         if exit_info.code:
             raise

@@ -11,9 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
-import purlin
+from purlin import cli
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
+from purlin.cli import console
 from purlin.index import builds, self_check
 from purlin.index.encoder import Encoder, Role, Vectors
 from purlin.index.indexing.build import build
@@ -115,9 +116,9 @@ def test_server_warns_in_log_and_description(
 
 def test_the_command_line_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, HashEncoder())
-    monkeypatch.setattr(purlin, "_encoder", lambda directory: OtherMachine(SUSPICIOUS))
+    monkeypatch.setattr(console, "open_encoder", lambda directory: OtherMachine(SUSPICIOUS))
 
-    result = CliRunner().invoke(purlin.app, ["search", "code", "open", "--home", str(tmp_path)])
+    result = CliRunner().invoke(cli.app, ["search", "code", "open", "--home", str(tmp_path)])
 
     assert result.exit_code == 0
     assert "warning: Corpus 'code' was built on a machine" in " ".join(result.stderr.split())

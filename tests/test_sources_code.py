@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Kind, Skipped, SourceFile
 from purlin.index.sources import names, open_source
-from purlin.index.sources.code import MAX_NESTING, files, identifiers
-from purlin.index.sources.files import MAX_FILE_BYTES, role, walk
+from purlin.index.sources.code import files
+from purlin.index.sources.definitions import MAX_NESTING
+from purlin.index.sources.files import MAX_FILE_BYTES, FileContent, read_bounded, walk
+from purlin.index.sources.identifiers import identifiers
 from purlin.index.sources.languages import BY_SUFFIX, LANGUAGES
+from purlin.index.sources.roles import role
 from tests.conftest import unprivileged
 
 DATA = Path(__file__).parent / "data" / "code"
@@ -34,6 +37,7 @@ EXPECTED = {
         ("Shelf.Slot", "class", 55, 59, "One place."),
         ("Shelf.Slot.free", "method", 58, 59, ""),
         ("Shelf.pop", "method", 63, 64, ""),
+        ("shelf", "module", 1, 7, "A shelf of parcels, for the code reader's tests."),
     ],
     "router.js": [
         ("join", "function", 10, 12, "Joins the parts of a route,"),
@@ -46,9 +50,11 @@ EXPECTED = {
         ("Router.size2", "method", 44, 44, ""),
         ("Router.clear", "method", 47, 49, ""),
         ("start", "function", 51, 54, ""),
+        ("api", "constant", 56, 61, ""),
         ("api.list", "method", 57, 59, ""),
         ("api.remove", "method", 60, 60, ""),
         ("hidden", "function", 64, 64, ""),
+        ("router", "module", 63, 63, ""),
     ],
     "queue.ts": [
         ("Job", "interface", 4, 8, "What a job must tell."),
@@ -71,6 +77,7 @@ EXPECTED = {
         ("New", "function", 30, 32, "New makes a ring of n places."),
         ("Ring.Push", "method", 36, 43, "Push puts a value in place of the oldest;"),
         ("pair.sum", "method", 45, 45, ""),
+        ("ring", "module", 1, 10, "Package ring keeps the last few values."),
     ],
     "Ledger.java": [
         ("Ledger", "class", 10, 50, "A ledger of entries."),
@@ -95,6 +102,7 @@ EXPECTED = {
         ("Logs.log", "method", 43, 43, ""),
         ("Level", "enum", 46, 49, ""),
         ("greet", "function", 53, 56, "Greets by name."),
+        ("mailer", "module", 1, 51, ""),
     ],
     "garden.rb": [
         ("Garden", "module", 4, 43, "Plants and their beds."),
@@ -125,6 +133,11 @@ def documents(path: Path, **options: object) -> list[Document]:
     return [item for item in items if isinstance(item, Document)]
 
 
+def listed(path: Path, **options: object) -> dict[str, SourceFile]:
+    items = files(path, **options)  # type: ignore[arg-type]
+    return {item.path: item for item in items if isinstance(item, SourceFile)}
+
+
 def write(root: Path, contents: dict[str, str]) -> Path:
     for name, text in contents.items():
         path = root / name
@@ -143,6 +156,14 @@ def read_text(
     path = tmp_path / f"one{suffix}"
     path.write_bytes(source if isinstance(source, bytes) else source.encode())
     return read(path, **options)
+
+
+def is_module(document: Document) -> bool:
+    return document.id.partition("~")[0].endswith("::(module)")
+
+
+def definitions(items: list[Document | Skipped]) -> list[Document]:
+    return [item for item in items if isinstance(item, Document) and not is_module(item)]
 
 
 def named(documents: list[Document], title: str) -> Document:
@@ -203,9 +224,14 @@ def test_bodies_are_the_lines_of_the_file(name: str) -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_signature_is_an_atom(name: str) -> None:
     for document in documents(DATA / name):
+        if is_module(document):
+            assert document.atoms == ()
+            continue
         (atom,) = document.atoms
         text = " ".join(document.body[atom.start : atom.end].split())
-        assert text.removesuffix(":").removesuffix("=>").rstrip() == document.fields["signature"]
+        for end in ("=>", ":", "="):
+            text = text.removesuffix(end).rstrip()
+        assert text == document.fields["signature"]
         assert str(document.fields["name"]).split(".")[-1] in text or document.title == "default"
 
 
@@ -300,9 +326,8 @@ def test_ids_are_unique_and_stable() -> None:
 def test_what_counts_as_a_doc_comment(
     tmp_path: Path, suffix: str, source: str, summary: str
 ) -> None:
-    (document,) = [
-        item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)
-    ]
+    document, *_module = read_text(tmp_path, suffix, source)
+    assert isinstance(document, Document)
     assert document.summary == summary
 
 
@@ -318,7 +343,7 @@ def test_what_counts_as_a_doc_comment(
         (".js", "function* g() {} export const h = async () => {}", ["g", "h"]),
         (".ts", "declare module 'lib' { function f(): void; class C { m(): void } }", ["lib.C"]),
         (".tsx", "class V extends C<P> { render() { return <b>{this.x}</b>; } }", ["V", "V.render"]),
-        (".go", "package p\nfunc (*T) M() {}\nfunc (t pkg) N() {}\ntype F func()", ["T.M", "pkg.N"]),
+        (".go", "package p\nfunc (*T) M() {}\nfunc (t pkg) N() {}\ntype F func()", ["T.M", "pkg.N", "F"]),
         (".rb", "class A\n included do\n  def b; end\n end\n def A.c; end\n def A2.d; end\nend",
          ["A", "A.b", "A.c", "A.A2.d"]),
         (".php", "<?php namespace A { class B {} } namespace C { function d() {} }", ["A.B", "C.d"]),
@@ -329,7 +354,7 @@ def test_what_counts_as_a_doc_comment(
 )  # fmt: skip
 def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: list[str]) -> None:
     items = read_text(tmp_path, suffix, source)
-    assert [item.title for item in items if isinstance(item, Document)] == titles
+    assert [item.title for item in definitions(items)] == titles
 
 
 def test_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
@@ -467,6 +492,18 @@ def test_deleted_directory_is_reported(tmp_path: Path) -> None:
         ("a/TestFoo.java", "test"),
         ("a/FooTest.php", "test"),
         ("spec/models.rb", "test"),
+        ("a/FooTests.cs", "test"),
+        ("a/FooTest.kt", "test"),
+        ("AppTests/Case.swift", "test"),
+        ("contests/case.swift", "source"),
+        ("src/list_test.cc", "test"),
+        ("test/list_test.exs", "test"),
+        ("run.bats", "test"),
+        ("docs_src/first_steps.py", "example"),
+        ("Examples/hello/main.c", "example"),
+        ("examples/tests/a.py", "test"),
+        ("src/app.pyi", "stub"),
+        ("index.d.ts", "stub"),
         ("lib/foo_spec.rb", "test"),
         ("pkg/testdata/x.go", "test"),
         ("vendor/github.com/x/x_test.go", "vendored"),
@@ -580,33 +617,110 @@ def test_digest_covers_content_name_and_options(tmp_path: Path) -> None:
     assert len(set(every)) == len(every) == 7
 
 
-def test_syntax_error_loses_only_its_definition(tmp_path: Path) -> None:
+def test_a_file_with_its_stamp_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"a.py": "def f(): pass", "b.py": "def g(): pass"})
+    monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
+    listing = listed(tmp_path)
+    stamps = {path: (file.stamp, file.digest) for path, file in listing.items() if file.stamp}
+    assert set(stamps) == {"a.py", "b.py"}
+
+    opened: list[str] = []
+
+    def read_and_note(path: Path, name: str) -> FileContent | Skipped:
+        opened.append(name)
+        return read_bounded(path, name)
+
+    monkeypatch.setattr("purlin.index.sources.code.read_bounded", read_and_note)
+
+    unchanged = listed(tmp_path, digests=stamps)
+
+    assert opened == []
+    assert [(f.digest, f.stamp) for f in unchanged.values()] == [
+        (f.digest, f.stamp) for f in listing.values()
+    ]
+    assert [document.id for document in unchanged["a.py"].read()] == ["a.py::f"]  # type: ignore[union-attr]
+
+    # Of the same size, and with the time of the last write set back.
+    times = (tmp_path / "b.py").stat()
+    (tmp_path / "b.py").write_text("def h(): pass")
+    os.utime(tmp_path / "b.py", ns=(times.st_atime_ns, times.st_mtime_ns))
+    opened.clear()
+
+    changed = listed(tmp_path, digests=stamps)
+
+    assert opened == ["b.py"]
+    assert changed["b.py"].digest != listing["b.py"].digest
+
+
+def test_digests_of_other_options_are_not_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"tests/a.py": "def f(): pass", "b.py": "def f(): pass"})
+    monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
+    stamps = {path: (file.stamp, file.digest) for path, file in listed(tmp_path).items()}
+
+    assert set(listed(tmp_path, digests=stamps)) == {"tests/a.py", "b.py"}
+    assert set(listed(tmp_path, digests=stamps, secondary="leave-out")) == {"b.py"}
+
+
+def test_a_file_that_has_just_changed_has_no_stamp(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "def f(): pass"})
+    assert listed(tmp_path)["a.py"].stamp is None
+
+
+def test_stamps_of_several_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"x/a.py": "def f(): pass", "y/a.py": "def f(): pass"})
+    roots = [tmp_path / "x", tmp_path / "y"]
+    monkeypatch.setattr("purlin.index.sources.files.RACY_NS", -(10**12))
+    first = [file for file in open_source("code", roots) if isinstance(file, SourceFile)]
+    stamps = {file.path: (file.stamp, file.digest) for file in first if file.stamp}
+
+    monkeypatch.setattr(
+        "purlin.index.sources.code.read_bounded", lambda _path, name: Skipped(name, "")
+    )
+    again = [
+        file for file in open_source("code", roots, digests=stamps) if isinstance(file, SourceFile)
+    ]
+
+    assert [(f.path, f.digest) for f in again] == [(f.path, f.digest) for f in first]
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.py")
+    assert read(tmp_path / "a.py") == [Skipped("a.py", "not a regular file")]
+
+
+def test_lines_with_a_syntax_error_are_read_without_their_definition(tmp_path: Path) -> None:
     items = read_text(
         tmp_path,
         ".js",
         "function a() {}\n\nfunction b() {\n  return 1 +* ;\n}\n\nfunction c() {}\n",
     )
 
-    assert [item.title for item in items if isinstance(item, Document)] == ["a", "c"]
-    assert items[-1] == Skipped(
-        "one.js", "does not parse here; the 2 sound definitions of the file were read", 4
-    )
+    assert [item.title for item in definitions(items)] == ["a", "c"]
+
+    rest = items[-1]
+    assert isinstance(rest, Document)
+    assert rest.body == "function b() {\n  return 1 +* ;\n}"
+    assert (rest.location.start_line, rest.location.end_line) == (3, 5)
 
 
 def test_class_survives_an_error_in_a_method(tmp_path: Path) -> None:
     inside = read_text(
         tmp_path, ".java", "class A {\n  int a() { return 1 +* ; }\n  int b() { return 2; }\n}\n"
     )
-    assert [item.title for item in inside if isinstance(item, Document)] == ["A", "A.b"]
+    assert [item.title for item in definitions(inside)] == ["A", "A.b"]
     beside = read_text(
         tmp_path, ".java", "class A {\n  int x = 1 +* ;\n  int b() { return 2; }\n}\n"
     )
-    assert [item.title for item in beside if isinstance(item, Document)] == ["A.b"]
+    assert [item.title for item in definitions(beside)] == ["A.b"]
 
 
 def test_nothing_but_errors(tmp_path: Path) -> None:
-    (item,) = read_text(tmp_path, ".py", "x = = 1\n")
-    assert item == Skipped("one.py", "does not parse here; nothing was read", 1)
+    (document,) = documents(write(tmp_path, {"one.py": "x = = 1\n"}))
+    assert (document.title, document.fields["kind"], document.body) == ("one", "module", "x = = 1")
 
 
 @pytest.mark.parametrize("suffix", sorted(BY_SUFFIX))
@@ -618,9 +732,14 @@ def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> 
 
 
 def test_slow_parse_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("purlin.index.sources.code.PARSE_SECONDS", 0)
-    (item,) = read_text(tmp_path, ".py", "def f(): pass\n" * 5000)
-    assert item == Skipped("one.py", "takes more than 0 s to parse", passing=True)
+    monkeypatch.setattr("purlin.index.sources.syntax.PARSE_SECONDS", 0)
+    source = "def f(): pass\n" * 5000
+    first, *windows = read_text(tmp_path, ".py", source)
+
+    assert first == Skipped("one.py", "takes more than 5 s to parse", passing=True)
+    assert "\n".join(window.body for window in windows if isinstance(window, Document)) == (
+        source.rstrip("\n")
+    )
 
 
 def test_too_deeply_nested_definitions_are_left_out(tmp_path: Path) -> None:
@@ -633,19 +752,19 @@ def test_too_deeply_nested_definitions_are_left_out(tmp_path: Path) -> None:
 
 
 def test_endless_names_or_signatures_are_bounded(tmp_path: Path) -> None:
-    assert read_text(tmp_path, ".py", f"def {'f' * 1000}(): pass\n") == []
+    assert definitions(read_text(tmp_path, ".py", f"def {'f' * 1000}(): pass\n")) == []
     parameters = ", ".join(f"p{number}" for number in range(500))
     (document,) = read_text(tmp_path, ".py", f"def f({parameters}): pass\n")
     assert isinstance(document, Document)
     assert len(str(document.fields["signature"])) == 300
 
 
-def test_unknown_suffix_is_reported_only_for_a_single_file(tmp_path: Path) -> None:
-    write(tmp_path, {"notes.txt": "hello"})
+def test_a_file_of_an_unknown_kind_is_read_if_it_is_named(tmp_path: Path) -> None:
+    write(tmp_path, {"notes.xyz": "hello", "image.png": "hello"})
     assert read(tmp_path) == []
-    (item,) = read(tmp_path / "notes.txt")
-    assert isinstance(item, Skipped)
-    assert ".py" in item.reason
+    (document,) = documents(tmp_path / "notes.xyz")
+    assert (document.title, document.body) == ("notes.xyz", "hello")
+    assert read(tmp_path / "image.png") == [Skipped("image.png", "not text")]
 
 
 @settings(
@@ -849,6 +968,9 @@ def denied() -> Iterator[Path]:
     ("kind", "suffix"), [("product", "csv"), ("reference", "html"), ("code", "py")]
 )
 def test_unreadable_files_are_reported(denied: Path, kind: Kind, suffix: str) -> None:
+    # Imports the reader while the interpreter's own library can be read.
+    list(names(kind, [denied]))
+
     with unprivileged():
         items = list(open_source(kind, [denied]))
         assert f"open/a.{suffix}" in set(names(kind, [denied]))

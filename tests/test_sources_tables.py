@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped, SourceFile
 from purlin.index.sources import product, tables
 from tests.product_files import atom_texts, read_products, write
@@ -64,6 +65,19 @@ def test_parquet_time_beyond_python_keeps_its_row(
     pyarrow.parquet.write_table(table, tmp_path / "p.parquet")
     (kettle, _), skipped = read_products(tmp_path / "p.parquet")
     assert (kettle.fields.get("since"), skipped) == (text, [])
+
+
+def test_parquet_without_pyarrow_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "p.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"title": ["Kettle"]}), path)
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    # Not skipped: a build would lose its products.
+    with pytest.raises(InvalidInput, match=r"p\.parquet .* 'purlin-search\[parquet\]'"):
+        read_products(path)
 
 
 def test_unreadable_parquet_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from purlin.app import freshness
 from purlin.app.freshness import corpus_staleness
 from purlin.app.routes import _without_directories
-from purlin.index.builds import current
+from purlin.index.builds import current, read_manifest
 from purlin.index.indexing import staleness
 from purlin.index.indexing.build import build
 from purlin.index.indexing.staleness import Staleness
@@ -22,7 +22,7 @@ from purlin.index.records import Kind, Secondary
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import names, open_source
 from tests.conftest import HashEncoder
-from tests.serving import serving
+from tests.serving import serving, until
 
 KEYS = "operator admin,search the-key-of-the-operator; reader search the-key-of-the-reader"
 PAGE = "<html><title>{0}</title><body><h1>{0}</h1><p>Tells of {0}, at length.</p></body></html>"
@@ -205,6 +205,62 @@ def test_description_has_fresh_staleness(
         assert shown(client)["stale"] == fresh | {"removed": 1}
         shutil.rmtree(code)
         assert shown(client)["stale"]["reachable"] is False
+
+
+def test_hits_and_documents_of_changed_files_are_marked(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
+    built(tmp_path, "code", code)
+    with serving(tmp_path) as client:
+        assert stale_paths(client, "c") == []
+        (code / "c.go").unlink()
+        (code / "a.py").write_text("def a():\n    return 3\n")
+        assert stale_paths(client, "c") == []  # the look before is still good
+        monkeypatch.setattr(freshness, "RECHECK_FILE_S", 0.0)
+        assert stale_paths(client, "c") == ["a.py", "c.go"]
+        assert stale_paths(client, ["c"]) == ["a.py", "c.go"]
+        assert client.get("/corpora/c/documents/a.py::a").json()["stale"] is True
+        assert "stale" not in client.get("/corpora/c/documents/lib%2Fb.py::b").json()
+        shutil.rmtree(code)
+        assert stale_paths(client, "c") == []  # as on a drive that was taken away
+
+
+def stale_paths(client: Any, corpus: str | list[str]) -> list[str]:
+    hits = client.post("/search", json={"query": "a", "corpus": corpus}).json()["hits"]
+    assert len(hits) == 4
+    return sorted(hit["location"]["path"] for hit in hits if hit.get("stale"))
+
+
+def test_searches_do_not_wait_for_a_hanging_drive(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, begun = threading.Event(), threading.Semaphore(0)
+
+    def hang(*_: object) -> set[str]:
+        begun.release()
+        dead.wait(60)
+        return {"a.py"}
+
+    monkeypatch.setattr("purlin.index.indexing.staleness.changed_since", hang)
+    monkeypatch.setattr(freshness, "WAIT_S", 0.05)
+    built(tmp_path, "code", code)
+    with serving(tmp_path) as client:
+        assert [stale_paths(client, "c") for _ in range(3)] == [[]] * 3
+        assert begun.acquire(timeout=10)
+        assert not begun.acquire(blocking=False)  # one look, not three
+        dead.set()
+        until(lambda: stale_paths(client, "c") == ["a.py"])
+
+
+def test_changed_files_of_several_roots(tmp_path: Path, code: Path) -> None:
+    other = tmp_path / "other"
+    write(other, a_py="def x():\n    return 1\n")
+    built(tmp_path, "code", code, other)
+    manifest = read_manifest(current(tmp_path, "c"))
+    (other / "a.py").write_text("def x():\n    return 2\n")
+    names = ["other/a.py", "project/a.py", "project/gone.py", "elsewhere/a.py"]
+    assert staleness.changed_since(manifest, names) == {"other/a.py", "project/gone.py"}
 
 
 def test_only_an_admin_sees_source_paths(tmp_path: Path, code: Path) -> None:

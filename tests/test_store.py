@@ -1,9 +1,11 @@
+import hashlib
 import os
 import re
 import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 
 from purlin.index.errors import Altered, InvalidInput, NotFound
 from purlin.index.records import Document, Location, Passage, Skipped, Span
-from purlin.index.search.store import Filter, Store, StoreWriter, file_state
+from purlin.index.search.filters import Filter
+from purlin.index.search.store import Documents, Store, StoreWriter, file_state
 
 DOCUMENTS = [
     Document(
@@ -50,21 +53,86 @@ DOCUMENTS = [
 ]
 
 
+SKIPPED = Skipped("a.py", "broken", 7)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    writer = StoreWriter(tmp_path / "documents.sqlite")
-    number = writer.add_file("a.py", "digest")
-    for document in DOCUMENTS:
-        passages = [Passage(document.id, n, 0, 1, "c") for n in range(2)]
-        writer.add(document, number, [(p, f"{p.id}".encode()) for p in passages])
-    writer.add_skipped(Skipped("a.py", "broken", 7), number)
+    writer = StoreWriter(tmp_path)
+    add_file(writer, DOCUMENTS)
     writer.close()
-    return Store(tmp_path / "documents.sqlite", "code")
+    return Store(tmp_path, "code")
 
 
-def test_documents_round_trip(store: Store) -> None:
-    assert [store.document(d.id) for d in DOCUMENTS] == DOCUMENTS
-    assert list(store.read_file(0)) == [*DOCUMENTS, Skipped("a.py", "broken", 7)]
+def add_file(writer: StoreWriter, documents: list[Document]) -> None:
+    """Add a file with these documents, two passages each, and something skipped."""
+    number = writer.add_file()
+    for document in documents:
+        passages = [Passage(document.id, n, 0, 1, "c") for n in range(2)]
+        writer.add(document, number, [(p, p.id.encode().ljust(16)) for p in passages])
+    writer.add_skipped(SKIPPED, number)
+
+
+@pytest.fixture
+def documents(store: Store) -> Documents:
+    return Documents([store], store.field_types())
+
+
+def test_documents_round_trip(store: Store, documents: Documents) -> None:
+    assert [documents.document(d.id) for d in DOCUMENTS] == DOCUMENTS
+    assert list(store.read_file(0)) == [*DOCUMENTS, SKIPPED]
+    assert store.skipped() == [(0, SKIPPED)]
+
+
+def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    writer = StoreWriter(tmp_path / "other", [store])
+    first = Document("first", "code", "first", "x", fields={"language": "c", "price": 1})
+    add_file(writer, [first])
+    writer.copy(store, 0, writer.add_file())
+    add_file(writer, [replace(first, id="last")])
+    writer.close()
+
+    with closing(Store(tmp_path / "other", "code")) as other:
+        assert list(other.read_file(1)) == [*DOCUMENTS, SKIPPED]
+        assert other.fetch([5])[0].passage == store.fetch([3])[0].passage
+        assert other.document_of.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+        assert other.file_of.tolist() == [0, 1, 1, 1, 2]
+        assert other.digests()[2:8].tolist() == store.digests().tolist()
+        opened = Documents([other], other.field_types())
+        assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [2, 3]
+        assert np.flatnonzero(opened.allowed({"price": {"lte": 5}})).tolist() == [0, 2, 4]
+
+        # A copy of a copy: the rows of its fields are counted rightly, too.
+        (tmp_path / "third").mkdir()
+        writer = StoreWriter(tmp_path / "third", [other])
+        for file in (2, 1):
+            writer.copy(other, file, writer.add_file())
+        writer.close()
+        with closing(Store(tmp_path / "third", "code")) as third:
+            assert list(third.read_file(1)) == [*DOCUMENTS, SKIPPED]
+            opened = Documents([third], third.field_types())
+            assert np.flatnonzero(opened.allowed({"price": {"lte": 5}})).tolist() == [0, 2]
+
+
+def test_removed_passages_are_left_out(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "delta").mkdir()
+    writer = StoreWriter(tmp_path / "delta")
+    changed = replace(DOCUMENTS[1], title="changed")
+    add_file(writer, [changed])
+    writer.close()
+    with closing(Store(tmp_path / "delta", "code")) as delta:
+        live = np.array([True, True, False, False, False, False, True, True])
+        opened = Documents([store, delta], {"language": False, "price": True}, live)
+        assert (len(opened), opened.count) == (4, 2)
+        assert opened.document("b/ü#2") == changed
+        assert opened.rows_of(["a.py::f", "b/ü#2", "c"]) == {"a.py::f": 0, "b/ü#2": 3}
+        assert opened.rows_named("h").tolist() == []
+        assert opened.rows_named("changed").tolist() == [6, 7]
+        assert opened.fetch([7, 0, 6])[0].document == changed
+        assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [3]
+        with pytest.raises(NotFound):
+            opened.document("c")
 
 
 def test_passages_come_with_their_document(store: Store) -> None:
@@ -74,17 +142,12 @@ def test_passages_come_with_their_document(store: Store) -> None:
     assert [s.passage.number for s in store.fetch([1, 2, 3])] == [1, 0, 1]
     assert len({id(passage.document) for passage in store.fetch([4, 0, 1, 5])}) == 2
     assert store.document_of.tolist() == [0, 0, 1, 1, 2, 2]
-    assert store.digests()[b"c#1"] == 5
+    assert store.digests()[5].tobytes() == b"c#1".ljust(16)
 
 
-def test_unknown_document_is_not_found(store: Store) -> None:
+def test_unknown_document_is_not_found(documents: Documents) -> None:
     with pytest.raises(NotFound, match="no document 'zzz'"):
-        store.document("zzz")
-
-
-def test_file_number_needs_path_and_digest(store: Store) -> None:
-    assert store.file_number("a.py", "digest") == 0
-    assert store.file_number("a.py", "other") is None
+        documents.document("zzz")
 
 
 @pytest.mark.parametrize(
@@ -106,8 +169,8 @@ def test_file_number_needs_path_and_digest(store: Store) -> None:
         ({}, [0, 1, 2]),
     ],
 )
-def test_filters(store: Store, conditions: Filter, rows: list[int]) -> None:
-    assert np.flatnonzero(store.allowed(conditions)).tolist() == rows
+def test_filters(documents: Documents, conditions: Filter, rows: list[int]) -> None:
+    assert np.flatnonzero(documents.allowed(conditions)).tolist() == rows
 
 
 @pytest.mark.parametrize(
@@ -132,17 +195,17 @@ def test_filters(store: Store, conditions: Filter, rows: list[int]) -> None:
     ],
 )
 def test_invalid_filters_are_named(
-    store: Store, conditions: Filter, field: str, words: str
+    documents: Documents, conditions: Filter, field: str, words: str
 ) -> None:
     with pytest.raises(InvalidInput, match=re.escape(words)) as caught:
-        store.allowed(conditions)
+        documents.allowed(conditions)
     assert caught.value.field == field
 
 
-def test_hostile_field_names_are_only_names(store: Store) -> None:
+def test_hostile_field_names_are_only_names(documents: Documents) -> None:
     with pytest.raises(InvalidInput):
-        store.allowed({"x' OR 1=1 --": "go"})
-    assert not store.allowed({"language": "' OR 1=1 --"}).any()
+        documents.allowed({"x' OR 1=1 --": "go"})
+    assert not documents.allowed({"language": "' OR 1=1 --"}).any()
 
 
 # ---- a file that is changed while it is open
@@ -176,13 +239,13 @@ HARMS = [
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_changed_file_is_noticed_by_the_next_query(
-    store: Store, tmp_path: Path, harm: Callable[[Path], None]
+    store: Store, documents: Documents, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     harm(tmp_path / "documents.sqlite")
     for ask in (
         lambda: store.fetch([0]),
-        lambda: store.document("c"),
-        lambda: store.allowed({"hot": True}),
+        lambda: documents.document("c"),
+        lambda: documents.allowed({"hot": True}),
     ):
         with pytest.raises(Altered, match=r"documents\.sqlite (was changed|cannot be read)"):
             ask()
@@ -193,12 +256,26 @@ def test_change_before_opening_is_noticed(store: Store, tmp_path: Path) -> None:
     before = file_state(path)
     _write(path)
     with pytest.raises(Altered):
-        Store(path, "code", before).document("c")
+        Store(tmp_path, "code", before=before).document(2)
 
 
 def test_removed_file_can_still_be_read(store: Store, tmp_path: Path) -> None:
     (tmp_path / "documents.sqlite").unlink()
-    assert store.document("c") == DOCUMENTS[2]
+    assert store.document(2) == DOCUMENTS[2]
+
+
+def test_linked_file_stays_in_use(tmp_path: Path, store: Store) -> None:
+    path = tmp_path / "documents.sqlite"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    opened = Store(tmp_path, "code", sha256=digest)
+    path.with_name("link").hardlink_to(path)
+    assert opened.document(2) == DOCUMENTS[2]
+    with pytest.raises(Altered):
+        # Without a checksum, nothing tells that only a link was added.
+        store.document(2)
+    _write(path)
+    with pytest.raises(Altered, match="was changed while it was in use"):
+        opened.document(2)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +286,9 @@ def test_foreign_rows_are_refused(store: Store, tmp_path: Path, record: str) -> 
     with closing(sqlite3.connect(tmp_path / "documents.sqlite")) as db, db:
         db.execute("UPDATE documents SET record = ? WHERE id = 'c'", (record,))
         db.execute("DELETE FROM passages WHERE row = 1")
-    opened = Store(tmp_path / "documents.sqlite", "code")
+    opened = Store(tmp_path, "code")
     for ask in (
-        lambda: opened.document("c"),
+        lambda: opened.document(2),
         lambda: opened.fetch([4]),
         lambda: opened.fetch([0, 1]),
     ):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-import purlin
+from purlin import cli
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
@@ -472,7 +472,7 @@ def test_the_command_makes_a_reader_of_a_recipe(
     monkeypatch.setattr("signal.signal", lambda *_: None)
 
     with pytest.raises(SystemExit) as exit_info:
-        purlin.main()
+        cli.main()
 
     printed = capsys.readouterr()
     assert exit_info.value.code in (0, None), printed.err

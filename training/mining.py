@@ -51,7 +51,7 @@ def mine(
     with tempfile.TemporaryDirectory() as directory:
         np.save(Path(directory) / "vectors.npy", passages.astype(np.float16))
         dense.build_index(Path(directory))
-        index = dense.Dense.load(Path(directory))
+        index = dense.VectorSegment.load(Path(directory))
         hits = [index.search(query, depth + _SPARE_RESULTS)[0] for query in queries]
 
     mined = [

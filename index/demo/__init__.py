@@ -26,7 +26,7 @@ class Demo:
 
 
 def demos() -> tuple[Demo, ...]:
-    """Describe the demo corpora: a small catalogue, Python's reference, the standard library."""
+    """Describe the demo corpora: a small catalogue, the standard library, Python's reference."""
     library = Path(sysconfig.get_path("stdlib"))
     products = Demo(
         "products",
@@ -41,7 +41,7 @@ def demos() -> tuple[Demo, ...]:
         lambda: open_source("code", [library], secondary="leave-out"),
     )
 
-    return products, _reference(), code
+    return products, code, _reference()
 
 
 def _reference() -> Demo:

@@ -26,7 +26,7 @@ from purlin.index.evaluation.ranking import Measure, Qrels, Run, Values
 from purlin.index.pace import StageProgress
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus, check_query
-from purlin.index.search.store import Filter
+from purlin.index.search.filters import Filter
 
 MEASURES = {name.lower(): name for name in ("nDCG@10", "MRR@100", "Recall@100")}
 RUN_DEPTH = 100

@@ -8,7 +8,7 @@ change of permissions moves it, too. The number of files and the time are limite
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -57,8 +57,8 @@ def find_staleness(
 
     Returns None if the manifest does not name directories or files, as for the demo corpora.
     """
-    roots = [Path(source) for source in manifest.sources]
-    if not roots or not all(root.is_absolute() for root in roots):
+    roots = local_roots(manifest)
+    if not roots:
         return None
 
     staleness = Staleness(reachable=True)
@@ -75,6 +75,40 @@ def find_staleness(
     return staleness
 
 
+def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
+    """Return those of the source files `names` that were changed or removed since the build began.
+
+    `names` are those of `Location.path`. None counts as changed if the sources are no local files,
+    as for the demo corpora, or cannot be reached at all.
+    """
+    roots = local_roots(manifest)
+    try:
+        if not roots or not all(root.exists() for root in roots):
+            return set()
+        began = _began(manifest)
+        return {name for name, path in _paths(roots, names) if _has_changed(path, began)}
+    except OSError:
+        return set()
+
+
+def _has_changed(path: Path, began: float) -> bool:
+    try:
+        return path.stat().st_ctime > began + _TICK_S
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+
+
+def local_roots(manifest: Manifest) -> list[Path]:
+    """Return the directories and files that the manifest names; none if it names anything else."""
+    roots = [Path(source) for source in manifest.sources]
+    return roots if all(root.is_absolute() for root in roots) else []
+
+
+def _began(manifest: Manifest) -> float:
+    """Return when the build began, in seconds since 1970."""
+    return datetime.fromisoformat(manifest.created_at).timestamp() - manifest.took_s
+
+
 def _count_changed(
     staleness: Staleness,
     manifest: Manifest,
@@ -83,8 +117,8 @@ def _count_changed(
     limits: _Limits,
 ) -> None:
     """Count the files that were changed or removed since the build began."""
-    began = datetime.fromisoformat(manifest.created_at).timestamp() - manifest.took_s
-    for path in _paths(roots, read):
+    began = _began(manifest)
+    for _, path in _paths(roots, read):
         limits.count_file()
         try:
             staleness.changed += path.stat().st_ctime > began + _TICK_S
@@ -92,8 +126,8 @@ def _count_changed(
             staleness.removed += 1
 
 
-def _paths(roots: list[Path], names: Collection[str]) -> Iterator[Path]:
-    """Paths of source files by name; with several roots, a name begins with that of its root."""
+def _paths(roots: list[Path], names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Yield names and paths of source files; with several roots, a name begins with its root's."""
     # Imported here, because it loads all readers.
     from purlin.index.sources import prefixes
 
@@ -101,7 +135,7 @@ def _paths(roots: list[Path], names: Collection[str]) -> Iterator[Path]:
     for name in names:
         prefix, _, rest = name.partition("/") if len(roots) > 1 else ("", "", name)
         if (root := root_of.get(prefix)) is not None:
-            yield root if root.is_file() else root / rest
+            yield name, root if root.is_file() else root / rest
 
 
 def _count_added(

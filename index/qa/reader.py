@@ -15,14 +15,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
-from purlin.index.encoder import available_cpus, open_session
+from purlin.index.encoder import available_cpus, open_session, require_transformers
 from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
@@ -30,6 +28,11 @@ from purlin.index.exported import read_exported, refusing
 from purlin.index.passages import render
 from purlin.index.qa.signatures import PassageStructure, passage_structure
 from purlin.index.records import Document, Passage
+
+# Packages of the extra `transformer`: imported when a reader is loaded.
+if TYPE_CHECKING:
+    import onnxruntime  # type: ignore[import-untyped]
+    from tokenizers import Tokenizer
 
 READER_SETTINGS = "reader.json"
 RELEASED_READER = Path(__file__).resolve().parents[2] / "models" / "reference-reader-int8"
@@ -172,14 +175,17 @@ class Reader:
     def load(cls, directory: Path, *, threads: int | None = None) -> Self:
         """Read and verify a reader directory.
 
-        Raises NotFound if there is none, Damaged with the name of a file that was altered.
+        Raises NotFound if there is none or no onnxruntime, Damaged with the name of a file that was
+        altered.
         """
+        require_transformers("reader")
         if not directory.is_dir():
             raise NotFound(
                 f"There is no reader directory {directory}. Give one made by `purlin train refqa`."
             )
-        settings, files = read_exported(directory, "reader", _parse_settings)
+        from tokenizers import Tokenizer
 
+        settings, files = read_exported(directory, "reader", _parse_settings)
         with refusing("reader", directory):
             tokenizer = Tokenizer.from_str(files[TOKENIZER].decode())
             packer = Packer(tokenizer, settings.max_tokens)

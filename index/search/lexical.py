@@ -1,31 +1,31 @@
 """BM25 over a tokenizer for identifiers and model numbers; scores are shares of the maximum.
 
-The maximum is the most that the query could get. bm25s computes the scores of an index; this module
-writes and reads its files itself:
+The maximum is the most that the query could get. A segment stores term frequencies, and scores are
+computed when a query asks: so those of several segments, without rows that were removed since, are
+those of one index over the same texts. The files of a segment with `rows` texts:
 
-    data.csc.index.npy      float32 (entries,): BM25 scores, column by column
-    indices.csc.index.npy   int32 (entries,): the row of each score
-    indptr.csc.index.npy    int (columns + 1,): where the scores of each column begin
-    vocab.index.json        token -> column
-    params.index.json       {"num_docs": number of rows}
-
-Names and arrays are those of bm25s 0.2 and 0.3, whose own files are read in the same way.
+    rows.npy      int32 (entries,): the row of each term frequency, token by token
+    counts.npy    uint16 (entries,): how often the token occurs in that row
+    bounds.npy    int64 (tokens + 1,): where the entries of each token begin
+    lengths.npy   int32 (rows,): the number of tokens of each row
+    tokens.txt    the tokens in UTF-8, in the order of their bytes, without separators
+    ends.npy      int64 (tokens,): where each token ends
 """
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
-import bm25s
 import numpy as np
 import Stemmer
 from numpy.typing import NDArray
@@ -34,12 +34,12 @@ from purlin.index.storage import read_array
 
 LexicalScores = NDArray[np.float32]
 K1, B = 1.2, 0.75
-SCORES_FILE = "data.csc.index.npy"
-ROWS_FILE = "indices.csc.index.npy"
-BOUNDS_FILE = "indptr.csc.index.npy"
-VOCABULARY_FILE = "vocab.index.json"
-PARAMETERS_FILE = "params.index.json"
+ROWS_FILE, COUNTS_FILE, BOUNDS_FILE = "rows.npy", "counts.npy", "bounds.npy"
+LENGTHS_FILE, TOKENS_FILE, ENDS_FILE = "lengths.npy", "tokens.txt", "ends.npy"
 _MAX_TOKEN_CHARS = 64
+# Any text can be tokenized, even one with lone surrogates.
+_CODEC = ("utf-8", "surrogatepass")
+_MAX_COUNT = np.iinfo(np.uint16).max
 _MAX_CACHED_WORDS = 1_000_000
 
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
@@ -136,71 +136,169 @@ def _stem(token: str) -> str:
     return str(stemmer.stemWord(token))
 
 
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Term frequencies of one segment; see the files above.
+
+    Token t has `counts[bounds[t]:bounds[t + 1]]` in the rows `rows[bounds[t]:bounds[t + 1]]`, and
+    ends at `ends[t]` of the `text` of all tokens.
+    """
+
+    rows: NDArray[np.int32]
+    counts: NDArray[np.uint16]
+    bounds: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+    text: bytes
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def load(cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Postings:
+        """Read the files of `save`; `read` returns the content of a file."""
+        rows, counts, bounds, lengths, ends = (
+            read_array(read(directory / name))
+            for name in (ROWS_FILE, COUNTS_FILE, BOUNDS_FILE, LENGTHS_FILE, ENDS_FILE)
+        )
+        return cls(rows, counts, bounds, lengths, read(directory / TOKENS_FILE), ends)
+
+    def save(self, directory: Path) -> None:
+        """Write the files into `directory`, which is created."""
+        directory.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, NDArray[Any]] = {
+            ROWS_FILE: self.rows,
+            COUNTS_FILE: self.counts,
+            BOUNDS_FILE: self.bounds,
+            LENGTHS_FILE: self.lengths,
+            ENDS_FILE: self.ends,
+        }
+        for name, values in arrays.items():
+            np.save(directory / name, values)
+        (directory / TOKENS_FILE).write_bytes(self.text)
+
+    def entries(self, token: str) -> slice:
+        """Return the token's part of `rows` and `counts`; empty if no text has it."""
+        content = token.encode(*_CODEC)
+        number = bisect_left(range(len(self.ends)), content, key=self._token)
+        if number == len(self.ends) or self._token(number) != content:
+            return slice(0, 0)
+        return slice(int(self.bounds[number]), int(self.bounds[number + 1]))
+
+    def tokens(self) -> list[bytes]:
+        """Return all tokens in their order."""
+        ends = self.ends.tolist()
+        return [self.text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def _token(self, number: int) -> bytes:
+        return self.text[self.ends[number - 1] if number else 0 : self.ends[number]]
+
+
 class LexicalBuilder:
-    """Collects texts row by row, then writes the index."""
+    """Collects texts row by row, and rows of other segments, into the postings of one."""
 
     def __init__(self) -> None:
-        # "" stands for a text without words: BM25 divides by the mean length.
-        self._vocabulary: dict[str, int] = {"": 0}
-        self._columns_of_word: dict[str, tuple[int, ...]] = {}
-        self._rows: list[array[int]] = []
+        self._vocabulary: dict[bytes, int] = {}
+        self._numbers_of_word: dict[str, tuple[int, ...]] = {}
+        self._lengths = array("i")
+        # Token numbers of the texts, and the row and length of each text.
+        self._tokens = array("i")
+        self._text_rows = array("i")
+        # Rows of other segments: the postings, their first and last + 1, and the first row here.
+        self._copied: list[tuple[Postings, int, int, int]] = []
 
     def add(self, text: str) -> None:
         """Append one row."""
-        row, cache = array("i"), self._columns_of_word
+        cache, before = self._numbers_of_word, len(self._tokens)
         for word in _WORD.findall(_fold(text)):
-            row.extend(cache[word] if word in cache else self._columns(word))
-        self._rows.append(row or array("i", [0]))
+            self._tokens.extend(cache[word] if word in cache else self._numbers(word))
+        self._text_rows.append(len(self._lengths))
+        self._lengths.append(len(self._tokens) - before)
 
-    def _columns(self, word: str) -> tuple[int, ...]:
-        vocabulary = self._vocabulary
-        columns = tuple(vocabulary.setdefault(token, len(vocabulary)) for token in _split(word))
-        if len(self._columns_of_word) < _MAX_CACHED_WORDS:
-            self._columns_of_word[word] = columns
-        return columns
+    def copy(self, postings: Postings, start: int, end: int) -> None:
+        """Append the rows `start` to `end` - 1 of another segment."""
+        self._copied.append((postings, start, end, len(self._lengths)))
+        self._lengths.extend(postings.lengths[start:end].tolist())
 
-    def save(self, directory: Path) -> None:
-        """Write the index of all rows into `directory`, which is created."""
-        bm25 = bm25s.BM25(method="lucene", k1=K1, b=B)
-        bm25.index((self._rows, self._vocabulary), create_empty_token=False, show_progress=False)
+    def _numbers(self, word: str) -> tuple[int, ...]:
+        numbers = tuple(self._number(token.encode(*_CODEC)) for token in _split(word))
+        if len(self._numbers_of_word) < _MAX_CACHED_WORDS:
+            self._numbers_of_word[word] = numbers
+        return numbers
 
-        directory.mkdir(parents=True, exist_ok=True)
-        np.save(directory / SCORES_FILE, np.asarray(bm25.scores["data"], np.float32))
-        np.save(directory / ROWS_FILE, np.asarray(bm25.scores["indices"], np.int32))
-        np.save(directory / BOUNDS_FILE, bm25.scores["indptr"])
-        vocabulary = json.dumps(self._vocabulary, ensure_ascii=False)
-        (directory / VOCABULARY_FILE).write_text(vocabulary, encoding="utf-8")
-        (directory / PARAMETERS_FILE).write_text(json.dumps({"num_docs": len(self._rows)}))
+    def _number(self, token: bytes) -> int:
+        return self._vocabulary.setdefault(token, len(self._vocabulary))
+
+    def postings(self) -> Postings:
+        """Return the postings of all rows."""
+        parts = [self._of_texts(), *self._of_copies()]
+        tokens, rows, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+        # Tokens in the order of their bytes, so that a query finds them by bisection.
+        ordered = sorted(self._vocabulary)
+        rank = np.empty(len(ordered), np.int64)
+        rank[[self._vocabulary[token] for token in ordered]] = np.arange(len(ordered))
+        order = np.argsort(rank[tokens] * len(self._lengths) + rows, kind="stable")
+
+        sizes = np.bincount(rank[tokens], minlength=len(ordered))
+        return Postings(
+            rows=rows[order].astype(np.int32),
+            counts=np.minimum(counts[order], _MAX_COUNT).astype(np.uint16),
+            bounds=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            lengths=np.array(self._lengths, np.int32),
+            text=b"".join(ordered),
+            ends=np.cumsum([len(token) for token in ordered]).astype(np.int64),
+        )
+
+    def _of_texts(self) -> _Entries:
+        """Entries of the rows that were added as texts."""
+        text_rows = np.array(self._text_rows, np.int64)
+        lengths = np.array(self._lengths, np.int64)[text_rows]
+        keys = np.array(self._tokens, np.int64) * max(len(self._lengths), 1)
+        keys += np.repeat(text_rows, lengths)
+
+        unique, counts = np.unique(keys, return_counts=True)
+        tokens, rows = np.divmod(unique, max(len(self._lengths), 1))
+        return tokens, rows, counts
+
+    def _of_copies(self) -> Iterator[_Entries]:
+        """Yield the entries of the rows of each other segment."""
+        segments = {id(postings): postings for postings, *_ in self._copied}
+        for postings in segments.values():
+            new_rows = np.full(len(postings.lengths), -1, np.int64)
+            for of, start, end, first in self._copied:
+                if of is postings:
+                    new_rows[start:end] = np.arange(first, first + end - start)
+
+            entries = np.flatnonzero(new_rows[postings.rows] >= 0)
+            tokens = np.searchsorted(postings.bounds, entries, "right") - 1
+            used, positions = np.unique(tokens, return_inverse=True)
+            names = postings.tokens()
+            numbers = np.array([self._number(names[token]) for token in used.tolist()], np.int64)
+            rows = new_rows[postings.rows[entries]]
+            yield numbers[positions], rows, postings.counts[entries].astype(np.int64)
+
+
+# Token numbers, rows and counts, all (entries,).
+_Entries = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 class Lexical:
-    """The lexical retriever: a sparse matrix of `rows` texts with a column for each token.
+    """The lexical retriever: BM25 (Lucene's variant) over the postings of one or more segments.
 
-    Column c has `scores[bounds[c]:bounds[c + 1]]` in the rows `at[bounds[c]:bounds[c + 1]]`, and
-    zeros elsewhere.
+    The rows of a segment follow those of the one before it. `live` (rows,) is false for rows that
+    count no more; None means that all do. `rows` is their number in all.
     """
 
-    def __init__(
-        self,
-        rows: int,
-        vocabulary: Mapping[str, int],
-        scores: LexicalScores,
-        at: NDArray[np.int32],
-        bounds: NDArray[np.int64],
-    ) -> None:
-        self.rows = rows
-        self._vocabulary = vocabulary
-        self._scores, self._at, self._bounds = scores, at, bounds
+    def __init__(self, segments: Sequence[Postings], live: NDArray[np.bool_] | None = None) -> None:
+        lengths = np.concatenate([segment.lengths for segment in segments])
+        self.rows = len(lengths)
+        starts = [0, *accumulate(len(segment.lengths) for segment in segments)]
+        self._segments = list(zip(segments, starts, strict=False))
 
-    @classmethod
-    def load(cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Lexical:
-        """Read an index of `LexicalBuilder.save` into memory; `read` returns a file's content."""
-        rows = json.loads(read(directory / PARAMETERS_FILE))["num_docs"]
-        vocabulary = json.loads(read(directory / VOCABULARY_FILE))
-        arrays = (
-            read_array(read(directory / name)) for name in (SCORES_FILE, ROWS_FILE, BOUNDS_FILE)
-        )
-        return cls(rows, vocabulary, *arrays)
+        self._live = live
+        live_lengths = lengths if live is None else lengths[live]
+        self._count = len(live_lengths)
+        mean = max(int(live_lengths.sum(dtype=np.int64)), 1) / max(self._count, 1)
+        # The part of the denominator that does not depend on the token.
+        self._norms = (K1 * (1.0 - B + B * lengths / mean)).astype(np.float32)
 
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf (Lucene's variant).
@@ -210,37 +308,44 @@ class Lexical:
         return {token: self._idf(token) for token in dict.fromkeys(tokens(query))}
 
     def _idf(self, token: str) -> float:
-        entries = self._entries(token)
-        df = entries.stop - entries.start
-        return float(np.log1p((self.rows - df + 0.5) / (df + 0.5)))
+        df = sum(len(rows) for rows, _ in self._entries(token))
+        return float(np.log1p((self._count - df + 0.5) / (df + 0.5)))
 
     def scores(self, weights: Mapping[str, float]) -> LexicalScores:
         """Return BM25 (rows,) of every row as a share of the sum of `weights`.
 
-        It is 0 without a match and always below 1.
+        It is 0 without a match, and always below 1.
         """
         scores = np.zeros(self.rows, dtype=np.float32)
-        for token in weights:
-            entries = self._entries(token)
-            scores[self._at[entries]] += self._scores[entries]
+        for token, idf in weights.items():
+            for rows, counts in self._entries(token):
+                scores[rows] += np.float32(idf) * (counts / (counts + self._norms[rows]))
         return scores / np.float32(sum(weights.values()) or 1.0)
 
-    def _entries(self, token: str) -> slice:
-        """Return the token's part of the matrix's entries; empty if no text has it."""
-        column = self._vocabulary.get(token)
-        if column is None:
-            return slice(0, 0)
-        return slice(int(self._bounds[column]), int(self._bounds[column + 1]))
+    def _entries(self, token: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Yield the live rows that have the token, and how often, segment by segment."""
+        for segment, start in self._segments:
+            entries = segment.entries(token)
+            if entries.start == entries.stop:
+                continue
+
+            rows = segment.rows[entries] + np.int64(start)
+            counts = segment.counts[entries].astype(np.float32)
+            if self._live is not None:
+                kept = self._live[rows]
+                rows, counts = rows[kept], counts[kept]
+            yield rows, counts
 
     def explain(self, weights: Mapping[str, float], row: int) -> dict[str, float]:
         """Map each token that adds to the score of `row` to what it adds."""
         total = sum(weights.values())
         parts: dict[str, float] = {}
-        for token in weights:
-            entries = self._entries(token)
-            score = self._scores[entries][self._at[entries] == row]
-            if score.size:
-                parts[token] = float(score[0]) / total
+        for token, idf in weights.items():
+            for rows, counts in self._entries(token):
+                count = counts[rows == row]
+                if count.size:
+                    share = float(count[0]) / (float(count[0]) + float(self._norms[row]))
+                    parts[token] = idf * share / total
         return parts
 
 

@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.records import KINDS, Document, Kind, Secondary, Skipped, SourceFile, is_text
+from purlin.index.records import (
+    KINDS,
+    Content,
+    Document,
+    Kind,
+    Secondary,
+    Skipped,
+    SourceFile,
+    Stamp,
+    is_text,
+)
 
 # Raise it whenever documents of a corpus with several paths come out differently: part of digests.
-_PREFIX_VERSION = 2
+_PREFIX_VERSION = 3
 
 
 def open_source(
-    kind: Kind, paths: Sequence[Path | str], *, secondary: Secondary = "demote", base_url: str = ""
+    kind: Kind,
+    paths: Sequence[Path | str],
+    *,
+    secondary: Secondary = "demote",
+    base_url: str = "",
+    content: Content = "code",
+    digests: Mapping[str, tuple[Stamp, str]] | None = None,
 ) -> Iterator[SourceFile | Skipped]:
     """List the files of a corpus of this kind; each is parsed only when it is read.
 
     A BEIR corpus (`*.jsonl[.gz]` whose first record has an `_id`) is a source of every kind. With
     several paths, names and document ids begin with the path's last part, so that they stay unique.
-    `secondary` concerns tests, vendored, generated and minified code: "leave-out" skips all of it.
-    `base_url` is the web address of a reference.
+    `secondary` concerns tests, examples, stubs, vendored, generated and minified code: "leave-out"
+    skips all of it. `base_url` is the web address of a reference. Of a repository, `content` chooses
+    code, documentation, configuration or all; `digests` has stamps and digests of an earlier listing
+    by path: files that still have their stamps are not opened.
 
     Raises NotFound for a path that does not exist, and InvalidInput for an unknown kind, no path,
     or a path that is not readable or not UTF-8. All are raised before anything is read.
@@ -39,9 +56,9 @@ def open_source(
         _check_path(root)
 
     if len(roots) == 1:
-        return _open(kind, roots[0], secondary, base_url)
+        return _open(kind, roots[0], secondary, base_url, content, digests or {})
 
-    return _open_all(kind, roots, secondary, base_url)
+    return _open_all(kind, roots, secondary, base_url, content, digests or {})
 
 
 def _check_path(root: Path) -> None:
@@ -61,10 +78,22 @@ def _check_path(root: Path) -> None:
 
 
 def _open_all(
-    kind: Kind, roots: Sequence[Path], secondary: Secondary, base_url: str
+    kind: Kind,
+    roots: Sequence[Path],
+    secondary: Secondary,
+    base_url: str,
+    content: Content,
+    digests: Mapping[str, tuple[Stamp, str]],
 ) -> Iterator[SourceFile | Skipped]:
     for root, prefix in zip(roots, prefixes(roots), strict=True):
-        for file in _open(kind, root, secondary, base_url):
+        # A prefixed digest is the file's own and this end.
+        end = _digest_end(prefix)
+        own_digests = {
+            path.removeprefix(f"{prefix}/"): (stamp, digest.removesuffix(end))
+            for path, (stamp, digest) in digests.items()
+            if path.startswith(f"{prefix}/") and digest.endswith(end)
+        }
+        for file in _open(kind, root, secondary, base_url, content, own_digests):
             yield _prefixed_file(file, prefix)
 
 
@@ -84,21 +113,24 @@ def prefixes(roots: Sequence[Path]) -> list[str]:
     return unique_names
 
 
-def names(kind: Kind, roots: Sequence[Path]) -> Iterator[str]:
-    """Names of the files that `open_source` would read, in no order, without opening them."""
+def names(kind: Kind, roots: Sequence[Path], content: Content = "code") -> Iterator[str]:
+    """Names of the files that `open_source` would read, in no order.
+
+    None is opened, but for the first line of files without a suffix.
+    """
     for root, prefix in zip(roots, prefixes(roots), strict=True):
-        for name in [root.name] if root.is_file() else _names(kind, root):
+        for name in [root.name] if root.is_file() else _names(kind, root, content):
             yield f"{prefix}/{name}" if prefix else name
 
 
 # The readers are imported where they are used: each brings a parser that other kinds do not need.
 
 
-def _names(kind: Kind, root: Path) -> Iterator[str]:
+def _names(kind: Kind, root: Path, content: Content) -> Iterator[str]:
     if kind == "code":
         from purlin.index.sources import code
 
-        return code.names(root)
+        return code.names(root, content)
 
     if kind == "product":
         from purlin.index.sources import product
@@ -111,7 +143,12 @@ def _names(kind: Kind, root: Path) -> Iterator[str]:
 
 
 def _open(
-    kind: Kind, root: Path, secondary: Secondary, base_url: str
+    kind: Kind,
+    root: Path,
+    secondary: Secondary,
+    base_url: str,
+    content: Content,
+    digests: Mapping[str, tuple[Stamp, str]],
 ) -> Iterator[SourceFile | Skipped]:
     from purlin.index.sources import beir
 
@@ -121,7 +158,7 @@ def _open(
     if kind == "code":
         from purlin.index.sources import code
 
-        return code.files(root, secondary=secondary)
+        return code.files(root, secondary=secondary, content=content, digests=digests)
 
     if kind == "product":
         from purlin.index.sources import product
@@ -144,8 +181,11 @@ def _prefixed_file(file: SourceFile | Skipped, prefix: str) -> SourceFile | Skip
             else:
                 yield _prefixed_document(record, prefix)
 
-    digest = sha256(f"{prefix} {_PREFIX_VERSION} {file.digest}".encode()).hexdigest()
-    return SourceFile(f"{prefix}/{file.path}", digest, read)
+    return SourceFile(f"{prefix}/{file.path}", file.digest + _digest_end(prefix), read, file.stamp)
+
+
+def _digest_end(prefix: str) -> str:
+    return f" {_PREFIX_VERSION} {prefix}"
 
 
 def _prefixed_document(document: Document, prefix: str) -> Document:

@@ -19,7 +19,6 @@ from typing import Any
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Document, Kind, Location, Skipped, SourceFile, Value
-from purlin.index.sources import product
 from purlin.index.sources.files import is_transient
 
 VERSION = 2
@@ -62,6 +61,9 @@ def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
     except OSError as error:
         yield Skipped(path.name, f"cannot be read: {error.strerror}")
         return
+
+    # Imported here, since it takes longer than listing a directory, which asks `is_corpus`.
+    from purlin.index.sources import product
 
     # The product reader's version is part of it, since `_product_document` goes through that.
     digest = hashlib.sha256(
@@ -161,6 +163,8 @@ def _document(record: dict[str, Any], kind: Kind) -> Document:
 
 def _product_document(record: dict[str, Any]) -> Document:
     """The document that a catalogue's record gives, with its brand and attributes."""
+    from purlin.index.sources import product
+
     id_ = _id(record)
     try:
         return replace(product.from_record(record), id=id_)

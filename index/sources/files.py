@@ -1,71 +1,181 @@
-"""Walk a directory for its source files (.gitignore counts), and tell the role that each plays."""
+"""Walk a directory for its files, leaving out what git ignores, and read them within limits."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
-from pathspec import GitIgnoreSpec
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
-from purlin.index.records import Skipped, is_text
+from purlin.index.records import Skipped, Stamp, is_text
+from purlin.index.sources.ignores import MAX_IGNORE_BYTES, Ignore, is_ignored, parse_ignore
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
-MAX_IGNORE_BYTES = 1024 * 1024
-MAX_IGNORE_LINE = 500
+MAX_ENTRIES = 500_000
 
-# Each further wildcard multiplies the time to match a long file name by its length.
-MAX_IGNORE_STARS = 4
+# A file that changed this recently may change again within the same tick of the clock.
+RACY_NS = 2_000_000_000
 
+# Windows has no such flag, and no named pipes among its files.
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+_NAME = attrgetter("name")
 _NOT_UTF8 = "the file name is not UTF-8"
+_TOO_MANY = (
+    f"more than {MAX_ENTRIES:,} files and directories: what follows is not read; exclude what you"
+    " do not need in .gitignore, or index a directory further down"
+)
 _IGNORED_DIRS = frozenset(
     {"node_modules", "__pycache__", "site-packages", "dist-packages", "venv", "virtualenv"}
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ignore:
-    """One .gitignore; `base` is its directory relative to the root: empty or ending in a slash."""
-
-    base: str
-    spec: GitIgnoreSpec
-
-
-def walk(root: Path) -> Iterator[str | Skipped]:
+def walk(root: Path, hidden: Collection[str] = ()) -> Iterator[str | Skipped]:
     """Paths of regular files below `root`, relative, with forward slashes, sorted by name.
 
-    Leaves out what a .gitignore excludes, hidden directories, virtual environments, installed
-    packages and symbolic links. A directory or .gitignore that cannot be read is a `Skipped`.
+    Leaves out what git would (a .gitignore here, below, or above within the repository), hidden
+    directories other than `hidden`, other worktrees, virtual environments, installed packages and
+    symbolic links. A directory or .gitignore that cannot be read is a `Skipped`, and so is all that
+    follows `MAX_ENTRIES` files and directories.
     """
+    outer = list(_outer_ignores(root))
+    yield from _skipped(outer)
+
     # Directories on the stack end in a slash; files are there so that all come out in order.
-    pending: list[tuple[str, tuple[_Ignore, ...]]] = [("", ())]
+    pending = [("", _ignores(outer))]
+    entries_left = MAX_ENTRIES
     while pending:
         path, ignores = pending.pop()
-        if not path.endswith("/") and path:
+        if path and not path.endswith("/"):
             yield path
             continue
 
-        try:
-            entries = sorted(os.scandir(root / path), key=lambda entry: entry.name, reverse=True)
-        except OSError as error:
-            yield Skipped(path or ".", f"the directory cannot be read: {error.strerror}")
+        entries = _entries(root, path, entries_left)
+        if isinstance(entries, Skipped):
+            yield entries
             continue
 
-        has_ignore = any(
-            entry.name == ".gitignore" and entry.is_file(follow_symlinks=False) for entry in entries
-        )
-        ignore_results = list(_read_ignore(root, path)) if has_ignore else []
-        yield from (result for result in ignore_results if isinstance(result, Skipped))
-        ignores += tuple(result for result in ignore_results if isinstance(result, _Ignore))
+        entries_left -= len(entries)
+        if entries_left < 0:
+            yield Skipped(path or ".", _TOO_MANY)
+            return
 
-        for entry in entries:
-            if not is_text(entry.name):
-                yield Skipped(path + _printable(entry.name), _NOT_UTF8)
-            elif (child := _child(entry, path)) and not _is_ignored(child, ignores):
-                pending.append((child, ignores))
+        own = list(_own_ignore(root, path, entries))
+        yield from _skipped(own)
+        ignores += _ignores(own)
+
+        for name in _readable_names(entries, hidden):
+            if isinstance(name, Skipped):
+                yield replace(name, path=path + name.path)
+            elif not is_ignored(path + name, name, ignores):
+                pending.append((path + name, ignores))
+
+
+def _skipped(items: Iterable[Ignore | Skipped]) -> Iterator[Skipped]:
+    return (item for item in items if isinstance(item, Skipped))
+
+
+def _ignores(items: Iterable[Ignore | Skipped]) -> tuple[Ignore, ...]:
+    return tuple(item for item in items if isinstance(item, Ignore))
+
+
+def _entries(root: Path, path: str, limit: int) -> list[os.DirEntry[str]] | Skipped:
+    """What a directory holds, last name first: all of it, or a few more than `limit`.
+
+    Nothing for a virtual environment below the root.
+    """
+    try:
+        with os.scandir(f"{root}/{path}") as listing:
+            entries = list(islice(listing, limit + 1))
+    except OSError as error:
+        return Skipped(path or ".", f"the directory cannot be read: {error.strerror}")
+
+    names = {entry.name for entry in entries} if path else ()
+    if "pyvenv.cfg" in names:
+        return []
+    if ".git" in names and _is_linked_worktree(root / path / ".git"):
+        return Skipped(path, "another worktree of a git repository: index it on its own")
+
+    entries.sort(key=_NAME, reverse=True)
+    return entries
+
+
+def _readable_names(
+    entries: Iterable[os.DirEntry[str]], hidden: Collection[str]
+) -> Iterator[str | Skipped]:
+    """Names of the entries that are read, a directory's ending in a slash."""
+    for entry in entries:
+        name = entry.name
+        if not is_text(name):
+            yield Skipped(_printable(name), _NOT_UTF8)
+        elif entry.is_file(follow_symlinks=False):
+            yield name
+        elif _is_entered(name, hidden) and entry.is_dir(follow_symlinks=False):
+            yield f"{name}/"
+
+
+def _is_entered(name: str, hidden: Collection[str]) -> bool:
+    return name in hidden or not (name.startswith(".") or name in _IGNORED_DIRS)
+
+
+def _is_linked_worktree(git: Path) -> bool:
+    """Whether this .git is a file that points to a repository with several worktrees."""
+    content = read_bounded(git, ".git", 4096) if git.is_file() else None
+    return isinstance(content, FileContent) and b"/worktrees/" in content.data
+
+
+def _outer_ignores(root: Path) -> Iterator[Ignore | Skipped]:
+    """What the repository around `root` excludes: its own list, then the .gitignore files above.
+
+    A file that excludes `root` itself is not applied: somebody asked for that directory.
+    """
+    resolved = root.resolve()
+    above = [resolved, *resolved.parents]
+    repository = next((path for path in above if _exists(path / ".git")), None)
+    if repository is None:
+        return
+
+    outer_directories = reversed(above[1 : above.index(repository) + 1])
+    sources = [(repository, repository / ".git" / "info" / "exclude")]
+    sources += [(path, path / ".gitignore") for path in outer_directories]
+
+    for directory, file in sources:
+        if not _exists(file):
+            continue
+        parts = resolved.relative_to(directory).parts
+        outside = "".join(f"{part}/" for part in parts)
+        for item in _read_ignore(file, os.path.relpath(file, resolved), ""):
+            if isinstance(item, Skipped):
+                yield item
+            elif not item.excludes_any(parts):
+                yield replace(item, outside=outside)
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is such a file; False, too, where that cannot be told."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _own_ignore(
+    root: Path, path: str, entries: Iterable[os.DirEntry[str]]
+) -> Iterator[Ignore | Skipped]:
+    for entry in entries:
+        if entry.name == ".gitignore" and entry.is_file(follow_symlinks=False):
+            yield from _read_ignore(Path(entry.path), f"{path}.gitignore", path)
+
+
+def _read_ignore(file: Path, name: str, base: str) -> Iterator[Ignore | Skipped]:
+    content = read_bounded(file, name, MAX_IGNORE_BYTES)
+    if isinstance(content, Skipped):
+        yield content
+    else:
+        yield from parse_ignore(content.data, name, base)
 
 
 def files_below(
@@ -116,122 +226,55 @@ def _printable(name: str) -> str:
     return os.fsencode(name).decode(errors="replace")
 
 
-def _child(entry: os.DirEntry[str], parent: str) -> str | None:
-    """The relative path, a directory's ending in a slash; None for what is never read."""
-    if entry.is_file(follow_symlinks=False):
-        return parent + entry.name
-    if not entry.is_dir(follow_symlinks=False):
-        return None
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A file's bytes; `stamp` is None if the file changed too recently for its time to tell."""
 
-    if entry.name.startswith(".") or entry.name in _IGNORED_DIRS:
-        return None
-    if os.path.lexists(os.path.join(entry.path, "pyvenv.cfg")):  # noqa: PTH118 (a Path per directory is slow)
-        return None
-
-    return f"{parent}{entry.name}/"
+    data: bytes
+    stamp: Stamp | None
 
 
-def _read_ignore(root: Path, base: str) -> Iterator[_Ignore | Skipped]:
-    """Parse the directory's .gitignore; a pattern that is not applied is a `Skipped`."""
-    name = f"{base}.gitignore"
-    content = read_bounded(root / name, name, MAX_IGNORE_BYTES)
+def read_bounded(
+    path: Path | str, name: str, limit: int = MAX_FILE_BYTES, *, cut: bool = False
+) -> FileContent | Skipped:
+    """The file's content, or a `Skipped` of this name if it is unreadable or over `limit` bytes.
 
-    if isinstance(content, Skipped):
-        yield content
-        return
-
-    patterns = []
-    for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
-        try:
-            patterns.append(_pattern(line))
-        except ValueError as error:
-            yield Skipped(name, f"this pattern is not applied: {error}", number)
-
-    yield _Ignore(base, GitIgnoreSpec(patterns))
-
-
-def _pattern(line: str) -> GitIgnoreSpecPattern:
-    """Raises ValueError for a pattern that is invalid or could take very long to match."""
-    if len(line) > MAX_IGNORE_LINE:
-        raise ValueError(f"longer than {MAX_IGNORE_LINE} characters")
-    if not line.startswith("#") and len(re.findall(r"\*+", line)) > MAX_IGNORE_STARS:
-        raise ValueError(f"more than {MAX_IGNORE_STARS} wildcards")
-    return GitIgnoreSpecPattern(line)
-
-
-def _is_ignored(path: str, ignores: tuple[_Ignore, ...]) -> bool:
-    """Whether the innermost .gitignore with a pattern for the path excludes it."""
-    for ignore in reversed(ignores):
-        verdict = ignore.spec.check_file(path.removeprefix(ignore.base)).include
-        if verdict is not None:
-            return verdict
-    return False
-
-
-def read_bounded(path: Path, name: str, limit: int = MAX_FILE_BYTES) -> bytes | Skipped:
-    """The file's content, or a `Skipped` of this name if it is unreadable or over `limit` bytes."""
+    With `cut`, only so many bytes are read of a longer file.
+    """
     try:
-        with path.open("rb") as stream:
-            content = stream.read(limit + 1)
+        # A named pipe may have taken the file's place since the walk; opening it must not wait.
+        descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)
+        with os.fdopen(descriptor, "rb") as stream:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return Skipped(name, "not a regular file")
+            now = time.time_ns()
+            # A buffer for the whole limit would take longer than the reading.
+            data = stream.read(min(limit, status.st_size) + (not cut))
     except OSError as error:
         return Skipped(name, f"cannot be read: {error.strerror}")
 
-    if len(content) > limit:
+    if len(data) > limit:
         return Skipped(name, f"larger than {limit / 2**20:.3g} MiB")
 
-    return content
+    stamp = _stamp(status)
+    return FileContent(data, stamp if stamp[1] < now - RACY_NS else None)
+
+
+def file_stamp(path: Path | str) -> Stamp | None:
+    """The stamp of a file as it is now; None if it cannot be told."""
+    try:
+        return _stamp(os.stat(path))  # noqa: PTH116 (a Path per file is slow)
+    except OSError:
+        return None
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    # Unlike the time of the last write, that of the inode also moves where tools keep old times.
+    return status.st_size, max(status.st_mtime_ns, status.st_ctime_ns)
 
 
 def is_transient(error: Exception) -> bool:
     """Whether reading the file again may succeed: the system failed, not the file's content."""
     # Errors of the system come with a number; a broken gzip or table raises an OSError without one.
     return isinstance(error, OSError) and error.errno is not None
-
-
-_VENDORED = re.compile(
-    r"(^|/)(_?vendor(s|ed)?|third[_-]?party|3rd[_-]?party|bower_components|jspm_packages|godeps|_workspace)/"
-    r"|(^|/)dist/.*\.[cm]?jsx?$|[.-](bundle|umd)(\.min)?\.[cm]?js$",
-    re.IGNORECASE,
-)
-_MINIFIED = re.compile(r"[.-]min\.[cm]?js$", re.IGNORECASE)
-_GENERATED = re.compile(
-    r"_pb2(_grpc)?\.pyi?$|\.pb(\.gw)?\.go$|(^|/)zz_generated[^/]*$|[._](g|gen|generated)\.\w+$|_pb\.(js|ts|rb)$"
-)
-_TEST = re.compile(
-    r"(^|/)(\w*_)?(tests?|specs?|testing|testdata|__tests__|__mocks__|e2e)/"
-    r"|(^|/)(test_[^/]*|[^/]*_tests?|tests?|conftest)\.py$|_test\.go$|[._-](test|spec)s?\.[cm]?[jt]sx?$"
-    r"|(^|/)(Test[A-Z]\w*|\w*(Tests?|TestCase|IT))\.java$|Test(Case)?\.php$|(^|/)(test_[^/]*|[^/]*_(test|spec))\.rb$"
-)
-_ROLES = {"vendored": _VENDORED, "minified": _MINIFIED, "generated": _GENERATED}
-_GENERATED_HEADER = re.compile(
-    rb"^[ \t]*(?:#|//|/\*|\*|<!--|\"\"\").{0,200}?(?:code generated .{0,200}do not edit|@generated\b"
-    rb"|auto-?generated (?:by|from|file|code|do not)|(?:is|was) (?:auto-?|automatically )generated"
-    rb"|generated .{0,200}do not (?:edit|modify))",
-    re.IGNORECASE | re.MULTILINE,
-)
-
-# Generated code says so in its first lines. Minified code has very long ones on average.
-_HEADER_LINES, _HEADER_BYTES = 20, 4096
-_MINIFIED_LINE, _MINIFIED_BYTES = 250, 2048
-
-
-def role(path: str, content: bytes) -> str:
-    """The role of a file, from its relative path and its content.
-
-    One of `source`, `test`, `vendored`, `generated`, `minified`. Where several fit, vendored wins
-    over all others and test over none.
-    """
-    for name, pattern in _ROLES.items():
-        if pattern.search(path):
-            return name
-
-    return _role_by_content(content) or ("test" if _TEST.search(path) else "source")
-
-
-def _role_by_content(content: bytes) -> str | None:
-    mean_line = len(content) / (content.count(b"\n") + 1)
-    if len(content) >= _MINIFIED_BYTES and mean_line > _MINIFIED_LINE:
-        return "minified"
-
-    header = b"\n".join(content[:_HEADER_BYTES].split(b"\n")[:_HEADER_LINES])
-    return "generated" if _GENERATED_HEADER.search(header) else None

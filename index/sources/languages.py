@@ -1,74 +1,19 @@
-"""Describe each language's syntax tree as data: which nodes define something, which hold names.
+"""The languages whose definitions are read: for each, which syntax nodes define something.
 
 To add a language, add a `Language`. Node types are those of its tree-sitter grammar.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+import re
+from collections.abc import Callable, Sequence
+from inspect import cleandoc
 
 import tree_sitter as ts
-import tree_sitter_go
-import tree_sitter_java
-import tree_sitter_javascript
-import tree_sitter_php
-import tree_sitter_python
-import tree_sitter_ruby
-import tree_sitter_typescript
 
+from purlin.index.sources.syntax import KindOf, Language
 
-@dataclass(frozen=True, eq=False)
-class Language:
-    """One grammar and its node types.
-
-    `definitions` maps a node type to its kind of definition. `assignments` are nodes that define
-    something only if their value, in the second field, is one of `values`; the first field holds
-    the name, and a node without that field is named `default`. The kinds `scope` and `namespace`
-    qualify the names inside without being definitions themselves.
-
-    `inside` are the nodes that may contain definitions, and `wrappers` those that belong to the one
-    definition they contain (`export`, decorators). `owners` maps a node type to the field with the
-    type that a method belongs to, and `silent` are names left out of a qualified name. `shells` are
-    the prefixes and suffixes that make a program of a bare definition; `{indent}` becomes the
-    indentation of the lines after its first.
-    """
-
-    name: str
-    suffixes: tuple[str, ...]
-    load: Callable[[], object]
-    definitions: Mapping[str, str]
-    inside: frozenset[str]
-    identifiers: frozenset[str]
-    assignments: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    values: Mapping[str, str] = field(default_factory=dict)
-    wrappers: frozenset[str] = frozenset()
-    comments: frozenset[str] = frozenset({"comment"})
-    annotations: frozenset[str] = frozenset()
-    owners: Mapping[str, str] = field(default_factory=dict)
-    silent: frozenset[str] = frozenset()
-    shells: tuple[tuple[str, str], ...] = (("", ""),)
-    docstrings: bool = False
-
-
-@cache
-def grammar(language: Language) -> ts.Language:
-    """Load the grammar, once per process."""
-    return ts.Language(language.load())
-
-
-@cache
-def keywords(language: Language) -> frozenset[str]:
-    """The words of the grammar, including those that may also be names (`get`, `print`)."""
-    tree_grammar = grammar(language)
-    kinds = (
-        tree_grammar.node_kind_for_id(kind)
-        for kind in range(tree_grammar.node_kind_count)
-        if not tree_grammar.node_kind_is_named(kind)
-    )
-
-    return frozenset(kind for kind in kinds if kind and kind.isalpha())
+_STRING = re.compile(r"""[rRuUsS~]*("{3}|'{3}|"|')(.*)\1""", re.DOTALL)
 
 
 def _types(names: str) -> frozenset[str]:
@@ -80,29 +25,92 @@ def _kinds(**nodes: str) -> dict[str, str]:
     return {node: kind.rstrip("_") for kind, names in nodes.items() for node in names.split()}
 
 
+def _text(node: ts.Node | None) -> str:
+    return (node.text or b"").decode() if node is not None else ""
+
+
+def _child(node: ts.Node | None, *kinds: str) -> ts.Node | None:
+    """The first named child of one of these types."""
+    children = node.named_children if node is not None else ()
+    return next((child for child in children if child.type in kinds), None)
+
+
+def _unquoted(string: ts.Node | None) -> str:
+    """A string's text, without its quotes and common indentation."""
+    match = _STRING.fullmatch(_text(string))
+    return cleandoc(match[2].removeprefix("\\\n")).strip() if match else ""
+
+
+# What most grammars call their names.
+_NAMES = "identifier type_identifier field_identifier simple_identifier property_identifier"
+
+
+# ---- Python
+
+
+def _statement_string(statement: ts.Node | None) -> str:
+    """The text of a statement that is nothing but a string."""
+    if statement is None or statement.type != "expression_statement":
+        return ""
+    string = statement.named_child(0) if statement.named_child_count else None
+    return _unquoted(string) if string is not None and string.type == "string" else ""
+
+
+def _python_docstring(definition: ts.Node, _prefixes: Sequence[ts.Node]) -> str:
+    body = definition.child_by_field_name("body")
+    return _statement_string(body.named_child(0)) if body and body.named_child_count else ""
+
+
+def _python_file_docstring(root: ts.Node) -> str:
+    for position in range(root.named_child_count):
+        statement = root.named_child(position)
+        if statement is not None and statement.type != "comment":
+            return _statement_string(statement)
+    return ""
+
+
+def _is_dunder(node: ts.Node) -> bool:
+    """Whether a statement sets `__all__`, `__version__` or the like."""
+    if node.type != "expression_statement" or (value := _child(node, "assignment")) is None:
+        return False
+    name = _text(value.child_by_field_name("left"))
+    return name.startswith("__") and name.endswith("__")
+
+
 PYTHON = Language(
     name="python",
-    suffixes=(".py",),
-    load=tree_sitter_python.language,
-    definitions=_kinds(function="function_definition", class_="class_definition"),
+    suffixes=(".py", ".pyi", ".pyx", ".pxd"),
+    module="tree_sitter_python",
+    definitions=_kinds(
+        function="function_definition", class_="class_definition", type="type_alias_statement"
+    ),
+    find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("left"),
     inside=_types(
         "block decorated_definition if_statement elif_clause else_clause try_statement except_clause"
         " except_group_clause finally_clause with_statement for_statement while_statement match_statement case_clause"
+        " expression_statement"
     ),
     identifiers=_types("identifier"),
+    assignments={"assignment": ("left", "right")},
+    other_values="constant",
     wrappers=_types("decorated_definition"),
     annotations=_types("decorator"),
+    dull=_types("import_statement import_from_statement future_import_statement"),
+    is_dull=_is_dunder,
+    docstring=_python_docstring,
+    file_docstring=_python_file_docstring,
     shells=(("", ""), ("if 1:\n{indent}", "")),
-    docstrings=True,
 )
 
-# What JavaScript and TypeScript share.
+
+# ---- JavaScript and TypeScript
+
 _SCRIPT_FUNCTIONS = "arrow_function function_expression generator_function"
 _SCRIPT_INSIDE = (
     "export_statement lexical_declaration variable_declaration variable_declarator expression_statement"
     " assignment_expression object pair class class_body statement_block if_statement else_clause try_statement"
     " call_expression new_expression arguments array parenthesized_expression function_expression arrow_function"
-    " unary_expression binary_expression ternary_expression sequence_expression return_statement"
+    " unary_expression binary_expression ternary_expression sequence_expression return_statement await_expression"
 )
 _SCRIPT_NAMES = (
     "identifier property_identifier private_property_identifier shorthand_property_identifier"
@@ -115,10 +123,52 @@ _SCRIPT_ASSIGNMENTS = {
     "export_statement": ("", "value"),
 }
 
+
+def _is_script_import(node: ts.Node) -> bool:
+    """Whether a statement only imports, exports what is defined elsewhere, or says "use strict"."""
+    if node.type == "lexical_declaration" or node.type == "variable_declaration":
+        return _is_required(_child(node, "variable_declarator"), "value")
+    if node.type == "export_statement":
+        return (
+            node.child_by_field_name("source") is not None
+            or _child(node, "export_clause") is not None
+        )
+    if node.type != "expression_statement":
+        return False
+    if _child(node, "string") is not None:
+        return True
+
+    assignment = _child(node, "assignment_expression")
+    target = _text(assignment.child_by_field_name("left")) if assignment is not None else ""
+    return target.startswith(("module.exports", "exports.")) and (
+        _is_required(assignment, "right") or _is_list_of_names(assignment)
+    )
+
+
+def _is_required(node: ts.Node | None, field: str) -> bool:
+    """Whether the value in a field is `require(…)`, or a part of it."""
+    value = node.child_by_field_name(field) if node is not None else None
+    while value is not None and value.type in ("call_expression", "member_expression"):
+        inner = value.child_by_field_name("function") or value.child_by_field_name("object")
+        if inner is not None and inner.type == "identifier":
+            return _text(inner) == "require"
+        value = inner
+    return False
+
+
+def _is_list_of_names(assignment: ts.Node | None) -> bool:
+    """Whether the assigned value is a name, or an object of names."""
+    value = assignment.child_by_field_name("right") if assignment is not None else None
+    if value is None:
+        return False
+    parts = value.named_children if value.type == "object" else [value]
+    return all(part.type in ("identifier", "shorthand_property_identifier") for part in parts)
+
+
 JAVASCRIPT = Language(
     name="javascript",
     suffixes=(".js", ".mjs", ".cjs", ".jsx"),
-    load=tree_sitter_javascript.language,
+    module="tree_sitter_javascript",
     definitions=_kinds(
         function="function_declaration generator_function_declaration",
         method="method_definition",
@@ -127,21 +177,27 @@ JAVASCRIPT = Language(
     inside=_types(_SCRIPT_INSIDE + " field_definition"),
     identifiers=_types(_SCRIPT_NAMES),
     assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
-    values=_kinds(function=_SCRIPT_FUNCTIONS, class_="class", scope="object"),
+    values=_kinds(function=_SCRIPT_FUNCTIONS, class_="class"),
+    other_values="constant",
+    scopes=_types("object"),
+    opaque=_types(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
     wrappers=_types(
         "export_statement lexical_declaration variable_declaration expression_statement"
     ),
     annotations=_types("decorator"),
+    dull=_types("import_statement"),
+    is_dull=_is_script_import,
     silent=_types("exports module this prototype window self globalThis default"),
     shells=(("", ""), ("(", ")"), ("class _ {", "}"), ("_ = {", "}")),
 )
 
 
-def _typescript(suffixes: tuple[str, ...], load: Callable[[], object]) -> Language:
+def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
     return Language(
         name="typescript",
         suffixes=suffixes,
-        load=load,
+        module="tree_sitter_typescript",
+        function=function,
         definitions={**JAVASCRIPT.definitions}
         | _kinds(
             class_="abstract_class_declaration",
@@ -149,6 +205,7 @@ def _typescript(suffixes: tuple[str, ...], load: Callable[[], object]) -> Langua
             enum="enum_declaration",
             namespace="internal_module module",
             method="abstract_method_signature",
+            type="type_alias_declaration",
         ),
         inside=_types(
             _SCRIPT_INSIDE
@@ -157,33 +214,57 @@ def _typescript(suffixes: tuple[str, ...], load: Callable[[], object]) -> Langua
         identifiers=_types(_SCRIPT_NAMES + " type_identifier"),
         assignments=_SCRIPT_ASSIGNMENTS | {"public_field_definition": ("name", "value")},
         values=JAVASCRIPT.values,
+        other_values=JAVASCRIPT.other_values,
+        scopes=JAVASCRIPT.scopes,
+        opaque=JAVASCRIPT.opaque,
         wrappers=JAVASCRIPT.wrappers | {"ambient_declaration"},
         annotations=JAVASCRIPT.annotations,
+        dull=JAVASCRIPT.dull,
+        is_dull=JAVASCRIPT.is_dull,
         silent=JAVASCRIPT.silent,
         shells=JAVASCRIPT.shells,
     )
 
 
-TYPESCRIPT = _typescript((".ts", ".mts", ".cts"), tree_sitter_typescript.language_typescript)
-TSX = _typescript((".tsx",), tree_sitter_typescript.language_tsx)
+TYPESCRIPT = _typescript((".ts", ".mts", ".cts"), "language_typescript")
+TSX = _typescript((".tsx",), "language_tsx")
+
+
+# ---- Go, Java, PHP, Ruby
+
+
+def _first_spec(node: ts.Node) -> ts.Node | None:
+    """The name of the first constant or variable in a block of them."""
+    specs = _child(node, "var_spec_list") or node
+    spec = _child(specs, "const_spec", "var_spec")
+    return spec.child_by_field_name("name") if spec else node.child_by_field_name("name")
+
 
 GO = Language(
     name="go",
     suffixes=(".go",),
-    load=tree_sitter_go.language,
-    definitions=_kinds(function="function_declaration", method="method_declaration"),
+    module="tree_sitter_go",
+    definitions=_kinds(
+        function="function_declaration",
+        method="method_declaration",
+        constant="const_declaration var_declaration",
+        type="type_alias",
+    ),
+    find_name=_first_spec,
     inside=_types("type_declaration"),
     identifiers=_types("identifier field_identifier type_identifier package_identifier"),
     assignments={"type_spec": ("name", "type")},
     values=_kinds(struct="struct_type", interface="interface_type"),
+    other_values="type",
     wrappers=_types("type_declaration"),
+    dull=_types("package_clause import_declaration"),
     owners={"method_declaration": "receiver"},
 )
 
 JAVA = Language(
     name="java",
     suffixes=(".java",),
-    load=tree_sitter_java.language,
+    module="tree_sitter_java",
     definitions=_kinds(
         method="method_declaration constructor_declaration compact_constructor_declaration",
         class_="class_declaration",
@@ -197,13 +278,15 @@ JAVA = Language(
     identifiers=_types("identifier type_identifier"),
     comments=_types("line_comment block_comment"),
     annotations=_types("annotation marker_annotation"),
+    dull=_types("package_declaration import_declaration"),
     shells=(("", ""), ("class _ {", "}")),
 )
 
 PHP = Language(
     name="php",
     suffixes=(".php",),
-    load=tree_sitter_php.language_php,
+    module="tree_sitter_php",
+    function="language_php",
     definitions=_kinds(
         function="function_definition",
         method="method_declaration",
@@ -219,13 +302,14 @@ PHP = Language(
     ),
     identifiers=_types("name"),
     annotations=_types("attribute_list"),
+    dull=_types("php_tag namespace_use_declaration declare_statement"),
     shells=(("<?php ", ""), ("<?php class _ {", "}")),
 )
 
 RUBY = Language(
     name="ruby",
-    suffixes=(".rb", ".rake"),
-    load=tree_sitter_ruby.language,
+    suffixes=(".rb", ".rake", ".gemspec", ".ru"),
+    module="tree_sitter_ruby",
     definitions=_kinds(
         function="method", method="singleton_method", class_="class", module="module"
     ),
@@ -233,9 +317,466 @@ RUBY = Language(
         "body_statement singleton_class if unless elsif else then begin call do_block block block_body argument_list"
     ),
     identifiers=_types("identifier constant instance_variable class_variable global_variable"),
+    assignments={"assignment": ("left", "right")},
+    other_values="constant",
+    is_dull=lambda node: (
+        node.type == "call" and _text(node.child_by_field_name("method")).startswith("require")
+    ),
     owners={"singleton_method": "object"},
     silent=_types("self"),
 )
 
-LANGUAGES = (PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, GO, JAVA, PHP, RUBY)
+
+# ---- C and C++
+
+
+def _declared(node: ts.Node) -> ts.Node | None:
+    """The name inside the pointers, arrays and parameter lists of a declarator."""
+    inner: ts.Node | None = node.child_by_field_name("name")
+    while inner is None and node is not None:
+        declarator = node.child_by_field_name("declarator")
+        if declarator is None and node.type in ("reference_declarator", "parenthesized_declarator"):
+            declarator = node.named_child(0)
+        if declarator is None:
+            return node if node.type.endswith(("identifier", "_name")) else None
+        node = declarator
+        if node.type == "qualified_identifier":
+            return node
+    return inner
+
+
+def _has_body(kind: str) -> Callable[[ts.Node], str | None]:
+    """A kind of definition that counts only with a body; `struct a b;` uses a type."""
+    return lambda node: kind if node.child_by_field_name("body") else None
+
+
+def _typedef_kind(node: ts.Node) -> str:
+    """What a typedef names: a type that it describes, or another type."""
+    described = node.child_by_field_name("type")
+    has_body = described is not None and described.child_by_field_name("body") is not None
+    kind = described.type.partition("_")[0] if described is not None else ""
+    return kind if has_body and kind in ("struct", "enum", "union") else "type"
+
+
+_C_DEFINITIONS: dict[str, str | KindOf] = {
+    "function_definition": "function",
+    "struct_specifier": _has_body("struct"),
+    "union_specifier": _has_body("union"),
+    "enum_specifier": _has_body("enum"),
+    "type_definition": _typedef_kind,
+    "preproc_function_def": "macro",
+    "declaration": "constant",
+}
+_C_INSIDE = "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification declaration_list declaration"
+_C_DULL = "preproc_include preproc_call using_declaration"
+
+C = Language(
+    name="c",
+    suffixes=(".c", ".h"),
+    module="tree_sitter_c",
+    definitions=_C_DEFINITIONS,
+    find_name=_declared,
+    inside=_types(_C_INSIDE),
+    identifiers=_types(_NAMES),
+    body_starts=_types("{ ; field_declaration_list enumerator_list preproc_arg"),
+    dull=_types(_C_DULL),
+    is_tolerant=True,
+)
+
+CPP = Language(
+    name="cpp",
+    suffixes=(".cpp", ".cc", ".cxx", ".hpp", ".hh", ".hxx", ".ipp", ".inl", ".tpp", ".cu", ".cuh"),
+    module="tree_sitter_cpp",
+    definitions=_C_DEFINITIONS
+    | {
+        "class_specifier": _has_body("class"),
+        "namespace_definition": "namespace",
+        "alias_declaration": "type",
+        "concept_definition": "type",
+    },
+    find_name=_declared,
+    inside=_types(_C_INSIDE + " field_declaration_list field_declaration template_declaration"),
+    identifiers=_types(_NAMES + " namespace_identifier"),
+    wrappers=_types("template_declaration"),
+    body_starts=_types(
+        "{ ; field_declaration_list enumerator_list preproc_arg field_initializer_list try"
+    ),
+    dull=_types(_C_DULL),
+    generics=True,
+    is_tolerant=True,
+    shells=(("", ""), ("class _ {", "};")),
+)
+
+
+# ---- C#, Kotlin, Scala, Swift
+
+C_SHARP = Language(
+    name="csharp",
+    suffixes=(".cs",),
+    module="tree_sitter_c_sharp",
+    definitions=_kinds(
+        function="local_function_statement",
+        method="method_declaration constructor_declaration destructor_declaration",
+        class_="class_declaration",
+        struct="struct_declaration",
+        interface="interface_declaration",
+        enum="enum_declaration",
+        record="record_declaration",
+        type="delegate_declaration",
+    ),
+    inside=_types(
+        "namespace_declaration file_scoped_namespace_declaration declaration_list global_statement"
+        " preproc_if preproc_else preproc_elif"
+    ),
+    identifiers=_types(_NAMES),
+    annotations=_types("attribute_list"),
+    body_starts=_types("{ ; arrow_expression_clause"),
+    dull=_types("using_directive extern_alias_directive preproc_region preproc_endregion"),
+    is_tolerant=True,
+    shells=(("", ""), ("class _ {", "}")),
+)
+
+
+def _kotlin_kind(node: ts.Node) -> str:
+    words = {child.type for child in node.children} | set(_text(_child(node, "modifiers")).split())
+    return next((word for word in ("interface", "enum") if word in words), "class")
+
+
+def _kotlin_name(node: ts.Node) -> ts.Node | str | None:
+    if node.type == "secondary_constructor":
+        return "constructor"
+    if node.type == "companion_object":
+        return node.child_by_field_name("name") or "Companion"
+    if node.type == "property_declaration":
+        return _child(_child(node, "variable_declaration"), "identifier")
+    return node.child_by_field_name("name") or node.child_by_field_name("type")
+
+
+KOTLIN = Language(
+    name="kotlin",
+    suffixes=(".kt", ".kts"),
+    module="tree_sitter_kotlin",
+    definitions={
+        "class_declaration": _kotlin_kind,
+        **_kinds(
+            function="function_declaration",
+            method="secondary_constructor",
+            object="object_declaration",
+            scope="companion_object",
+            type="type_alias",
+            constant="property_declaration",
+        ),
+    },
+    find_name=_kotlin_name,
+    inside=_types("class_body enum_class_body"),
+    identifiers=_types(_NAMES),
+    comments=_types("line_comment block_comment"),
+    annotations=_types("annotation"),
+    body_starts=_types("{ class_body enum_class_body function_body block"),
+    dull=_types("package_header import"),
+    silent=_types("Companion"),
+    is_tolerant=True,
+    shells=(("", ""), ("class _ {", "}")),
+)
+
+SCALA = Language(
+    name="scala",
+    suffixes=(".scala", ".sc", ".sbt"),
+    module="tree_sitter_scala",
+    definitions=_kinds(
+        function="function_definition function_declaration",
+        class_="class_definition",
+        object="object_definition package_object",
+        trait="trait_definition",
+        enum="enum_definition",
+        type="type_definition",
+        constant="val_definition var_definition",
+        instance="given_definition",
+    ),
+    find_name=lambda node: node.child_by_field_name("name") or node.child_by_field_name("pattern"),
+    inside=_types("template_body enum_body extension_definition package_clause"),
+    identifiers=_types(_NAMES),
+    comments=_types("comment block_comment"),
+    annotations=_types("annotation"),
+    body_starts=_types("template_body enum_body = {"),
+    dull=_types("package_clause import_declaration"),
+    is_tolerant=True,
+    shells=(("", ""), ("class _ {", "}")),
+)
+
+
+def _swift_kind(node: ts.Node) -> str:
+    word = _text(node.child_by_field_name("declaration_kind"))
+    return "scope" if word == "extension" else "class" if word == "actor" else word
+
+
+def _swift_name(node: ts.Node) -> ts.Node | str | None:
+    if node.type in ("deinit_declaration", "subscript_declaration"):
+        return node.type.partition("_")[0]
+    name = node.child_by_field_name("name")
+    return _child(name, "simple_identifier") if name and name.type == "pattern" else name
+
+
+SWIFT = Language(
+    name="swift",
+    suffixes=(".swift",),
+    module="tree_sitter_swift",
+    definitions={
+        "class_declaration": _swift_kind,
+        **_kinds(
+            function="function_declaration protocol_function_declaration",
+            method="init_declaration deinit_declaration subscript_declaration",
+            protocol="protocol_declaration",
+            type="typealias_declaration",
+            constant="property_declaration",
+        ),
+    },
+    find_name=_swift_name,
+    inside=_types("class_body enum_class_body protocol_body"),
+    identifiers=_types(_NAMES),
+    comments=_types("comment multiline_comment"),
+    annotations=_types("attribute"),
+    body_starts=_types("{ class_body enum_class_body protocol_body function_body"),
+    dull=_types("import_declaration"),
+    generics=True,
+    is_tolerant=True,
+    shells=(("", ""), ("class _ {", "}")),
+)
+
+
+# ---- Rust and Zig
+
+
+def _rust_name(node: ts.Node) -> ts.Node | None:
+    """The name, or the type that an `impl` is for."""
+    named = node.child_by_field_name("name") or node.child_by_field_name("type")
+    return named.child_by_field_name("type") or named if named is not None else None
+
+
+RUST = Language(
+    name="rust",
+    suffixes=(".rs",),
+    module="tree_sitter_rust",
+    definitions=_kinds(
+        function="function_item function_signature_item",
+        struct="struct_item",
+        union="union_item",
+        enum="enum_item",
+        trait="trait_item",
+        scope="impl_item",
+        namespace="mod_item",
+        macro="macro_definition",
+        constant="const_item static_item",
+        type="type_item",
+    ),
+    find_name=_rust_name,
+    inside=_types("declaration_list foreign_mod_item"),
+    identifiers=_types(_NAMES + " shorthand_field_identifier"),
+    comments=_types("line_comment block_comment"),
+    is_prefix=lambda node: node.type == "attribute_item",
+    body_starts=_types("{ ; field_declaration_list enum_variant_list declaration_list macro_rule"),
+    dull=_types("use_declaration extern_crate_declaration inner_attribute_item"),
+    is_dull=lambda node: node.type == "mod_item" and node.child_by_field_name("body") is None,
+    generics=True,
+    shells=(("", ""), ("impl _ {", "}")),
+)
+
+
+def _zig_variable(node: ts.Node) -> str:
+    """The kind of a constant: what it is initialized with."""
+    value = _child(node, "struct_declaration", "union_declaration", "enum_declaration",
+                   "opaque_declaration", "error_set_declaration")  # fmt: skip
+    if value is None:
+        return "constant"
+    return {"error": "enum", "opaque": "struct"}.get(kind := value.type.partition("_")[0], kind)
+
+
+def _zig_function(node: ts.Node) -> str:
+    """A function that returns a type is what other languages call a generic class."""
+    return "struct" if _text(node.child_by_field_name("type")) == "type" else "function"
+
+
+ZIG = Language(
+    name="zig",
+    suffixes=(".zig",),
+    module="tree_sitter_zig",
+    definitions={
+        "function_declaration": _zig_function,
+        "variable_declaration": _zig_variable,
+        "test_declaration": "test",
+    },
+    find_name=lambda node: (
+        node.child_by_field_name("name") or _child(node, "identifier") or _child(node, "string")
+    ),
+    inside=_types(
+        "block expression_statement return_expression struct_declaration union_declaration enum_declaration"
+    ),
+    identifiers=_types(_NAMES),
+    body_starts=_types(
+        "block struct_declaration union_declaration enum_declaration opaque_declaration ;"
+    ),
+    is_dull=lambda node: (
+        node.type == "variable_declaration"
+        and _text(_child(_child(node, "builtin_function"), "builtin_identifier")) == "@import"
+    ),
+)
+
+
+# ---- Bash, Lua
+
+BASH = Language(
+    name="bash",
+    suffixes=(".sh", ".bash", ".zsh", ".ksh", ".bats", ".ebuild"),
+    module="tree_sitter_bash",
+    definitions=_kinds(function="function_definition"),
+    inside=_types(
+        "if_statement elif_clause else_clause compound_statement do_group list declaration_command"
+    ),
+    identifiers=_types("variable_name word"),
+    assignments={"variable_assignment": ("name", "value")},
+    other_values="constant",
+    is_tolerant=True,
+)
+
+LUA = Language(
+    name="lua",
+    suffixes=(".lua",),
+    module="tree_sitter_lua",
+    definitions=_kinds(function="function_declaration"),
+    inside=_types(
+        "variable_declaration assignment_statement table_constructor do_statement if_statement"
+        " else_statement elseif_statement block return_statement expression_list"
+    ),
+    identifiers=_types(_NAMES),
+    assignments={
+        "assignment_statement": ("variable_list/name", "expression_list/value"),
+        "field": ("name", "value"),
+    },
+    values=_kinds(function="function_definition", constant="table_constructor"),
+    scopes=_types("table_constructor"),
+    opaque=_types("function_declaration function_definition"),
+    wrappers=_types("variable_declaration"),
+    silent=_types("M _M self"),
+)
+
+
+# ---- Elixir, Haskell
+
+
+def _elixir_kind(node: ts.Node) -> str | None:
+    """What a call defines: modules and functions are calls of macros."""
+    word = _text(node.child_by_field_name("target"))
+    return _ELIXIR_KINDS.get(word)
+
+
+_ELIXIR_KINDS = {
+    "defmodule": "module",
+    "defprotocol": "interface",
+    "defimpl": "module",
+    "def": "function",
+    "defp": "function",
+    "defmacro": "macro",
+    "defmacrop": "macro",
+    "defguard": "function",
+    "defguardp": "function",
+    "defdelegate": "function",
+}
+
+
+def _elixir_name(node: ts.Node) -> ts.Node | str | None:
+    """The name in the head of a definition: before its parameters, and before `when`."""
+    head = _child(node, "arguments")
+    head = head.named_child(0) if head is not None and head.named_child_count else None
+    if head is not None and _text(head.child_by_field_name("operator")) == "when":
+        head = head.child_by_field_name("left")
+    if head is None or head.type in ("identifier", "alias"):
+        return head
+    return head.child_by_field_name("target") or head.child_by_field_name("operator")
+
+
+def _elixir_attribute(node: ts.Node) -> str:
+    """The name of a module attribute like `@doc`; empty for other nodes."""
+    if node.type != "unary_operator":
+        return ""
+    return _text((node.child_by_field_name("operand") or node).child_by_field_name("target"))
+
+
+def _elixir_docstring(definition: ts.Node, prefixes: Sequence[ts.Node]) -> str:
+    attributes = list(prefixes)
+    if _elixir_kind(definition) in ("module", "interface"):
+        body = _child(definition, "do_block")
+        attributes = body.named_children if body is not None else []
+
+    for attribute in attributes:
+        if _elixir_attribute(attribute) in ("doc", "moduledoc"):
+            call = attribute.child_by_field_name("operand")
+            return _unquoted(_child(_child(call, "arguments"), "string", "sigil"))
+    return ""
+
+
+ELIXIR = Language(
+    name="elixir",
+    suffixes=(".ex", ".exs"),
+    module="tree_sitter_elixir",
+    definitions={"call": _elixir_kind},
+    find_name=_elixir_name,
+    inside=_types("do_block"),
+    identifiers=_types("identifier alias"),
+    is_prefix=lambda node: (
+        _elixir_attribute(node) in ("doc", "spec", "impl", "deprecated", "since", "dialyzer")
+    ),
+    body_starts=_types("do_block"),
+    is_dull=lambda node: (
+        _elixir_attribute(node) == "moduledoc"
+        or (
+            node.type == "call"
+            and _text(node.child_by_field_name("target")) in ("alias", "import", "require", "use")
+        )
+    ),
+    has_clauses=True,
+    plain_parents=frozenset({"module", "interface"}),
+    docstring=_elixir_docstring,
+    file_docstring=lambda _root: "",
+    shells=(("", ""), ("defmodule A do\n", "\nend")),
+)
+
+
+def _haskell_name(node: ts.Node) -> ts.Node | str | None:
+    """The name, without the parentheses around an operator; of an instance, class and type."""
+    if node.type == "instance":
+        types = _child(node, "type_patterns")
+        return f"{_text(node.child_by_field_name('name'))}.{_text(_child(_last(types), 'name') or _last(types))}"
+    name = node.child_by_field_name("name")
+    if name is None:
+        name = (_child(node, "infix") or node).child_by_field_name("operator")
+    return _child(name, "operator") or name if name is not None else None
+
+
+def _last(node: ts.Node | None) -> ts.Node | None:
+    return node.named_children[-1] if node is not None and node.named_child_count else None
+
+
+HASKELL = Language(
+    name="haskell",
+    suffixes=(".hs",),
+    module="tree_sitter_haskell",
+    definitions=_kinds(
+        function="signature function bind",
+        type="data_type newtype type_synonym type_family data_family",
+        class_="class",
+        instance="instance",
+    ),
+    find_name=_haskell_name,
+    inside=_types("declarations class_declarations imports"),
+    identifiers=_types("variable constructor name"),
+    comments=_types("comment haddock"),
+    body_starts=_types("class_declarations match where"),
+    dull=_types("import header pragma"),
+    has_clauses=True,
+)
+
+LANGUAGES = (
+    PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST, ZIG, BASH,
+    LUA, ELIXIR, HASKELL,
+)  # fmt: skip
 BY_SUFFIX = {suffix: language for language in LANGUAGES for suffix in language.suffixes}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import importlib.util
 import io
 import json
 import re
@@ -44,8 +45,15 @@ def table_format(path: Path) -> str:
 def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
     """Yield the records of a table in any known format; a broken row is a `Skipped`.
 
-    `name` is what a `Skipped` calls the file.
+    `name` is what a `Skipped` calls the file. Raises InvalidInput for a Parquet file if pyarrow is
+    not installed.
     """
+    if table_format(path) == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise InvalidInput(
+            f"{name} is a Parquet file, and pyarrow is not installed: "
+            "pip install 'purlin-search[parquet]', or convert it to CSV or JSON Lines."
+        )
+
     readers = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}
     read = readers.get(table_format(path), _json_lines)
     row: Row | Skipped | None = None

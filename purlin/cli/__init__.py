@@ -1,7 +1,7 @@
-"""The command line: `purlin serve | index | search | train | evaluate`.
+"""The command line: `purlin search | ask | classify | cache | serve | index | train | evaluate`.
 
-A package is imported only when a command needs it, so that `purlin --help` and light commands stay
-quick.
+The first four answer in a moment, so they are parsed by `argparse`: Typer takes longer to load than
+they take to answer. A package is imported only when a command needs it.
 """
 
 from __future__ import annotations
@@ -9,41 +9,51 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib import import_module
 from typing import NoReturn
 
-import typer
-from rich.text import Text
+from purlin.cli import terminal
 
-from purlin.cli import evaluate, index, search, serve, train
-from purlin.cli.console import err
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
-app.add_typer(index.app, name="index")
-app.add_typer(train.app, name="train")
-app.add_typer(evaluate.app, name="evaluate")
-app.command("search")(search.search)
-app.command("serve")(serve.serve)
-app.command("key")(serve.key)
+# Each has a module of its own, with `run(arguments) -> exit status`.
+QUICK_COMMANDS = {
+    "search": "Search a repository, or corpora.",
+    "ask": "Answer a question from documentation, in its own words.",
+    "classify": "Label texts by the names of the labels.",
+    "mcp": "Tools for agents over stdio, without a server.",
+    "cache": "List or remove what searches keep on disk.",
+}
 
 
 def main() -> None:
-    """Run the command line; an expected error is one line on stderr and exit status 1."""
+    """Run the command line; an expected error is one line on stderr.
+
+    The exit status is then 1, or 2 for the quick commands, where 1 means that nothing was found.
+    """
     from purlin.index.errors import PurlinError
 
     signal.signal(signal.SIGTERM, _terminate)  # as Ctrl-C: what is under way is undone
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
+        if name in QUICK_COMMANDS:
+            raise SystemExit(run_quick(name, sys.argv[2:]))
+        from purlin.cli.commands import app
+
         app()
     except PurlinError as error:
-        err.print(Text.assemble(("error: ", "bold red"), error.message))
-        raise SystemExit(1) from None
+        terminal.print_error(error.message)
+        raise SystemExit(2 if name in QUICK_COMMANDS else 1) from None
+    except KeyboardInterrupt:
+        terminal.print_note("interrupted")
+        raise SystemExit(130) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+
+
+def run_quick(name: str, arguments: list[str]) -> int:
+    """Run a quick command; returns its exit status."""
+    status: int = import_module(f"purlin.cli.{name}").run(arguments)
+    return status
 
 
 def _terminate(number: int, frame: object) -> NoReturn:

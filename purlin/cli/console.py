@@ -1,4 +1,4 @@
-"""What all commands share: consoles, options, progress bars, and corpora by name."""
+"""What all commands share: consoles, options and progress bars."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from purlin.index.records import Mode
 
 if TYPE_CHECKING:
     from purlin.index.encoder import TextEncoder
-    from purlin.index.search.corpus import Corpus
-    from purlin.index.search.store import Scalar
 
 _WIDTH = 160  # columns where the output is no terminal
 out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
@@ -50,21 +48,19 @@ class ShowProgress(Protocol):
 
 
 def open_encoder(directory: Path | None) -> TextEncoder:
-    """Open an encoder directory, by default that of the released transformer."""
-    from purlin.index.encoder import RELEASED_ENCODER, encoder_directory, load_encoder
+    """Open an encoder directory, by default that of the released transformer, if it can run."""
+    from purlin.index.encoder import (
+        TRANSFORMER_EXTRA,
+        default_encoder,
+        encoder_directory,
+        is_static,
+        load_encoder,
+    )
 
-    return load_encoder(encoder_directory(directory or RELEASED_ENCODER))
-
-
-def open_corpus(home: Path, name: str, encoder: Path | None) -> Corpus:
-    """Open the active build of a corpus; a warning about it goes to stderr."""
-    from purlin.index import builds
-    from purlin.index.search.corpus import Corpus
-
-    corpus = Corpus.load(builds.current(home, name), open_encoder(encoder))
-    if corpus.warning is not None:
-        err.print(f"warning: {corpus.warning}")
-    return corpus
+    chosen = default_encoder() if directory is None else encoder_directory(directory)
+    if directory is None and is_static(chosen):
+        err.print(f"the static encoder is used; the transformer needs {TRANSFORMER_EXTRA}")
+    return load_encoder(chosen)
 
 
 @contextlib.contextmanager
@@ -103,20 +99,3 @@ def undone_if_interrupted(line: str = "interrupted; nothing was changed") -> Ite
     except KeyboardInterrupt:
         err.print(line)
         raise typer.Exit(130) from None
-
-
-def parse_filter(conditions: list[str] | None) -> dict[str, list[Scalar]] | None:
-    """`["language=python", "year=2020"]` -> a filter; a value that reads as a number means both text and number."""
-    from purlin.index.errors import InvalidInput
-
-    values_of: dict[str, list[Scalar]] = {}
-    for text in conditions or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InvalidInput(
-                f"--filter takes FIELD=VALUE; {text[:80]!r} was given.", field="filter"
-            )
-        values_of.setdefault(name, []).append(value)
-        with contextlib.suppress(ValueError):
-            values_of[name].append(float(value))
-    return values_of or None

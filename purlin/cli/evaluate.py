@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -18,15 +18,11 @@ from purlin.cli.console import (
     Home,
     SearchMode,
     err,
-    open_corpus,
     open_encoder,
     out,
-    parse_filter,
     progress_bars,
 )
-
-if TYPE_CHECKING:
-    pass
+from purlin.cli.corpora import open_corpora, parse_filter
 
 app = typer.Typer(no_args_is_help=True, help="Measure a corpus on judged queries.")
 
@@ -57,7 +53,7 @@ def evaluate_search(
     from purlin.index.evaluation import ranking
     from purlin.index.indexing.gate import Judgements, run_queries
 
-    opened = open_corpus(home, corpus, encoder)
+    [opened] = open_corpora(home, [corpus], encoder)
     judged = Judgements(ranking.read_queries(queries), ranking.read_qrels(qrels))
     with progress_bars() as tell:
         hits = run_queries(
@@ -154,7 +150,7 @@ def evaluate_qa(
     from purlin.index.qa.reader import RELEASED_READER, Reader
 
     question_set = [question for path in questions for question in read_questions(path, split)]
-    opened = open_corpus(home, corpus, encoder)
+    [opened] = open_corpora(home, [corpus], encoder)
     loaded = None if no_reader else Reader.load(reader or RELEASED_READER)
     with progress_bars() as tell:
         judged = judge_corpus(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,7 +89,7 @@ def index_build(
     log = read_log(query_log) if query_log else []
     judged = _judgements(queries, qrels, measure, force)
     sources = open_source(kind, paths, secondary=secondary, base_url=base_url)
-    options = Options(splitter, dense_weight, secondary == "demote", log)
+    options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
     with undone_if_interrupted(), progress_bars() as progress:
         manifest = build(home, name, kind, sources, open_encoder(encoder), options=options, origin=origin,
@@ -172,7 +173,8 @@ def index_show(
     Example: purlin index show code --skipped 100
     """
     from purlin.index import builds
-    from purlin.index.search.store import Store
+    from purlin.index.search import segments
+    from purlin.index.search.listing import read_listing
 
     try:
         directory = builds.current(home, name)
@@ -187,16 +189,14 @@ def index_show(
     }
     out.print(f"active {directory.name}, all files as they were written")
     out.print_json(json.dumps(shown))
-    store = Store(directory / "documents.sqlite", manifest.kind)
-    out.print(
-        f"fields: {', '.join(store.field_names[:60])}"
-        + (" ..." if len(store.field_names) > 60 else "")
-    )
-    for file in store.skipped(skipped):
+    with closing(segments.open_documents(directory, manifest)) as documents:
+        names = documents.field_names
+        left_out = segments.left_out(read_listing(directory), documents.stores)
+    out.print(f"fields: {', '.join(names[:60])}" + (" ..." if len(names) > 60 else ""))
+    for file in left_out[:skipped]:
         out.print(
             f"left out: {file.path}" + (f":{file.line}" if file.line else "") + f": {file.reason}"
         )
-    store.close()
 
 
 @app.command("activate")

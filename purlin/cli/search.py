@@ -1,78 +1,201 @@
-"""`purlin search`."""
+"""`purlin search`: a directory, a git URL, or corpora."""
 
 from __future__ import annotations
 
+import argparse
 import json
-from typing import TYPE_CHECKING, Annotated
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
-from rich.text import Text
-
-from purlin.cli.console import (
-    HOME,
-    EncoderDirectory,
-    Filters,
-    Home,
-    SearchMode,
-    err,
-    open_corpus,
-    out,
-    parse_filter,
-)
+from purlin.cli import terminal
+from purlin.cli.terminal import Parser, print_line, styled
 
 if TYPE_CHECKING:
     from purlin.index.records import Hit
+    from purlin.index.search.corpus import Corpus
+
+ABOUT = """Search the repository around a directory, in words or by name. What changed since the last
+search is indexed first; the index is kept in the user's cache directory (PURLIN_CACHE). With
+--corpus, corpora of a home are searched instead. Exit status: 0 with hits, 1 without, 2 for an error."""
+EXAMPLE = 'purlin search "where are uploads retried" --path src -k 3'
 
 
-def search(
-    name: Annotated[str, typer.Argument(help="The corpus.")],
-    query: Annotated[str, typer.Argument(help="What to look for, in words or by name.")],
-    k: Annotated[int, typer.Option("-k", help="How many hits.")] = 5,
-    offset: Annotated[int, typer.Option(help="How many hits to pass over.")] = 0,
-    mode: SearchMode = "hybrid",
-    filter: Filters = None,
-    lines: Annotated[int, typer.Option(help="Lines of text per hit.")] = 8,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per hit.")] = False,
-    home: Home = HOME,
-    encoder: EncoderDirectory = None,
-) -> None:
-    """Search a corpus.
-
-    Example: purlin search code "remove a directory tree" --filter role=source
-    """
-    corpus = open_corpus(home, name, encoder)
-    result = corpus.search(query, k=k, offset=offset, mode=mode, filter=parse_filter(filter))
-    for hit in result.hits:
-        if as_json:
-            from dataclasses import asdict
-
-            print(json.dumps(asdict(hit), ensure_ascii=False))  # noqa: T201
-        else:
-            _print_hit(hit, lines)
-    if not result.hits:
-        err.print("no hits")
-    corpus.close()
+def run(arguments: Sequence[str]) -> int:
+    """Run the command; returns 0 with hits, 1 without."""
+    options = _parse(arguments)
+    hits = _search_corpora(options) if options.corpus else _search_directory(options)
+    if not hits:
+        terminal.print_note("no hits")
+    return 0 if hits else 1
 
 
-def _print_hit(hit: Hit, lines: int) -> None:
-    scores = "  ".join(f"{name} {score:.2f}" for name, score in hit.scores.items())
-    out.print(
-        Text.assemble(
-            (f"{hit.rank}. ", "bold"),
-            (hit.title, "bold cyan"),
-            f"  {hit.score:.2f}  ",
-            (f"({scores})", "dim"),
-        )
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser("search", "QUERY [options]", ABOUT, EXAMPLE)
+    add = parser.add_argument
+    add("query", metavar="QUERY", nargs="+", help="What to look for.")
+    add("--path", default=".", metavar="DIR|URL", help="A directory, or a git URL [default: .].")
+    add("-k", type=int, default=5, help="How many hits [default: 5].")
+    add("--offset", type=int, default=0, help="How many hits to pass over.")
+    add(
+        "--content",
+        choices=("code", "docs", "config", "all"),
+        help="What kind of files [default: code].",
     )
-    location = hit.location.url or hit.location.path
-    if hit.location.path and hit.location.start_line:
-        location = f"{hit.location.path}:{hit.location.start_line}-{hit.location.end_line}"
-    if location:
-        out.print(Text(f"   {location}", "green"))
-    text = Text(hit.text)
-    for start, end in hit.highlights:
-        text.stylize("bold yellow", start, end)
-    shown = text.split("\n", allow_blank=True)[:lines]
-    for line in shown:
-        out.print(Text("   │ ", "dim") + line, no_wrap=True, overflow="ellipsis")
-    out.print()
+    add(
+        "--mode",
+        choices=("hybrid", "dense", "lexical"),
+        default="hybrid",
+        help="Which retrievers score.",
+    )
+    add(
+        "--filter",
+        action="append",
+        metavar="FIELD=VALUE",
+        help="Several for one field mean any of them.",
+    )
+    add("--lines", type=int, default=8, help="Lines of text per hit [default: 8].")
+    add("--json", action="store_true", help="One JSON object per hit.")
+    add("--encoder", metavar="static|transformer|DIR", help="The encoder [default: static].")
+    add("--corpus", action="append", metavar="NAME", help="A corpus of --home; may be repeated.")
+    add_home(parser)
+
+    options = parser.parse_args(arguments)
+    if len(options.query) > 1:
+        first, *others = options.query
+        parser.error(
+            "one query is taken: put it in quotes; to search a corpus, "
+            f"purlin search {shlex.quote(' '.join(others))} --corpus {shlex.quote(first)}"
+        )
+    options.query = options.query[0]
+    return options
+
+
+def add_home(parser: Parser) -> None:
+    """Add the option for the directory that corpora are kept in."""
+    home = Path(os.environ.get("PURLIN_HOME") or "var")
+    parser.add_argument("--home", type=Path, default=home, help="Where corpora are [PURLIN_HOME].")
+
+
+# ---- a directory
+
+
+def _search_directory(options: argparse.Namespace) -> int:
+    """Search the repository around a directory and print its hits; returns their number."""
+    from purlin.cli.corpora import parse_filter
+    from purlin.index.workspace import open_workspace
+
+    conditions = parse_filter(options.filter)
+    with terminal.progress() as progress:
+        workspace = open_workspace(
+            options.path, encoder=options.encoder or "static", progress=progress
+        )
+    with workspace:
+        for note in workspace.notes:
+            terminal.print_note(note)
+        result = workspace.search(
+            options.query,
+            options.k,
+            offset=options.offset,
+            content=options.content or "code",
+            filter=conditions,
+            mode=options.mode,
+            explain=True,
+        )
+        _print_hits(options, result.hits, {workspace.corpus.name: workspace.corpus}, workspace.root)
+    return len(result.hits)
+
+
+# ---- corpora
+
+
+def _search_corpora(options: argparse.Namespace) -> int:
+    """Search corpora of a home and print the hits; returns their number."""
+    from purlin.cli.corpora import open_corpora, parse_filter
+    from purlin.index.search.several import search_corpora
+    from purlin.index.workspace import content_filter
+
+    corpora = open_corpora(options.home, options.corpus, options.encoder)
+    try:
+        fields = {name for corpus in corpora for name in corpus.field_names}
+        result = search_corpora(
+            corpora,
+            options.query,
+            k=options.k,
+            offset=options.offset,
+            mode=options.mode,
+            filter=content_filter(fields, options.content or "all", parse_filter(options.filter)),
+            explain=True,
+        )
+        if result.warning is not None:
+            terminal.print_note(f"warning: {result.warning}")
+        _print_hits(options, result.hits, {corpus.name: corpus for corpus in corpora}, None)
+    finally:
+        for corpus in corpora:
+            corpus.close()
+    return len(result.hits)
+
+
+# ---- printing
+
+
+def _print_hits(
+    options: argparse.Namespace,
+    hits: Sequence[Hit],
+    corpora: Mapping[str, Corpus],
+    root: Path | None,
+) -> None:
+    """Print hits of corpora, by name, whose files are below `root` if they are a directory's."""
+    [first, *others] = corpora.values()
+    for hit in hits:
+        if options.json:
+            _print_json(options.query, hit, corpora[hit.corpus or first.name], root)
+        else:
+            _print_hit(options.query, hit, options.lines, root, named=bool(others))
+
+
+def _print_json(query: str, hit: Hit, corpus: Corpus, root: Path | None) -> None:
+    from dataclasses import asdict
+
+    from purlin.index.search.why import why
+
+    record = asdict(hit) | {
+        "why": why(query, hit),
+        "root": None if root is None else str(root),
+        "corpus": corpus.name,
+        "build": corpus.build,
+        "encoder": corpus.encoder.name,
+    }
+    print_line(json.dumps(record, ensure_ascii=False))
+
+
+def _print_hit(query: str, hit: Hit, lines: int, root: Path | None, *, named: bool) -> None:
+    """Print where a hit is, what it is and why it was found, then its first lines.
+
+    `named` says of which corpus it is.
+    """
+    from purlin.index.search.why import why
+
+    place = styled(_place(hit, root), terminal.GREEN)
+    corpus = f"[{hit.corpus}] " if named else ""
+    title = corpus + styled(hit.title, terminal.CYAN)
+    reason = styled(f"({why(query, hit)})", terminal.DIM)
+    print_line(f"{place}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
+
+    shown = terminal.highlighted(hit.text, hit.highlights).split("\n")
+    for line in shown[: max(lines, 0)]:
+        print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
+    print_line()
+
+
+def _place(hit: Hit, root: Path | None) -> str:
+    """PATH:START-END from the working directory, else the URL, else the id."""
+    location = hit.location
+    if location.path is None:
+        return location.url or hit.document_id
+    path = location.path if root is None else os.path.relpath(root / location.path)
+    if location.start_line is None:
+        return location.url if root is None and location.url else path
+    return f"{path}:{location.start_line}-{location.end_line}"

@@ -14,7 +14,6 @@ from purlin.cli.console import (
     err,
     out,
 )
-from purlin.cli.index import build_demo
 
 if TYPE_CHECKING:
     pass
@@ -24,9 +23,18 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
     demo: Annotated[
-        bool,
-        typer.Option("--demo/--no-demo", help="Build the demo corpora first if they are missing."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--demo/--no-demo", help="Build missing demo corpora in the background.  [PURLIN_DEMO]"
+        ),
+    ] = None,
+    watch: Annotated[
+        bool | None,
+        typer.Option(
+            "--watch/--no-watch",
+            help="Index the sources of corpora again when they change.  [PURLIN_WATCH]",
+        ),
+    ] = None,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
 ) -> None:
@@ -37,10 +45,15 @@ def serve(
     from purlin.app.main import serve as run
     from purlin.app.settings import Settings
 
-    options: dict[str, Any] = {"host": host, "port": port, "home": home, "encoder": encoder}
+    options: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "demo": demo,
+        "watch": watch,
+        "home": home,
+        "encoder": encoder,
+    }
     settings = Settings.read({name: value for name, value in options.items() if value is not None})
-    if demo:
-        build_demo(home, encoder)
     with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
         run(settings)
 

@@ -276,7 +276,7 @@ def _need_training() -> None:
         name for name in ("torch", "transformers", "accelerate") if find_spec(name) is None
     ]:
         raise NotFound(
-            f"Training needs {', '.join(missing)}. Run `make install-dev`, or pip install 'purlin[training]'."
+            f"Training needs {', '.join(missing)}. Run `make install-dev`, or pip install 'purlin-search[training]'."
         )
     if not err.is_terminal:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers' bars too

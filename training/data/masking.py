@@ -26,7 +26,7 @@ from tokenizers import AddedToken
 from purlin.index.encoder import CHARS_PER_TOKEN
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Kind, Span
-from purlin.index.sources.code import identifiers
+from purlin.index.sources.identifiers import identifiers
 from purlin.index.sources.languages import LANGUAGES
 from purlin.index.sources.nouns import shared_nouns, singular
 from purlin.training.config import in_range

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -418,12 +417,10 @@ class Miner:
         self.texts = _number([passage.text for passage in pool.passages])
 
         texts = [model_text(passage) for passage in pool.passages]
-        with tempfile.TemporaryDirectory() as directory:
-            builder = LexicalBuilder()
-            for text in texts:
-                builder.add(text)
-            builder.save(Path(directory))
-            self.lexical = Lexical.load(Path(directory))
+        builder = LexicalBuilder()
+        for text in texts:
+            builder.add(text)
+        self.lexical = Lexical([builder.postings()])
 
         self.vectors = None if encoder is None else encoder.encode(texts, role="passage")
 

@@ -1,6 +1,6 @@
 """Replies of the HTTP API: the server sends them, the Python client returns them.
 
-This module stays light: the client imports it, so it may import neither the web framework nor the
+This module stays light: the client imports it, so it imports neither the web framework nor the
 search engine. Fields that are None are left out of the JSON, except the `label` of a text that no
 label fits.
 """
@@ -11,9 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from purlin.index.records import Answer, Classification, Hit, Kind, Location, Value
+from purlin.index.records import (
+    Answer,
+    Classification,
+    Hit,
+    Kind,
+    Location,
+    SearchedCorpus,
+    Value,
+)
 
 ServingState = Literal["serving", "opening", "refused"]
+CorpusState = Literal["serving", "opening", "building", "refused"]
 
 
 # ---- search, questions, classification
@@ -21,14 +30,21 @@ ServingState = Literal["serving", "opening", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class SearchReply:
-    """Hits, best first. `total` counts all documents that paging can reach."""
+    """Hits, best first. `total` counts all documents that paging can reach.
+
+    Of one corpus, given by its name, the reply has `corpus`, `build` and `encoder`. Of several, it
+    has `corpora`, and each hit has its `corpus`; `warning` says where scores of different encoders
+    are compared.
+    """
 
     hits: tuple[Hit, ...]
     total: int
     took_ms: float
-    corpus: str
-    build: str
-    encoder: str
+    corpus: str | None = None
+    build: str | None = None
+    encoder: str | None = None
+    corpora: tuple[SearchedCorpus, ...] | None = None
+    warning: str | None = None
     timings_ms: Mapping[str, float] | None = None
 
 
@@ -104,21 +120,45 @@ class ClassifiersReply:
 
 
 @dataclass(frozen=True, slots=True)
+class Building:
+    """A build that this server makes.
+
+    `stage` is `waiting` for other builds, `start`, `read` or `encode`; `done` and `total` count its
+    units (documents, passages), and `remaining_s` is an estimate for this stage. `encoder` is
+    absent if the build keeps that of the build before.
+    """
+
+    stage: str
+    done: int = 0
+    total: int | None = None
+    remaining_s: float | None = None
+    encoder: str | None = None
+
+    def __str__(self) -> str:
+        """Stage and counts, such as "encode 300 of 2,000"."""
+        counts = f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"
+        return f"{self.stage} {counts}" if self.done else self.stage
+
+
+@dataclass(frozen=True, slots=True)
 class CorpusStatus:
     """A corpus and its state.
 
-    `serving`: searches are answered from `build`. `opening`: not ready yet. `refused`: its files
-    are damaged, or it was built with a different encoder. `problem` says what is wrong; if the
-    state is `serving`, it is about a newer build that cannot be used.
+    `serving`: searches are answered from `build`. `opening`: not ready yet. `building`: this server
+    makes its first build. `refused`: its files are damaged, it was built with an encoder that the
+    server does not have, or it could not be built. `problem` says what is wrong; if the state is
+    `serving`, it is about a newer build that cannot be used or made. `building` is present while
+    this server makes a build: of sources that changed, or with a better encoder.
     """
 
     name: str
-    state: ServingState
+    state: CorpusState
     problem: str | None = None
     kind: Kind | None = None
     build: str | None = None
     documents: int | None = None
     passages: int | None = None
+    building: Building | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +264,10 @@ class DeletedReply:
 
 @dataclass(frozen=True, slots=True)
 class DocumentReply:
-    """A whole document. The offsets of hits count in its `body`."""
+    """A whole document. The offsets of hits count in its `body`.
+
+    `stale` is true if its file has changed since the build.
+    """
 
     id: str
     kind: Kind
@@ -237,6 +280,7 @@ class DocumentReply:
     corpus: str
     build: str
     took_ms: float
+    stale: bool | None = None
 
 
 # ---- probes
@@ -244,6 +288,17 @@ class DocumentReply:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """Reply of the liveness and readiness probes."""
+    """Reply of the liveness probe."""
 
     status: Literal["ok"] = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyReply:
+    """Reply of the readiness probe.
+
+    `building` has the corpora that this server is making a build of, by name; it serves meanwhile.
+    """
+
+    status: Literal["ok"] = "ok"
+    building: Mapping[str, Building] | None = None

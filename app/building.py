@@ -1,0 +1,276 @@
+"""Corpora that a server builds while it serves, one after the other, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from purlin.index import builds
+from purlin.index.demo import demos
+from purlin.index.encoder import STATIC_ENCODER, encoder_name, is_static
+from purlin.index.pace import Lines, Pace
+from purlin.index.records import Kind
+from purlin.replies import Building
+
+BUSY_RETRY_S = 5.0  # after which a corpus that another process was building is tried again
+STOP_TIMEOUT_S = 5.0  # for the process to undo what is under way
+
+_log = logging.getLogger("purlin.building")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A corpus to build; `encoders` are directories, of which a demo corpus takes the first."""
+
+    corpus: str
+    kind: Kind
+    task: Literal["demo", "repeat"]
+    encoders: tuple[Path, ...]
+
+    def to_json(self) -> str:
+        """One line for `purlin.app.indexer`."""
+        return json.dumps(
+            {"corpus": self.corpus, "task": self.task, "encoders": list(map(str, self.encoders))}
+        )
+
+
+@dataclass(slots=True)
+class _Running:
+    """The job that runs now, and how far it is."""
+
+    job: Job
+    stage: str = "start"
+    done: int = 0
+    total: int | None = None
+    pace: Pace = field(default_factory=Pace)
+
+    def update(self, stage: str, done: int, total: int | None) -> None:
+        if stage != self.stage:
+            self.pace = Pace()
+        self.stage, self.done, self.total = stage, done, total
+        self.pace.update(done, total)
+
+
+def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
+    """Return the jobs that make the demo corpora, as far as they are missing.
+
+    All are made with the static encoder first, so that each can be searched within seconds, then
+    with the encoder of `directory`, whose fingerprint is given.
+    """
+    tiers = [directory]
+    if STATIC_ENCODER.is_dir() and not is_static(directory):
+        tiers.insert(0, STATIC_ENCODER)
+
+    jobs = []
+    for tier in tiers:
+        for demo in demos():
+            manifest = builds.active_manifest(home, demo.name)
+            if manifest is None or (
+                tier == directory
+                and manifest.sources == (demo.about,)
+                and manifest.encoder["fingerprint"] != fingerprint
+            ):
+                jobs.append(Job(demo.name, demo.kind, "demo", (tier,)))
+    return jobs
+
+
+class Builder:
+    """A queue of jobs, and the process that does them while there are any.
+
+    `built` is called with the name of each corpus that has a new build. With `keep`, the process
+    stays for jobs to come, with its encoders in memory.
+    """
+
+    def __init__(self, home: Path, built: Callable[[str], object], *, keep: bool = False) -> None:
+        self._home = home
+        self._built = built
+        self._keep = keep
+        self._changed = threading.Condition()
+        self._jobs: list[Job] = []
+        self._running: _Running | None = None
+        self._problems: dict[str, str] = {}
+        self._process: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    def add(self, *jobs: Job) -> None:
+        """Queue jobs, except those that are waiting already."""
+        with self._changed:
+            self._jobs += [job for job in jobs if job not in self._jobs]
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._work, name="builder", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def building(self) -> dict[str, tuple[Kind, Building]]:
+        """Kind and progress of each corpus that is being built, or waits to be; by its name."""
+        with self._changed:
+            waiting = list(self._jobs)
+            running = self._running
+
+        corpora: dict[str, tuple[Kind, Building]] = {}
+        if running is not None:
+            corpora[running.job.corpus] = (running.job.kind, _progress(running))
+        for job in waiting:
+            corpora.setdefault(
+                job.corpus, (job.kind, Building("waiting", 0, encoder=_encoder(job)))
+            )
+        return corpora
+
+    def problem(self, corpus: str) -> str | None:
+        """Return why the last job for a corpus failed; None if it did not."""
+        with self._changed:
+            return self._problems.get(corpus)
+
+    def names(self) -> set[str]:
+        """Names of the corpora that are being built, or wait to be, or could not be built."""
+        building = self.building()
+        with self._changed:
+            return {*self._problems, *building}
+
+    def close(self) -> None:
+        """Stop at once; what is being built is undone."""
+        with self._changed:
+            self._closing = True
+            self._jobs.clear()
+            self._changed.notify_all()
+            process = self._process
+        if process is not None:
+            _stop(process)
+        if self._thread is not None:
+            self._thread.join(STOP_TIMEOUT_S)
+        if process is not None:
+            _close_pipes(process)
+
+    # ---- the builder's own thread
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            event = self._run(job)
+            if event["end"] == "busy":
+                self._again_later(job)
+                continue
+
+            with self._changed:
+                self._running = None
+                before = self._problems.pop(job.corpus, None)
+                if event["end"] == "failed":
+                    self._problems[job.corpus] = event["message"]
+
+            # The same problem again is not logged.
+            if event["end"] == "failed" and event["message"] != before and not self._closing:
+                _log.error("%s: %s", job.corpus, event.get("trace", event["message"]))
+            elif event["end"] == "built":
+                self._built(job.corpus)
+
+    def _next(self) -> Job | None:
+        """Wait for the next job; None at the end."""
+        with self._changed:
+            unused = None
+            if not self._jobs and not self._keep:
+                unused, self._process = self._process, None
+        if unused is not None:
+            _stop(unused)
+            _close_pipes(unused)
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._closing)
+            if self._closing:
+                return None
+            job = self._jobs.pop(0)
+            self._running = _Running(job)
+            return job
+
+    def _run(self, job: Job) -> dict[str, Any]:
+        """Have a job done, and return its last event."""
+        lines = Lines(lambda line: _log.info("%s: %s", job.corpus, line))
+        try:
+            process = self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(job.to_json() + "\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                event: dict[str, Any] = json.loads(line)
+                if "end" in event:
+                    return event
+                progress = (event["stage"], event["done"], event["total"])
+                with self._changed:
+                    assert self._running is not None
+                    begins = self._running.stage == "start"
+                    self._running.update(*progress)
+                if begins:
+                    _log.info("%s is being built", job.corpus)
+                lines(*progress)
+        except (OSError, ValueError) as error:
+            _log.debug("%s: %s", job.corpus, error)
+        return {"end": "failed", "message": "The process that builds corpora ended; see the log."}
+
+    def _again_later(self, job: Job) -> None:
+        _log.info("%s is being built by another process", job.corpus)
+        with self._changed:
+            self._running = None
+            self._changed.wait_for(lambda: self._closing, BUSY_RETRY_S)
+        self.add(job)
+
+    # ---- the process
+
+    def _started(self) -> subprocess.Popen[str]:
+        with self._changed:
+            if self._closing:
+                raise OSError("closing")
+            if self._process is not None and self._process.poll() is not None:
+                _close_pipes(self._process)
+                self._process = None
+            if self._process is None:
+                # In a session of its own: Ctrl-C reaches the server alone, which stops it in order.
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "purlin.app.indexer", str(self._home)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,
+                )
+            return self._process
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """End the process; it undoes what is under way, for which it has a moment."""
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _close_pipes(process: subprocess.Popen[str]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            # A job that was not read is still in the buffer.
+            with suppress(OSError):
+                pipe.close()
+
+
+def _progress(running: _Running) -> Building:
+    remaining_s = running.pace.remaining_s
+    return Building(
+        running.stage,
+        running.done,
+        running.total,
+        None if remaining_s is None else round(remaining_s, 1),
+        _encoder(running.job),
+    )
+
+
+def _encoder(job: Job) -> str | None:
+    """Name of the encoder of a demo corpus; another corpus keeps the one that it has."""
+    return encoder_name(job.encoders[0]) if job.task == "demo" else None

@@ -1,0 +1,178 @@
+"""The process that builds corpora for a server: `python -m purlin.app.indexer HOME`.
+
+It is apart from the server, so that reading and encoding never hold up requests, and it stops
+within a moment, whatever it does. It reads jobs from standard input, one line of JSON each, and
+writes events to standard output:
+
+    {"corpus": "code", "task": "demo", "encoders": ["/models/static"]}
+    {"stage": "read", "done": 256, "total": null}
+    {"end": "built"}
+
+`task` is "demo" for a demo corpus, or "repeat" for one whose sources have changed. `end` is
+"built", "unchanged", "busy" or "failed", then with a `message`, and a `trace` of an unexpected
+error. The process ends with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from purlin.index import builds
+from purlin.index.builds import Manifest
+from purlin.index.demo import demos
+from purlin.index.encoder import TextEncoder, available_cpus, find_encoder, is_static, load_encoder
+from purlin.index.errors import Busy, EncoderMismatch, PurlinError
+from purlin.index.indexing.build import build
+from purlin.index.indexing.repeat import repeat_build, sources_changed
+from purlin.index.pace import Progress
+
+End = Literal["built", "unchanged", "busy", "failed"]
+EVENTS_PER_S = 5
+NICENESS = 5
+
+
+class Indexer:
+    """Does jobs one after the other, and keeps the encoders that they need open."""
+
+    def __init__(self, home: Path, write: Callable[[Mapping[str, Any]], None]) -> None:
+        self._home = home
+        self._write = write
+        self._encoders: dict[str, TextEncoder] = {}
+
+    def work(self, job: Mapping[str, Any]) -> None:
+        """Do a job, and write its events."""
+        try:
+            end: End = self._demo(job) if job["task"] == "demo" else self._repeat(job)
+        except Busy:
+            self._write({"end": "busy"})
+        except PurlinError as error:
+            self._write({"end": "failed", "message": error.message})
+        except Exception as error:  # noqa: BLE001 - one job must not end the others
+            message = f"It cannot be built ({type(error).__name__}); see the log."
+            self._write({"end": "failed", "message": message, "trace": traceback.format_exc()})
+        else:
+            self._write({"end": end})
+
+    def _demo(self, job: Mapping[str, Any]) -> End:
+        """Build a demo corpus, unless it is there or somebody made another one of its name."""
+        demo = next(demo for demo in demos() if demo.name == job["corpus"])
+        encoder = self._open(job["encoders"][0])
+        if not is_static(Path(job["encoders"][0])):
+            _give_way()
+        manifest = builds.active_manifest(self._home, demo.name)
+        if manifest is not None and (
+            manifest.sources != (demo.about,)
+            or manifest.encoder["fingerprint"] == encoder.fingerprint
+        ):
+            return "unchanged"
+
+        build(
+            self._home,
+            demo.name,
+            demo.kind,
+            demo.sources(),
+            encoder,
+            origin=(demo.about,),
+            progress=self._progress(),
+        )
+        return "built"
+
+    def _repeat(self, job: Mapping[str, Any]) -> End:
+        """Build a corpus again if its sources changed, with the encoder that its vectors are of."""
+        if not sources_changed(self._home, job["corpus"]):
+            return "unchanged"
+        active = builds.current(self._home, job["corpus"])
+        encoder = self._encoder_of(builds.read_manifest(active), job["encoders"])
+        repeat_build(self._home, job["corpus"], encoder, progress=self._progress())
+        return "built"
+
+    def _open(self, directory: str) -> TextEncoder:
+        if directory not in self._encoders:
+            self._encoders[directory] = load_encoder(Path(directory), threads=_threads())
+        return self._encoders[directory]
+
+    def _encoder_of(self, manifest: Manifest, directories: Sequence[str]) -> TextEncoder:
+        made_by = manifest.encoder
+        for encoder in self._encoders.values():
+            if encoder.fingerprint == made_by["fingerprint"]:
+                return encoder
+
+        found = find_encoder(made_by, map(Path, directories), threads=_threads())
+        if found is None:
+            raise EncoderMismatch(
+                f"Corpus {manifest.name!r} was built with encoder {made_by['name']!r}, which this "
+                "server does not have: set PURLIN_ENCODER to it, or build the corpus again."
+            )
+        self._encoders[made_by["fingerprint"]] = found
+        return found
+
+    def _progress(self) -> Progress:
+        """Write a few events a second, and the first and last one of each stage."""
+        last_stage, next_at = "", 0.0
+
+        def progress(stage: str, done: int, total: int | None) -> None:
+            nonlocal last_stage, next_at
+            now = time.monotonic()
+            if stage == last_stage and done != total and now < next_at:
+                return
+            last_stage, next_at = stage, now + 1 / EVENTS_PER_S
+            self._write({"stage": stage, "done": done, "total": total})
+
+        return progress
+
+
+def _threads() -> int:
+    """Threads of an encoder: a core is left for requests, where there is more than one."""
+    return max(1, available_cpus() - 1)
+
+
+def _give_way() -> None:
+    """Let requests come first where processors are scarce: better vectors can wait."""
+    os.nice(max(0, NICENESS - os.nice(0)))
+
+
+def main() -> None:
+    """Do the jobs of standard input until it ends, or at SIGTERM; what is unfinished is undone."""
+    # Anything that a library prints goes to the log.
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+
+    jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    threading.Thread(target=_read_jobs, args=(sys.stdin, jobs), daemon=True).start()
+    indexer = Indexer(Path(sys.argv[1]), lambda event: print(json.dumps(event), file=events))
+    try:
+        while True:
+            indexer.work(json.loads(jobs.get()))
+    except (KeyboardInterrupt, BrokenPipeError):
+        # `build` has removed what it had begun.
+        os._exit(0)
+
+
+def _read_jobs(lines: IO[str], jobs: queue.SimpleQueue[str]) -> None:
+    for line in lines:
+        jobs.put(line)
+    # Nobody waits any more for what is being built: the server has ended, even if it was killed.
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _stop(number: int, frame: object) -> None:
+    """Undo what is under way; further signals must not interrupt that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""Time searches of a directory from the command line, process start included.
+
+    python benchmarks/first_minute.py REPOSITORY [--library DIR] [--rounds 5] [--semble PYTHON --semble-model DIR]
+
+REPOSITORY is a small code base, such as an unpacked flask; the library is by default that of the
+running Python. Both are copied. In each round, with an empty cache, `purlin search` answers for the
+first time, for the second, and after a function was appended to one file. With --semble, the Python
+of an environment where semble is installed, semble does the same on the same files, in turns.
+Its model has to be on disk: without --semble-model, one of the same shape with random numbers is
+made, which changes what is found but not how long it takes.
+
+Prints medians and ranges as a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from purlin.index.encoder import STATIC_ENCODER, load_encoder
+from purlin.index.workspace import open_workspace
+
+QUERY = "where is the answer written"
+# Until then, the time of a file's last change may not tell whether it changes again.
+SETTLED_S = 2.2
+APPENDED = '\n\ndef glue_the_{name}_together(value):\n    """Join what belongs together."""\n    return value\n'
+STAND_IN = """
+import sys
+import numpy as np
+from model2vec import StaticModel
+from tokenizers import Tokenizer
+tokenizer = Tokenizer.from_file(sys.argv[1])
+tokenizer.no_truncation()
+tokenizer.no_padding()
+numbers = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), 256))
+StaticModel(vectors=numbers.astype(np.float32), tokenizer=tokenizer).save_pretrained(sys.argv[2])
+"""
+TOKENIZER = Path(__file__).parent.parent / "models" / "santa-minilm-l6-int8" / "tokenizer.json"
+Seconds = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A command that searches the directory it runs in; `cache` is its environment for one cache."""
+
+    name: str
+    command: Callable[[str], list[str]]
+    cache: Callable[[Path], Mapping[str, str]]
+
+    def search(self, directory: Path, cache: Path, query: str) -> tuple[float, str]:
+        """Seconds of a search, process start included, and what it printed."""
+        started = time.perf_counter()
+        done = subprocess.run(
+            self.command(query),
+            cwd=directory,
+            env={**os.environ, **self.cache(cache)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return time.perf_counter() - started, done.stdout
+
+
+def purlin() -> Tool:
+    def command(query: str) -> list[str]:
+        return [sys.executable, "-m", "purlin", "search", query, "--json"]
+
+    return Tool("Purlin", command, lambda cache: {"PURLIN_CACHE": str(cache)})
+
+
+def semble(python: Path, model: Path) -> Tool:
+    def command(query: str) -> list[str]:
+        return [str(python.parent / "semble"), "search", query, "."]
+
+    def cache(directory: Path) -> dict[str, str]:
+        directory.mkdir(exist_ok=True)
+        return {
+            "XDG_CACHE_HOME": str(directory),
+            "HOME": str(directory),
+            "SEMBLE_MODEL_NAME": str(model),
+        }
+
+    return Tool("semble", command, cache)
+
+
+@contextmanager
+def changed(file: Path, name: str) -> Iterator[str]:
+    """Append a function to a file for a while; yields the function's name."""
+    content = file.read_bytes()
+    appended = APPENDED.format(name=name)
+    file.write_bytes(content + appended.encode())
+    try:
+        yield f"glue_the_{name}_together"
+    finally:
+        file.write_bytes(content)
+
+
+def round_of(
+    tool: Tool, directory: Path, file: Path, cache: Path, number: int
+) -> Mapping[str, float]:
+    """Seconds of the first answer, the second, and the one after a change."""
+    first, _ = tool.search(directory, cache, QUERY)
+    second, _ = tool.search(directory, cache, QUERY)
+    with changed(file, f"{tool.name.lower()}_{number}") as function:
+        third, printed = tool.search(directory, cache, function)
+        if function not in printed:
+            raise SystemExit(f"{tool.name} did not find {function}")
+    return {"first answer": first, "second answer": second, "after one changed file": third}
+
+
+def refresh_in_process(directory: Path, file: Path, rounds: int, cache: Path) -> list[float]:
+    """Seconds of a running process from a changed file to the answer that has it."""
+    seconds = []
+    encoder = load_encoder(STATIC_ENCODER)
+    with open_workspace(directory, cache_directory=cache, encoder=encoder) as workspace:
+        for number in range(rounds):
+            with changed(file, f"process_{number}") as function:
+                started = time.perf_counter()
+                workspace.refresh()
+                [hit] = workspace.search(function, 1).hits
+                seconds.append(time.perf_counter() - started)
+                if hit.title != function:
+                    raise SystemExit(f"the running process did not find {function}")
+    return seconds
+
+
+def copied(source: Path, target: Path) -> Path:
+    """Copy a directory's files without what was installed into it; returns the copy."""
+    ignored = shutil.ignore_patterns("site-packages", "dist-packages", "__pycache__", ".git")
+    shutil.copytree(source, target, symlinks=True, ignore=ignored)
+    (target / ".git").mkdir()
+    time.sleep(SETTLED_S)
+    return target
+
+
+def size_of(directory: Path, cache: Path) -> str:
+    """Number of documents of the index of a directory, in words."""
+    with open_workspace(directory, cache_directory=cache) as workspace:
+        kinds = workspace.corpus.manifest.documents
+        return f"{kinds:,} documents"
+
+
+def measure(directory: Path, tools: list[Tool], rounds: int, scratch: Path) -> dict[str, Seconds]:
+    """Seconds of each tool by step, from alternating rounds."""
+    file = max(
+        directory.rglob("*.py"),
+        key=lambda path: (path.stat().st_size < 40_000, path.stat().st_size),
+    )
+    seconds: dict[str, Seconds] = {tool.name: defaultdict(list) for tool in tools}
+    for number in range(rounds):
+        # The other one begins in every other round.
+        for tool in tools[:: 1 if number % 2 == 0 else -1]:
+            cache = Path(tempfile.mkdtemp(dir=scratch))
+            for step, took_s in round_of(tool, directory, file, cache, number).items():
+                seconds[tool.name][step].append(took_s)
+            shutil.rmtree(cache)
+    return seconds
+
+
+def row(subject: str, step: str, tool: str, seconds: list[float]) -> str:
+    median = statistics.median(seconds)
+    return f"| {subject} | {step} | {tool} | {median:.2f} | {min(seconds):.2f}-{max(seconds):.2f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("repository", type=Path)
+    parser.add_argument("--library", type=Path, default=Path(sysconfig.get_path("stdlib")))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--semble", type=Path, metavar="PYTHON")
+    parser.add_argument("--semble-model", type=Path)
+    options = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        tools = [purlin()]
+        if options.semble:
+            model = options.semble_model or scratch / "model"
+            if not model.exists():
+                arguments = [options.semble, "-c", STAND_IN, TOKENIZER, model]
+                subprocess.run(list(map(str, arguments)), check=True)
+            tools.append(semble(options.semble, model))
+
+        print("| files | step | tool | median s | range |\n|---|---|---|---|---|")
+        for label, source in (("repository", options.repository), ("library", options.library)):
+            directory = copied(source, scratch / label)
+            seconds = measure(directory, tools, options.rounds, scratch)
+            cache = scratch / f"{label} cache"
+            subject = f"{source.name}, {size_of(directory, cache)}"
+            for tool, steps in seconds.items():
+                for step, values in steps.items():
+                    print(row(subject, step, tool, values))
+            file = max(directory.rglob("*.py"), key=lambda path: path.stat().st_size)
+            running = refresh_in_process(directory, file, options.rounds, cache)
+            print(row(subject, "after one changed file, running process", "Purlin", running))
+
+
+if __name__ == "__main__":
+    main()

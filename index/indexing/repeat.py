@@ -1,0 +1,78 @@
+"""Repeats a corpus's build from the sources that its manifest names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from purlin.index import builds
+from purlin.index.builds import Manifest
+from purlin.index.encoder import TextEncoder
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
+from purlin.index.pace import Progress
+from purlin.index.search.listing import read_listing
+from purlin.index.sources import open_source
+
+
+def why_not_repeatable(manifest: Manifest) -> str | None:
+    """Return why a build cannot be repeated from its manifest alone, or None if it can."""
+    if not local_roots(manifest):
+        return "its manifest names no directories or files"
+    if manifest.logged:
+        return "it has a query log, which only `purlin index build --query-log` gives it"
+    if manifest.judged:
+        return "its builds are measured before they serve; use `purlin index build --queries`"
+    return None
+
+
+def sources_changed(home: Path, name: str) -> bool:
+    """Return whether the sources of the active build differ from it, by names and times alone.
+
+    Raises NotFound if a source is missing, so that it is not mistaken for deleted files.
+    """
+    directory = builds.current(home, name)
+    manifest = builds.read_manifest(directory)
+    missing = [str(root) for root in local_roots(manifest) if not root.exists()]
+    if missing:
+        raise NotFound(f"The sources {', '.join(missing[:3])} of corpus {name!r} are missing.")
+
+    names = read_listing(directory).names(MAX_FILES)
+    staleness = find_staleness(manifest, *names)
+    if staleness is None or not staleness.complete:
+        return True
+    return any((staleness.changed, staleness.added, staleness.removed))
+
+
+def repeat_build(
+    home: Path, name: str, encoder: TextEncoder, *, progress: Progress | None = None
+) -> Manifest:
+    """Build a corpus again as its active build was, from the sources as they are now.
+
+    Raises InvalidInput if that is not possible, NotFound if a source is missing, and whatever
+    `build` raises.
+    """
+    manifest = builds.read_manifest(builds.current(home, name))
+    if (reason := why_not_repeatable(manifest)) is not None:
+        raise InvalidInput(f"Corpus {name!r} cannot be built again by itself: {reason}.")
+
+    roots = local_roots(manifest)
+    sources = open_source(
+        manifest.kind, roots, secondary=manifest.secondary, base_url=manifest.base_url
+    )
+    options = Options(
+        splitter=manifest.splitter,
+        dense_weight=manifest.dense_weight,
+        secondary=manifest.secondary,
+        base_url=manifest.base_url,
+    )
+    return build(
+        home,
+        name,
+        manifest.kind,
+        sources,
+        encoder,
+        options=options,
+        origin=manifest.sources,
+        progress=progress,
+    )

@@ -1,0 +1,129 @@
+"""Filters: conditions on the fields of documents, checked and turned into SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from purlin.index.errors import InvalidInput
+from purlin.index.records import MAX_FILTERABLE_CHARS, Value, is_text
+
+Scalar = str | int | float | bool
+Condition = Scalar | Sequence[Scalar] | Mapping[str, int | float | str]
+Filter = Mapping[str, Condition]
+
+MAX_CONDITIONS = 32
+MAX_VALUES = 1000
+_OPERATORS = {"gte": ">=", "lte": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A condition on the field `name`: SQL about `value`, and the values of its placeholders."""
+
+    name: str
+    sql: str
+    values: tuple[Scalar, ...]
+
+
+def clauses(conditions: Filter, numeric: Mapping[str, bool]) -> list[Clause]:
+    """Check a filter, and return a clause for each condition; a document must fulfil all.
+
+    `numeric` maps each field of the corpus to whether any of its values is a number. Raises
+    InvalidInput, which names the field.
+    """
+    if len(conditions) > MAX_CONDITIONS:
+        raise InvalidInput(
+            f"filter has {len(conditions)} fields; at most {MAX_CONDITIONS} are allowed.",
+            field="filter",
+        )
+
+    checked = []
+    for name, condition in conditions.items():
+        if name not in numeric:
+            raise InvalidInput(_unknown_field(name, list(numeric)), field=f"filter.{name[:80]}")
+        if isinstance(condition, Mapping):
+            checked.append(_range(name, condition, numeric[name]))
+        else:
+            checked.append(_one_of(name, condition))
+    return checked
+
+
+def _unknown_field(name: str, names: list[str]) -> str:
+    similar = ", ".join(map(repr, get_close_matches(name[:80], names, 3)))
+    more = f" and {len(names) - 30} more" if len(names) > 30 else ""
+    some = (", ".join(names[:30]) or "none") + more
+    hint = f"Did you mean {similar}?" if similar else f"It has: {some}."
+    return (
+        f"This corpus has no filterable field {name[:80]!r}. {hint} "
+        f"(Texts over {MAX_FILTERABLE_CHARS} characters cannot be filtered on.)"
+    )
+
+
+def _one_of(name: str, condition: Scalar | Sequence[Scalar]) -> Clause:
+    values = [condition] if isinstance(condition, Scalar) else list(condition)
+    field = f"filter.{name}"
+    if not values or len(values) > MAX_VALUES:
+        raise InvalidInput(
+            f"A list must have 1 to {MAX_VALUES} values; this one has {len(values)}.",
+            field=field,
+        )
+    if not all(isinstance(value, Scalar) for value in values):
+        raise InvalidInput("A value must be a text, a number, true or false.", field=field)
+
+    placeholders = ",".join("?" * len(values))
+    stored = tuple(_sql_value(value, field) for value in values)
+    return Clause(name, f"value IN ({placeholders})", stored)
+
+
+def _range(name: str, bounds: Mapping[str, int | float | str], numeric: bool) -> Clause:
+    field = f"filter.{name}"
+    unknown = [operator for operator in bounds if operator not in _OPERATORS]
+    if unknown or not bounds:
+        operator = repr(unknown[0][:40]) if unknown else "nothing"
+        raise InvalidInput(f"A range takes gte and lte; {operator} was given.", field=field)
+
+    parts, values = [], []
+    for operator, bound in bounds.items():
+        if isinstance(bound, bool) or not isinstance(bound, (int, float, str)):
+            raise InvalidInput(f"{operator} takes a number or a text.", field=f"{field}.{operator}")
+        if not isinstance(bound, str) and not numeric:
+            raise InvalidInput(
+                f"{name!r} has no numbers to compare with.", field=f"{field}.{operator}"
+            )
+
+        types = "'text'" if isinstance(bound, str) else "'integer', 'real'"
+        parts.append(f"value {_OPERATORS[operator]} ? AND typeof(value) IN ({types})")
+        values.append(_sql_value(bound, f"{field}.{operator}"))
+    return Clause(name, " AND ".join(parts), tuple(values))
+
+
+def _sql_value(value: Scalar, field: str) -> Scalar:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InvalidInput("A whole number must fit in 64 bits.", field=field)
+    if isinstance(value, str) and not is_text(value):
+        raise InvalidInput(
+            f"{value[:80]!r} is not valid Unicode; send UTF-8.",
+            field=field,
+        )
+    return value
+
+
+def filterable(fields: Mapping[str, Value]) -> Iterator[tuple[str, Scalar]]:
+    """Yield (name, value) of all fields that are short enough; a list yields each of its values."""
+    for name, field_value in fields.items():
+        values = field_value if isinstance(field_value, tuple) else (field_value,)
+        for value in values:
+            if isinstance(value, str) and len(value) > MAX_FILTERABLE_CHARS:
+                continue
+            yield name, str(value).lower() if isinstance(value, bool) else _storable(value)
+
+
+def _storable(value: Scalar) -> Scalar:
+    """The value, as a float if it is an integer beyond SQLite's 64 bits."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return value

@@ -1,0 +1,80 @@
+"""The source files of a build: which segment has each, and how to tell that it has not changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from purlin.index.records import Skipped, Stamp
+from purlin.index.search.store import printable
+
+LISTING_FILE = "files.json"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """A source file as `SourceFile` describes it, and its number in one of the build's segments.
+
+    An empty digest means that the file has to be read again, even if it has not changed.
+    """
+
+    path: str
+    digest: str
+    stamp: Stamp | None
+    segment: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files that were read, in the order of the sources, and what was left out unread."""
+
+    files: Sequence[IndexedFile] = ()
+    skipped: Sequence[Skipped] = ()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Listing:
+        """Parse the content of a file that `save` wrote."""
+        values = json.loads(content)
+        files = [
+            IndexedFile(path, digest, (stamp[0], stamp[1]) if stamp else None, segment, number)
+            for path, digest, stamp, segment, number in values["files"]
+        ]
+        return cls(files, [Skipped(*columns) for columns in values["skipped"]])
+
+    def save(self, directory: Path) -> None:
+        """Write the listing into a build."""
+        values = {
+            "files": [
+                (file.path, file.digest, file.stamp, file.segment, file.number)
+                for file in self.files
+            ],
+            "skipped": [printable(item) for item in self.skipped],
+        }
+        content = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        (directory / LISTING_FILE).write_text(content, encoding="utf-8")
+
+    def digests(self) -> Mapping[str, tuple[Stamp, str]]:
+        """Stamp and digest of each file that need not be opened while it has this stamp."""
+        return {
+            file.path: (file.stamp, file.digest)
+            for file in self.files
+            if file.digest and file.stamp is not None
+        }
+
+    def names(self, most: int) -> tuple[list[str], list[str]]:
+        """Names of the files that were read, and of the skipped ones; at most `most` of each."""
+        skipped = dict.fromkeys(item.path for item in self.skipped)
+        return [file.path for file in islice(self.files, most)], list(islice(skipped, most))
+
+    def of_segment(self, segment: int) -> Iterator[IndexedFile]:
+        """Yield the files that one segment has."""
+        return (file for file in self.files if file.segment == segment)
+
+
+def read_listing(directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Listing:
+    """Read the listing of a build; `read` returns the content of a file."""
+    return Listing.parse(read(directory / LISTING_FILE))

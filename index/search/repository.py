@@ -1,0 +1,312 @@
+"""Ranking of a repository's code by more than the text of each passage.
+
+In a repository, the names of files and definitions say what the code inside is for, and a file with
+several hits is a better place to look than one with a single hit. The model weighs this evidence:
+
+    relevance = 0.43 text + 0.31 path + 0.13 name + 0.13 file
+    score     = (relevance + definition * (1 - relevance)) * role * repetition
+
+`text` is the fused score of the retrievers, `path` and `name` are the shares of the query that the
+words of the path and of the definition's name match, `file` is the mean text score of the file's
+other hits. `definition` is how much of the query names the symbol that the passage defines. `role`
+puts tests, examples and the like after other code, and `repetition` puts a file's further hits
+after the first ones of other files. All parts are in 0-1, so scores are, too.
+
+Weights were fitted on docs/results.md's repository queries; docs/lab-notebook.md has what lost.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.encoder import Vectors
+from purlin.index.passages import path_text
+from purlin.index.search.lexical import tokens
+
+# Passages of the fused ranking that the model ranks, whatever page is asked for.
+DEPTH = 300
+RELEVANCE = {"text": 1.0, "path": 0.6, "name": 0.3, "file": 0.3}
+# A share of the query's words counts for more than it is: few queries match a path in full.
+SHARE_POWER = 0.7
+# A symbol that makes up half of a question counts a quarter: it may be only mentioned.
+SYMBOL_POWER = 2.0
+# The file's hits after its best one that count as evidence.
+OTHER_HITS = 5
+SECONDARY_ROLE = 0.6
+# Factor of each further hit of a file, until it has been applied this often.
+REPETITION, MOST_REPETITIONS = 0.6, 2
+
+# Levels of agreement between a symbol in the query and the name of a definition.
+SUFFIX, LAST_NAME, OTHER_CASE = 0.75, 0.4, 0.9
+
+_MIN_PREFIX = 4
+_SEPARATOR = re.compile(r"::|->|[.#\\]")
+_NAME = re.compile(r"[^\W\d][\w$]*[!?]?(?:(?:::|->|[.#\\])[\w$]+[!?]?)*(?:\(\))?")
+# CamelCase, snake_case, or a name after a separator: in a sentence, other words are just words.
+_TELLING = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|\w_\w|\w(?:::|->|[.#\\])\w|\(\)$")
+_ABBREVIATION = re.compile(r"[^\W\d_aeiou]{2,4}")
+_OLD = re.compile(r"(^|/)_?(legacy|deprecated|compat)(/|\.\w+$)")
+_VERSION = re.compile(r"v\d+")
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The parts of the scores (n,) of n passages, each in 0-1; see the module."""
+
+    text: Vectors
+    path: Vectors
+    name: Vectors
+    file: Vectors
+    definition: Vectors
+    role: Vectors
+    repetition: Vectors
+
+    def scores(self) -> Vectors:
+        """Return the scores (n,) in 0-1."""
+        relevance = sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
+        relevance += self.definition * (1.0 - relevance)
+        return relevance * self.role * self.repetition
+
+    def _weighted(self) -> dict[str, Vectors]:
+        total = sum(RELEVANCE.values())
+        return {
+            part: np.float32(weight / total) * getattr(self, part)
+            for part, weight in RELEVANCE.items()
+        }
+
+    def take(self, order: Rows) -> Evidence:
+        """Return the evidence of these passages, in this order."""
+        return Evidence(**{part.name: getattr(self, part.name)[order] for part in fields(self)})
+
+    def parts(self, row: int) -> dict[str, float]:
+        """Map each part to what it adds; score = their sum * role * repetition."""
+        parts = {part: float(values[row]) for part, values in self._weighted().items()}
+        rest = 1.0 - sum(parts.values())
+        return parts | {"definition": float(self.definition[row]) * rest}
+
+
+class Repository:
+    """What is known of a corpus's documents beside their texts; safe to share between threads.
+
+    `paths` (documents,) are those of the documents' files; a document without one gets no evidence
+    from files. `secondary` masks documents that play a secondary role, None if they count fully.
+    """
+
+    def __init__(
+        self, paths: Sequence[str | None], secondary: NDArray[np.bool_] | None = None
+    ) -> None:
+        files = sorted({path for path in paths if path is not None})
+        numbers = {path: number for number, path in enumerate(files)}
+        # Document row -> file; a document without a path is a file of its own.
+        self._file_of = np.array(
+            [
+                numbers[path] if path is not None else len(files) + row
+                for row, path in enumerate(paths)
+            ],
+            dtype=np.int64,
+        )
+        self._files = len(files) + len(paths)
+
+        old = np.array([_is_superseded(file, numbers) for file in files], dtype=np.bool_)
+        in_old = np.append(old, np.zeros(len(paths), dtype=np.bool_))[self._file_of]
+        demoted = in_old if secondary is None else in_old | secondary
+        self._roles = np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0))
+        self._words = _PathWords(files)
+
+    def evidence(
+        self,
+        query: str,
+        weights: Mapping[str, float],
+        documents: Rows,
+        titles: Sequence[str],
+        text: Vectors,
+        named: NDArray[np.bool_],
+    ) -> Evidence:
+        """Weigh documents (n,) with their titles and text scores, best first.
+
+        `weights` maps the query's tokens to their idf. `named` masks documents whose id or title is
+        the query. The order of documents decides which of a file's equal hits comes first.
+        """
+        total = sum(weights.values()) or 1.0
+        path_shares = np.zeros(self._files, dtype=np.float32)
+        matched = self._words.matched(weights) / np.float32(total)
+        path_shares[: self._words.files] = matched ** np.float32(SHARE_POWER)
+        files = self._file_of[documents]
+
+        definition = _definitions(query, weights, titles)
+        definition[named & (definition == 0.0)] = 1.0
+        parts = {
+            "text": text,
+            "path": path_shares[files],
+            "name": np.array([_share(weights, total, title) for title in titles], np.float32)
+            ** np.float32(SHARE_POWER),
+            "file": _other_hits(files, text),
+            "definition": definition,
+            "role": self._roles[documents],
+        }
+
+        once = Evidence(**parts, repetition=np.ones(len(documents), dtype=np.float32))
+        order = np.argsort(-once.scores(), kind="stable")
+        repetition = np.empty(len(documents), dtype=np.float32)
+        repetitions = np.minimum(_counted(files[order]), MOST_REPETITIONS)
+        repetition[order] = np.float32(REPETITION) ** repetitions
+        return Evidence(**parts, repetition=repetition)
+
+
+# ---- paths
+
+
+class _PathWords:
+    """Which files have a word in their path."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self.files = len(files)
+        files_with: dict[str, list[int]] = {}
+        for number, path in enumerate(files):
+            for word in set(tokens(path_text(path))):
+                files_with.setdefault(word, []).append(number)
+
+        self._files_with = {word: np.array(rows) for word, rows in files_with.items()}
+        self._words = sorted(files_with)
+        self._abbreviations = [word for word in self._words if _ABBREVIATION.fullmatch(word)]
+
+    def matched(self, weights: Mapping[str, float]) -> Vectors:
+        """Return the weight (files,) of the tokens that match a word of each path."""
+        matched = np.zeros(self.files, dtype=np.float32)
+        for token, weight in weights.items():
+            rows = [self._files_with[word] for word in set(self._matching(token))]
+            if rows:
+                matched[np.unique(np.concatenate(rows))] += np.float32(weight)
+        return matched
+
+    def _matching(self, token: str) -> Iterator[str]:
+        """Yield the words that equal the token, begin with it or begin it, or abbreviate it."""
+        if token in self._files_with:
+            yield token
+
+        for end in range(_MIN_PREFIX, len(token)):
+            if token[:end] in self._files_with:
+                yield token[:end]
+        if len(token) >= _MIN_PREFIX:
+            later = self._words[bisect_left(self._words, token) :]
+            yield from takewhile(lambda word: word.startswith(token), later)
+
+        yield from (word for word in self._abbreviations if _abbreviates(word, token))
+
+
+def _abbreviates(word: str, token: str) -> bool:
+    """Whether the consonants of `word` come in this order in the longer token, as ctx in context."""
+    letters = iter(token)
+    return (
+        len(token) > len(word) + 1
+        and word[0] == token[0]
+        and all(letter in letters for letter in word)
+    )
+
+
+def _is_superseded(path: str, files: Mapping[str, int]) -> bool:
+    """Whether the path says legacy code, or is of a version kept beside the current file."""
+    if _OLD.search(path):
+        return True
+    parts = path.split("/")
+    return any(
+        _VERSION.fullmatch(part) and "/".join((*parts[:at], *parts[at + 1 :])) in files
+        for at, part in enumerate(parts[:-1])
+    )
+
+
+# ---- names
+
+
+@lru_cache(maxsize=65_536)
+def _words_of(title: str) -> frozenset[str]:
+    return frozenset(tokens(title))
+
+
+def _share(weights: Mapping[str, float], total: float, title: str) -> float:
+    """Share of the query's weight that the title's words match."""
+    return sum(weights[token] for token in _words_of(title) & weights.keys()) / total
+
+
+def names_of(query: str) -> list[str]:
+    """Return the names of the symbol that the query is, outermost first; none if it is more."""
+    query = query.strip()
+    return _SEPARATOR.split(query.removesuffix("()")) if _NAME.fullmatch(query) else []
+
+
+def _symbols(query: str, weights: Mapping[str, float]) -> Iterator[tuple[list[str], float]]:
+    """Yield the names of each symbol in the query, and how much of the query's weight it has."""
+    if names := names_of(query):
+        yield names, 1.0
+        return
+
+    total = sum(weights.values()) or 1.0
+    for match in _NAME.finditer(query):
+        if _TELLING.search(match.group()):
+            symbol = match.group().removesuffix("()")
+            share = sum(weights.get(token, 0.0) for token in _words_of(symbol)) / total
+            yield _SEPARATOR.split(symbol), share
+
+
+def _definitions(query: str, weights: Mapping[str, float], titles: Sequence[str]) -> Vectors:
+    """How much of the query names what each title defines, (n,) in 0-1."""
+    levels = np.zeros(len(titles), dtype=np.float32)
+    for names, share in _symbols(query, weights):
+        for row, title in enumerate(titles):
+            level = share**SYMBOL_POWER * _agreement(names, title)
+            levels[row] = max(levels[row], level)
+    return levels
+
+
+def _agreement(names: Sequence[str], title: str) -> float:
+    """1 for the whole title, less for its last names, and less for other case."""
+    defined = title.split(".")
+    if names[-1].lower() != defined[-1].lower():
+        return 0.0
+
+    lower = [name.lower() for name in names]
+    ends = [name.lower() for name in defined[-len(names) :]]
+    level = LAST_NAME
+    if lower == ends:
+        level = 1.0 if len(defined) == len(names) else SUFFIX
+    same_case = list(names) == defined[-len(names) :] or (
+        level == LAST_NAME and names[-1] == defined[-1]
+    )
+    return level if same_case else OTHER_CASE * level
+
+
+# ---- files
+
+
+def _counted(values: Rows) -> Rows:
+    """How often each value came before in (n,)."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    lengths = np.diff(np.r_[starts, len(values)])
+
+    counted = np.empty(len(values), dtype=np.int64)
+    counted[order] = np.arange(len(values)) - np.repeat(starts, lengths)
+    return counted
+
+
+def _other_hits(files: Rows, text: Vectors) -> Vectors:
+    """Mean text score (n,) of the `OTHER_HITS` hits after the best one of each passage's file."""
+    order = np.argsort(-text, kind="stable")
+    position = np.empty(len(files), dtype=np.int64)
+    position[order] = _counted(files[order])
+
+    counts = (position >= 1) & (position <= OTHER_HITS)
+    _, group = np.unique(files, return_inverse=True)
+    sums = np.bincount(group, np.where(counts, text, 0.0))
+    return np.asarray(sums[group] / OTHER_HITS, dtype=np.float32)

@@ -1,0 +1,146 @@
+"""The parts of a build: a base of all documents, and a delta of those that changed since.
+
+    base/, delta/    documents, postings and vectors of each segment
+    order.npy        int32 (passages of all segments,): the place of each passage in a build that
+                     has one segment only, and -1 for one that was removed since; absent if the
+                     passages of the base are in order and all there
+    fields.json      {field: whether any value is a number}
+    files.json       the source files, see `purlin.index.search.listing`
+
+Rows of the delta follow those of the base.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.builds import Files, Manifest
+from purlin.index.records import Skipped
+from purlin.index.search import dense, store
+from purlin.index.search.dense import VectorSegment
+from purlin.index.search.lexical import Postings
+from purlin.index.search.listing import Listing
+from purlin.index.search.store import Documents, Store, file_state
+
+BASE, DELTA = "base", "delta"
+ORDER_FILE, FIELDS_FILE, LEXICAL_DIRECTORY = "order.npy", "fields.json", "lexical"
+# Files that depend on the encoder; all others follow from the documents alone.
+VECTOR_FILES = frozenset({dense.VECTORS_FILE, dense.SETTINGS_FILE, dense.INDEX_FILE})
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One open segment. `checksums` maps each of its files to its SHA-256 (hex)."""
+
+    name: str
+    store: Store
+    postings: Postings
+    vectors: VectorSegment
+    checksums: Mapping[str, str]
+
+    @classmethod
+    def load(
+        cls, directory: Path, manifest: Manifest, files: Files, opened: Segment | None
+    ) -> Segment:
+        """Open a segment of a build.
+
+        What is in memory already, verified, in the segment `opened` of another build is not read
+        again. Raises Damaged.
+        """
+        prefix = f"{directory.name}/"
+        checksums = {
+            name.removeprefix(prefix): str(details["sha256"])
+            for name, details in manifest.files.items()
+            if name.startswith(prefix)
+        }
+        documents = directory / store.DOCUMENTS_FILE
+        # Taken before the file is verified, so that the store notices any change since.
+        before = file_state(documents)
+        files.check(documents)
+        reader = Store(
+            directory,
+            manifest.kind,
+            before=before,
+            sha256=checksums[store.DOCUMENTS_FILE],
+            read=files.read,
+        )
+
+        if opened is not None and opened.checksums == checksums:
+            files.skip(directory)
+            return cls(directory.name, reader, opened.postings, opened.vectors, checksums)
+        postings = Postings.load(directory / LEXICAL_DIRECTORY, files.read)
+        vectors = VectorSegment.load(directory, files.read)
+        return cls(directory.name, reader, postings, vectors, checksums)
+
+
+def open_documents(directory: Path, manifest: Manifest) -> Documents:
+    """Open the documents of a build, whose files are not verified."""
+    stores = [Store(directory / name, manifest.kind) for name in manifest.segments]
+    order = None
+    if ORDER_FILE in manifest.files:
+        order = np.load(directory / ORDER_FILE)
+    numeric = json.loads((directory / FIELDS_FILE).read_bytes())
+    return Documents(stores, numeric, None if order is None else order >= 0)
+
+
+def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:
+    """Return what the readers left out: whole files, then parts of the files that were read."""
+    numbers = {(file.segment, file.number) for file in listing.files}
+    parts = [
+        skipped
+        for segment, reader in enumerate(stores)
+        for number, skipped in reader.skipped()
+        if (segment, number) in numbers
+    ]
+    return [*listing.skipped, *parts]
+
+
+def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict[str, bool]:
+    """Map each field of the live passages' documents to whether any of its values is a number."""
+    numeric: dict[str, bool] = {}
+    start = 0
+    for reader in stores:
+        rows = None
+        if live is not None:
+            rows = np.zeros(len(reader), dtype=np.bool_)
+            rows[reader.document_of[live[start : start + len(reader.document_of)]]] = True
+            start += len(reader.document_of)
+        for name, is_numeric in reader.field_types(rows).items():
+            numeric[name] = numeric.get(name, False) or is_numeric
+    return numeric
+
+
+def order_of(files: Sequence[tuple[int, int]], stores: Sequence[Store]) -> NDArray[np.int32] | None:
+    """Place of each passage among those of the `files`, in the order of these.
+
+    A file is given by its segment and its number there; passages of other files get -1. Returns
+    None if every passage is in its place already.
+    """
+    ranks = []
+    places = np.array(files, dtype=np.int64).reshape(-1, 2)
+    for segment, reader in enumerate(stores):
+        own = np.flatnonzero(places[:, 0] == segment)
+        # Number of a file -> its place; numbers without documents do not matter.
+        count = max(int(places[own, 1].max(initial=-1)), int(reader.file_of.max(initial=-1))) + 1
+        place_of_file = np.full(count, -1, dtype=np.int64)
+        place_of_file[places[own, 1]] = own
+        ranks.append(place_of_file[reader.file_of[reader.document_of]])
+
+    place = np.concatenate(ranks)
+    order = np.full(len(place), -1, dtype=np.int32)
+    live = np.flatnonzero(place >= 0)
+    # Stable: within a file, the order of the rows.
+    order[live[np.argsort(place[live], kind="stable")]] = np.arange(len(live))
+    return None if np.array_equal(order, np.arange(len(order))) else order
+
+
+def write_fields(directory: Path, numeric: Mapping[str, bool]) -> None:
+    """Write a build's `fields.json`."""
+    content = json.dumps(dict(sorted(numeric.items())), ensure_ascii=False)
+    (directory / FIELDS_FILE).write_text(content, encoding="utf-8")

@@ -1,0 +1,148 @@
+"""Search of several corpora at once: their rankings merged by score.
+
+A score is in 0-1 and the same function of cosine and BM25 share in every corpus, so hits of
+different corpora can be compared, as far as one encoder made their vectors and their kinds weigh
+the two retrievers alike (see docs/limits.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from purlin.index.encoder import Vectors
+from purlin.index.errors import InvalidInput
+from purlin.index.records import Hit, Mode, SearchedCorpus
+from purlin.index.search.corpus import Corpus, Ranked, check_search
+from purlin.index.search.filters import Filter
+
+MAX_CORPORA = 16
+_LISTED = 30  # field names in an error
+_NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralResult:
+    """One page of hits of several corpora; each hit names its corpus.
+
+    `total` counts the documents of all corpora on all pages. `corpora` are in the order in which
+    they were asked. `warning` is present if scores of different encoders were compared.
+    """
+
+    hits: tuple[Hit, ...]
+    total: int
+    corpora: tuple[SearchedCorpus, ...]
+    timings_ms: Mapping[str, float]
+    warning: str | None = None
+
+
+def search_corpora(
+    corpora: Sequence[Corpus],
+    query: str,
+    *,
+    k: int = 10,
+    offset: int = 0,
+    mode: Mode = "hybrid",
+    filter: Filter | None = None,
+    explain: bool = False,
+) -> SeveralResult:
+    """Return hits offset + 1 to offset + k over all corpora, best first.
+
+    Hits of equal score are in the order of `corpora`. Pages are exact: each corpus is ranked as
+    deep as the page could reach into it. A corpus without a field of `filter` has no hits. The
+    query is encoded once per encoder.
+
+    Raises InvalidInput for no corpus or more than MAX_CORPORA, and for a field that no corpus has.
+    """
+    check_search(query, k, offset, mode)
+    _check_corpora(corpora, filter)
+
+    timings: defaultdict[str, float] = defaultdict(float)
+    vectors: dict[str, Vectors | None] = {}
+    rankings: list[Ranked | None] = []
+    for corpus in corpora:
+        if filter and not filter.keys() <= set(corpus.field_names):
+            rankings.append(None)
+            continue
+
+        encoder = corpus.encoder.fingerprint
+        ranked = corpus.rank(
+            query, offset + k, mode=mode, filter=filter, vector=vectors.get(encoder)
+        )
+        vectors[encoder] = ranked.query.vector
+        for step, took_ms in ranked.timings_ms.items():
+            timings[step] += took_ms
+        rankings.append(ranked)
+
+    started = time.perf_counter()
+    hits = _page(corpora, rankings, offset, k, explain=explain)
+    timings["fetch"] += (time.perf_counter() - started) * 1000
+    searched = tuple(map(_searched, corpora, rankings))
+    total = sum(each.total for each in searched)
+    return SeveralResult(hits, total, searched, timings, _warning(corpora, mode))
+
+
+def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
+    if not 1 <= len(corpora) <= MAX_CORPORA:
+        raise InvalidInput(
+            f"{len(corpora)} corpora are given; one search takes 1 to {MAX_CORPORA}.",
+            field="corpus",
+        )
+
+    known = {name for corpus in corpora for name in corpus.field_names}
+    if unknown := next((name for name in filter or {} if name not in known), None):
+        listed = ", ".join(sorted(known)[:_LISTED]) or "none"
+        raise InvalidInput(
+            f"None of these corpora has a filterable field {unknown[:80]!r}. They have: {listed}.",
+            field=f"filter.{unknown[:80]}",
+        )
+
+
+def _page(
+    corpora: Sequence[Corpus],
+    rankings: Sequence[Ranked | None],
+    offset: int,
+    k: int,
+    *,
+    explain: bool,
+) -> tuple[Hit, ...]:
+    """Merge the rankings, and read the hits of the page alone."""
+    depth = offset + k
+    scores = [ranked.scores[:depth] if ranked else _NO_SCORES for ranked in rankings]
+    numbers = np.repeat(np.arange(len(corpora)), [len(each) for each in scores])
+
+    # Stable, so that ties stay in the order of the corpora, and each ranking in its own order.
+    order = np.argsort(-np.concatenate(scores), kind="stable")
+    before = np.bincount(numbers[order[:offset]], minlength=len(corpora))
+    page = numbers[order[offset:depth]]
+    counts = np.bincount(page, minlength=len(corpora))
+
+    hits_of = [
+        iter(corpus.hits(ranked, start, start + count, explain=explain) if ranked else ())
+        for corpus, ranked, start, count in zip(
+            corpora, rankings, before.tolist(), counts.tolist(), strict=True
+        )
+    ]
+    return tuple(
+        replace(next(hits_of[number]), rank=rank, corpus=corpora[number].name)
+        for rank, number in enumerate(page.tolist(), offset + 1)
+    )
+
+
+def _searched(corpus: Corpus, ranked: Ranked | None) -> SearchedCorpus:
+    total = ranked.total if ranked else 0
+    return SearchedCorpus(corpus.name, corpus.build, corpus.encoder.name, total)
+
+
+def _warning(corpora: Sequence[Corpus], mode: Mode) -> str | None:
+    encoders = dict.fromkeys(corpus.encoder.name for corpus in corpora)
+    if len(encoders) == 1 or mode == "lexical":
+        return None
+    return (
+        f"The corpora have vectors of different encoders ({', '.join(encoders)}), whose cosines "
+        "differ in scale: hits of one corpus are ranked as ever, those of different ones roughly."
+    )

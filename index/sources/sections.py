@@ -1,0 +1,165 @@
+"""Read text that is no code: documentation by its headings, anything else in windows of lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from purlin.index.records import Document, Location, Skipped, Value
+from purlin.index.sources.windows import windows
+
+MAX_HEADING_CHARS = 200
+
+_FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
+_HEADING = re.compile(r"(#{1,6}|={1,6})\s+(\S.*?)\s*#*\s*$")
+_UNDERLINE = re.compile(r"([=\-~^\"'`#*+.:_])\1{2,}\s*$")
+_ANCHOR = re.compile(r"\s*\{[#.][^{}]*\}$")
+
+
+@dataclass(slots=True)
+class _Section:
+    """Rows of a file below one heading; `headings` are this and the enclosing ones."""
+
+    headings: tuple[str, ...]
+    rows: list[int]
+
+
+def documents(
+    text: str, path: str, language: str, fields: Mapping[str, Value]
+) -> Iterator[Document | Skipped]:
+    """A document per section of a page or notebook, or several if the section is long."""
+    has_lines = language != "notebook"
+    if not has_lines:
+        try:
+            text = _notebook_text(text)
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            yield Skipped(path, f"not a notebook: {type(error).__name__}: {error}"[:200])
+            return
+
+    lines = text.split("\n")
+    for section in _sections(lines, language):
+        title = section.headings[-1] if section.headings else _name(path)
+        for window in windows(lines, section.rows):
+            location = Location(path)
+            if has_lines:
+                location = Location(path, window[0] + 1, window[-1] + 1)
+            yield Document(
+                id=f"{path}::{title}",
+                kind="code",
+                title=title,
+                body=joined(lines, window),
+                context=section.headings[:-1],
+                location=location,
+                fields=fields_of(fields, title, "section"),
+            )
+
+
+def text_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterator[Document]:
+    """Windows of the lines of a file."""
+    lines = text.split("\n")
+    name = _name(path)
+    for window in windows(lines, range(len(lines))):
+        yield Document(
+            id=f"{path}::(text)",
+            kind="code",
+            title=name,
+            body=joined(lines, window),
+            location=Location(path, window[0] + 1, window[-1] + 1),
+            fields=fields_of(fields, name, "text"),
+        )
+
+
+def fields_of(
+    shared: Mapping[str, Value], name: str, kind: str, signature: str = ""
+) -> dict[str, Value]:
+    """The fields of a document, from those that all documents of its file share."""
+    return {
+        "language": shared["language"],
+        "name": name,
+        "kind": kind,
+        "path": shared["path"],
+        "signature": signature,
+        "role": shared["role"],
+        "content": shared["content"],
+    }
+
+
+def joined(lines: Sequence[str], rows: Sequence[int]) -> str:
+    """The text of some rows, with a blank line wherever rows between them are left out.
+
+    Of several blank lines in a row, one is left.
+    """
+    parts: list[str] = []
+    for number, row in enumerate(rows):
+        if number and row != rows[number - 1] + 1 and parts[-1].strip():
+            parts.append("")
+        if lines[row].strip() or (parts and parts[-1].strip()):
+            parts.append(lines[row])
+    return "\n".join(parts).rstrip()
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _sections(lines: Sequence[str], language: str) -> Iterator[_Section]:
+    """The rows of a page by their headings; the heading's own row comes first."""
+    # Of reStructuredText, the underlines in the order in which they appear.
+    styles: list[str] = []
+    open_headings: list[tuple[int, str]] = []
+    section = _Section((), [])
+    fence = ""
+
+    for row, line in enumerate(lines):
+        if fence:
+            fence = "" if line.strip().startswith(fence) else fence
+        elif match := _FENCE.match(line):
+            fence = match[1]
+        elif heading := _heading(lines, row, language, styles):
+            yield section
+            open_headings = [outer for outer in open_headings if outer[0] < heading[0]]
+            open_headings.append(heading)
+            section = _Section(tuple(name for _, name in open_headings), [])
+        section.rows.append(row)
+
+    yield section
+
+
+def _heading(
+    lines: Sequence[str], row: int, language: str, styles: list[str]
+) -> tuple[int, str] | None:
+    """Level and text of the heading in this row, if there is one."""
+    line = lines[row].rstrip()
+    if language in ("markdown", "notebook", "asciidoc") and (match := _HEADING.match(line)):
+        return len(match[1]), _ANCHOR.sub("", match[2])[:MAX_HEADING_CHARS]
+
+    below = lines[row + 1].rstrip() if row + 1 < len(lines) else ""
+    if language not in ("markdown", "rst", "text") or not line.strip() or line[:1].isspace():
+        return None
+    if not _UNDERLINE.match(below) or _UNDERLINE.match(line):
+        return None
+    if row and lines[row - 1].strip() and not _UNDERLINE.match(lines[row - 1]):
+        return None
+
+    if language == "markdown":
+        level = {"=": 1, "-": 2}.get(below[0])
+        return (level, line[:MAX_HEADING_CHARS]) if level else None
+    if len(below) < len(line) - 2:
+        return None
+    if below[0] not in styles:
+        styles.append(below[0])
+    return styles.index(below[0]) + 1, line[:MAX_HEADING_CHARS]
+
+
+def _notebook_text(text: str) -> str:
+    """The cells of a notebook, code between fences; outputs are left out."""
+    notebook = json.loads(text)
+    parts = []
+    for cell in notebook["cells"]:
+        source = cell["source"]
+        source = source if isinstance(source, str) else "".join(source)
+        is_code = cell["cell_type"] == "code"
+        parts.append(f"```\n{source}\n```" if is_code else source)
+    return "\n\n".join(parts)

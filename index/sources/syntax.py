@@ -1,0 +1,121 @@
+"""What the readers know of a language's grammar, and parsing with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+
+import tree_sitter as ts
+
+# Checked between the parser's steps; one step of error recovery may take longer.
+PARSE_SECONDS = 5.0
+# The parser reads the source in such pieces; so does `Node.text`, which is slow with long ones.
+_READ_BYTES = 4096
+
+KindOf = Callable[[ts.Node], str | None]
+NameOf = Callable[[ts.Node], ts.Node | str | None]
+
+
+def _name_field(node: ts.Node) -> ts.Node | None:
+    return node.child_by_field_name("name")
+
+
+@dataclass(frozen=True, eq=False)
+class Language:
+    """One grammar and its node types.
+
+    `module` and `function` load the grammar. `definitions` maps a node type to its kind of
+    definition, or to a function that tells the kind; `find_name` finds the name. `assignments` are
+    nodes that define something only if their value, in the second field, is one of `values` (or if
+    `other_values` is a kind); the first field, or path of fields, holds the name, and a node
+    without that field is named `default`. The kinds `scope` and `namespace` qualify the names
+    inside without being definitions themselves; `scopes` are values that do so where they are no
+    constants, and constants are not looked for inside `opaque` nodes.
+
+    `inside` are the nodes that may contain definitions, and `wrappers` those that belong to the one
+    definition they contain (`export`, decorators). `is_prefix` tells the nodes that belong to the
+    definition after them (attributes). Signatures end at `body_starts`. Nodes that are `dull`, or
+    that `is_dull` tells, say nothing of what a file does: imports. `owners` maps a node type to the
+    field with the type that a method belongs to, and `silent` are names left out of a qualified
+    name. Functions inside definitions of the kinds `plain_parents` are no methods. With `generics`,
+    type arguments are left out of names; with `has_clauses`, neighbours of the same name are one
+    function; a language that `is_tolerant` keeps definitions with errors, since it reads macros as
+    such.
+
+    `docstring` reads a summary from inside a definition or from its prefixes, and `file_docstring`
+    that of the file; other languages have comments. `shells` are the prefixes and suffixes that
+    make a program of a bare definition; `{indent}` becomes the indentation of the lines after its
+    first.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    module: str
+    definitions: Mapping[str, str | KindOf]
+    inside: frozenset[str]
+    identifiers: frozenset[str]
+    function: str = "language"
+    find_name: NameOf = _name_field
+    assignments: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    other_values: str | None = None
+    scopes: frozenset[str] = frozenset()
+    opaque: frozenset[str] = frozenset()
+    wrappers: frozenset[str] = frozenset()
+    comments: frozenset[str] = frozenset({"comment"})
+    annotations: frozenset[str] = frozenset()
+    is_prefix: Callable[[ts.Node], bool] | None = None
+    body_starts: frozenset[str] = frozenset({"{", ";", "end", "field_declaration_list"})
+    dull: frozenset[str] = frozenset()
+    is_dull: Callable[[ts.Node], bool] | None = None
+    owners: Mapping[str, str] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+    plain_parents: frozenset[str] = frozenset({"namespace"})
+    generics: bool = False
+    has_clauses: bool = False
+    is_tolerant: bool = False
+    docstring: Callable[[ts.Node, Sequence[ts.Node]], str] | None = None
+    file_docstring: Callable[[ts.Node], str] | None = None
+    shells: tuple[tuple[str, str], ...] = (("", ""),)
+
+
+@cache
+def grammar(language: Language) -> ts.Language:
+    """Load the grammar, once per process and only when it is needed."""
+    load = getattr(import_module(language.module), language.function)
+    return ts.Language(load())
+
+
+@cache
+def keywords(language: Language) -> frozenset[str]:
+    """The words of the grammar, including those that may also be names (`get`, `print`)."""
+    tree_grammar = grammar(language)
+    kinds = (
+        tree_grammar.node_kind_for_id(kind)
+        for kind in range(tree_grammar.node_kind_count)
+        if not tree_grammar.node_kind_is_named(kind)
+    )
+
+    return frozenset(kind for kind in kinds if kind and kind.isalpha())
+
+
+def parse(source: bytes, language: Language) -> ts.Tree | None:
+    """The syntax tree, or None if parsing takes longer than `PARSE_SECONDS`."""
+    deadline = time.monotonic() + PARSE_SECONDS
+    try:
+        return ts.Parser(grammar(language)).parse(
+            lambda offset, _point: source[offset : offset + _READ_BYTES],
+            progress_callback=lambda _offset, _has_error: time.monotonic() > deadline,
+        )
+    except ValueError:
+        return None
+
+
+def current_node(cursor: ts.TreeCursor) -> ts.Node:
+    """The cursor's node, which is None only for a cursor without a tree."""
+    node = cursor.node
+    assert node is not None
+    return node

@@ -1,0 +1,381 @@
+"""Search of a directory without setting anything up: its index is kept in the user's cache.
+
+`open_workspace` finds the repository around a directory and reads what is indexed of it;
+`refresh` compares the files with that, and indexes what changed. A worktree that is searched for
+the first time starts from the index of another worktree of its repository.
+
+    CACHE/home/corpora/NAME/           builds, see `purlin.index.builds`
+    CACHE/home/workspaces/NAME/        listing.json: the files of the active build; the lock
+
+NAME is the directory's name and the start of a hash of its path, then `-docs` for documentation, and
+the encoder if it is not the static one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from purlin.index import builds, cache, repositories
+from purlin.index.encoder import ENCODERS, TextEncoder, encoder_directory, load_encoder
+from purlin.index.errors import Busy, InvalidInput, NotFound, PurlinError, StorageFailed
+from purlin.index.indexing.build import build
+from purlin.index.pace import Progress
+from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
+from purlin.index.search.corpus import Corpus, SearchResult
+from purlin.index.search.filters import Filter
+from purlin.index.sources import open_source
+from purlin.index.storage import atomic_write, exclusive, storage_errors
+
+Content = Literal["code", "docs", "config", "all"]
+CONTENTS: tuple[Content, ...] = ("code", "docs", "config", "all")
+
+# Source files; a directory with more is not one repository.
+MAX_FILES = 100_000
+# How long another process's indexing is waited for: without an earlier build, and with one.
+FIRST_WAIT_S, WAIT_S = 120.0, 2.0
+_POLL_S = 0.1
+# What the names of indexes of a kind end in.
+_VARIANTS: dict[Kind, str] = {"code": "", "reference": "-docs", "product": "-products"}
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The files of a workspace: those of now, or those of its active build, which is `build`.
+
+    `git` is the common directory of the repository's worktrees, `variant` tells what is indexed and
+    by which encoder. `digests` has a file's digest by its path.
+    """
+
+    root: str
+    git: str | None
+    variant: str
+    build: str = ""
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, state: Path) -> _Listing | None:
+        """Read what a workspace remembers; None if there is nothing usable."""
+        try:
+            return cls(**json.loads((state / cache.LISTING_FILE).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self, state: Path) -> None:
+        """Replace what a workspace remembers. Raises StorageFailed."""
+        with storage_errors(), atomic_write(state / cache.LISTING_FILE) as file:
+            file.write(json.dumps(asdict(self)).encode())
+
+
+class Workspace:
+    """The open index of a directory; safe to share between threads, which take turns.
+
+    `root` is the directory, `corpus` its open build. `notes` say what a user should know: what the
+    last refresh indexed, and whether the answers may be old.
+    """
+
+    def __init__(
+        self, root: Path, kind: Kind, encoder: TextEncoder, variant: str, directory: Path
+    ) -> None:
+        self.root = root
+        self.kind: Kind = kind
+        self.notes: tuple[str, ...] = ()
+        self._encoder = encoder
+        self._variant = variant
+        self._corpus: Corpus | None = None
+        self._lock = threading.RLock()
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary_note: tuple[str, ...] = ()
+
+        self._cache = self._writable(directory)
+        self._home = cache.home_of(self._cache)
+        self._name = f"{_slug(root)}{variant}"
+        self._state = cache.state_directory(self._home, self._name)
+
+    def _writable(self, directory: Path) -> Path:
+        """The cache directory, or a temporary one if it cannot be written to."""
+        try:
+            cache.prepare(directory)
+        except OSError as error:
+            self._temporary = tempfile.TemporaryDirectory(prefix="purlin-")
+            self._temporary_note = (
+                f"the cache {directory} cannot be written to ({error.strerror or error}), so this "
+                "index is not kept; set PURLIN_CACHE to another directory",
+            )
+            return Path(self._temporary.name)
+        return directory
+
+    def close(self) -> None:
+        """Release all files; later searches fail."""
+        with self._lock:
+            if self._corpus is not None:
+                self._corpus.close()
+                self._corpus = None
+            if self._temporary is not None:
+                self._temporary.cleanup()
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- reading
+
+    @property
+    def corpus(self) -> Corpus:
+        """The open build; another one after a `refresh` that indexed something."""
+        if self._corpus is None:
+            raise NotFound(f"Nothing of {self.root} is indexed yet; refresh first.")
+        return self._corpus
+
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        offset: int = 0,
+        content: Content = "code",
+        filter: Filter | None = None,
+        mode: Mode = "hybrid",
+        explain: bool = False,
+    ) -> SearchResult:
+        """Return hits of what the last refresh indexed, see `Corpus.search`."""
+        with self._lock:
+            conditions = content_filter(self.corpus.field_names, content, filter)
+            return self.corpus.search(
+                query, k=k, offset=offset, mode=mode, filter=conditions, explain=explain
+            )
+
+    def document(self, document_id: str) -> Document:
+        """Return the document with this id, whole. Raises NotFound."""
+        with self._lock:
+            return self.corpus.document(document_id)
+
+    # ---- refreshing
+
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Index what changed since the last time; returns whether another build is open now.
+
+        Without changes, all it does is to list the files. While another process indexes the same
+        directory, this waits for it; if that takes long, the build before is kept, and a note says
+        so. Raises InvalidInput for a directory with nothing to index, or with too much, Busy if
+        there is no build to answer from, and StorageFailed.
+        """
+        with self._lock:
+            self.notes = self._temporary_note
+            before = self._corpus
+            has_build = self._name in builds.corpora(self._home)
+            deadline = time.monotonic() + (WAIT_S if has_build else FIRST_WAIT_S)
+            try:
+                while not self._update(progress, deadline):
+                    time.sleep(_POLL_S)
+            except StorageFailed as error:
+                message = error.message.replace("PURLIN_HOME", "PURLIN_CACHE")
+                raise StorageFailed(message) from error
+            return self._corpus is not before
+
+    def _update(self, progress: Progress | None, deadline: float) -> bool:
+        """Open a build of the files as they are now; returns False if another process makes it."""
+        items, listing = self._list()
+        if self._is_current(listing):
+            return True
+
+        try:
+            with storage_errors():
+                self._state.mkdir(parents=True, exist_ok=True)
+            with exclusive(self._state, f"{self.root} is being indexed by another process."):
+                # The other process may have finished since.
+                if not self._is_current(listing):
+                    self._build(items, listing, progress)
+        except Busy:
+            if time.monotonic() < deadline:
+                return False
+            self._keep_last_build()
+        return True
+
+    def _list(self) -> tuple[list[SourceFile | Skipped], _Listing]:
+        """List the files of the directory with their digests."""
+        git = repositories.common_directory(self.root)
+        listing = _Listing(str(self.root), str(git) if git else None, self._variant)
+        items = []
+        for item in open_source(self.kind, [self.root]):
+            items.append(item)
+            if isinstance(item, SourceFile):
+                listing.digests[item.path] = item.digest
+            if len(items) > MAX_FILES:
+                raise InvalidInput(
+                    f"{self.root} has more than {MAX_FILES:,} files to index; "
+                    "search in a directory below it.",
+                    field="path",
+                )
+
+        if not listing.digests:
+            what = "source code" if self.kind == "code" else "documentation"
+            raise InvalidInput(
+                f"{self.root} has no {what} that Purlin reads, or .gitignore leaves it out "
+                f"({len(items):,} files could not be read).",
+                field="path",
+            )
+        return items, listing
+
+    def _is_current(self, listing: _Listing) -> bool:
+        """Open the active build if it has just these files; returns whether it has."""
+        indexed = _Listing.read(self._state)
+        if indexed is None or indexed.digests != listing.digests:
+            return False
+
+        # A build that cannot be read, or of another version, is made again.
+        with contextlib.suppress(PurlinError):
+            self._open()
+            # The cache drops first what was not used for the longest time.
+            with contextlib.suppress(OSError):
+                os.utime(self._state)
+            return self.corpus.build == indexed.build
+        return False
+
+    def _open(self) -> None:
+        """Open the active build unless it is open. Raises NotFound, Damaged, EncoderMismatch."""
+        directory = builds.current(self._home, self._name)
+        if self._corpus is not None:
+            if self._corpus.build == directory.name:
+                return
+            self._corpus.close()
+            self._corpus = None
+        self._corpus = Corpus.load(directory, self._encoder)
+
+    def _keep_last_build(self) -> None:
+        """Open the last build while another process makes the next one. Raises Busy without one."""
+        with contextlib.suppress(PurlinError):
+            self._open()
+        if self._corpus is None:
+            raise Busy(f"{self.root} is being indexed by another process; try again later.")
+        self.notes += (
+            "another process is indexing this directory; these answers are of its last index",
+        )
+
+    def _build(
+        self, items: list[SourceFile | Skipped], listing: _Listing, progress: Progress | None
+    ) -> None:
+        started = time.monotonic()
+        is_new = self._name not in builds.corpora(self._home)
+        if is_new:
+            self._start_from_sibling(listing)
+
+        manifest = build(
+            self._home,
+            self._name,
+            self.kind,
+            items,
+            self._encoder,
+            origin=(str(self.root),),
+            progress=progress,
+        )
+        self._open()
+        listing.build = self.corpus.build
+        listing.write(self._state)
+
+        new = manifest.passages - manifest.reused
+        self.notes += (
+            f"indexed {len(listing.digests):,} files of {self.root} in "
+            f"{time.monotonic() - started:.1f} s ({manifest.documents:,} documents, {new:,} new)",
+        )
+        # Later builds hardly add to the size, and counting it takes time.
+        removed = cache.trim(self._cache, {self._name, self.root.name}) if is_new else []
+        self.notes += tuple(f"the cache dropped its index of {entry.root}" for entry in removed)
+
+    def _start_from_sibling(self, listing: _Listing) -> None:
+        """Link the build of another worktree of this repository, so that little is left to do."""
+        for name in builds.corpora(self._home) if listing.git else ():
+            sibling = _Listing.read(cache.state_directory(self._home, name))
+            if sibling is None or (sibling.git, sibling.variant) != (listing.git, listing.variant):
+                continue
+
+            # Without the link, everything is read and encoded anew, no more.
+            with contextlib.suppress(PurlinError, OSError):
+                source = builds.current(self._home, name)
+                with builds.locked(self._home, self._name) as directory:
+                    with builds.staging(directory) as staging_dir:
+                        copy = staging_dir / source.name
+                        shutil.copytree(source, copy, copy_function=os.link)
+                        copy.rename(directory / source.name)
+                    builds.switch(directory, source.name)
+                return
+
+
+def open_workspace(
+    path: Path | str = ".",
+    *,
+    kind: Kind = "code",
+    cache_directory: Path | None = None,
+    encoder: TextEncoder | str = "static",
+    progress: Progress | None = None,
+) -> Workspace:
+    """Open the index of the repository around a directory, and refresh it.
+
+    `path` may also be a git URL, which is cloned into the cache. `kind` "reference" reads the
+    documentation instead of the code. `encoder` is `static`, `transformer`, the directory of one,
+    or a loaded one. `cache_directory` is by default the user's; if it cannot be written to, the index
+    is temporary, and a note says so.
+
+    Raises NotFound for a path that does not exist, InvalidInput for a file or a home directory, and
+    what `Workspace.refresh` raises.
+    """
+    directory = cache_directory or cache.cache_directory()
+    notes: tuple[str, ...] = ()
+    if isinstance(path, str) and repositories.is_url(path):
+        path, warning = repositories.clone(path, cache.clones(directory))
+        notes = (warning,) if warning else ()
+
+    root = repositories.find_root(Path(path))
+    loaded, variant = _encoder(encoder)
+    workspace = Workspace(root, kind, loaded, f"{_VARIANTS[kind]}{variant}", directory)
+    try:
+        workspace.refresh(progress)
+    except BaseException:
+        workspace.close()
+        raise
+    workspace.notes = notes + workspace.notes
+    return workspace
+
+
+def content_filter(
+    field_names: Collection[str], content: Content, filter: Filter | None
+) -> Filter | None:
+    """Add to a filter that only code, documentation or configuration is searched.
+
+    Corpora without the field, such as products, are searched whole.
+    """
+    if content not in CONTENTS:
+        raise InvalidInput(
+            f"content is {content[:40]!r}; use {', '.join(CONTENTS)}.", field="content"
+        )
+    if content == "all" or "content" not in field_names:
+        return filter
+    return {"content": content, **(filter or {})}
+
+
+def _encoder(choice: TextEncoder | str) -> tuple[TextEncoder, str]:
+    """A loaded encoder, and what the names of its indexes end in."""
+    loaded = load_encoder(encoder_directory(choice)) if isinstance(choice, str) else choice
+    if choice == "static":
+        return loaded, ""
+    return loaded, f"-{choice if choice in ENCODERS else loaded.fingerprint[:8]}"
+
+
+def _slug(root: Path) -> str:
+    """A directory's name, in the letters of a corpus name, and the start of its path's hash."""
+    letters = re.sub(r"[^a-z0-9_-]+", "-", root.name.lower()).strip("-_")[:30]
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:10]
+    return f"{letters or 'root'}-{digest}"

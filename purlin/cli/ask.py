@@ -1,0 +1,142 @@
+"""`purlin ask`: answer a question from the documentation in a directory, or from a corpus."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from purlin.cli import terminal
+from purlin.cli.search import add_home
+from purlin.cli.terminal import Parser, print_line, styled
+
+if TYPE_CHECKING:
+    from purlin.index.qa.ask import AskResult
+    from purlin.index.records import Answer
+    from purlin.index.search.corpus import Corpus
+
+ABOUT = """Answer a question from the documentation in the repository around a directory: HTML, Markdown
+and reStructuredText. Answers are its exact words, with file, line and anchor. With --corpus, a
+corpus of kind reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
+EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
+# Below this probability the documentation probably has no answer.
+_UNLIKELY = 0.5
+# A page that is larger is not searched for the line of an answer.
+_MAX_PAGE_BYTES = 8 << 20
+# Characters before an answer that must stand before it in the page, too.
+_WORDS_BEFORE = 12
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command; returns 0 with an answer, 1 without."""
+    options = _parse(arguments)
+    if options.corpus:
+        from purlin.cli.corpora import open_corpora
+
+        [corpus] = open_corpora(options.home, [options.corpus], options.encoder)
+        try:
+            return _answer(options, corpus, None)
+        finally:
+            corpus.close()
+
+    from purlin.index.workspace import open_workspace
+
+    with terminal.progress() as progress:
+        workspace = open_workspace(
+            options.path,
+            kind="reference",
+            encoder=options.encoder or "static",
+            progress=progress,
+        )
+    with workspace:
+        for note in workspace.notes:
+            terminal.print_note(note)
+        return _answer(options, workspace.corpus, workspace.root)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser("ask", "QUESTION [options]", ABOUT, EXAMPLE)
+    add = parser.add_argument
+    add("question", metavar="QUESTION", help="What you want to know.")
+    add("--path", default=".", metavar="DIR|URL", help="A directory, or a git URL [default: .].")
+    add("-k", type=int, default=3, help="How many answers [default: 3].")
+    add("--json", action="store_true", help="One JSON object.")
+    add("--encoder", metavar="static|transformer|DIR", help="The encoder [default: static].")
+    add("--reader", type=Path, metavar="DIR", help="The reader [default: the released one].")
+    add("--corpus", metavar="NAME", help="A corpus of --home.")
+    add_home(parser)
+    return parser.parse_args(arguments)
+
+
+def _answer(options: argparse.Namespace, corpus: Corpus, root: Path | None) -> int:
+    """Answer from a corpus, whose files are below `root` if it is a directory's."""
+    from purlin.index.qa.ask import answer_question
+    from purlin.index.qa.reader import RELEASED_READER, Reader
+
+    reader = Reader.load(options.reader or RELEASED_READER)
+    result = answer_question(corpus, reader, options.question, k=options.k)
+    if options.json:
+        _print_json(result, corpus, root)
+    else:
+        _print_answers(result, root)
+    return 0 if result.answers else 1
+
+
+def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
+    answers = [asdict(answer) | {"place": _place(answer, root)} for answer in result.answers]
+    record = {
+        "answers": answers,
+        "answerable": round(result.answerable, 4),
+        "root": None if root is None else str(root),
+        "corpus": corpus.name,
+        "build": corpus.build,
+        "encoder": corpus.manifest.encoder["name"],
+    }
+    print_line(json.dumps(record, ensure_ascii=False))
+
+
+def _print_answers(result: AskResult, root: Path | None) -> None:
+    if not result.answers:
+        terminal.print_note("no answer")
+    elif result.answerable < _UNLIKELY:
+        terminal.print_note(f"probably not answered here (probability {result.answerable:.2f})")
+
+    for rank, answer in enumerate(result.answers, 1):
+        place = styled(_place(answer, root), terminal.GREEN)
+        title = styled(" > ".join((*answer.terms, answer.title)), terminal.CYAN)
+        print_line(f"{place}  {rank}. {title}  {answer.score:.2f}")
+        for line in answer.text.split("\n"):
+            print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
+        print_line()
+
+
+def _place(answer: Answer, root: Path | None) -> str:
+    """PATH:LINE#ANCHOR from the working directory as far as they are known, else the URL."""
+    page, _, _ = answer.passage_id.partition("#")
+    if root is None or not (root / page).is_file():
+        return answer.url or answer.passage_id
+
+    _, sharp, anchor = (answer.url or "").partition("#")
+    line = _line(root / page, answer)
+    number = "" if line is None else f":{line}"
+    return f"{os.path.relpath(root / page)}{number}{sharp}{anchor}"
+
+
+def _line(page: Path, answer: Answer) -> int | None:
+    """Line of the page where the answer stands, if page and passage have the same words there."""
+    try:
+        if page.stat().st_size > _MAX_PAGE_BYTES:
+            return None
+        text = page.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+    # Words before the answer tell which of several places it is; markup may interrupt more of them.
+    before = answer.passage[max(answer.start - _WORDS_BEFORE, 0) : answer.start].rpartition("\n")[2]
+    words = before + answer.text.partition("\n")[0]
+    position = text.find(words) if len(words) >= _WORDS_BEFORE else -1
+    return None if position < 0 else text.count("\n", 0, position + len(before)) + 1

@@ -1,0 +1,108 @@
+"""What the quick commands print with: colours where there is a terminal, notes, and progress.
+
+Rich would take longer to load than a search takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from purlin.index.pace import Lines, Pace, Progress
+
+_QUIET_S = 5.0
+BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "1;31", "32", "1;33", "1;36"
+
+
+def print_error(message: str) -> None:
+    """Print the message of an expected error on stderr."""
+    sys.stderr.write(f"{styled('error:', RED, sys.stderr)} {_printable(message)}\n")
+
+
+def print_note(message: str) -> None:
+    """Print what a user should know beside the answer, on stderr."""
+    sys.stderr.write(f"{styled(_printable(message), DIM, sys.stderr)}\n")
+
+
+def print_line(line: str = "") -> None:
+    """Print a line of the answer on stdout."""
+    sys.stdout.write(f"{_printable(line)}\n")
+
+
+def _printable(text: str) -> str:
+    """Text that any stream takes: names of files that are not UTF-8 hold lone surrogates."""
+    return text.encode(errors="replace").decode()
+
+
+def styled(text: str, style: str, stream: TextIO | None = None) -> str:
+    """Text in a style, if the stream (by default, stdout) is a terminal that wants colours."""
+    stream = stream or sys.stdout
+    if not text or not stream.isatty() or "NO_COLOR" in os.environ:
+        return text
+    return f"\x1b[{style}m{text}\x1b[0m"
+
+
+def highlighted(text: str, spans: Sequence[tuple[int, int]], style: str = YELLOW) -> str:
+    """Text with its (start, end) spans in a style; spans are in order and do not overlap."""
+    parts, position = [], 0
+    for start, end in spans:
+        parts += [text[position:start], styled(text[start:end], style)]
+        position = end
+    return "".join([*parts, text[position:]])
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Progress]:
+    """One line that is written over on a terminal; elsewhere a plain line now and then.
+
+    Elsewhere nothing is printed in the first seconds: most searches are over then.
+    """
+    if not sys.stderr.isatty():
+        lines, started = Lines(print_note), time.monotonic()
+
+        def show_later(stage: str, done: int, total: int | None) -> None:
+            if time.monotonic() - started > _QUIET_S:
+                lines(stage, done, total)
+
+        yield show_later
+        return
+
+    pace, stage_shown = Pace(), ""
+
+    def show(stage: str, done: int, total: int | None) -> None:
+        nonlocal pace, stage_shown
+        if stage != stage_shown:
+            pace, stage_shown = Pace(), stage
+        pace.update(done, total)
+        count = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+        sys.stderr.write(f"\r\x1b[K{stage} {count}  {pace}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a quick command, with an example below its help."""
+
+    def __init__(self, command: str, usage: str, about: str, example: str) -> None:
+        super().__init__(
+            prog=f"purlin {command}",
+            usage=f"purlin {command} {usage}",
+            description=about,
+            epilog=f"Example: {example}",
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Print what is wrong with the arguments, and exit with status 2."""
+        print_error(f"{message}. `{self.prog} --help` shows how it is used.")
+        raise SystemExit(2)

@@ -1,0 +1,305 @@
+"""`purlin search`, `ask`, `classify` and `cache`, in directories without any setting up."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from purlin import cli
+from purlin.cli import QUICK_COMMANDS, terminal
+from tests.static_files import SELF_CHECK_WORDS, write_static
+
+MAIL = '''def send_receipt(order):
+    """Mail the customer a receipt."""
+    return smtp(order)
+'''
+PRICE = "def format_price(cents):\n    return cents / 100\n"
+HEAVY = ("typer", "rich", "pydantic", "httpx", "fastapi", "onnxruntime")
+PAGE = """# Sessions
+
+A session is kept for 31 days, unless the visitor leaves before that.
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shop = tmp_path / "shop"
+    (shop / ".git").mkdir(parents=True)
+    (shop / "web").mkdir()
+    (shop / "mail.py").write_text(MAIL)
+    (shop / "web" / "price.py").write_text(PRICE)
+    (shop / "sessions.md").write_text(PAGE)
+    monkeypatch.setenv("PURLIN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(shop)
+    return shop
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> str:
+    words = ["send", "receipt", "reminder", "price", "format", "mail", "session", "kept"]
+    return str(write_static(tmp_path / "encoder", words + SELF_CHECK_WORDS))
+
+
+def _purlin(*arguments: object) -> int:
+    """Exit status of a command that runs in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["purlin", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+    return int(str(end.value.code))
+
+
+# ---- search
+
+
+def test_search_prints_place_reason_and_code(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _purlin("search", "mail a receipt", "--encoder", encoder, "-k", 1, "--lines", 1) == 0
+    out, err = capsys.readouterr()
+    place, line, *_ = out.splitlines()
+    assert place.startswith("mail.py:1-3  1. send_receipt  0.")
+    assert "(name: receipt; path: mail; meaning " in place
+    assert line == "   │ def send_receipt(order):"
+    assert f"indexed 2 files of {shop}" in err
+
+
+def test_search_names_files_from_the_working_directory(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop / "web")
+    assert _purlin("search", "send_receipt", "--encoder", encoder) == 0
+    assert capsys.readouterr().out.startswith("../mail.py:1-3  1. send_receipt  1.00  ")
+    monkeypatch.chdir(shop.parent)
+    assert _purlin("search", "send_receipt", "--path", "shop", "--encoder", encoder) == 0
+    assert capsys.readouterr().out.startswith("shop/mail.py:1-3  1. send_receipt  1.00  ")
+
+
+def test_search_sees_what_changed_since(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _purlin("search", "send_receipt", "--encoder", encoder) == 0
+    (shop / "mail.py").write_text(MAIL.replace("receipt", "reminder"))
+    capsys.readouterr()
+    assert _purlin("search", "send_reminder", "--encoder", encoder) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("mail.py:1-3  1. send_reminder  1.00")
+    assert "1 new" in err
+
+
+def test_json_has_a_record_per_line(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _purlin("search", "send_receipt", "--encoder", encoder, "--json") == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["rank"], second["rank"]) == (1, 2)
+    assert first["location"] == {"path": "mail.py", "start_line": 1, "end_line": 3, "url": None}
+    assert first["text"] == MAIL.strip()
+    assert first["why"] == "it is what you named"
+    assert first["root"] == str(shop)
+    assert first["encoder"] == "tiny-static"
+    assert first["corpus"].startswith("shop-")
+    assert first["build"].startswith("20")
+
+
+def test_no_hits_are_status_1(shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--encoder", encoder, "--filter", "language=go")
+    assert _purlin("search", "receipt", *options) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1] == "no hits"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["search", "shop", "receipt"], "purlin search receipt --corpus shop"),
+        (["search"], "the following arguments are required: QUERY"),
+        (["search", "x", "--path", "nowhere"], "There is no directory 'nowhere'"),
+        (["search", "x", "--path", "/"], "is a whole home directory or file system"),
+        (["search", "x", "--path", "http://localhost/a"], "https://, ssh://, git://, file://"),
+        (["search", "x", "--path", "mail.py"], "is a file"),
+        (["search", "x", "--encoder", "nowhere"], "nowhere"),
+        (["search", "x", "--content", "pictures"], "pictures"),
+        (["search", "x", "--nonsense"], "--nonsense"),
+        (["ask", "why?", "--path", "nowhere"], "There is no directory 'nowhere'"),
+        (["classify", "text"], "give --labels or --labels-file"),
+        (["classify", "text", "--labels", "one"], "label"),
+        (["classify", "text", "--labels-file", "nowhere"], "nowhere cannot be read"),
+        (["cache", "shrink"], "shrink"),
+    ],
+)
+def test_errors_are_one_line_and_status_2(
+    shop: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert _purlin(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_search_clones_a_url(
+    shop: Path, encoder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(shop / ".git")
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "Files"]):
+        subprocess.run(["git", *identity, *command], cwd=shop, check=True)
+
+    assert _purlin("search", "send_receipt", "--path", shop.as_uri(), "--encoder", encoder) == 0
+    place = capsys.readouterr().out.partition(":")[0]
+    clone = (shop / place).resolve()
+    assert clone.read_text() == MAIL
+    assert clone.is_relative_to(tmp_path / "cache" / "clones")
+
+
+def test_matching_words_are_marked_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert terminal.highlighted("a kettle", [(2, 8)]) == "a \x1b[1;33mkettle\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal.highlighted("a kettle", [(2, 8)]) == "a kettle"
+
+
+def test_names_that_are_not_utf8_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.print_line("caf\udce9")
+    assert capsys.readouterr().out == "caf?\n"
+
+
+# ---- ask, classify, cache
+
+
+def test_ask_answers_from_the_documentation(
+    shop: Path, encoder: str, reader_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--encoder", encoder, "--reader", reader_directory)
+    assert _purlin("ask", "how long is a session kept?", *options, "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["root"] == str(shop)
+    answer = record["answers"][0]
+    assert answer["text"] in PAGE
+    assert answer["place"].startswith("sessions.md")
+
+    assert _purlin("ask", "how long is a session kept?", *options, "-k", 1) == 0
+    out = capsys.readouterr().out
+    assert "  1. Sessions  0." in out.splitlines()[0]
+
+
+def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
+    from purlin.cli.ask import _place
+    from purlin.index.records import Answer
+
+    passage = "A session is kept for 31 days, unless the visitor leaves before that."
+    start = passage.index("31 days")
+    answer = Answer(
+        "31 days", 0.9, start, start + 7, "sessions.md#sessions", "Sessions", (),
+        "sessions.md#sessions", passage,
+    )  # fmt: skip
+    assert _place(answer, shop) == "sessions.md:3#sessions"
+    assert _place(answer, None) == "sessions.md#sessions"
+    (shop / "sessions.md").write_text("# Sessions\n\nA session is kept for *31* days.\n")
+    assert _place(answer, shop) == "sessions.md#sessions"
+
+
+def test_classify_labels_texts_and_lines_of_stdin(
+    shop: Path,
+    encoder: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("format price\n\n"))
+    options = ("--labels", "send receipt, format price", "--template", "{label}")
+    assert _purlin("classify", "send receipt", "-", *options, "--encoder", encoder) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [(label, text) for label, _, text in rows] == [
+        ("send receipt", "send receipt"),
+        ("format price", "format price"),
+    ]
+
+    (shop / "labels.txt").write_text("send receipt\nformat price\n")
+    options = ("--labels-file", "labels.txt", "--encoder", encoder, "--template", "{label}")
+    assert _purlin("classify", "format price", *options, "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["label"] == "format price"
+    assert len(record["ranking"]) == 2
+    assert _purlin("classify", "kept", *options, "--multi", "--min-score", 0.999) == 1
+    assert capsys.readouterr().out.startswith("-\t")
+
+
+def test_cache_is_listed_and_cleared(
+    shop: Path, encoder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _purlin("search", "receipt", "--encoder", encoder) == 0
+    capsys.readouterr()
+    assert _purlin("cache") == 0
+    row, total = capsys.readouterr().out.splitlines()
+    assert row.endswith(f" MiB  {shop}")
+    assert "1 entries" in total
+    assert _purlin("cache", "clear") == 0
+    assert "1 removed" in capsys.readouterr().out
+    assert not any((tmp_path / "cache" / "home" / "corpora").iterdir())
+
+
+# ---- what they load, and how they end
+
+
+@pytest.mark.parametrize("name", QUICK_COMMANDS)
+def test_every_quick_command_has_help_with_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _purlin(name, "--help") == 0
+    assert f"Example: purlin {name}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_quick_commands_are_in_the_list_of_all() -> None:
+    from typer.testing import CliRunner
+
+    from purlin.cli.commands import app
+
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert all(name in shown for name in QUICK_COMMANDS)
+    assert CliRunner().invoke(app, ["search", "one", "two"]).exit_code == 2
+
+
+def test_search_loads_no_heavy_package(shop: Path, encoder: str) -> None:
+    script = f"""import sys
+from purlin import cli
+try:
+    cli.main()
+finally:
+    print([name for name in {HEAVY} if name in sys.modules])
+"""
+    for _ in ("indexes", "reads the index"):
+        arguments = [sys.executable, "-c", script, "search", "receipt", "--encoder", encoder]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_reader_that_stops_early_is_no_error(shop: Path, encoder: str) -> None:
+    command = f"{sys.executable} -m purlin search receipt --encoder {encoder} | head -0"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert "Traceback" not in done.stderr
+
+
+def test_two_searches_at_once_both_answer(shop: Path, encoder: str) -> None:
+    arguments = [sys.executable, "-m", "purlin", "search", "send_receipt", "--encoder", encoder]
+    children = [
+        subprocess.Popen(arguments, stdout=subprocess.PIPE, env=os.environ, text=True)
+        for _ in range(2)
+    ]
+    printed = [child.communicate(timeout=60)[0] for child in children]
+    assert [text.splitlines()[0].split()[0] for text in printed] == ["mail.py:1-3"] * 2

@@ -1,0 +1,119 @@
+"""Search of several corpora, against a search of each and a sort of all hits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from purlin.index import builds
+from purlin.index.encoder import Vectors
+from purlin.index.errors import InvalidInput
+from purlin.index.indexing.build import build
+from purlin.index.records import Document, Hit, Mode
+from purlin.index.search.corpus import Corpus
+from purlin.index.search.several import MAX_CORPORA, search_corpora
+from tests.conftest import HashEncoder, functions, source
+
+WORDS = "alpha beta gamma delta upload retry parse file_name getUser open close".split()
+
+
+class ShiftedEncoder(HashEncoder):
+    """Another encoder: other vectors, another fingerprint."""
+
+    name = "shifted"
+    fingerprint = "shifted-64"
+
+    def encode(self, texts: list[str], **rest: object) -> Vectors:  # type: ignore[override]
+        return np.roll(super().encode(texts, **rest), 1, axis=1)  # type: ignore[arg-type]
+
+
+def _corpus(home: Path, name: str, documents: list[Document], encoder: HashEncoder) -> Corpus:
+    build(home, name, "code", [source(f"{name}.py", documents)], encoder)
+    return Corpus.load(builds.current(home, name), encoder)
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Corpus]:
+    home, encoder = tmp_path_factory.mktemp("home"), HashEncoder()
+    shared = functions(240, WORDS)
+    return [
+        _corpus(home, "first", shared[:150], encoder),
+        _corpus(home, "second", shared[100:], encoder),
+        _corpus(home, "third", [Document("x", "code", "x", "alpha beta upload")], encoder),
+    ]
+
+
+def _merged(corpora: list[Corpus], query: str, mode: Mode = "hybrid") -> list[tuple[str, str]]:
+    """(corpus, id) of all hits: a stable sort of the rankings, one after the other."""
+    hits: list[tuple[str, Hit, float]] = []
+    for corpus in corpora:
+        ranked = corpus.rank(query, 240, mode=mode)
+        found = corpus.search(query, k=240, mode=mode).hits
+        hits += [
+            (corpus.name, hit, float(score))
+            for hit, score in zip(found, ranked.scores, strict=True)
+        ]
+    return [(name, hit.id) for name, hit, _ in sorted(hits, key=lambda each: -each[2])]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "dense", "lexical"])
+@pytest.mark.parametrize("k", [1, 7, 60])
+def test_pages_are_a_sort_of_all_rankings(corpora: list[Corpus], mode: Mode, k: int) -> None:
+    expected = _merged(corpora, "upload gamma", mode)
+
+    pages: list[Hit] = []
+    while page := search_corpora(corpora, "upload gamma", k=k, offset=len(pages), mode=mode).hits:
+        pages += page
+
+    assert [(hit.corpus, hit.id) for hit in pages] == expected
+    assert [hit.rank for hit in pages] == list(range(1, len(expected) + 1))
+    assert search_corpora(corpora, "upload gamma", mode=mode).total == len(expected)
+
+
+def test_ties_follow_the_order_of_the_corpora(corpora: list[Corpus]) -> None:
+    # The same functions are in both.
+    first, second, _ = corpora
+    names = [hit.corpus for hit in search_corpora([first, second], "m.py::f120", k=2).hits]
+    assert names == ["first", "second"]
+    names = [hit.corpus for hit in search_corpora([second, first], "m.py::f120", k=2).hits]
+    assert names == ["second", "first"]
+
+
+def test_query_is_encoded_once_per_encoder(tmp_path: Path) -> None:
+    encoder, other = HashEncoder(), ShiftedEncoder()
+    corpora = [
+        _corpus(tmp_path, "a", functions(5, WORDS), encoder),
+        _corpus(tmp_path, "b", functions(5, WORDS), encoder),
+        _corpus(tmp_path, "c", functions(5, WORDS), other),
+    ]
+    encoder.encoded.clear()
+    other.encoded.clear()
+
+    result = search_corpora(corpora, "retry upload")
+
+    assert (encoder.encoded, other.encoded) == (["retry upload"], ["retry upload"])
+    assert [each.encoder for each in result.corpora] == ["hash", "hash", "shifted"]
+    assert result.warning is not None
+    assert "hash, shifted" in result.warning
+    assert search_corpora(corpora, "retry upload", mode="lexical").warning is None
+    assert search_corpora(corpora[:2], "retry upload").warning is None
+
+
+def test_corpus_without_the_field_has_no_hits(corpora: list[Corpus]) -> None:
+    result = search_corpora(corpora, "upload", k=300, filter={"language": "go"})
+    assert [each.total for each in result.corpora] == [50, 46, 0]
+    assert {hit.corpus for hit in result.hits} == {"first", "second"}
+
+    with pytest.raises(InvalidInput, match="None of these corpora has a filterable field 'colour'"):
+        search_corpora(corpora, "upload", filter={"colour": "red"})
+
+
+def test_number_of_corpora_is_bounded(corpora: list[Corpus]) -> None:
+    with pytest.raises(
+        InvalidInput, match=f"17 corpora are given; one search takes 1 to {MAX_CORPORA}"
+    ):
+        search_corpora([corpora[0]] * 17, "upload")
+    with pytest.raises(InvalidInput, match="0 corpora"):
+        search_corpora([], "upload")
