@@ -7,7 +7,8 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -131,13 +132,9 @@ class Builder:
 
     def names(self) -> set[str]:
         """Names of the corpora that are being built, or wait to be, or could not be built."""
+        building = self.building()
         with self._changed:
-            return {*self._problems, *self._names()}
-
-    def _names(self) -> Iterator[str]:
-        if self._running is not None:
-            yield self._running.job.corpus
-        yield from (job.corpus for job in self._jobs)
+            return {*self._problems, *building}
 
     def close(self) -> None:
         """Stop at once; what is being built is undone."""
@@ -150,22 +147,27 @@ class Builder:
             _stop(process)
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
+        if process is not None:
+            _close_pipes(process)
 
     # ---- the builder's own thread
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
             event = self._run(job)
+            if event["end"] == "busy":
+                self._again_later(job)
+                continue
+
             with self._changed:
                 self._running = None
-                self._problems.pop(job.corpus, None)
+                before = self._problems.pop(job.corpus, None)
                 if event["end"] == "failed":
                     self._problems[job.corpus] = event["message"]
 
-            if event["end"] == "failed" and not self._closing:
+            # The same problem again is not logged.
+            if event["end"] == "failed" and event["message"] != before and not self._closing:
                 _log.error("%s: %s", job.corpus, event.get("trace", event["message"]))
-            elif event["end"] == "busy":
-                self._again_later(job)
             elif event["end"] == "built":
                 self._built(job.corpus)
 
@@ -177,6 +179,7 @@ class Builder:
                 unused, self._process = self._process, None
         if unused is not None:
             _stop(unused)
+            _close_pipes(unused)
 
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closing)
@@ -188,7 +191,6 @@ class Builder:
 
     def _run(self, job: Job) -> dict[str, Any]:
         """Have a job done, and return its last event."""
-        _log.info("building %s with %s", job.corpus, _encoder(job))
         lines = Lines(lambda line: _log.info("%s: %s", job.corpus, line))
         try:
             process = self._started()
@@ -201,10 +203,13 @@ class Builder:
                 if "end" in event:
                     return event
                 progress = (event["stage"], event["done"], event["total"])
-                lines(*progress)
                 with self._changed:
-                    if self._running is not None:
-                        self._running.update(*progress)
+                    assert self._running is not None
+                    begins = self._running.stage == "start"
+                    self._running.update(*progress)
+                if begins:
+                    _log.info("%s is being built", job.corpus)
+                lines(*progress)
         except (OSError, ValueError) as error:
             _log.debug("%s: %s", job.corpus, error)
         return {"end": "failed", "message": "The process that builds corpora ended; see the log."}
@@ -212,6 +217,7 @@ class Builder:
     def _again_later(self, job: Job) -> None:
         _log.info("%s is being built by another process", job.corpus)
         with self._changed:
+            self._running = None
             self._changed.wait_for(lambda: self._closing, BUSY_RETRY_S)
         self.add(job)
 
@@ -221,7 +227,10 @@ class Builder:
         with self._changed:
             if self._closing:
                 raise OSError("closing")
-            if self._process is None or self._process.poll() is not None:
+            if self._process is not None and self._process.poll() is not None:
+                _close_pipes(self._process)
+                self._process = None
+            if self._process is None:
                 # In a session of its own: Ctrl-C reaches the server alone, which stops it in order.
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "purlin.app.indexer", str(self._home)],
@@ -241,6 +250,14 @@ def _stop(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _close_pipes(process: subprocess.Popen[str]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            # A job that was not read is still in the buffer.
+            with suppress(OSError):
+                pipe.close()
 
 
 def _progress(running: _Running) -> Building:

@@ -33,7 +33,7 @@ from purlin.index.demo import demos
 from purlin.index.encoder import TextEncoder, available_cpus, find_encoder, is_static, load_encoder
 from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
-from purlin.index.indexing.repeat import repeat_build
+from purlin.index.indexing.repeat import repeat_build, sources_changed
 from purlin.index.pace import Progress
 
 End = Literal["built", "unchanged", "busy", "failed"]
@@ -88,7 +88,9 @@ class Indexer:
         return "built"
 
     def _repeat(self, job: Mapping[str, Any]) -> End:
-        """Build a corpus again, with the encoder that its vectors are of."""
+        """Build a corpus again if its sources changed, with the encoder that its vectors are of."""
+        if not sources_changed(self._home, job["corpus"]):
+            return "unchanged"
         active = builds.current(self._home, job["corpus"])
         encoder = self._encoder_of(builds.read_manifest(active), job["encoders"])
         repeat_build(self._home, job["corpus"], encoder, progress=self._progress())

@@ -11,13 +11,15 @@ from fastapi import Depends, Request
 
 from purlin.app.building import Builder, demo_jobs
 from purlin.app.encoding import Encoders
+from purlin.app.errors import Opening
 from purlin.app.freshness import Freshness
 from purlin.app.metrics import Metrics
 from purlin.app.open_builds import OpenClassifiers, OpenCorpora
-from purlin.app.problems import Opening
 from purlin.app.settings import Settings
+from purlin.app.watching import Watcher
 from purlin.index import builds
 from purlin.index.classify.zero_shot import Classifier
+from purlin.index.encoder import ENCODERS
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.qa.reader import Reader
@@ -35,6 +37,10 @@ class Service:
         self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
         self.builder = Builder(settings.home, self._built, keep=settings.watch)
+        self.watcher = None
+        if settings.watch:
+            directories = (settings.encoder, *ENCODERS.values())
+            self.watcher = Watcher(settings.home, self.builder, directories)
         self.classifier = Classifier(encoder)
         self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)
 
@@ -44,12 +50,14 @@ class Service:
         self._reader_lock = threading.Lock()
 
     def open(self) -> None:
-        """Start to open all corpora and classifiers, and to build demo corpora; returns at once."""
+        """Start to open all corpora and classifiers, to build demo corpora, and to watch; returns at once."""
         self.corpora.open_all()
         self.classifiers.open_all()
         if self._settings.demo:
             fingerprint = self.encoder.fingerprint
             self.builder.add(*demo_jobs(self.home, self._settings.encoder, fingerprint))
+        if self.watcher is not None:
+            self.watcher.start()
 
     def lease(self, corpus: str) -> AbstractContextManager[Corpus]:
         """Yield the build of a corpus that serves, as `OpenBuilds.lease` does.
@@ -92,6 +100,8 @@ class Service:
 
     def close(self) -> None:
         """Stop making and opening builds, and close everything that is open."""
+        if self.watcher is not None:
+            self.watcher.close()
         self.builder.close()
         self.corpora.close()
         self.classifiers.close()

@@ -510,6 +510,84 @@ def test_filter_belongs_to_its_corpus(site: str, tab: Tab) -> None:
     tab.complaints.clear()
 
 
+def test_several_corpora_are_searched_at_once(tmp_path: Path, tab: Tab) -> None:
+    make(tmp_path, "more", FUNCTIONS, HashEncoder())
+    make(tmp_path, "code", CODE, HashEncoder())
+    make(tmp_path, "lamps", PRODUCTS, HashEncoder(), "product")
+    with served(tmp_path) as address:
+        shown(tab, f"{address}#search?corpus=code&query=sort+numbers")
+        assert tab.texts(".chooser b") == ["code", "lamps", "more", "All code", "All"]
+        assert tab.texts(".hit .tag.corpus") == []
+
+        tab.click(".chooser input[value='kind:code']")
+        tab.until("document.querySelector('.hit .tag.corpus')")
+        assert tab.run("location.hash") == "#search?corpus=kind%3Acode&query=sort+numbers"
+        hits = searched(address, corpus={"kind": "code"}, query="sort numbers")["hits"]
+        assert tab.texts(".hit .tag.corpus") == [hit["corpus"] for hit in hits]
+        assert set(tab.texts(".hit .tag.corpus")[:2]) == {"code", "more"}
+
+        shown(tab, f"{address}#search?corpus=code%2Clamps%2Cmore&query=lamp+to+sort")
+        assert (
+            tab.run("document.querySelector('.chooser input:checked').value") == "code,lamps,more"
+        )
+        hits = searched(address, corpus=["code", "lamps", "more"], query="lamp to sort")["hits"]
+        assert tab.run("[...document.querySelectorAll('.hit')].map(one => one.classList[1])") == [
+            "product" if hit["corpus"] == "lamps" else "code" for hit in hits[:10]
+        ]
+
+
+def test_hits_of_changed_files_are_marked(tmp_path: Path, tab: Tab) -> None:
+    (tmp_path / "src").mkdir()
+    for name in ("same", "other"):
+        (tmp_path / "src" / f"{name}.py").write_text(f"def {name}():\n    return 1\n")
+    sources = open_source("code", [tmp_path / "src"])
+    origin = (str(tmp_path / "src"),)
+    build(tmp_path / "home", "code", "code", sources, HashEncoder(), origin=origin)
+    time.sleep(0.05)
+    (tmp_path / "src" / "other.py").write_text("def other():\n    return 2\n")
+    with served(tmp_path / "home") as address:
+        shown(tab, f"{address}#search?query=return")
+        stale = "[...document.querySelectorAll('.hit')].map(one => [one.dataset.hit, !!one.querySelector('.stale')])"
+        assert dict(tab.run(stale)) == {"other.py::other": True, "same.py::same": False}
+
+
+BUILDING = """
+window.listed = [{name: "docs", kind: "reference", state: "building", building: {stage: "waiting", done: 0}},
+                 {name: "src", kind: "code", state: "building", building: {stage: "read", done: 4096}}];
+window.real = window.real ?? window.fetch;
+window.fetch = (path, ...rest) => path === "corpora"
+  ? Promise.resolve(new Response(JSON.stringify({corpora: window.listed}))) : window.real(path, ...rest);
+null
+"""
+
+
+def test_building_corpora_are_shown_until_they_arrive(site: str, tab: Tab) -> None:
+    shown(tab, site)
+    tab.run(BUILDING)
+    tab.run("location.hash = '#ask'")
+    tab.until("document.querySelector('.view.ask .soon')")
+    tab.run("location.hash = '#search'")
+    tab.until("document.querySelector('.view.search .soon')")
+    pills = ".view.search .chooser label"
+    assert tab.texts(pills) == ["docs\nwaiting", "src\nreading 4,096"]
+    assert tab.run("document.querySelector('.view.search .chooser input:checked')") is None
+    assert "reading docs, src" in tab.texts(".view.search .soon p")[0]
+
+    tab.run(
+        "window.listed[1] = {name: 'src', kind: 'code', state: 'serving', documents: 9, "
+        "building: {stage: 'encode', done: 45, total: 100, remaining_s: 7, encoder: 'better'}}, null"
+    )
+    tab.until("document.querySelector('.view.search .chooser input:checked')?.value === 'src'")
+    tab.until("!document.querySelector('.view.search .soon')")
+    assert tab.texts(pills) == ["docs\nwaiting", "src\n9 functions, encoding 45 %"]
+
+    tab.run("location.hash = '#corpora'")
+    tab.until("document.querySelector('.stock-card')")
+    assert tab.texts(".state") == ["building", "serving"]
+    tab.run("window.listed = window.listed.slice(1), window.listed[0].building = undefined, null")
+    tab.until("document.querySelectorAll('.stock-card').length === 1")
+
+
 def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_directory: Path) -> None:
     question = "What is the default step of range?"
     with served(home, reader=reader_directory) as address:

@@ -1,7 +1,7 @@
 // Ask: a question to a reference, and its answers, marked in their passages.
 
 import { latest, post } from "./api.js";
-import { chooser, noCorpora } from "./chooser.js";
+import { chooser, noCorpora, soon } from "./chooser.js";
 import { el, fill, link, quoted, say } from "./dom.js";
 import { hitCard, prose, walk } from "./hits.js";
 import { unitSpans } from "./marks.js";
@@ -20,11 +20,13 @@ const EXAMPLES = {
 /** The view, in `root`. */
 export function ask(root) {
   let asked = {};
+  let waiting = false; // no reference can be asked yet, or the question was refused for now
   const run = latest();
   const field = searchField("Question", "What would you like to know?");
   const corpora = chooser(
     (corpus) => corpus.kind === "reference" || corpus.kind === undefined,
     again,
+    { arrived: () => waiting && show(asked) },
   );
   const form = askForm(field, "Ask", corpora.node);
   const results = el("div", { class: "results" });
@@ -44,6 +46,7 @@ export function ask(root) {
 
   async function show(values) {
     asked = values;
+    waiting = false;
     field.value = values.question ?? "";
     root.classList.toggle("fresh", !values.question);
     await run(() => corpora.load(), () => loaded(values), failed);
@@ -52,6 +55,8 @@ export function ask(root) {
   function loaded(values) {
     if (!corpora.known().length) return present(noCorpora("reference"));
     corpora.select(values.corpus);
+    waiting = !corpora.value();
+    if (waiting && !values.question) return present(soon(corpora.known()));
     return values.question ? question(values.question, values.corpus || corpora.value()) : welcome();
   }
 
@@ -60,7 +65,10 @@ export function ask(root) {
     fill(results, children);
   }
 
-  const failed = (problem) => present(problemCard(problem, () => show(asked)));
+  function failed(problem) {
+    waiting = problem.status === 503;
+    present(problemCard(problem, () => show(asked)));
+  }
 
   function question(text, corpus) {
     const unanswered = (problem) => {

@@ -1,30 +1,71 @@
-// The corpus chooser: one radio button per corpus.
+// The corpus chooser: one radio button per corpus and, for a search, some for several of them at once.
 
-import { get } from "./api.js";
+import { Problem, get } from "./api.js";
 import { el, number } from "./dom.js";
 
 const UNITS = { code: "functions", product: "products", reference: "entries" };
+const KINDS = { code: "All code", product: "All products", reference: "All references" };
+const STAGES = { waiting: "waiting", start: "starting", read: "reading", encode: "encoding" };
+const MOST = 16; // corpora in one search
+const POLL_MS = 1000;
 
 /** What the documents of a corpus of that kind are. */
 export const unit = (kind) => UNITS[kind] ?? "documents";
 
-/** `wanted` says which corpora are offered. `changed` is called with the name of the one that somebody chose. */
-export function chooser(wanted, changed) {
+/** How far a build is, in a few words. */
+export function progress({ stage, done, total }) {
+  const count = total ? `${Math.floor((100 * done) / total)} %` : done ? number(done) : "";
+  return `${STAGES[stage] ?? stage} ${count}`.trim();
+}
+
+/** What a request's `corpus` is for a choice: a name, names with commas between, or `kind:` and a kind. */
+export function requested(choice) {
+  if (choice.startsWith("kind:")) return { kind: choice.slice("kind:".length) };
+  return choice.includes(",") ? choice.split(",") : choice;
+}
+
+/**
+ * `wanted` says which corpora are offered, `several` whether groups of them are, too. `changed` is called with the
+ * choice that somebody makes, `arrived` when a corpus can be searched that could not be before.
+ */
+export function chooser(wanted, changed, { several = false, arrived = () => null } = {}) {
   const node = el("fieldset", { class: "chooser" }, el("legend", { class: "unseen" }, "Corpus"));
   const group = `corpus-${Math.random().toString(36).slice(2)}`;
   let known = [];
+  let timer = null;
 
   async function load() {
     const { corpora } = await get("corpora");
     const before = value();
     const focused = node.contains(document.activeElement);
     known = corpora.filter(wanted);
-    node.replaceChildren(node.firstChild, ...known.map((corpus) => choice(corpus, group, changed)));
+    const choices = known.map((corpus) => choice(corpus, group, changed));
+    const groups = several ? groupsOf(known).map((one) => groupChoice(one, group, changed)) : [];
+    node.replaceChildren(node.firstChild, ...choices, ...groups);
     select(before);
     if (focused) node.querySelector("input:checked")?.focus({ preventScroll: true });
+    follow();
   }
 
-  /** The one of that name, or else the first that can be used. */
+  /** While corpora are being built or opened, look again every moment, if somebody sees it. */
+  function follow() {
+    clearTimeout(timer);
+    if (known.some((one) => one.building || one.state === "opening")) timer = setTimeout(look, POLL_MS);
+  }
+
+  async function look() {
+    if (document.hidden || !node.isConnected || node.closest("[hidden]")) return follow();
+    const before = usable(known);
+    try {
+      await load();
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      return follow();
+    }
+    return usable(known).some((name) => !before.includes(name)) && arrived();
+  }
+
+  /** The choice of that name, or else the first that can be used. */
   function select(name) {
     const inputs = [...node.querySelectorAll("input")];
     const input = inputs.find((one) => one.value === name) ?? inputs.find((one) => !one.disabled);
@@ -32,17 +73,41 @@ export function chooser(wanted, changed) {
   }
 
   const value = () => node.querySelector("input:checked")?.value ?? "";
-  const kind = () => known.find((one) => one.name === value())?.kind;
+  const kind = (name = value()) => known.find((one) => one.name === name)?.kind;
   return { node, load, select, value, kind, known: () => known };
 }
 
+const usable = (corpora) => corpora.filter((one) => one.state === "serving").map((one) => one.name);
+
 function choice(corpus, group, changed) {
-  const usable = corpus.state === "serving";
-  const input = el("input", { type: "radio", name: group, value: corpus.name, disabled: corpus.state === "refused" });
-  input.addEventListener("change", () => changed(corpus.name));
-  const about = usable ? `${number(corpus.documents)} ${unit(corpus.kind)}` : corpus.state;
-  const pill = el("span", {}, el("b", {}, corpus.name), el("small", {}, about));
-  return el("label", { title: corpus.problem }, input, pill);
+  const disabled = corpus.state === "refused" || corpus.state === "building";
+  const served = corpus.state === "serving" && `${number(corpus.documents)} ${unit(corpus.kind)}`;
+  const about = [served || (corpus.state !== "building" && corpus.state), corpus.building && progress(corpus.building)];
+  const title = corpus.problem ?? (corpus.building && hint(corpus));
+  return pill(corpus.name, corpus.name, about.filter(Boolean).join(", "), { group, changed, disabled, title });
+}
+
+function hint({ state, building: { encoder } }) {
+  if (state === "building") return "It can be searched as soon as it is read.";
+  return encoder ? `Can be searched; vectors of ${encoder} are being made.` : "Can be searched; changes are being indexed.";
+}
+
+/** Kinds with several corpora, and all corpora if there is more than one kind. */
+function groupsOf(corpora) {
+  const served = corpora.filter((one) => one.state === "serving");
+  const kinds = Object.keys(KINDS).filter((kind) => served.filter((one) => one.kind === kind).length > 1);
+  const groups = kinds.map((kind) => ({ value: `kind:${kind}`, name: KINDS[kind] }));
+  const mixed = new Set(served.map((one) => one.kind)).size > 1 && served.length <= MOST;
+  return mixed ? [...groups, { value: served.map((one) => one.name).join(","), name: "All" }] : groups;
+}
+
+const groupChoice = ({ value, name }, group, changed) => pill(value, name, "", { group, changed });
+
+function pill(value, name, about, { group, changed, disabled = false, title = null }) {
+  const input = el("input", { type: "radio", name: group, value, disabled });
+  input.addEventListener("change", () => changed(value));
+  const label = el("span", {}, el("b", {}, name), about && el("small", {}, about));
+  return el("label", { title }, input, label);
 }
 
 /** What to do where there is no corpus of the wanted kind. */
@@ -54,5 +119,16 @@ export function noCorpora(kind) {
     el("h2", {}, "Nothing to search yet"),
     el("p", {}, "Index something of your own; the server picks it up by itself:"),
     el("pre", { class: "code" }, el("code", {}, command)),
+  );
+}
+
+/** What is being built where nothing can be searched yet; it is replaced as soon as that changes. */
+export function soon(corpora) {
+  const names = corpora.filter((one) => one.state !== "refused").map((one) => one.name);
+  return el(
+    "section",
+    { class: "empty soon" },
+    el("h2", {}, "Nothing to search yet"),
+    el("p", {}, `The server is reading ${names.join(", ")}. Each can be searched as soon as it is read.`),
   );
 }

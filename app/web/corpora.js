@@ -2,13 +2,14 @@
 
 import { Problem, get, latest } from "./api.js";
 import { measureTable } from "./chart.js";
-import { noCorpora, unit } from "./chooser.js";
+import { noCorpora, progress, unit } from "./chooser.js";
 import { el, fill, number, quoted, say, words } from "./dom.js";
 import { address } from "./address.js";
 import { problemCard } from "./problem.js";
 import { hero } from "./search.js";
 
 const MOST = 60; // of each, that are described
+const POLL_MS = 2000; // while something is being built
 
 /** The view, in `root`. */
 export function corpora(root) {
@@ -17,9 +18,19 @@ export function corpora(root) {
   const about = "Each build is immutable and checksummed. A new one takes over by itself, and the last three are kept.";
   root.append(hero("What is served here.", about), results);
 
+  let timer = null;
+
   async function show() {
     results.setAttribute("aria-busy", "true");
     await run(described, draw, failed);
+  }
+
+  /** Look again without a sign of it: what is seen stays until it is known better. */
+  const look = () => (root.hidden || document.hidden ? follow() : run(described, draw, failed));
+
+  function follow() {
+    clearTimeout(timer);
+    timer = setTimeout(look, POLL_MS);
   }
 
   function failed(problem) {
@@ -33,6 +44,7 @@ export function corpora(root) {
     const sorters = classifiers.length > 0 && [el("h2", {}, "Classifiers"), stock(classifiers.map(classifierCard))];
     fill(results, served.length ? stock(served.map(corpusCard)) : noCorpora("code"), sorters);
     say(`${served.length} corpora.`);
+    if (served.some((one) => one.building || one.state === "opening")) follow();
   }
 
   return { show, field: null };
@@ -65,6 +77,7 @@ async function details(path, named, signal) {
 
 function corpusCard(corpus) {
   const facts = {
+    "Being built": known(corpus.building, underWay),
     [words(unit(corpus.kind))]: known(corpus.documents, number),
     Passages: corpus.passages === corpus.documents ? null : known(corpus.passages, number),
     "On disk": known(corpus.bytes, bytes),
@@ -114,6 +127,12 @@ function stockCard(one, kind, facts, opening) {
     el("dl", { class: "facts" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
     opening && el("p", {}, opening),
   );
+}
+
+/** How far a build is, how long it still takes, and whose vectors it makes. */
+function underWay(building) {
+  const { remaining_s: remaining, encoder } = building;
+  return [progress(building), known(remaining, (left) => `${seconds(left)} left`), encoder].filter(Boolean).join(", ");
 }
 
 /** What has become of the sources since the build. */

@@ -19,7 +19,7 @@ export function hitCard(hit, kind, filter) {
     el(
       "article",
       { class: `hit ${kind}`, tabindex: "-1", "data-hit": hit.id, "aria-label": `${hit.rank}. ${hit.title}` },
-      el("header", {}, el("div", {}, trail(hit), title(hit, kind), details(hit, kind)), score(hit)),
+      el("header", {}, el("div", {}, trail(hit), title(hit, kind), details(hit, kind), origin(hit)), score(hit)),
       body(hit, marks, filter),
     ),
   );
@@ -42,6 +42,13 @@ function trail(hit) {
 function details(hit, kind) {
   if (kind === "code") return whereabouts(hit);
   return kind === "product" && typeof hit.fields.price === "number" && el("p", { class: "price" }, price(hit.fields));
+}
+
+/** The corpus, where several were searched, and whether the file has changed since the build. */
+function origin({ corpus, stale }) {
+  if (!corpus && !stale) return null;
+  const changed = stale && el("span", { class: "tag stale", title: "The file has changed since it was indexed." }, "changed since");
+  return el("p", { class: "where origin" }, corpus && el("span", { class: "tag corpus" }, corpus), changed);
 }
 
 function whereabouts({ location, fields }) {

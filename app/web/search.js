@@ -1,7 +1,7 @@
 // Search: the query field, the corpora, the hits and their facets.
 
 import { latest, post } from "./api.js";
-import { chooser, noCorpora } from "./chooser.js";
+import { chooser, noCorpora, requested, soon } from "./chooser.js";
 import { el, fill, number, say } from "./dom.js";
 import { conditions, facets } from "./facets.js";
 import { hitCard, walk } from "./hits.js";
@@ -25,9 +25,11 @@ export function search(root) {
   let asked = {};
   const run = latest();
   const field = searchField("Query", "What are you looking for?");
+  let waiting = false; // nothing can be searched yet, or the search was refused for now
   const corpora = chooser(
     () => true,
-    (name) => again({ corpus: name, filter: "" }),
+    (choice) => again({ corpus: choice, filter: "" }),
+    { several: true, arrived: () => waiting && show(asked) },
   );
   const mode = rankings();
   mode.addEventListener("change", () => again({}));
@@ -56,6 +58,7 @@ export function search(root) {
 
   async function show(values) {
     asked = values;
+    waiting = false;
     field.value = values.query ?? "";
     mode.value = Object.hasOwn(MODES, values.mode ?? "") ? values.mode : "hybrid";
     root.classList.toggle("fresh", !values.query);
@@ -65,6 +68,7 @@ export function search(root) {
   function loaded(values) {
     corpora.select(values.corpus);
     if (!corpora.known().length) present(noCorpora("code"));
+    else if (!corpora.value() && !values.query) later();
     else if (values.query) ask(values, values.corpus || corpora.value()); // of an unknown one the server tells more
     else welcome();
   }
@@ -75,15 +79,22 @@ export function search(root) {
     results.classList.toggle("with-facets", results.querySelector(".facets") !== null);
   }
 
+  function later() {
+    waiting = true;
+    present(soon(corpora.known()));
+  }
+
   const welcome = () => present(examples(corpora.value()), elsewhere());
 
   function failed(problem) {
+    waiting = problem.status === 503;
     const lifts = conditions(parsed(asked.filter), changed);
     present(lifts.length > 0 && el("div", { class: "found" }, lifts), problemCard(problem, () => show(asked)));
   }
 
   function ask(values, corpus) {
-    const request = { corpus, query: values.query ?? "", mode: mode.value, filter: parsed(values.filter), k: LOADED };
+    const filter = parsed(values.filter);
+    const request = { corpus: requested(corpus), query: values.query ?? "", mode: mode.value, filter, k: LOADED };
     results.setAttribute("aria-busy", "true");
     run((signal) => post("search", request, signal), (reply) => draw(request, reply), failed);
   }
@@ -94,10 +105,11 @@ export function search(root) {
       if (mine === asked) run((signal) => post("search", { ...request, ...place }, signal), put, failed);
     };
     const only = (name, value) => changed({ ...request.filter, [name]: value });
-    const card = (hit) => hitCard(hit, corpora.kind() ?? "reference", only);
+    const card = (hit) => hitCard(hit, corpora.kind(hit.corpus ?? reply.corpus) ?? "reference", only);
     const beside = facets(reply.hits, request.filter, changed);
     present(
       el("div", { class: "found" }, el("p", {}, told(reply)), conditions(request.filter, changed)),
+      reply.warning && el("p", { class: "muted warning" }, reply.warning),
       beside.length > 0 && facetBox(beside, reply.hits.length),
       hitList(request, reply, card, below),
     );

@@ -366,6 +366,7 @@ class _Builder:
     def _manifest(self, encoder: TextEncoder, values: Mapping[str, Any]) -> Manifest:
         plan, options = self._plan, self._plan.options
         created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
+        fusion = HYBRID[encoder.architecture, plan.kind]
         weight = options.dense_weight
         return Manifest(
             name=plan.name,
@@ -377,8 +378,8 @@ class _Builder:
                 "dim": encoder.dim,
             },
             splitter=plan.splitter,
-            dense_weight=HYBRID[plan.kind].dense_weight if weight is None else weight,
-            lexical_power=HYBRID[plan.kind].lexical_power,
+            dense_weight=fusion.dense_weight if weight is None else weight,
+            lexical_power=fusion.lexical_power,
             segments=self._names,
             texts=TEXTS_VERSION,
             demote=options.secondary == "demote",

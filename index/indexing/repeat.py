@@ -7,10 +7,11 @@ from pathlib import Path
 from purlin.index import builds
 from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder
-from purlin.index.errors import InvalidInput
+from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.indexing.build import Options, build, known_digests
-from purlin.index.indexing.staleness import local_roots
+from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
 from purlin.index.pace import Progress
+from purlin.index.search.listing import read_listing
 from purlin.index.sources import open_source
 
 
@@ -23,6 +24,24 @@ def why_not_repeatable(manifest: Manifest) -> str | None:
     if manifest.judged:
         return "its builds are measured before they serve; use `purlin index build --queries`"
     return None
+
+
+def sources_changed(home: Path, name: str) -> bool:
+    """Return whether the sources of the active build differ from it, by names and times alone.
+
+    Raises NotFound if a source is missing, so that it is not mistaken for deleted files.
+    """
+    directory = builds.current(home, name)
+    manifest = builds.read_manifest(directory)
+    missing = [str(root) for root in local_roots(manifest) if not root.exists()]
+    if missing:
+        raise NotFound(f"The sources {', '.join(missing[:3])} of corpus {name!r} are missing.")
+
+    names = read_listing(directory).names(MAX_FILES)
+    staleness = find_staleness(manifest, *names)
+    if staleness is None or not staleness.complete:
+        return True
+    return any((staleness.changed, staleness.added, staleness.removed))
 
 
 def repeat_build(

@@ -1,0 +1,156 @@
+"""Notices when the sources of corpora change, and has them indexed again.
+
+The kernel tells of changes, and a look now and then finds those that it does not tell of: on
+network drives, beyond its limit of watched directories, or while the server was down. What has
+changed in fact, the builder finds out (see `purlin.app.indexer`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from purlin.app.building import Builder, Job
+from purlin.index import builds
+from purlin.index.indexing.repeat import why_not_repeatable
+from purlin.index.indexing.staleness import local_roots
+from purlin.index.records import Kind
+from purlin.index.search.store import FileState, file_state
+
+if TYPE_CHECKING:
+    from watchfiles import Change
+
+# A burst of changes is over after so long without one; one that does not end is cut.
+QUIET_MS, BURST_MS = 300, 5_000
+# After which new corpora and roots that came back are noticed.
+RESCAN_S = 2.0
+# After which all files are looked at, whatever the kernel tells.
+FULL_CHECK_S = 60.0
+# Directories that change all the time and that no source reads.
+_IGNORED = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
+
+_log = logging.getLogger("purlin.watching")
+
+# Corpus -> its kind, and the directories and files it was made from.
+_Watched = Mapping[str, tuple[Kind, tuple[Path, ...]]]
+
+
+class Watcher:
+    """Watches the sources of all corpora of a home that can be built again from their manifest."""
+
+    def __init__(self, home: Path, builder: Builder, encoders: tuple[Path, ...]) -> None:
+        self._home = home
+        self._builder = builder
+        self._encoders = encoders
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._told: set[tuple[str, str]] = set()
+
+    def start(self) -> None:
+        """Watch in a thread of its own."""
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(RESCAN_S)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            watched = self._watched()
+            self._check(watched, watched)
+            try:
+                self._follow(watched)
+            except OSError as error:
+                self._tell("", f"not all changes are noticed at once ({error})")
+                self._poll(watched)
+
+    def _watched(self) -> _Watched:
+        """The corpora to watch, with those of their roots that exist."""
+        watched = {}
+        for name in builds.corpora(self._home):
+            manifest = builds.active_manifest(self._home, name)
+            if manifest is None or not local_roots(manifest):
+                continue
+            if (reason := why_not_repeatable(manifest)) is not None:
+                self._tell(name, f"{name} is not watched: {reason}")
+                continue
+            roots = tuple(root for root in local_roots(manifest) if root.exists())
+            watched[name] = (manifest.kind, roots)
+        return watched
+
+    def _follow(self, watched: _Watched) -> None:
+        """Have corpora checked as the kernel tells of changes, until what is watched changes."""
+        from watchfiles import watch
+
+        directories = {root for _, roots in watched.values() for root in roots if root.is_dir()}
+        if not directories:
+            self._poll(watched)
+            return
+
+        checked_at, files = time.monotonic(), _file_states(watched)
+        for changes in watch(
+            *directories,
+            watch_filter=_concerns(directories),
+            debounce=BURST_MS,
+            step=QUIET_MS,
+            rust_timeout=int(RESCAN_S * 1000),
+            yield_on_timeout=True,
+            stop_event=self._stopping,
+            raise_interrupt=False,
+            ignore_permission_denied=True,
+        ):
+            before, files = files, _file_states(watched)
+            changed = {Path(path) for _, path in changes}
+            changed |= {path for path, state in files.items() if state != before.get(path)}
+            self._check(watched, _corpora_of(watched, changed))
+            due = time.monotonic() - checked_at > FULL_CHECK_S
+            if self._stopping.is_set() or due or self._watched() != watched:
+                return
+
+    def _poll(self, watched: _Watched) -> None:
+        """Wait until all is to be looked at again, without the kernel's help."""
+        deadline, files = time.monotonic() + FULL_CHECK_S, _file_states(watched)
+        while time.monotonic() < deadline and not self._stopping.wait(RESCAN_S):
+            if self._watched() != watched or _file_states(watched) != files:
+                return
+
+    def _check(self, watched: _Watched, names: Iterable[str]) -> None:
+        self._builder.add(
+            *(Job(name, watched[name][0], "repeat", self._encoders) for name in names)
+        )
+
+    def _tell(self, corpus: str, message: str) -> None:
+        """Log a warning once."""
+        if (corpus, message) not in self._told:
+            self._told.add((corpus, message))
+            _log.warning("%s", message)
+
+
+def _concerns(directories: Iterable[Path]) -> Callable[[Change, str], bool]:
+    """Make a filter of changes: those in a directory that no source reads are left out."""
+    roots = [str(directory) for directory in directories]
+
+    def concerns(change: Change, path: str) -> bool:
+        root = max((root for root in roots if path.startswith(root)), key=len, default="")
+        return _IGNORED.isdisjoint(Path(path[len(root) :]).parts)
+
+    return concerns
+
+
+def _corpora_of(watched: _Watched, changed: Iterable[Path]) -> list[str]:
+    """Corpora with a root that has one of the changed paths."""
+    touched = {ancestor for path in changed for ancestor in (path, *path.parents)}
+    return [name for name, (_, roots) in watched.items() if not touched.isdisjoint(roots)]
+
+
+def _file_states(watched: _Watched) -> dict[Path, FileState | None]:
+    """States of the roots that are files, which editors replace by others of the same name."""
+    files = {root for _, roots in watched.values() for root in roots if root.is_file()}
+    return {path: file_state(path) for path in files}
