@@ -8,10 +8,10 @@ from purlin.index import builds
 from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.build import Options, build, known_digests
 from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
 from purlin.index.pace import Progress
-from purlin.index.search.store import Store
+from purlin.index.search.listing import read_listing
 from purlin.index.sources import open_source
 
 
@@ -37,11 +37,7 @@ def sources_changed(home: Path, name: str) -> bool:
     if missing:
         raise NotFound(f"The sources {', '.join(missing[:3])} of corpus {name!r} are missing.")
 
-    store = Store(directory / "documents.sqlite", manifest.kind)
-    try:
-        names = store.file_names(MAX_FILES)
-    finally:
-        store.close()
+    names = read_listing(directory).names(MAX_FILES)
     found = find_staleness(manifest, *names)
     return found is None or not found.complete or any((found.changed, found.added, found.removed))
 
@@ -60,7 +56,11 @@ def repeat_build(
 
     roots = local_roots(manifest)
     sources = open_source(
-        manifest.kind, roots, secondary=manifest.secondary, base_url=manifest.base_url
+        manifest.kind,
+        roots,
+        secondary=manifest.secondary,
+        base_url=manifest.base_url,
+        digests=known_digests(home, name),
     )
     options = Options(
         splitter=manifest.splitter,
