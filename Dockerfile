@@ -14,7 +14,7 @@ FROM --platform=$BUILDPLATFORM ${PYTHON_IMAGE} AS requirements
 WORKDIR /source
 COPY pyproject.toml ./
 RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-        extras = [p['optional-dependencies'][name] for name in ('otel', 'parquet')]; \
+        extras = [p['optional-dependencies'][name] for name in ('otel', 'parquet', 'transformer')]; \
         print(*sum(extras, p['dependencies']), sep='\n')" > /requirements.txt
 
 # The next two stages are the same where the image is for the building machine's processor, and then run once.

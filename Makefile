@@ -52,7 +52,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.serving: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(PIP) install -q $(PIN) -e .
+	$(PIP) install -q $(PIN) -e '.[parquet,transformer]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip

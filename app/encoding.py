@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from purlin.app.metrics import Metrics
 from purlin.app.overload import raise_if_client_gone
 from purlin.index.encoder import Role, TextEncoder, Vectors, find_encoder
+from purlin.index.records import Architecture
 
 SHORT_CALL_TEXTS = 8  # longer calls do not wait for a slot
 BLOCK_TEXTS = 256  # a long call checks for its client after each block
@@ -46,6 +47,11 @@ class BoundedEncoder:
     def max_tokens(self) -> int:
         """Token limit of the wrapped encoder."""
         return self._encoder.max_tokens
+
+    @property
+    def architecture(self) -> Architecture:
+        """Architecture of the wrapped encoder."""
+        return self._encoder.architecture
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Tokens of each text with its prefix, before it is cut: (len(texts),)."""

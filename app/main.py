@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from purlin.app import access, logs, mcp, problems
+from purlin.app import access, logs, mcp_http, problems
 from purlin.app.connections import BACKLOG, Connection
 from purlin.app.encoding import Encoders
 from purlin.app.limits import BodyLimit
@@ -58,7 +58,7 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
     app.state.origins = settings.cors_origins
 
     problems.add_exception_handlers(app)
-    for router in (api_router, metrics_router, page_router, mcp.mcp_router, protocols_router):
+    for router in (api_router, metrics_router, page_router, mcp_http.mcp_router, protocols_router):
         app.include_router(router)
     problems.add_schemas(app.openapi())
     access.describe(app.openapi())
@@ -74,7 +74,7 @@ def _middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
         allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type", *mcp.HEADERS],
+        allow_headers=["Authorization", "Content-Type", *mcp_http.HEADERS],
     )
 
     return [

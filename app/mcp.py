@@ -1,32 +1,25 @@
-"""`POST /mcp`: tools for agents over the streamable HTTP transport of the Model Context Protocol.
+"""The Model Context Protocol without a transport: messages of JSON-RPC, methods and their results.
 
-Each request gets one JSON reply: there are no sessions, streams or batches. Supported are clients
-that begin with `initialize` (versions 2025-03-26 to 2025-11-25) and clients that send version and
-capabilities with each request (2026-07-28). https://modelcontextprotocol.io/specification
+Served are clients that begin with `initialize` (versions 2025-03-26 to 2025-11-25) and clients that
+send version and capabilities with each request (2026-07-28). There are no sessions, streams or
+batches. https://modelcontextprotocol.io/specification
+
+`purlin.app.mcp_http` and `purlin.app.mcp_stdio` are the transports. The tools are imported when
+they are first asked for, so that `initialize` is answered before that.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
-from pydantic import ValidationError
-from starlette.datastructures import Headers
-
-from purlin.app.access import is_loopback
-from purlin.app.problems import explain
-from purlin.app.routes import json_only
-from purlin.app.service import Service, ServiceOf
-from purlin.app.tools import TOOLS, Tool
 from purlin.index.errors import PurlinError
+
+if TYPE_CHECKING:
+    from purlin.app.tools import Backend, Tool
 
 # Versions of the protocol that begin with `initialize`, and those that send all with each request.
 HANDSHAKE = ("2025-03-26", "2025-06-18", "2025-11-25")
@@ -34,23 +27,23 @@ STATELESS = ("2026-07-28",)
 
 # Error codes of JSON-RPC and of the protocol.
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
-HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
+INTERNAL_ERROR, HEADER_MISMATCH, UNSUPPORTED_VERSION = -32603, -32020, -32022
 
-HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name")
 MAX_REQUEST_ID_CHARS = 256
 _META = "io.modelcontextprotocol/"
+VERSION_KEY = _META + "protocolVersion"
 _SHOWN = 60  # characters of a client's value that a message quotes
 _CACHED_MS = 60_000
-_STATUSES = {METHOD_NOT_FOUND: 404}
 _INSTRUCTIONS = (
     "Search over indexed code, answers in the exact words of references, and labels for many texts at once. Results "
     "are cut to max_tokens: ask for few first, then for more."
 )
 
 JsonObject = dict[str, Any]
+RequestId = str | int
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """A request that is answered with an error of JSON-RPC."""
 
     def __init__(self, code: int, message: str, data: JsonObject | None = None) -> None:
@@ -62,99 +55,58 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
-    """Parameters of a request and the scopes of its key; None if the server has no keys."""
+class Caller:
+    """Who calls: `scopes` are those of the key, None where there are no keys.
 
-    params: JsonObject
-    scopes: frozenset[str] | None
-    service: Service
+    `backend` returns what the tools work on; it is called when a tool is.
+    """
+
+    backend: Callable[[], Backend]
+    scopes: frozenset[str] | None = None
 
     def may_use(self, tool: Tool) -> bool:
+        """Whether the key has the scope of a tool."""
         return self.scopes is None or tool.scope in self.scopes
 
 
-async def _check_origin(request: Request) -> None:
-    """Refuse pages of other origins, also if their name has this server's address."""
-    origin = request.headers.get("origin")
-    if origin is not None and not _is_allowed(origin, request.app.state.origins):
-        raise HTTPException(
-            403,
-            "Pages of this origin may not call this server: "
-            "add the origin to PURLIN_CORS_ORIGINS to allow it.",
-        )
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """Parameters of a request, and who sent it."""
+
+    params: JsonObject
+    caller: Caller
 
 
-def _is_allowed(origin: str, allowed: Iterable[str]) -> bool:
-    """Whether an origin is in the list or a loopback one."""
-    if origin in allowed or "*" in allowed:
-        return True
-
-    try:
-        parts = urlsplit(origin)
-        return parts.scheme in ("http", "https") and is_loopback(parts.hostname or "")
-    except ValueError:
-        return False
+def answer(message: JsonObject, caller: Caller, *, stateless: bool) -> JsonObject:
+    """Return the result of a request. Raises Refused."""
+    call = _Call(params(message), caller)
+    result = _method(message["method"], stateless)(call)
+    return {"resultType": "complete", **result} if stateless else result
 
 
-async def _body(request: Request) -> bytes:
-    return await request.body()
-
-
-mcp_router = APIRouter(dependencies=[Depends(_check_origin), Depends(json_only)])
-
-
-@mcp_router.post("/mcp", include_in_schema=False)
-def talk(request: Request, body: Annotated[bytes, Depends(_body)], service: ServiceOf) -> Response:
-    """Answer one message of JSON-RPC; `tools/list` describes the tools."""
-    message_id: str | int | None = None
-    stateless = request.headers.get("mcp-protocol-version") in STATELESS
-    try:
-        message = _message(body)
-        _check_version(request.headers)
-
-        # A notification or a reply, neither of which is answered.
-        if "method" not in message or "id" not in message:
-            return Response(status_code=202)
-
-        message_id = _id(message["id"])
-        call = _Call(_object(message, "params"), getattr(request.state, "scopes", None), service)
-        if stateless:
-            _check_envelope(request.headers, message["method"], call.params)
-        result = _method(message["method"], stateless)(call)
-    except _Refused as refused:
-        # Versions with a handshake answer errors of identified requests with status 200.
-        by_handshake = message_id is not None and not stateless
-        status = 200 if by_handshake else _STATUSES.get(refused.code, 400)
-        return _json({"error": refused.error}, message_id, status)
-
-    if stateless:
-        result = {"resultType": "complete", **result}
-    return _json({"result": result}, message_id)
-
-
-def _json(reply: JsonObject, message_id: str | int | None, status: int = 200) -> Response:
-    content = json.dumps({"jsonrpc": "2.0", "id": message_id, **reply}, separators=(",", ":"))
-    return Response(content, status, media_type="application/json")
+def encode(reply: JsonObject, message_id: RequestId | None) -> str:
+    """Write a reply, `{"result": ...}` or `{"error": ...}`, as one line."""
+    return json.dumps({"jsonrpc": "2.0", "id": message_id, **reply}, separators=(",", ":"))
 
 
 # ---- messages
 
 
-def _message(body: bytes) -> JsonObject:
-    """Parse and check one message of JSON-RPC."""
+def parse(body: bytes) -> JsonObject:
+    """Parse and check one message of JSON-RPC. Raises Refused."""
     try:
         message = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        raise _Refused(PARSE_ERROR, "The body is not JSON.") from None
+        raise Refused(PARSE_ERROR, "The message is not JSON.") from None
 
     if isinstance(message, list):
-        raise _Refused(INVALID_REQUEST, "Batches are not supported: send one message at a time.")
+        raise Refused(INVALID_REQUEST, "Batches are not supported: send one message at a time.")
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        raise _Refused(INVALID_REQUEST, 'The body must be one JSON object with "jsonrpc": "2.0".')
+        raise Refused(INVALID_REQUEST, 'A message must be one JSON object with "jsonrpc": "2.0".')
     if not isinstance(message.get("method", ""), str):
-        raise _Refused(INVALID_REQUEST, "method must be a string.")
+        raise Refused(INVALID_REQUEST, "method must be a string.")
     if "method" not in message and not message.keys() & {"result", "error"}:
-        raise _Refused(INVALID_REQUEST, "method is missing.")
+        raise Refused(INVALID_REQUEST, "method is missing.")
     return message
 
 
@@ -163,59 +115,57 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(name)
 
 
-def _id(value: Any) -> str | int:
+def request_id(message: JsonObject) -> RequestId:
+    """Return the id of a request. Raises Refused for what cannot be one."""
+    value = message["id"]
     if isinstance(value, str) and len(value) <= MAX_REQUEST_ID_CHARS:
         return value
     # In Python, bool is a kind of int.
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise _Refused(
+    raise Refused(
         INVALID_REQUEST,
         f"id must be an integer or a string of at most {MAX_REQUEST_ID_CHARS} characters.",
     )
 
 
+def is_request(message: JsonObject) -> bool:
+    """Whether a message needs an answer; a notification or a reply does not."""
+    return "method" in message and "id" in message
+
+
+def params(message: JsonObject) -> JsonObject:
+    """Return the parameters of a message. Raises Refused."""
+    return _object(message, "params")
+
+
+def meta(message: JsonObject) -> JsonObject:
+    """Return the metadata of a message. Raises Refused."""
+    return _object(params(message), "_meta")
+
+
 def _object(holder: Mapping[str, Any], key: str) -> JsonObject:
     value = holder.get(key, {})
     if not isinstance(value, dict):
-        raise _Refused(INVALID_PARAMS, f"{key} must be an object.")
+        raise Refused(INVALID_PARAMS, f"{key} must be an object.")
     return value
 
 
-def _check_version(headers: Headers) -> None:
-    """Refuse unknown versions. Without a header the client is an old one, says the protocol."""
-    requested = headers.get("mcp-protocol-version")
-    if requested is not None and requested not in (*HANDSHAKE, *STATELESS):
-        data = {"supported": [*HANDSHAKE, *STATELESS], "requested": requested[:_SHOWN]}
-        raise _Refused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+def check_version(requested: Any) -> bool:
+    """Whether a version is one without handshake. Raises Refused for a version that is unknown."""
+    if requested not in (*HANDSHAKE, *STATELESS):
+        shown = requested[:_SHOWN] if isinstance(requested, str) else str(type(requested).__name__)
+        data = {"supported": [*HANDSHAKE, *STATELESS], "requested": shown}
+        raise Refused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+    return requested in STATELESS
 
 
-def _check_envelope(headers: Headers, method: str, params: JsonObject) -> None:
-    """Check the metadata of a stateless request, and that its headers repeat it (2026-07-28)."""
-    meta = _object(params, "_meta")
-    missing = [
-        name for name in ("protocolVersion", "clientCapabilities") if _META + name not in meta
-    ]
-    if missing:
-        raise _Refused(
-            INVALID_PARAMS, f"params._meta lacks {', '.join(_META + name for name in missing)}."
-        )
-
-    expected = {"mcp-protocol-version": meta[_META + "protocolVersion"], "mcp-method": method}
-    if method == "tools/call":
-        expected["mcp-name"] = params.get("name")
-    for name, value in expected.items():
-        if len(headers.getlist(name)) != 1 or _decoded(headers[name]) != value:
-            raise _Refused(HEADER_MISMATCH, f"The header {name} does not match the body.")
-
-
-def _decoded(value: str) -> str | None:
-    """A header's value; anything but plain ASCII comes as `=?base64?…?=`. None if malformed."""
-    coded = re.fullmatch(r"=\?base64\?(.*)\?=", value)
-    try:
-        return base64.b64decode(coded[1], validate=True).decode() if coded else value
-    except (binascii.Error, UnicodeDecodeError):
-        return None
+def check_envelope(message: JsonObject) -> None:
+    """Refuse a request without the metadata that the stateless versions need."""
+    given = meta(message)
+    needed = [_META + name for name in ("protocolVersion", "clientCapabilities")]
+    if missing := [name for name in needed if name not in given]:
+        raise Refused(INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}.")
 
 
 # ---- methods
@@ -224,7 +174,7 @@ def _decoded(value: str) -> str | None:
 def _initialize(call: _Call) -> JsonObject:
     requested = call.params.get("protocolVersion")
     if not isinstance(requested, str):
-        raise _Refused(INVALID_PARAMS, "protocolVersion must be a string.")
+        raise Refused(INVALID_PARAMS, "protocolVersion must be a string.")
 
     # The server offers its newest version where it does not know the client's.
     agreed = requested if requested in HANDSHAKE else HANDSHAKE[-1]
@@ -254,7 +204,9 @@ def _ping(_: _Call) -> JsonObject:
 
 def _list(call: _Call) -> JsonObject:
     """The tools that the key may use."""
-    return {"tools": [_described(tool) for tool in TOOLS if call.may_use(tool)]}
+    from purlin.app.tools import TOOLS
+
+    return {"tools": [_described(tool) for tool in TOOLS if call.caller.may_use(tool)]}
 
 
 def _list_cached(call: _Call) -> JsonObject:
@@ -273,23 +225,21 @@ def _described(tool: Tool) -> JsonObject:
 
 def _call_tool(call: _Call) -> JsonObject:
     """Call a tool. Errors in its arguments are results, too, so that the model can read them."""
+    from purlin.app.tools import TOOLS
+
     name = call.params.get("name")
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
         names = ", ".join(tool.name for tool in TOOLS)
-        raise _Refused(INVALID_PARAMS, f"Unknown tool; available are {names}.")
-    if not call.may_use(tool):
+        raise Refused(INVALID_PARAMS, f"Unknown tool; available are {names}.")
+    if not call.caller.may_use(tool):
         return _failed(
             f"This key lacks the scope {tool.scope}: ask whoever runs the server for one."
         )
 
+    arguments = _object(call.params, "arguments")
     try:
-        arguments = tool.arguments.model_validate(_object(call.params, "arguments"))
-        result = tool.call(arguments, call.service)
-    except ValidationError as error:
-        # Locations begin with the part of the request, as FastAPI has them.
-        errors = [{**details, "loc": ("body", *details["loc"])} for details in error.errors()]
-        return _failed(explain(errors)[0])
+        result = tool.run(arguments, call.caller.backend())
     except PurlinError as error:
         return _failed(error.message)
 
@@ -321,5 +271,5 @@ _STATELESS_METHODS: Mapping[str, _Method] = {
 def _method(name: str, stateless: bool) -> _Method:
     methods = _STATELESS_METHODS if stateless else _METHODS
     if name not in methods:
-        raise _Refused(METHOD_NOT_FOUND, f"There is no method {name[:_SHOWN]!r} here.")
+        raise Refused(METHOD_NOT_FOUND, f"There is no method {name[:_SHOWN]!r} here.")
     return methods[name]

@@ -12,8 +12,9 @@ from http import HTTPStatus
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from purlin.app.access import needs
+from purlin.app.errors import Left
 from purlin.app.metrics import Metrics
-from purlin.app.problems import Left, reply
+from purlin.app.problems import reply
 
 RETRY_AFTER_S = 1
 RUSH_S = 0.1  # a rush begins when requests have been refused for this long

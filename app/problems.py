@@ -5,9 +5,7 @@ One table maps exceptions to statuses.
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -19,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from purlin.app.errors import Left, Opening, explain
 from purlin.index.errors import (
     Altered,
     Busy,
@@ -32,19 +31,9 @@ from purlin.index.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
-MAX_ERRORS = 10
-_MAX_IN_DETAIL = 3  # errors that the sentence in `detail` mentions
 _MAX_QUOTED_CHARS = 60  # of anything that the client sent
 
 _log = logging.getLogger("purlin.problems")
-
-
-class Opening(PurlinError):
-    """The corpus is still being opened; a later attempt may succeed."""
-
-
-class Left(PurlinError):
-    """The client disconnected before the reply was sent; nobody reads this problem."""
 
 
 PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
@@ -208,65 +197,6 @@ def _handle_validation_error(_: Request, error: Exception) -> JSONResponse:
 
     detail, field_errors = explain(errors)
     return reply(HTTPStatus.UNPROCESSABLE_ENTITY, detail, slug="invalid-input", errors=field_errors)
-
-
-def explain(errors: Sequence[Mapping[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Return pydantic's errors as a sentence, and as (field, message) pairs.
-
-    Locations begin with `body`.
-    """
-    field_errors = [(_field(error["loc"]), _message(error)) for error in errors[:MAX_ERRORS]]
-    detail = "; ".join(f"{field} {message}" for field, message in field_errors[:_MAX_IN_DETAIL])
-    if len(errors) > _MAX_IN_DETAIL:
-        detail += f"; and {len(errors) - _MAX_IN_DETAIL} more"
-    return f"{detail}.", field_errors
-
-
-def _field(location: Sequence[str | int]) -> str:
-    """Return a location as a path.
-
-    ("body", "filter", "language") -> filter.language; ("body", "texts", 3) -> texts[3]; ("body",)
-    -> body.
-    """
-    keys = location[1:] or location
-    path = "".join(
-        f"[{key}]" if isinstance(key, int) else f".{key[:_MAX_QUOTED_CHARS]}" for key in keys
-    )
-    return path.removeprefix(".")
-
-
-def _message(error: Mapping[str, Any]) -> str:
-    """Return what is wrong with a field, to be read after its name."""
-    if error["type"] == "missing":
-        return "is required"
-    if error["type"] == "extra_forbidden":
-        return "is not a known key"
-    if error["type"] == "model_attributes_type":
-        return "must be a JSON object"
-
-    # Pydantic's "Input should be" becomes "must be", without the notes that it adds for developers.
-    rule = re.sub(r"^[A-Z]\w* should ", "must ", error["msg"])
-    return f"{rule.partition(' after validation')[0]}; {_describe_input(error)}"
-
-
-def _describe_input(error: Mapping[str, Any]) -> str:
-    """Describe the rejected value in a few words, never with a long text itself."""
-    value = error["input"]
-    if error["type"].endswith(("too_long", "too_short")):
-        return f"it has {len(value)}"
-    if isinstance(value, dict):
-        keys = _shorten(", ".join(map(str, list(value)[:5])))
-        return f"it is an object with {keys or 'no keys'}"
-    if isinstance(value, list):
-        return f"it is a list of {len(value)}"
-
-    # Cut before it is serialized: the value may have a million characters.
-    excerpt = value[: _MAX_QUOTED_CHARS + 1] if isinstance(value, str) else value
-    return f"it is {_shorten(json.dumps(excerpt))}"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
 
 
 def _sendable(text: str) -> str:

@@ -18,9 +18,9 @@ from pydantic_core import PydanticCustomError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from purlin.app.fields import MAX_TEXT_CHARS, Strict
 from purlin.app.problems import MEDIA_TYPE, responses
 from purlin.app.routes import json_only
-from purlin.app.schemas import MAX_TEXT_CHARS, Strict
 from purlin.app.service import ServiceOf
 from purlin.index.encoder import Role, TextEncoder, Vectors
 from purlin.index.errors import InvalidInput, NotFound

@@ -16,8 +16,9 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import TypeAdapter
 
 from purlin.app.building import Builder
+from purlin.app.errors import Opening
 from purlin.app.open_builds import Status
-from purlin.app.problems import Opening, responses
+from purlin.app.problems import responses
 from purlin.app.schemas import (
     ActivateRequest,
     ClassifyRequest,

@@ -9,81 +9,33 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+from pydantic import Field, WrapValidator
+from pydantic_core import PydanticCustomError
 
+from purlin.app.fields import (
+    MAX_TEXT_CHARS,
+    Conditions,
+    CorpusName,
+    Labels,
+    Strict,
+    limit_size,
+    suggest,
+)
 from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import MAX_ANSWERS
 from purlin.index.records import KINDS, Kind, Mode
 from purlin.index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK
-from purlin.index.search.filters import MAX_CONDITIONS, MAX_VALUES
 from purlin.index.search.several import MAX_CORPORA
 
-MAX_OBJECT_KEYS = 100
-MAX_VALUE_CHARS = 1_000
 MAX_REQUEST_TEXTS = 10_000
-MAX_TEXT_CHARS = 2**20
-MAX_REQUEST_LABELS = 10_000
-MAX_REQUEST_LABEL_CHARS = 1_000
 MAX_REQUEST_TEMPLATES = 8
 MAX_TEMPLATE_CHARS = 1_000
 MAX_RANKING_BYTES = 64 * 2**20  # of all rankings of one reply together, approximately
 _RANKING_ITEM_BYTES = 40  # of one label in a ranking, without its name
-_BOUNDS = 2  # gte and lte
-
-
-class Strict(BaseModel):
-    """Base of all requests: accepts known keys only, with values of the declared types.
-
-    Pydantic collects every error before it reports any. Where the client controls how many errors
-    there can be, the number of items is checked first.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _limit_keys(cls, data: Any) -> Any:
-        return _limit_size(data, dict, MAX_OBJECT_KEYS, "an object of at most {} keys")
-
-
-def _limit_size(
-    value: Any, container: type[list[Any] | dict[Any, Any]], max_items: int, rule: str
-) -> Any:
-    if isinstance(value, container) and len(value) > max_items:
-        raise PydanticCustomError("too_many", f"must be {rule.format(max_items)}")
-    return value
 
 
 # ---- /search
-
-
-def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
-    """Report an invalid condition in one sentence, not as one error per union member."""
-    _limit_size(value, list, MAX_VALUES, "a list of at most {} values")
-    try:
-        if isinstance(value, dict) and len(value) > _BOUNDS:
-            raise ValueError
-        return validate(value)
-    except ValueError:
-        rule = (
-            "must be a value, a list of values, or an object with gte and lte "
-            f"(texts: {MAX_VALUE_CHARS} characters)"
-        )
-        raise PydanticCustomError("condition", rule) from None
-
-
-def _limit_fields(value: Any) -> Any:
-    return _limit_size(value, dict, MAX_CONDITIONS, "an object of at most {} fields")
-
-
-Text = Annotated[str, Field(max_length=MAX_VALUE_CHARS)]
-_Value = Text | int | float | bool
-_FieldCondition = Annotated[
-    _Value | list[_Value] | dict[str, Text | int | float], WrapValidator(_validate_condition)
-]
-CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpora.")]
 
 
 class CorporaOfKind(Strict):
@@ -94,7 +46,7 @@ class CorporaOfKind(Strict):
 
 def _validate_corpora(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Report an invalid choice in one sentence, not as one error per union member."""
-    _limit_size(value, list, MAX_CORPORA, "a list of at most {} names")
+    limit_size(value, list, MAX_CORPORA, "a list of at most {} names")
     try:
         return validate(value)
     except ValueError:
@@ -137,7 +89,7 @@ class SearchRequest(Strict):
         default="hybrid",
         description="Scores that count: both, dense (by meaning) or lexical (by words).",
     )
-    filter: Annotated[dict[str, _FieldCondition], BeforeValidator(_limit_fields)] = Field(
+    filter: Conditions = Field(
         default={},
         description='Field -> a value, a list of values (any of them), or {"gte": …, "lte": …}.',
         examples=[
@@ -184,51 +136,18 @@ class QaRequest(Strict):
 # ---- /classify
 
 
-def _suggest(for_list: str, for_item: str) -> WrapValidator:
-    """Append a remedy to the error about a list, or an item of it, that is too long."""
-
-    def with_remedy(error: Any) -> InitErrorDetails:
-        error_type: Any = error["type"]
-        if error_type in ("too_long", "string_too_long"):
-            rule = error["msg"].partition(" after validation")[0]
-            # An error about an item has the item's index as its location.
-            remedy = for_item if error["loc"] else for_list
-            error_type = PydanticCustomError(error_type, f"{rule}: {remedy}")
-
-        return InitErrorDetails(
-            type=error_type, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {})
-        )
-
-    def validate(value: Any, handler: Callable[[Any], Any]) -> Any:
-        try:
-            return handler(value)
-        except ValidationError as error:
-            line_errors = [with_remedy(line_error) for line_error in error.errors()]
-            raise ValidationError.from_exception_data(error.title, line_errors) from None
-
-    return WrapValidator(validate)
-
-
 Texts = Annotated[
     list[Annotated[str, Field(max_length=MAX_TEXT_CHARS)]],
     Field(max_length=MAX_REQUEST_TEXTS),
-    _suggest(
+    suggest(
         "send the rest in another request",
         "shorten it: only about the first 256 tokens are read",
-    ),
-]
-Labels = Annotated[
-    list[Annotated[str, Field(max_length=MAX_REQUEST_LABEL_CHARS)]],
-    Field(max_length=MAX_REQUEST_LABELS),
-    _suggest(
-        "choose among groups of labels first, then within the group",
-        "a label is a name or a phrase",
     ),
 ]
 Templates = Annotated[
     list[Annotated[str, Field(max_length=MAX_TEMPLATE_CHARS)]],
     Field(max_length=MAX_REQUEST_TEMPLATES),
-    _suggest("keep the best of them", "a template is a sentence around {label}"),
+    suggest("keep the best of them", "a template is a sentence around {label}"),
 ]
 
 

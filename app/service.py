@@ -11,10 +11,10 @@ from fastapi import Depends, Request
 
 from purlin.app.building import Builder, demo_jobs
 from purlin.app.encoding import Encoders
+from purlin.app.errors import Opening
 from purlin.app.freshness import Freshness
 from purlin.app.metrics import Metrics
 from purlin.app.open_builds import OpenClassifiers, OpenCorpora
-from purlin.app.problems import Opening
 from purlin.app.settings import Settings
 from purlin.app.watching import Watcher
 from purlin.index import builds

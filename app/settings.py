@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from purlin.index.encoder import RELEASED_ENCODER, available_cpus, encoder_directory
+from purlin.index.encoder import available_cpus, default_encoder, encoder_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader import RELEASED_READER
 
@@ -52,7 +52,7 @@ class Settings(BaseSettings):
 
     home: Path = Path("var")
     encoder: Path = Field(
-        default=RELEASED_ENCODER,
+        default_factory=default_encoder,
         description="an encoder directory, or `static` or `transformer` for the released ones",
     )
     reader: Path = RELEASED_READER

@@ -1,71 +1,134 @@
-"""Tools for agents: three calls whose results fit into a budget of tokens.
+"""Tools for agents: their arguments, what they say of themselves, and their results.
 
-Without the tokenizer of the agent's language model, a token counts as three bytes of UTF-8. Code
-and English have more, so that results are rather too short than too long. A tool returns its
-result twice, as text and as JSON, and each fits the budget.
+A tool works on a `Backend`: the corpora of a server, or a workspace and the corpora of a home. Each
+result names the corpus, build and encoder it comes from, marks what has changed since, and fits
+into a budget of tokens (see `purlin.app.budget`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 from pydantic_core import CoreSchema
 
-from purlin.app.problems import Opening
-from purlin.app.routes import classify_reply, qa_reply, search_reply
-from purlin.app.schemas import (
+from purlin.app.budget import (
+    DEFAULT_TOKENS,
+    MAX_TOKENS,
+    MIN_TOKENS,
+    Head,
+    Part,
+    Result,
+    fit,
+    fit_lines,
+)
+from purlin.app.errors import explain
+from purlin.app.fields import (
     MAX_TEXT_CHARS,
     MAX_VALUE_CHARS,
-    ClassifyRequest,
+    Conditions,
     CorpusName,
     Labels,
-    QaRequest,
-    SearchRequest,
     Strict,
     Text,
 )
-from purlin.app.service import Service
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.qa.ask import MAX_ANSWERS
-from purlin.index.records import Answer, Hit, Kind
+from purlin.index.records import Answer, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS
-from purlin.replies import SearchReply
+from purlin.index.search.several import MAX_CORPORA
+from purlin.index.workspace import Content
+from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
-BYTES_PER_TOKEN = 3
-MIN_TOKENS, MAX_TOKENS = 200, 20_000
 MAX_HITS = 20
 MAX_TEXTS_PER_CALL = 100
-_MARK = 40  # bytes reserved for the note on what was cut
-_QUOTES = 2  # bytes around a text as JSON
-_MIN_PART = 40  # shortest part of a line worth showing, in characters
+MAX_ID_CHARS = 2_000
 _MAX_WORDS = 5  # words given as the reason of a hit
 _MAX_NAMES = 20  # corpora listed in an error
 _MAX_SHOWN = 200  # characters of a title, path or link
+_MAX_FIELDS = 12  # fields of a product that are shown
 _LAST = "\U0010ffff"  # sorts after every character
+_PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
+_LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
+
+
+class Backend(Protocol):
+    """What the tools work on."""
+
+    def names(self, kind: Kind) -> list[str]:
+        """Corpora of a kind that can be searched, sorted. Raises Opening."""
+        ...
+
+    def default(self, kind: Kind) -> str | None:
+        """Corpus that a call means if it names none, whatever others there are."""
+        ...
+
+    def kind(self, corpus: str) -> Kind | None:
+        """Kind of a corpus; None while that is not known. Raises NotFound."""
+        ...
+
+    def relative(self, corpus: str, path: str) -> str:
+        """Path of a file or folder as the corpus writes it. Raises InvalidInput for one outside."""
+        ...
+
+    def search(
+        self,
+        corpora: Sequence[str],
+        query: str,
+        k: int,
+        filter: Mapping[str, Any],
+        content: Content,
+    ) -> SearchReply:
+        """Hits of one or several corpora; `content` matters where documents say what they are."""
+        ...
+
+    def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
+        """Documents near one, nearest first, without itself. Raises NotFound."""
+        ...
+
+    def document(self, corpus: str, document_id: str) -> DocumentReply:
+        """A whole document. Raises NotFound."""
+        ...
+
+    def document_at(self, corpus: str, path: str, line: int) -> str:
+        """Id of the innermost document that has a line of a file. Raises NotFound."""
+        ...
+
+    def ask(self, corpus: str, question: str, k: int) -> QaReply:
+        """Answers from a reference. Raises NotFound without a reader."""
+        ...
+
+    def classify(
+        self,
+        texts: list[str],
+        labels: list[str] | None,
+        classifier: str | None,
+        multi_label: bool,
+    ) -> ClassifyReply:
+        """Labels of texts, by the names of labels or by a trained classifier."""
+        ...
+
 
 _Null = SkipJsonSchema[None]
 _Path = Annotated[str, Field(max_length=MAX_VALUE_CHARS - len(_LAST))]
+_Corpus = CorpusName | _Null
 Budget = Field(
-    default=2_000,
+    default=DEFAULT_TOKENS,
     ge=MIN_TOKENS,
     le=MAX_TOKENS,
     description="The result has at most about so many tokens.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The result of a tool: the same content as text and as JSON."""
-
-    text: str
-    structured: Mapping[str, Any]
+K = Field(default=5, ge=1, le=MAX_HITS, description="Hits at most.")
+DocumentId = Field(
+    min_length=1,
+    max_length=MAX_ID_CHARS,
+    description="A hit's path:line, or a document's id.",
+    examples=["src/app.py:120", "src/app.py::App.run"],
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +140,7 @@ class Tool:
     scope: str
     description: str
     arguments: type[Strict]
-    call: Callable[[Any, Service], Result]
+    call: Callable[[Any, Backend], Result]
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments, without titles and null defaults, which only cost tokens."""
@@ -89,6 +152,16 @@ class Tool:
             if details.get("default", 0) is None:
                 del details["default"]
         return schema
+
+    def run(self, arguments: Mapping[str, Any], backend: Backend) -> Result:
+        """Check the arguments and call the tool. Raises PurlinError."""
+        try:
+            checked = self.arguments.model_validate(dict(arguments))
+        except ValidationError as error:
+            # Locations begin with the part of the request, as FastAPI has them.
+            errors = [{**details, "loc": ("body", *details["loc"])} for details in error.errors()]
+            raise InvalidInput(explain(errors)[0]) from None
+        return self.call(checked, backend)
 
 
 class _Untitled(GenerateJsonSchema):
@@ -108,60 +181,239 @@ class SearchCode(Strict):
         description="What the code does, in plain words, or a name.",
         examples=["read rows from a csv file", "retry with backoff"],
     )
-    corpus: CorpusName | _Null = Field(
-        default=None, description="Needed only where several code bases are indexed."
-    )
+    corpus: _Corpus = Field(default=None, description="One code base of several [default: all].")
     path: _Path | _Null = Field(
         default=None, description="Only files whose path begins so: a folder, or a whole path."
     )
     language: Text | _Null = Field(
         default=None, description="Only this language, in lower case.", examples=["python"]
     )
-    k: int = Field(default=5, ge=1, le=MAX_HITS, description="Hits at most.")
+    content: Content = Field(
+        default="code", description="What is searched: docs are READMEs and other prose."
+    )
+    k: int = K
     max_tokens: int = Budget
 
 
-def search_code(arguments: SearchCode, service: Service) -> Result:
+def search_code(arguments: SearchCode, backend: Backend) -> Result:
     """Find code: hits with path and lines, why they match, and their text."""
+    corpora = _corpora(backend, "code", arguments.corpus)
     conditions: dict[str, Any] = {"language": arguments.language} if arguments.language else {}
-    if path := (arguments.path or "").removeprefix("./"):
+    if arguments.path and (path := backend.relative(corpora[0], arguments.path)):
         # All paths that begin with this one.
         conditions["path"] = {"gte": path, "lte": path + _LAST}
 
-    corpus = _corpus(service, "code", arguments.corpus)
-    request = SearchRequest(query=arguments.query, corpus=corpus, k=arguments.k, filter=conditions)
-    reply = search_reply(request, service)
+    reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
+    return _code_hits(reply, arguments.max_tokens)
+
+
+def _code_hits(reply: SearchReply, max_tokens: int, near: str | None = None) -> Result:
+    """Hits in code as a result, those in files that have changed since marked."""
+    changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
     parts = [_code_part(hit) for hit in reply.hits]
-    return _fit(_search_head(reply), "hits", parts, arguments.max_tokens)
+    return fit(_search_head(reply, near, len(changed)), "hits", parts, max_tokens)
 
 
-def _search_head(reply: SearchReply) -> _Head:
-    count = f"{len(reply.hits)} hits in {reply.corpus}"
-    text = count if reply.hits else f"Nothing in {reply.corpus} fits."
-    return _Head(text, {"corpus": reply.corpus, "build": reply.build, "encoder": reply.encoder})
+def _search_head(reply: SearchReply, near: str | None = None, changed: int = 0) -> Head:
+    if not reply.hits:
+        names = ", ".join(origin["corpus"] for origin in _origins(reply))
+        return Head(f"Nothing in {names} fits.", _origin(reply))
+
+    count = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
+    subject = f" near {near[:_MAX_SHOWN]}" if near else ""
+    text = f"{count}{subject} in {_shown_origin(reply)}"
+    if not changed:
+        return Head(text, _origin(reply))
+    return Head(
+        f"{text}; files changed since: {changed}, read these before you rely on them",
+        {**_origin(reply), "changed_files": changed},
+    )
 
 
-def _code_part(hit: Hit) -> _Part:
-    location = hit.location
-    path = (location.path or hit.document_id)[:_MAX_SHOWN]
+def _origins(reply: SearchReply | QaReply) -> list[dict[str, Any]]:
+    """Corpus, build and encoder of each corpus that a reply is of."""
+    searched = getattr(reply, "corpora", None) or [reply]
+    return [
+        {"corpus": each.corpus, "build": each.build, "encoder": each.encoder} for each in searched
+    ]
+
+
+def _origin(reply: SearchReply | QaReply) -> dict[str, Any]:
+    origins = _origins(reply)
+    return origins[0] if len(origins) == 1 else {"corpora": origins}
+
+
+def _shown_origin(reply: SearchReply | QaReply) -> str:
+    return ", ".join(
+        f"{origin['corpus']} (build {origin['build']}, {origin['encoder']})"
+        for origin in _origins(reply)
+    )
+
+
+def _code_part(hit: Hit) -> Part:
+    path, lines, span = _place(hit.location, hit.document_id)
     title = hit.title[:_MAX_SHOWN]
     why = _why(hit)
 
-    lines = {}
-    span = ""
-    if location.start_line:
-        lines = {"start_line": location.start_line, "end_line": location.end_line}
-        span = f":{location.start_line}-{location.end_line}"
-
-    fields = {"path": path, **lines, "title": title, "score": hit.score, "why": why}
+    fields: dict[str, Any] = {
+        "path": path,
+        **lines,
+        "title": title,
+        "score": hit.score,
+        "why": why,
+    }
     head = f"{path}{span} {title} · {hit.score:.2f} · {why}"
-    return _Part(head, fields, "code", hit.text)
+    if hit.corpus:
+        fields["corpus"] = hit.corpus
+        head = f"{hit.corpus}: {head}"
+    if hit.stale:
+        fields["changed"] = True
+        head = f"{head} · CHANGED since"
+    return Part(head, fields, "code", hit.text)
+
+
+def _place(location: Location, document_id: str) -> tuple[str, dict[str, Any], str]:
+    """Path, lines as fields, and lines as text (`:1-3`) of a document."""
+    path = (location.path or document_id)[:_MAX_SHOWN]
+    if not location.start_line:
+        return path, {}, ""
+    lines = {"start_line": location.start_line, "end_line": location.end_line}
+    return path, lines, f":{location.start_line}-{location.end_line}"
 
 
 def _why(hit: Hit) -> str:
     """Why a hit matches: the words of the query that it has, if any."""
     words = dict.fromkeys(hit.text[start:end].lower()[:40] for start, end in hit.highlights)
     return f"has {', '.join(list(words)[:_MAX_WORDS])}" if words else "near in meaning"
+
+
+# ---- find_related
+
+
+class FindRelated(Strict):
+    """Arguments of `find_related`."""
+
+    id: str = DocumentId
+    corpus: _Corpus = Field(default=None, description="The corpus of the hit.")
+    k: int = K
+    max_tokens: int = Budget
+
+
+def find_related(arguments: FindRelated, backend: Backend) -> Result:
+    """Find the code that is nearest in meaning to a given function or class."""
+    corpus = _any_corpus(backend, arguments.corpus)
+    document_id = _document_id(backend, corpus, arguments.id)
+    reply = backend.related(corpus, document_id, arguments.k)
+    return _code_hits(reply, arguments.max_tokens, document_id)
+
+
+def _document_id(backend: Backend, corpus: str, given: str) -> str:
+    """Id of a document from its place, `path:line` or `path:first-last`; an id is left as it is."""
+    place = _PLACE.fullmatch(given)
+    if place is None:
+        return given
+    path = backend.relative(corpus, place["path"])
+    return backend.document_at(corpus, path, int(place["line"]))
+
+
+# ---- read_document
+
+
+class ReadDocument(Strict):
+    """Arguments of `read_document`."""
+
+    id: str = DocumentId
+    lines: str | _Null = Field(
+        default=None,
+        max_length=20,
+        pattern=f"^{_LINES}$",
+        description="Of the document's text, counted from 1.",
+        examples=["1-80"],
+    )
+    corpus: _Corpus = Field(default=None, description="The corpus of the hit.")
+    max_tokens: int = Budget
+
+
+def read_document(arguments: ReadDocument, backend: Backend) -> Result:
+    """Read a whole document, or some of its lines, as it was indexed."""
+    corpus = _any_corpus(backend, arguments.corpus)
+    reply = backend.document(corpus, _document_id(backend, corpus, arguments.id))
+    path, lines, span = _place(reply.location, reply.id)
+    all_lines = reply.body.split("\n")
+    first, last = _line_range(arguments.lines, len(all_lines))
+    head = Head(
+        f"{path}{span} {reply.title[:_MAX_SHOWN]} · {corpus} (build {reply.build})"
+        + (" · CHANGED since" if reply.stale else ""),
+        {
+            "id": reply.id[:_MAX_SHOWN],
+            "path": path,
+            **lines,
+            "title": reply.title[:_MAX_SHOWN],
+            "corpus": corpus,
+            "build": reply.build,
+            "changed": bool(reply.stale),
+            "total_lines": len(all_lines),
+        },
+    )
+    return fit_lines(head, all_lines, first, last, arguments.max_tokens)
+
+
+def _line_range(lines: str | None, total: int) -> tuple[int, int]:
+    """First and last line, from 1; all without a range. Raises InvalidInput."""
+    if lines is None:
+        return 1, total
+    first_text, _, last_text = lines.partition("-")
+    first, last = int(first_text), int(last_text or first_text)
+    if not first <= last or first > total:
+        raise InvalidInput(
+            f"lines is {lines}; give FIRST-LAST within 1-{total}, the lines of this document.",
+            field="lines",
+        )
+    return first, min(last, total)
+
+
+# ---- search_products
+
+
+class SearchProducts(Strict):
+    """Arguments of `search_products`."""
+
+    query: str = Field(
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description="What is wanted, as a shopper says it.",
+    )
+    corpus: _Corpus = Field(default=None, description="One catalogue of several [default: all].")
+    filter: Conditions = Field(
+        default={},
+        description='Field -> a value, a list (any of them), or {"gte": …, "lte": …}.',
+        examples=[{"brand": ["Acme"], "price": {"lte": 20}}],
+    )
+    k: int = K
+    max_tokens: int = Budget
+
+
+def search_products(arguments: SearchProducts, backend: Backend) -> Result:
+    """Find products: hits with id, title, fields and description."""
+    corpora = _corpora(backend, "product", arguments.corpus)
+    reply = backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
+    parts = [_product_part(hit) for hit in reply.hits]
+    return fit(_search_head(reply), "hits", parts, arguments.max_tokens)
+
+
+def _product_part(hit: Hit) -> Part:
+    shown = {name: value for name, value in hit.fields.items() if len(str(value)) <= _MAX_SHOWN}
+    shown = dict(list(shown.items())[:_MAX_FIELDS])
+    title, why = hit.title[:_MAX_SHOWN], _why(hit)
+
+    identifier = hit.document_id[:_MAX_SHOWN]
+    values = ", ".join(f"{name}={value}" for name, value in shown.items())
+    head = f"{identifier} {title} · {hit.score:.2f} · {why} · {values}".removesuffix(" · ")
+    fields = {"id": identifier, "title": title, "score": hit.score, "why": why, "fields": shown}
+    if hit.corpus:
+        fields["corpus"] = hit.corpus
+        head = f"{hit.corpus}: {head}"
+    return Part(head, fields, "text", hit.text)
 
 
 # ---- ask_reference
@@ -176,18 +428,17 @@ class AskReference(Strict):
         description="One question in plain words.",
         examples=["What is the default step of range?"],
     )
-    corpus: CorpusName | _Null = Field(
+    corpus: _Corpus = Field(
         default=None, description="Needed only where several references are indexed."
     )
-    k: int = Field(default=3, ge=1, le=MAX_ANSWERS, description="Answers at most.")
+    k: int = Field(default=3, ge=1, le=MAX_HITS, description="Answers at most.")
     max_tokens: int = Budget
 
 
-def ask_reference(arguments: AskReference, service: Service) -> Result:
+def ask_reference(arguments: AskReference, backend: Backend) -> Result:
     """Answer a question in the reference's words, each answer with its passage and link."""
-    corpus = _corpus(service, "reference", arguments.corpus)
-    request = QaRequest(question=arguments.question, corpus=corpus, k=arguments.k)
-    reply = qa_reply(request, service)
+    corpus = _only(_corpora(backend, "reference", arguments.corpus))
+    reply = backend.ask(corpus, arguments.question, arguments.k)
 
     # Answers of one passage refer to the first of them.
     first: dict[str, int] = {}
@@ -196,21 +447,15 @@ def ask_reference(arguments: AskReference, service: Service) -> Result:
         first.setdefault(answer.passage_id, number)
         parts.append(_answer_part(answer, number, first[answer.passage_id]))
 
-    head = _Head(
-        f"{len(reply.answers)} answers from {corpus}; "
+    head = Head(
+        f"{len(reply.answers)} answers from {_shown_origin(reply)}; "
         f"answerable {reply.answerable:.2f} (low: it may be silent)",
-        {
-            "answerable": reply.answerable,
-            "corpus": reply.corpus,
-            "build": reply.build,
-            "encoder": reply.encoder,
-            "reader": reply.reader,
-        },
+        {"answerable": reply.answerable, **_origin(reply), "reader": reply.reader},
     )
-    return _fit(head, "answers", parts, arguments.max_tokens)
+    return fit(head, "answers", parts, arguments.max_tokens)
 
 
-def _answer_part(answer: Answer, number: int, first: int) -> _Part:
+def _answer_part(answer: Answer, number: int, first: int) -> Part:
     """Answer `number`, with its passage unless answer `first` already shows that."""
     name = " > ".join([*answer.terms, answer.title])[-_MAX_SHOWN:]
     fields: dict[str, Any] = {"text": answer.text, "score": answer.score, "of": name}
@@ -220,8 +465,8 @@ def _answer_part(answer: Answer, number: int, first: int) -> _Part:
         head = f"{head} · {answer.url}"
 
     if first < number:
-        return _Part(f"{head} · passage of {first}", fields | {"passage_of": first})
-    return _Part(head, fields, "passage", answer.passage, answer.start)
+        return Part(f"{head} · passage of {first}", fields | {"passage_of": first})
+    return Part(head, fields, "passage", answer.passage, answer.start)
 
 
 # ---- classify
@@ -246,10 +491,11 @@ class ClassifyTexts(Strict):
     max_tokens: int = Budget
 
 
-def classify_texts(arguments: ClassifyTexts, service: Service) -> Result:
+def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
     """Find the best labels of each text."""
-    request = ClassifyRequest(**arguments.model_dump(exclude={"max_tokens"}))
-    reply = classify_reply(request, service)
+    reply = backend.classify(
+        arguments.texts, arguments.labels, arguments.classifier, arguments.multi_label
+    )
 
     parts = []
     for result in reply.results:
@@ -258,7 +504,7 @@ def classify_texts(arguments: ClassifyTexts, service: Service) -> Result:
         ]
         text = ", ".join(f"{label['label']} {label['score']:.2f}" for label in ranking)
         fields = {"label": result.label, "margin": round(result.margin, 4), "ranking": ranking}
-        parts.append(_Part(text, fields))
+        parts.append(Part(text, fields))
 
     structured = {"encoder": reply.encoder}
     if reply.classifier:
@@ -266,182 +512,61 @@ def classify_texts(arguments: ClassifyTexts, service: Service) -> Result:
     text = f"{len(parts)} texts, the best labels of each"
     if reply.warnings:
         text = f"{text}. {reply.warnings[0][:_MAX_SHOWN]}"
-    return _fit(_Head(text, structured), "results", parts, arguments.max_tokens)
+    return fit(Head(text, structured), "results", parts, arguments.max_tokens)
 
 
 # ---- choosing a corpus
 
 
-def _corpus(service: Service, kind: Kind, name: str | None) -> str:
-    """The corpus named in the call, or the only one of its kind.
+def _corpora(backend: Backend, kind: Kind, name: str | None) -> list[str]:
+    """The corpus named in the call, or the default one, or all of its kind.
 
     Raises InvalidInput, which lists the corpora to choose from, or NotFound.
     """
     if name is not None:
-        opened = service.corpora.status(name).opened
-        if opened is not None and opened.manifest.kind != kind:
-            listed = ", ".join(_names(service, kind)[:_MAX_NAMES]) or "none"
+        actual = backend.kind(name)
+        if actual not in (kind, None):
             raise InvalidInput(
-                f"Corpus {name!r} is of kind {opened.manifest.kind}. Those of kind {kind}: {listed}.",
+                f"Corpus {name!r} is of kind {actual}. "
+                f"Those of kind {kind}: {_listed(backend.names(kind)) or 'none'}.",
                 field="corpus",
             )
-        return name
+        return [name]
 
-    names = _names(service, kind)
+    if (default := backend.default(kind)) is not None:
+        return [default]
+    names = backend.names(kind)
     if not names:
-        raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
+        raise NotFound(f"There is no corpus of kind {kind} here.", field="corpus")
+    return names if len(names) <= MAX_CORPORA else [_only(names)]
+
+
+def _any_corpus(backend: Backend, name: str | None) -> str:
+    """The corpus named in the call, or the one for code, or the only one there is."""
+    if name is not None:
+        backend.kind(name)
+        return name
+    if (default := backend.default("code")) is not None:
+        return default
+
+    names = backend.names("code") or [
+        name for kind in ("reference", "product") for name in backend.names(kind)
+    ]
+    if not names:
+        raise NotFound("There is no corpus here.", field="corpus")
+    return _only(names)
+
+
+def _only(names: Sequence[str]) -> str:
     if len(names) > 1:
         raise InvalidInput(
-            f"There are several: set `corpus` to one of {', '.join(names[:_MAX_NAMES])}.",
-            field="corpus",
+            f"There are several: set `corpus` to one of {_listed(names)}.", field="corpus"
         )
     return names[0]
 
 
-def _names(service: Service, kind: Kind) -> list[str]:
-    """Corpora of a kind that are in service. Raises Opening while any is still being opened."""
-    statuses = service.corpora.statuses()
-    if any(status.state == "opening" for status in statuses):
-        raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
-    return [
-        status.name
-        for status in statuses
-        if status.opened is not None and status.opened.manifest.kind == kind
-    ]
-
-
-# ---- fitting a result into its budget
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """The beginning of a result: a line of text, and the same for JSON."""
-
-    text: str
-    structured: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One hit, answer or label ranking of a result.
-
-    `head` and `fields` are shown whole, as text and as JSON. `text`, which JSON has as `name`, may
-    be cut to the lines around the offset `focus`.
-    """
-
-    head: str
-    fields: Mapping[str, Any]
-    name: str = ""
-    text: str = ""
-    focus: int = 0
-
-    def fixed_size(self) -> int:
-        """Bytes of everything but the text."""
-        return max(_size(self.head), _size(self.fields)) + len(self.name) + 20
-
-
-def _fit(head: _Head, name: str, parts: Sequence[_Part], max_tokens: int) -> Result:
-    """Combine as many parts as fit, best first.
-
-    Their texts share the remaining bytes: short ones are whole, long ones are cut to equal sizes.
-    """
-    head_size = max(_size(head.text), _size(head.structured))
-    room = max_tokens * BYTES_PER_TOKEN - head_size - 2 * _MARK
-
-    shown: list[_Part] = []
-    for part in parts:
-        if part.fixed_size() > room:
-            break
-        room -= part.fixed_size()
-        shown.append(part)
-    omitted = len(parts) - len(shown)
-
-    limit = _share([_size(part.text) + _MARK for part in shown if part.text], room)
-    cut = [_cut(part, limit - _MARK) for part in shown]
-
-    lines = [head.text, *(f"{number}. {text}" for number, (text, _) in enumerate(cut, 1))]
-    structured = {**head.structured, name: [fields for _, fields in cut]}
-    if omitted:
-        lines.append(f"{omitted} more: raise max_tokens.")
-        structured["left_out"] = omitted
-    return Result("\n".join(lines), structured)
-
-
-def _share(sizes: Sequence[int], room: int) -> int:
-    """The largest size per text with which all texts together fit into `room`."""
-    for number, size in enumerate(sorted(sizes)):
-        share = room // (len(sizes) - number)
-        if size > share:
-            return share
-        # What a short text does not need is left for the longer ones.
-        room -= size
-    return max(sizes, default=0)
-
-
-def _cut(part: _Part, room: int) -> tuple[str, dict[str, Any]]:
-    """A part as text and as JSON, its text cut to `room` bytes."""
-    if not part.text:
-        return part.head, dict(part.fields)
-
-    start, end = window(part.text, part.focus, room)
-    text = part.text[start:end].strip("\n")
-    above = _omitted_lines(part.text[:start])
-    below = _omitted_lines(part.text[end:])
-
-    fields = {**part.fields, part.name: text}
-    if above or below:
-        fields["cut"] = True
-    return "\n".join(filter(None, [part.head, above, text, below])), fields
-
-
-def _omitted_lines(text: str) -> str:
-    """A note on how many lines were cut, empty if there is nothing but white space."""
-    return f"… {len(text.strip().splitlines())} lines" if text.strip() else ""
-
-
-def window(text: str, focus: int, room: int) -> tuple[int, int]:
-    """(start, end) of the whole lines around offset `focus` that take at most `room` bytes as JSON.
-
-    If not even the line of `focus` fits, it is a part of that line, or empty if that part would be
-    too short to be useful.
-    """
-    starts = [0, *(match.end() for match in re.finditer("\n", text) if match.end() < len(text))]
-    ends = [*starts[1:], len(text)]
-    sizes = [_size(text[start:end]) - _QUOTES for start, end in zip(starts, ends, strict=True)]
-
-    first = last = bisect_right(starts, focus) - 1
-    room_left = room - _QUOTES - sizes[first]
-    if room_left < 0:
-        return _part_of_line(text, starts[first], ends[first], focus, room)
-
-    # Add lines below and above in turn while they fit.
-    grown = True
-    while grown:
-        grown = False
-        for line in (last + 1, first - 1):
-            if 0 <= line < len(sizes) and sizes[line] <= room_left:
-                first = min(first, line)
-                last = max(last, line)
-                room_left -= sizes[line]
-                grown = True
-    return starts[first], ends[last]
-
-
-def _part_of_line(text: str, start: int, end: int, focus: int, room: int) -> tuple[int, int]:
-    """(start, end) of the part around `focus` of a line that fits, a quarter of it before."""
-    width = room
-    while width >= _MIN_PART:
-        begin = max(start, min(focus - width // 4, end - width))
-        if _size(text[begin : min(end, begin + width)]) <= room:
-            return begin, min(end, begin + width)
-        # A character may take several bytes: try fewer.
-        width = width * 3 // 4
-    return focus, focus
-
-
-def _size(value: Any) -> int:
-    """Bytes of a value as JSON, never fewer than as plain text; a lone surrogate counts as one."""
-    return len(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES])
 
 
 # ---- the tools
@@ -451,12 +576,40 @@ TOOLS = (
         "search_code",
         "Search code",
         "search",
-        "Find functions, methods and classes in indexed source code by what they do, or by name. Use it to find where "
+        "Find functions, methods and classes in source code by what they do, or by name. Use it to find where "
         "something is implemented or how this code base does a thing, before writing or changing code. Returns path "
         "and lines, why it was found, and the code, best first. Not for exact strings or patterns (grep), for a file "
         "whose path you know (read it), or for what documentation says (ask_reference).",
         SearchCode,
         search_code,
+    ),
+    Tool(
+        "find_related",
+        "Find related code",
+        "search",
+        "Find the code nearest in meaning to a function or class: others like it, its twins in other languages, its "
+        "tests. Use it before changing one of several alike places, or to follow a convention. Not for callers or "
+        "definitions of a name (grep).",
+        FindRelated,
+        find_related,
+    ),
+    Tool(
+        "read_document",
+        "Read a document",
+        "search",
+        "Read a hit whole: a function, a section of documentation, a product. Use it where a result was cut, or where "
+        "you cannot read the file itself. Not for files that you can read: their content is newer.",
+        ReadDocument,
+        read_document,
+    ),
+    Tool(
+        "search_products",
+        "Search products",
+        "search",
+        "Find products in an indexed catalogue by what they are and what they are for, with filters on fields. "
+        "Use it for what a shopper asks for. Not for code or documentation.",
+        SearchProducts,
+        search_products,
     ),
     Tool(
         "ask_reference",

@@ -17,8 +17,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from purlin import client
 from purlin.app.access import needs
+from purlin.app.errors import Left
 from purlin.app.main import create_app
-from purlin.app.problems import PROBLEMS, Left
+from purlin.app.problems import PROBLEMS
 from purlin.app.settings import Settings
 
 Schema = Mapping[str, Any]

@@ -21,6 +21,7 @@ from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
 from purlin.index.exported import read_exported, refusing
+from purlin.index.records import Architecture
 from purlin.index.records import Role as Role
 from purlin.index.static_encoder import StaticEncoder
 
@@ -35,6 +36,7 @@ RELEASED_ENCODER = _MODELS / "santa-minilm-l6-int8"
 STATIC_ENCODER = _MODELS / "static-code-int8"
 # Words for the released encoders, wherever a directory can be given.
 ENCODERS = {"transformer": RELEASED_ENCODER, "static": STATIC_ENCODER}
+TRANSFORMER_EXTRA = "pip install 'purlin-search[transformer]'"
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
 # Tokens of a batch: its activations then stay in a core's cache, see docs/encoder.md.
 BATCH_TOKENS = 256
@@ -71,6 +73,11 @@ class TextEncoder(Protocol):
     @property
     def max_tokens(self) -> int:
         """Limit of tokens; longer texts are cut at the end."""
+        ...
+
+    @property
+    def architecture(self) -> Architecture:
+        """How it makes vectors, on which the best weights of a fusion depend."""
         ...
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
@@ -111,10 +118,7 @@ def can_run_transformers() -> bool:
 def require_transformers(component: str) -> None:
     """Raise NotFound if `component`, "encoder" or "reader", cannot run for want of packages."""
     if not can_run_transformers():
-        raise NotFound(
-            f"The {component} is a transformer, and onnxruntime is not installed: "
-            "pip install 'purlin-search[transformer]'."
-        )
+        raise NotFound(f"The {component} is a transformer, which needs {TRANSFORMER_EXTRA}.")
 
 
 def is_static(directory: Path) -> bool:
@@ -211,6 +215,7 @@ class Encoder:
         self.name = settings.name
         self.dim = settings.dim
         self.max_tokens = settings.max_tokens
+        self.architecture: Architecture = "transformer"
         self.fingerprint = settings.fingerprint
         self._prefixes: dict[Role, str] = {
             "query": settings.query_prefix,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from purlin.index.errors import NotFound
 from purlin.index.exported import read_exported, refusing
-from purlin.index.records import Role
+from purlin.index.records import Architecture, Role
 
 VECTORS, WEIGHTS, VOCABULARY = "vectors.npy", "weights.npy", "vocabulary.txt"
 ROLES: tuple[Role, ...] = ("query", "passage")
@@ -161,6 +161,7 @@ class StaticEncoder:
         self.name = settings.name
         self.dim = settings.dim
         self.max_tokens = settings.max_tokens
+        self.architecture: Architecture = "static"
         self.fingerprint = settings.fingerprint
         self._vocabulary = vocabulary
         self._vectors = vectors

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from purlin.index import self_check
 from purlin.index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
-from purlin.index.records import Document, Skipped, SourceFile
+from purlin.index.records import Architecture, Document, Skipped, SourceFile
 
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
 # examples every time; everywhere else they are new ones.
@@ -40,6 +40,7 @@ class HashEncoder:
     dim = 64
     fingerprint = "hash-64"
     max_tokens = 100_000
+    architecture: Architecture = "transformer"
 
     def __init__(self) -> None:
         self.encoded: list[str] = []

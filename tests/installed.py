@@ -12,7 +12,7 @@ import sys
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from email.parser import BytesParser
 from importlib.metadata import Distribution, distribution
@@ -79,7 +79,7 @@ def _build(sources: Path, directory: Path) -> Path:
     return wheel
 
 
-def install(wheel: Path, directory: Path) -> Environment:
+def install(wheel: Path, directory: Path, *, extras: Sequence[str] = ()) -> Environment:
     """Install a wheel into a new environment in `directory`, with its declared dependencies."""
     venv.create(directory, symlinks=True, with_pip=False)
     python = directory / "bin" / "python"
@@ -91,7 +91,7 @@ def install(wheel: Path, directory: Path) -> Environment:
 
     [site_packages] = directory.glob("lib/python*/site-packages")
     installed = sum(path.stat().st_size for path in site_packages.rglob("*") if path.is_file())
-    for dependency in declared(_requirements(wheel)):
+    for dependency in declared(_requirements(wheel), extras):
         installed += _link(dependency, site_packages)
     return Environment(directory, installed)
 
@@ -102,25 +102,29 @@ def _requirements(wheel: Path) -> list[str]:
         return BytesParser().parsebytes(archive.read(name)).get_all("Requires-Dist", [])
 
 
-def declared(requirements: Iterable[str]) -> list[Distribution]:
+def declared(requirements: Iterable[str], extras: Sequence[str]) -> list[Distribution]:
     """Return the distributions that requirements ask for, and those that these ask for."""
     found: dict[str, Distribution] = {}
-    open_requirements = [Requirement(text) for text in requirements]
+    pending = [
+        requirement for text in requirements if _applies(requirement := Requirement(text), extras)
+    ]
 
-    while open_requirements:
-        requirement = open_requirements.pop()
+    while pending:
+        requirement = pending.pop()
         name = canonicalize_name(requirement.name)
-        if name in found or not _applies(requirement):
+        if name in found:
             continue
         found[name] = distribution(name)
-        open_requirements.extend(map(Requirement, found[name].requires or ()))
+        needed = map(Requirement, found[name].requires or ())
+        pending.extend(each for each in needed if _applies(each, requirement.extras))
 
     return list(found.values())
 
 
-def _applies(requirement: Requirement) -> bool:
-    """Whether a requirement holds on this machine, without any extra."""
-    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+def _applies(requirement: Requirement, extras: Iterable[str]) -> bool:
+    """Tell whether a requirement holds on this machine, with these extras."""
+    marker = requirement.marker
+    return marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras))
 
 
 def _link(dependency: Distribution, site_packages: Path) -> int:

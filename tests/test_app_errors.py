@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from purlin.app import problems
+from purlin.app import errors, problems
 from purlin.index.encoder import Role, Vectors
 from purlin.index.errors import PurlinError
 from tests.conftest import HashEncoder
@@ -180,7 +180,7 @@ def test_odd_queries_are_answered(client: TestClient, query: str) -> None:
 
 def test_only_the_first_errors_are_listed(client: TestClient) -> None:
     reply = problem(client.post("/classify", json=CLASSIFY | {"texts": [None] * 5000}), 422)
-    assert len(reply["errors"]) == problems.MAX_ERRORS
+    assert len(reply["errors"]) == errors.MAX_ERRORS
     assert "and 4997 more" in reply["detail"]
 
 

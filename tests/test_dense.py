@@ -99,3 +99,24 @@ def test_depth_beyond_the_rows_returns_all(tmp_path: Path) -> None:
     rows, _ = _dense(vectors, tmp_path).search(vectors[2].astype(np.float32), 100)
     assert sorted(rows) == [0, 1, 2, 3, 4]
     assert rows[0] == 2
+
+
+@pytest.mark.parametrize("missing", ["when built", "when opened"])
+def test_without_faiss_all_rows_are_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    vectors = _vectors(6000, 64, seed=7)
+    np.save(tmp_path / "vectors.npy", vectors)
+
+    with monkeypatch.context() as patch:
+        if missing == "when built":
+            patch.setattr("importlib.util.find_spec", lambda name: None)
+        dense.build_index(tmp_path)
+    if missing == "when opened":
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    opened = Dense([VectorSegment.load(tmp_path)])
+
+    for query in _queries(vectors, 20):
+        cosines = vectors.astype(np.float32) @ query
+        rows, _ = opened.search(query, 100)
+        assert set(rows) == set(np.argsort(-cosines, kind="stable")[:100])

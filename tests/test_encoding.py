@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from purlin.app.encoding import BLOCK_TEXTS, SHORT_CALL_TEXTS, BoundedEncoder
+from purlin.app.errors import Left
 from purlin.app.overload import client_gone
-from purlin.app.problems import Left
 from purlin.index.encoder import Vectors
 from tests.blocking import BackgroundCall, BlockingEncoder
 from tests.conftest import HashEncoder

@@ -25,7 +25,7 @@ def test_fused_scores_are_within_0_and_1(
     assert 0 <= fused[0] <= 1
 
 
-@pytest.mark.parametrize("fusion", HYBRID.values())
+@pytest.mark.parametrize("fusion", HYBRID.values(), ids=str)
 def test_both_retrievers_count_for_every_kind(fusion: Fusion) -> None:
     assert 0 < fusion.dense_weight < 1
     assert fusion.lexical_power >= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.client.streamable_http import streamable_http_client
 
-from purlin.app import tools
+from purlin.app import budget, tools
 from purlin.app.mcp import HANDSHAKE, STATELESS
 from purlin.index.indexing.build import build
+from purlin.index.records import Document
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
@@ -130,7 +132,7 @@ def test_the_official_client_calls_every_tool(
         version, (listed, code, answer, label, invalid) = anyio.run(run, url)
 
     assert version == (VERSION if mode == "auto" else HANDSHAKE[-1])
-    assert [tool.name for tool in listed.tools] == ["search_code", "ask_reference", "classify"]
+    assert [tool.name for tool in listed.tools] == [tool.name for tool in tools.TOOLS]
     assert "tools/sort.py:1-3" in code.content[0].text
     assert code.structured_content["hits"][0]["path"] == "tools/sort.py"
     assert answer.structured_content["answers"]
@@ -166,7 +168,7 @@ def test_code_hits_have_lines_reason_and_text(client: TestClient) -> None:
     assert "cut" not in first
 
     lines = text(result).splitlines()
-    assert lines[0] == "2 hits in project"
+    assert lines[0].startswith("2 hits in project (build ")
     assert lines[1].startswith("1. tools/sort.py:1-3 sort_numbers · ")
     assert lines[2:5] == FILES["tools/sort.py"].splitlines()
     assert result["isError"] is False
@@ -265,6 +267,20 @@ def test_labels_keep_the_order_of_texts(client: TestClient) -> None:
         ("classify", {"texts": [], "labels": ["a", "b"]}, "at least 1 item"),
         ("classify", {"texts": ["a"], "labels": ["a"]}, "multi_label"),
         ("classify", {"texts": ["a"], "classifier": "none"}, "none"),
+        ("search_code", {"query": "x", "path": "/etc"}, "relative to the root"),
+        ("search_code", {"query": "x", "path": "web/../../etc"}, "relative to the root"),
+        ("search_code", {"query": "x", "content": "tests"}, "'code', 'docs', 'config' or 'all'"),
+        ("find_related", {"id": "nowhere.py::none"}, "no document 'nowhere.py::none'"),
+        ("find_related", {"id": "nowhere.py:5"}, "that file has none"),
+        ("find_related", {"id": "tools/read.py:3"}, "nearest are read_rows (4), read (1)"),
+        ("find_related", {"id": "../x.py:5"}, "relative to the root"),
+        ("find_related", {"id": "x" * 2001}, "at most 2000 characters"),
+        ("read_document", {"id": "web/long.py:1", "lines": "302"}, "within 1-301"),
+        ("read_document", {"id": "web/long.py:1", "lines": "9-8"}, "within 1-301"),
+        ("read_document", {"id": "web/long.py:1", "lines": "x"}, "match pattern"),
+        ("read_document", {"id": "x", "corpus": "nowhere"}, "nowhere"),
+        ("search_products", {"query": "x"}, "no corpus of kind product"),
+        ("search_products", {"query": "x", "filter": {"a": {}, "b": [[]]}}, "must be a value"),
     ],
 )
 def test_invalid_arguments_are_error_results(
@@ -275,15 +291,21 @@ def test_invalid_arguments_are_error_results(
     assert words in text(result)
 
 
-def test_the_default_corpus_is_the_only_one_of_its_kind(home: Path, tmp_path: Path) -> None:
+def test_all_corpora_of_a_kind_are_searched_by_default(home: Path, tmp_path: Path) -> None:
     with serving(tmp_path) as client:
         assert "no corpus of kind code" in text(call(client, "search_code", query="x"))
 
         for name in ("one", "two"):
             make(tmp_path, name, numbered(2), HashEncoder())
-        until(lambda: "several" in text(call(client, "search_code", query="x")))
+        until(lambda: "in one (" in text(call(client, "search_code", query="x")))
 
-        assert "`corpus` to one of one, two" in text(call(client, "search_code", query="x"))
+        several = call(client, "find_related", id="n0")
+        assert "`corpus` to one of one, two" in text(several)
+
+        both = call(client, "search_code", query="number 0", k=2)
+        assert [each["corpus"] for each in both["structuredContent"]["corpora"]] == ["one", "two"]
+        assert {hit["corpus"] for hit in both["structuredContent"]["hits"]} == {"one", "two"}
+        assert "1. one: n0 number 0" in text(both)
 
         named = call(client, "search_code", query="x", corpus="two")
         assert named["structuredContent"]["corpus"] == "two"
@@ -295,6 +317,114 @@ def test_a_missing_reader_is_named(home: Path, tmp_path: Path) -> None:
         assert "PURLIN_READER" in text(call(client, "ask_reference", question="x"))
 
 
+def test_related_code_excludes_the_code_itself(client: TestClient) -> None:
+    by_place = call(client, "find_related", id="tools/sort.py:2", k=20)
+    by_id = call(client, "find_related", id="tools/sort.py::sort_numbers", k=20)
+    hits = by_place["structuredContent"]["hits"]
+
+    assert {hit["path"] for hit in hits} == FILES.keys() - {"tools/sort.py"}
+    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
+    assert by_id == by_place
+    assert text(by_place).startswith("4 hits near tools/sort.py::sort_numbers in project (build ")
+
+
+def test_a_document_is_read_in_parts(client: TestClient) -> None:
+    lines = FILES["web/long.py"].rstrip().split("\n")
+    wanted: str | None = None
+    read: list[str] = []
+    while wanted is not None or not read:
+        arguments = {"lines": wanted} if wanted else {}
+        result = call(client, "read_document", id="web/long.py:7-9", max_tokens=800, **arguments)
+        content = result["structuredContent"]
+
+        assert content["first_line"] == len(read) + 1
+        assert (content["path"], content["changed"]) == ("web/long.py", False)
+        assert content["total_lines"] == len(lines)
+        read += content["text"].split("\n")
+        wanted = content.get("next_lines")
+        assert (f"go on with lines {wanted}" in text(result)) == (wanted is not None)
+
+    assert read == lines
+
+
+def test_some_lines_are_read(client: TestClient) -> None:
+    result = call(client, "read_document", id="web/long.py::long", lines="2-3")
+    assert result["structuredContent"]["text"].split("\n") == FILES["web/long.py"].split("\n")[1:3]
+    last = call(client, "read_document", id="web/long.py::long", lines="301")
+    assert last["structuredContent"]["text"] == FILES["web/long.py"].split("\n")[300]
+
+
+def test_sections_of_a_reference_are_read(client: TestClient) -> None:
+    result = call(client, "read_document", id="functions.html#range", corpus="library")
+    assert "If step is omitted, it defaults to 1." in text(result)
+
+
+def test_products_have_their_fields(tmp_path: Path) -> None:
+    fields = {"brand": "Acme", "price": 20, "notes": "x" * 250}
+    drills = [
+        Document(
+            f"d{n}", "product", f"Drill {n}", "A drill for stone.", fields=fields | {"price": n}
+        )
+        for n in (10, 30)
+    ]
+    make(tmp_path, "shop", drills, HashEncoder(), "product")
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        result = call(client, "search_products", query="drill", filter={"price": {"lte": 20}})
+        refused = call(client, "search_products", query="drill", filter={"colour": "red"})
+
+    (hit,) = result["structuredContent"]["hits"]
+    assert (hit["id"], hit["fields"]) == ("d10", {"brand": "Acme", "price": 10})
+    assert "1. d10 Drill 10 · " in text(result)
+    assert "A drill for stone." in text(result)
+    assert "no filterable field 'colour'" in text(refused)
+
+
+def test_a_file_that_has_changed_is_marked(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "one.py").write_text("def one(rows):\n    return rows\n")
+    (source / "two.py").write_text("def two(rows):\n    return rows\n")
+    files = open_source("code", [source])
+    build(tmp_path, "code", "code", files, HashEncoder(), origin=(str(source),))
+    time.sleep(0.02)
+    (source / "two.py").unlink()
+
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        result = call(client, "search_code", query="rows")
+        whole = call(client, "read_document", id="two.py:1")
+
+    changed = {hit["path"]: hit.get("changed") for hit in result["structuredContent"]["hits"]}
+    assert changed == {"one.py": None, "two.py": True}
+    assert "files changed since: 1" in text(result)
+    assert whole["structuredContent"]["changed"] is True
+
+
+def test_content_narrows_a_corpus_that_tells_it(tmp_path: Path) -> None:
+    documents = [
+        Document(f"{what}.md", "code", what, f"rows of {what}", fields={"content": what})
+        for what in ("code", "docs", "config")
+    ]
+    make(tmp_path, "mixed", documents, HashEncoder())
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        titles = {
+            content: {
+                hit["title"]
+                for hit in call(client, "search_code", query="rows", **arguments)[
+                    "structuredContent"
+                ]["hits"]
+            }
+            for content, arguments in (
+                ("default", {}),
+                ("docs", {"content": "docs"}),
+                ("all", {"content": "all"}),
+            )
+        }
+    assert titles == {"default": {"code"}, "docs": {"docs"}, "all": {"code", "docs", "config"}}
+
+
 # ---- token budgets
 
 
@@ -302,6 +432,7 @@ def test_a_missing_reader_is_named(home: Path, tmp_path: Path) -> None:
 def test_text_and_structure_each_fit_the_budget(client: TestClient, max_tokens: int) -> None:
     for name, arguments in (
         ("search_code", {"query": "append rows", "k": 4}),
+        ("find_related", {"id": "web/long.py:1", "k": 4}),
         ("ask_reference", {"question": "step of range", "k": 20}),
         (
             "classify",
@@ -311,8 +442,8 @@ def test_text_and_structure_each_fit_the_budget(client: TestClient, max_tokens: 
         result = call(client, name, max_tokens=max_tokens, **arguments)
         structured = json.dumps(result["structuredContent"], ensure_ascii=False)
 
-        assert len(text(result).encode()) <= max_tokens * tools.BYTES_PER_TOKEN
-        assert len(structured.encode()) <= max_tokens * tools.BYTES_PER_TOKEN
+        assert len(text(result).encode()) <= max_tokens * budget.BYTES_PER_TOKEN
+        assert len(structured.encode()) <= max_tokens * budget.BYTES_PER_TOKEN
 
         # The items are the last field, or the one before the count of what was left out.
         fields = result["structuredContent"]
@@ -372,7 +503,7 @@ def test_a_window_is_whole_lines_around_its_position(lines: list[str], data: st.
     whole = "\n".join(lines)
     at = data.draw(st.integers(0, max(0, len(whole) - 1)))
     room = data.draw(st.integers(0, 200))
-    start, end = tools.window(whole, at, room)
+    start, end = budget.window(whole, at, room)
     shown = whole[start:end]
 
     assert 0 <= start <= at <= max(end, at) <= len(whole)
@@ -642,7 +773,9 @@ def test_each_tool_needs_its_own_scope(home: Path) -> None:
         client.headers |= bearer(SEARCH_KEY)
         listed = rpc(client, "tools/list")["result"]["tools"]
 
-        assert [tool["name"] for tool in listed] == ["search_code", "ask_reference"]
+        assert [tool["name"] for tool in listed] == [
+            tool.name for tool in tools.TOOLS if tool.scope != "classify"
+        ]
         assert call(client, "search_code", query="sort")["isError"] is False
 
         refused = call(client, "classify", texts=["a"], labels=["a", "b"])
@@ -652,12 +785,14 @@ def test_each_tool_needs_its_own_scope(home: Path) -> None:
         client.headers |= bearer(ADMIN_KEY)
         listed = rpc(client, "tools/list")["result"]["tools"]
 
-        assert [tool["name"] for tool in listed] == ["search_code"]
+        assert [tool["name"] for tool in listed] == [
+            tool.name for tool in tools.TOOLS if tool.scope == "search"
+        ]
 
 
 def test_tool_descriptions_are_complete(client: TestClient) -> None:
     listed = rpc(client, "tools/list")["result"]["tools"]
-    assert len(json.dumps(listed)) / tools.BYTES_PER_TOKEN < 2_500
+    assert len(json.dumps(listed)) / budget.BYTES_PER_TOKEN < 2_600
     for tool in listed:
         assert " Use it " in tool["description"]
         assert " Not for " in tool["description"]
@@ -665,7 +800,7 @@ def test_tool_descriptions_are_complete(client: TestClient) -> None:
         assert tool["inputSchema"]["additionalProperties"] is False
         assert tool["inputSchema"]["properties"]["max_tokens"]["default"] == 2_000
         for schema in tool["inputSchema"]["properties"].values():
-            assert schema["type"] in ("string", "integer", "array", "boolean")
+            assert schema["type"] in ("string", "integer", "array", "boolean", "object")
             assert schema["description"]
             assert schema.get("default", 0) is not None
         assert tool["annotations"]["readOnlyHint"]

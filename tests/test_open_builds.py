@@ -16,8 +16,8 @@ import pytest
 
 from purlin.app import open_builds
 from purlin.app.encoding import Encoders
+from purlin.app.errors import Opening
 from purlin.app.open_builds import OpenCorpora
-from purlin.app.problems import Opening
 from purlin.index import builds
 from purlin.index.encoder import load_encoder
 from purlin.index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound

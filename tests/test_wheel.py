@@ -26,6 +26,8 @@ from tests.serving import until
 
 MB = 1_000_000
 
+QUERY = "where are uploads retried"
+
 UPLOADS = '''
 def send_again(upload, attempts=3):
     """Retry an upload that the network has lost."""
@@ -49,6 +51,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return install(wheel, tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="module")
+def complete(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return install(wheel, tmp_path_factory.mktemp("complete"), extras=["transformer"])
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +99,7 @@ def test_wheel_has_all_files_of_its_packages(wheel: Path) -> None:
 
 
 def test_installed_purlin_searches(installed: Environment, project: Path) -> None:
-    query = "where are uploads retried"
-    result = installed.run("purlin", "search", query, "--encoder", "transformer", cwd=project)
+    result = installed.run("purlin", "search", QUERY, cwd=project)
 
     assert result.returncode == 0, result.stderr
     assert "uploads.py:2" in result.stdout.split("sort_rows")[0]
@@ -120,9 +126,30 @@ def serving(installed: Environment, cwd: Path) -> Iterator[Client]:
 def test_installed_purlin_serves(installed: Environment, project: Path) -> None:
     installed.run("purlin", "index", "build", "code", ".", "--name", "it", cwd=project)
     with serving(installed, project) as client:
-        [best, _] = client.search("where are uploads retried", "it").hits
+        reply = client.search(QUERY, "it")
 
-    assert best.title == "send_again"
+    assert reply.hits[0].title == "send_again"
+    assert reply.encoder == "static-code-int8"
+
+
+def test_missing_extra_is_named(installed: Environment, project: Path) -> None:
+    result = installed.run("purlin", "search", QUERY, "--encoder", "transformer", cwd=project)
+
+    assert result.returncode == 2
+    assert "'purlin-search[transformer]'" in result.stderr
+
+
+def test_installation_is_below_300_mb(installed: Environment) -> None:
+    assert installed.bytes < 300 * MB
+
+
+def test_transformer_is_an_extra(complete: Environment, project: Path) -> None:
+    built = complete.run("purlin", "index", "build", "code", ".", "--name", "it", cwd=project)
+    result = complete.run("purlin", "search", QUERY, "--corpus", "it", cwd=project)
+
+    assert built.returncode == 0, built.stderr
+    assert result.returncode == 0, result.stderr
+    assert "uploads.py:2" in result.stdout.split("sort_rows")[0]
 
 
 # ---- purlin-client

@@ -292,6 +292,7 @@ class _Builder:
         linked: Mapping[str, Mapping[str, Any]],
     ) -> Manifest:
         weight = self._options.dense_weight
+        fusion = HYBRID[self._encoder.architecture, self._kind]
         created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
         return Manifest(
             name=self._name,
@@ -303,8 +304,8 @@ class _Builder:
                 "dim": self._encoder.dim,
             },
             splitter=self._splitter,
-            dense_weight=HYBRID[self._kind].dense_weight if weight is None else weight,
-            lexical_power=HYBRID[self._kind].lexical_power,
+            dense_weight=fusion.dense_weight if weight is None else weight,
+            lexical_power=fusion.lexical_power,
             segments=names,
             texts=TEXTS_VERSION,
             demote=self._options.secondary == "demote",

@@ -8,7 +8,7 @@ from purlin.index import builds
 from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.indexing.build import Options, build, known_digests
+from purlin.index.indexing.build import Options, build
 from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
 from purlin.index.pace import Progress
 from purlin.index.search.listing import read_listing
@@ -38,8 +38,10 @@ def sources_changed(home: Path, name: str) -> bool:
         raise NotFound(f"The sources {', '.join(missing[:3])} of corpus {name!r} are missing.")
 
     names = read_listing(directory).names(MAX_FILES)
-    found = find_staleness(manifest, *names)
-    return found is None or not found.complete or any((found.changed, found.added, found.removed))
+    staleness = find_staleness(manifest, *names)
+    if staleness is None or not staleness.complete:
+        return True
+    return any((staleness.changed, staleness.added, staleness.removed))
 
 
 def repeat_build(
@@ -56,11 +58,7 @@ def repeat_build(
 
     roots = local_roots(manifest)
     sources = open_source(
-        manifest.kind,
-        roots,
-        secondary=manifest.secondary,
-        base_url=manifest.base_url,
-        digests=known_digests(home, name),
+        manifest.kind, roots, secondary=manifest.secondary, base_url=manifest.base_url
     )
     options = Options(
         splitter=manifest.splitter,

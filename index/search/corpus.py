@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 
 from purlin.index import builds, self_check
 from purlin.index.encoder import TextEncoder, Vectors
-from purlin.index.errors import EncoderMismatch, InvalidInput
+from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
-from purlin.index.search import query_log, segments
+from purlin.index.search import query_log, repository, segments
 from purlin.index.search.dense import Dense, Rows
 from purlin.index.search.filters import Filter
 from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
 from purlin.index.search.lexical import Lexical, LexicalScores, matches, top
 from purlin.index.search.listing import LISTING_FILE, Listing
 from purlin.index.search.query_log import QueryLog, blend
+from purlin.index.search.repository import Evidence, Repository
 from purlin.index.search.segments import Segment
 from purlin.index.search.store import Documents, StoredPassage
 from purlin.index.storage import read_array
@@ -36,11 +37,12 @@ MAX_K = 1000
 # Largest offset + k.
 MAX_RANK = 10_000
 MAX_HIGHLIGHTS = 100
+_NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _FIRST_DEPTH = 200
 _CACHED_FILTERS = 64
 # Factor on the score of test, vendored, generated and minified code.
 _SECONDARY_PRIOR = 0.9
-_SECONDARY = ("test", "vendored", "generated", "minified")
+_SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,18 @@ class Retrieved:
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """Passage rows, best first, with the scores of each; mostly one row per document."""
+    """Passage rows, best first, with the scores of each; mostly one row per document.
+
+    `texts` are the fused scores of the retrievers. `scores` also count priors, names and, for the
+    first rows of a repository's code, the `evidence` of its ranking model.
+    """
 
     rows: Rows
-    fused: Vectors
+    scores: Vectors
+    texts: Vectors
     cosines: Vectors
     lexical: LexicalScores
+    evidence: Evidence | None = None
 
 
 @dataclass(slots=True)
@@ -80,7 +88,8 @@ class _Query:
 
     `allowed` is a mask of the passages that were not removed and pass the filter, or None if all
     do. `nearness` is that of each document to earlier
-    queries. `named` are the rows whose id or title is exactly the query: they score 1.
+    queries. `named` are the rows whose id or title is exactly the query: they score 1. `defining`
+    are those whose last name is the query. `reranked` tells whether a ranking model follows.
     """
 
     text: str
@@ -91,6 +100,8 @@ class _Query:
     weights: Mapping[str, float]
     lexical: LexicalScores | None
     named: Rows
+    defining: Rows
+    reranked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +166,9 @@ class Corpus:
         self._lexical = Lexical([segment.postings for segment in parts], self._live)
         # Passage row -> document row.
         self._document_of = documents.document_of
+        self._secondary = self._secondary_documents()
         self._priors = self._role_priors()
+        self._repository = self._open_repository()
 
         # Masks of passages by filter, least recently used first.
         self._filters: OrderedDict[str, NDArray[np.bool_]] = OrderedDict()
@@ -302,7 +315,7 @@ class Corpus:
         """
         check_search(query, k, 0, "hybrid")
         clock = _Clock()
-        prepared = self._prepare(query, "hybrid", None, clock)
+        prepared = self._prepare(query, "hybrid", None, clock, reranks=False)
         ranking = self._rank(prepared, k, clock, distinct=False)
 
         retrieved = []
@@ -311,6 +324,56 @@ class Corpus:
             retrieved.append(Retrieved(hit, stored.document, stored.passage))
         clock.lap("fetch")
         return retrieved, clock.laps
+
+    def related(self, document_id: str, k: int = 10) -> SearchResult:
+        """Return the `k` documents nearest in meaning to one, without itself. Raises NotFound.
+
+        Nearness is that of any of their passages to the mean of its passages; tests and the like
+        count less, as in a search. No hit has highlights.
+        """
+        _check_k(k)
+        clock = _Clock()
+        row = self._documents.rows_of([document_id]).get(document_id)
+        if row is None:
+            raise NotFound(
+                f"There is no document {document_id[:200]!r} in this corpus.", field="id"
+            )
+        own = self._document_of == row
+        others = ~own if self._live is None else ~own & self._live
+        vector = self._dense.mean(np.flatnonzero(own))
+        none = np.zeros(0, dtype=np.int64)
+        query = _Query("", "dense", others, vector, None, {}, None, none, none, reranked=False)
+
+        ranking = self._rank(query, k, clock)
+        hits = tuple(
+            self._hit(query, ranking, position, stored, highlight=False)
+            for position, stored in enumerate(self._documents.fetch(ranking.rows[:k].tolist()))
+        )
+        clock.lap("fetch")
+        return SearchResult(hits, self.manifest.documents - 1, clock.laps)
+
+    def document_at(self, path: str, line: int) -> Document:
+        """Return the innermost document that has a line of a file, counted from 1.
+
+        Raises NotFound, which lists the documents of the file that are nearest.
+        """
+        documents = self._documents_of(path)
+        here = [document for document in documents if _distance(document, line) == 0]
+        if here:
+            return min(here, key=lambda document: _lines(document)[1] - _lines(document)[0])
+
+        nearest = sorted(documents, key=lambda document: _distance(document, line))[:_NEAREST_SHOWN]
+        listed = ", ".join(f"{one.title[:80]} ({one.location.start_line})" for one in nearest)
+        has = f"nearest are {listed}" if listed else "that file has none"
+        raise NotFound(f"There is no document at line {line} of {path[:200]!r}; {has}.", field="id")
+
+    def _documents_of(self, path: str) -> list[Document]:
+        """Documents of a file, in the order of their rows."""
+        if "path" not in self.field_names:
+            return []
+        rows = np.flatnonzero(self._documents.allowed({"path": path})[self._document_of])
+        stored = self._documents.fetch(rows.tolist())
+        return list({one.document.id: one.document for one in stored}.values())
 
     def weights(self, query: str) -> Mapping[str, float]:
         """Map each distinct token of the query to its idf."""
@@ -327,7 +390,7 @@ class Corpus:
         ranking = self._rank(query, depth, clock)
         total = self._total(query)
         clock.lap("fetch")
-        return Ranked(ranking.fused, total, clock.laps, query, ranking)
+        return Ranked(ranking.scores, total, clock.laps, query, ranking)
 
     def _prepare(
         self,
@@ -336,8 +399,12 @@ class Corpus:
         filter: Filter | None,
         clock: _Clock,
         vector: Vectors | None = None,
+        *,
+        reranks: bool = True,
     ) -> _Query:
-        prepared = _Query(query, mode, None, None, None, {}, None, np.zeros(0, dtype=np.int64))
+        none = np.zeros(0, dtype=np.int64)
+        reranked = reranks and self._repository is not None and mode != "dense"
+        prepared = _Query(query, mode, None, None, None, {}, None, none, none, reranked)
         prepared.allowed = self._allowed(filter) if filter else self._live
         clock.lap("filter")
 
@@ -353,7 +420,8 @@ class Corpus:
 
         if mode != "dense":
             prepared.weights = self._lexical.weights(query)
-            prepared.named = self._documents.rows_named(query.strip())
+            prepared.named = self._named(query.strip())
+            prepared.defining = self._defining(query) if reranked else none
             scores = self._lexical.scores(prepared.weights)
             scores[prepared.named] = 1.0
             if prepared.allowed is not None:
@@ -361,6 +429,22 @@ class Corpus:
             prepared.lexical = scores
         clock.lap("lexical")
         return prepared
+
+    def _named(self, query: str) -> Rows:
+        """Rows whose id or title is the query; titles of code have dots, whatever the query has."""
+        named = self._documents.rows_named(query)
+        title = ".".join(repository.names_of(query))
+        if self.manifest.kind == "code" and title not in ("", query):
+            named = np.union1d(named, self._documents.rows_named(title))
+        return named
+
+    def _defining(self, query: str) -> Rows:
+        """Rows whose last name is that of the symbol that the query is, as far as any is ranked."""
+        names = repository.names_of(query)
+        if not names or "name" not in self._documents.field_names:
+            return np.zeros(0, dtype=np.int64)
+        defining = self._documents.allowed({"name": names[-1]})[self._document_of]
+        return np.flatnonzero(defining)[: repository.DEPTH]
 
     def _allowed(self, filter: Filter) -> NDArray[np.bool_]:
         """Mask of the passages whose documents pass the filter."""
@@ -387,22 +471,61 @@ class Corpus:
         Fetches more candidates until no other row can enter the first `needed`, as in the threshold
         algorithm.
         """
+        if query.reranked:
+            needed = max(needed, repository.DEPTH)
         depth = max(_FIRST_DEPTH, 2 * needed)
         while True:
             rows, bound = self._candidates(query, depth, clock)
             ranking = self._score(query, rows, distinct=distinct)
-            last = ranking.fused[needed - 1] if len(ranking.rows) >= needed else -1.0
+            last = ranking.scores[needed - 1] if len(ranking.rows) >= needed else -1.0
             clock.lap("fuse")
             if bound is None or last > bound:
-                return ranking
+                break
             depth *= 4
+
+        if query.reranked and len(ranking.rows):
+            ranking = self._reranked(query, ranking)
+            clock.lap("rerank")
+        return ranking
+
+    def _reranked(self, query: _Query, ranking: _Ranking) -> _Ranking:
+        """Rank the first rows by the repository's model, the same ones whatever is asked for.
+
+        Later rows keep their order, with scores that are no higher than those of the first.
+        """
+        assert self._repository is not None
+        depth = min(repository.DEPTH, len(ranking.rows))
+        documents = self._document_of[ranking.rows[:depth]]
+        evidence = self._repository.evidence(
+            query.text,
+            query.weights,
+            documents,
+            self._documents.titles(documents.tolist()),
+            ranking.texts[:depth],
+            np.isin(ranking.rows[:depth], query.named),
+        )
+
+        scores = evidence.scores()
+        order = np.argsort(-scores, kind="stable")
+        border = ranking.scores[depth - 1]
+        factor = scores[order[-1]] / border if border > 0 else np.float32(0.0)
+        later = np.arange(depth, len(ranking.rows))
+        everything = np.concatenate([order, later])
+        return _Ranking(
+            ranking.rows[everything],
+            np.concatenate([scores[order], ranking.scores[depth:] * factor]),
+            ranking.texts[everything],
+            ranking.cosines[everything],
+            ranking.lexical[everything],
+            evidence.take(order),
+        )
 
     def _candidates(self, query: _Query, depth: int, clock: _Clock) -> tuple[Rows, float | None]:
         """Rows that are named or among the first `depth` of a retriever.
 
         Also returns the highest score that any other row could get, or None if there is no other.
         """
-        named = query.named
+        named = np.concatenate([query.named, query.defining])
         rows = [named if query.allowed is None else named[query.allowed[named]]]
         cosine, share, more = 0.0, 0.0, False
 
@@ -447,34 +570,49 @@ class Corpus:
         cosines = self._dense.scores(query.vector, rows) if query.vector is not None else zeros
         shares = query.lexical[rows] if query.lexical is not None else zeros
 
-        fused = self._fusion(query.mode).fuse(cosines, shares)
-        if self._priors is not None:
-            fused = fused * self._priors[rows]
+        texts = self._fusion(query.mode).fuse(cosines, shares)
+        # The model counts roles itself.
+        if self._priors is not None and not query.reranked:
+            texts = texts * self._priors[rows]
         if query.nearness is not None:
-            fused = blend(fused, query.nearness[self._document_of[rows]])
-        fused[np.isin(rows, query.named)] = 1.0
+            texts = blend(texts, query.nearness[self._document_of[rows]])
+        scores = texts.copy()
+        scores[np.isin(rows, query.defining)] = 1.0
+        scores[np.isin(rows, query.named)] = 1.0
 
         # Ties go by cosine, then by the place among all passages.
         places = rows if self._order is None else self._order[rows]
-        order = np.lexsort((places, -cosines, -fused))
+        order = np.lexsort((places, -cosines, -scores))
         if distinct:
             _, first = np.unique(self._document_of[rows[order]], return_index=True)
             order = order[np.sort(first)]
-        return _Ranking(rows[order], fused[order], cosines[order], shares[order])
+        return _Ranking(rows[order], scores[order], texts[order], cosines[order], shares[order])
 
     def _fusion(self, mode: Mode) -> Fusion:
         hybrid = Fusion(self.manifest.dense_weight, self.manifest.lexical_power)
         return {"dense": DENSE, "lexical": LEXICAL, "hybrid": hybrid}[mode]
 
-    def _role_priors(self) -> Vectors | None:
-        """Factor of each passage's score, or None if no passage is demoted."""
+    def _secondary_documents(self) -> NDArray[np.bool_] | None:
+        """Mask of the documents with a secondary role, or None if none is demoted."""
         if not self.manifest.demote or "role" not in self._documents.field_names:
             return None
+        secondary = self._documents.allowed({"role": _SECONDARY})
+        return secondary if secondary.any() else None
 
-        secondary = self._documents.allowed({"role": _SECONDARY})[self._document_of]
-        if not secondary.any():
+    def _role_priors(self) -> Vectors | None:
+        """Factor of each passage's score, or None if no passage is demoted."""
+        if self._secondary is None:
             return None
+        secondary = self._secondary[self._document_of]
         return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
+
+    def _open_repository(self) -> Repository | None:
+        """What the ranking of code needs to know of its files, or None without files."""
+        if self.manifest.kind != "code":
+            return None
+        paths = self._documents.paths()
+        has_files = any(path is not None for path in paths)
+        return Repository(paths, self._secondary) if has_files else None
 
     def _total(self, query: _Query) -> int:
         """Count the documents that the query can return."""
@@ -505,7 +643,7 @@ class Corpus:
             id=passage.id,
             document_id=document.id,
             rank=position + 1,
-            score=_rounded(ranking.fused[position]),
+            score=_rounded(ranking.scores[position]),
             scores=self._retriever_scores(query, ranking, position),
             title=document.title,
             text=text,
@@ -537,13 +675,21 @@ class Corpus:
             earlier = self._log.nearest(query.vector, int(self._document_of[row]))
             explanation["earlier"] = earlier
 
+        prior = float(self._priors[row]) if self._priors is not None else 1.0
+        if (evidence := ranking.evidence) is not None and position < len(evidence.role):
+            prior = float(evidence.role[position])
+            explanation |= {
+                "parts": evidence.parts(position),
+                "repetition": float(evidence.repetition[position]),
+            }
+
         lexical = query.lexical is not None
         return explanation | {
             "dense_weight": fusion.dense_weight,
             "lexical_power": fusion.lexical_power,
             "terms": self._lexical.explain(query.weights, row) if lexical else {},
             "named": row in query.named,
-            "prior": float(self._priors[row]) if self._priors is not None else 1.0,
+            "prior": prior,
         }
 
 
@@ -569,11 +715,27 @@ def check_query(query: str) -> None:
         raise InvalidInput("query is not valid Unicode; send UTF-8.", field="query")
 
 
+def _check_k(k: int) -> None:
+    if not 1 <= k <= MAX_K:
+        raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
+
+
+def _lines(document: Document) -> tuple[int, int]:
+    """First and last line of a document in its file; none for one without lines."""
+    start, end = document.location.start_line, document.location.end_line
+    return (start or 0, end or start or 0)
+
+
+def _distance(document: Document, line: int) -> int:
+    """Lines between a line of its file and a document, 0 inside it."""
+    start, end = _lines(document)
+    return max(start - line, line - end, 0)
+
+
 def check_search(query: str, k: int, offset: int, mode: str) -> None:
     """Raise InvalidInput for the first argument of a search that is out of bounds."""
     check_query(query)
-    if not 1 <= k <= MAX_K:
-        raise InvalidInput(f"k is {k}; it must be 1 to {MAX_K}.", field="k")
+    _check_k(k)
     if not 0 <= offset <= MAX_RANK - k:
         raise InvalidInput(
             f"offset is {offset}; offset + k must be at most {MAX_RANK}.", field="offset"

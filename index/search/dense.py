@@ -4,11 +4,13 @@ In a segment of up to `EXACT_ROWS` rows, all are scored. In a larger one, FAISS 
 bits per two dimensions (`IndexPQFastScan`, a sixteenth of the memory of float32), and the best rows
 are scored again with the half-precision vectors, so scores are always those of the stored vectors.
 How many rows the scan must propose to miss none of the first hundred is measured when the index is
-built, and stored with the recall in `dense.json`. If few rows pass a filter, all are scored.
+built, and stored with the recall in `dense.json`. If few rows pass a filter, all are scored; and so
+are all rows of any segment where FAISS, which is optional, is not installed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
@@ -48,16 +50,21 @@ def build_index(directory: Path) -> float:
     """
     vectors = np.load(directory / VECTORS_FILE, mmap_mode="r")
     settings: dict[str, float] = {"overfetch": _OVERFETCH[0], "recall@100": 1.0}
+    scanned = len(vectors) > EXACT_ROWS and _can_scan()
 
-    if len(vectors) > EXACT_ROWS:
+    if scanned:
         import faiss
 
         index = _trained(vectors)
         faiss.write_index(index, str(directory / INDEX_FILE))
         settings = _tuned(index, vectors)
 
-    (directory / SETTINGS_FILE).write_text(json.dumps(settings) + "\n")
+    (directory / SETTINGS_FILE).write_text(json.dumps({"scanned": scanned, **settings}) + "\n")
     return settings["recall@100"]
+
+
+def _can_scan() -> bool:
+    return importlib.util.find_spec("faiss") is not None
 
 
 def _trained(vectors: NDArray[np.float16]) -> faiss.Index:
@@ -123,7 +130,7 @@ class VectorSegment:
         """Read the files of `build_index` into memory; `read` returns the content of a file."""
         vectors = read_array(read(directory / VECTORS_FILE))
         settings = json.loads(read(directory / SETTINGS_FILE))
-        if len(vectors) <= EXACT_ROWS:
+        if not settings["scanned"] or not _can_scan():
             # A product of half-precision numbers takes six times as long.
             return cls(vectors.astype(np.float32), None, settings["overfetch"])
 
@@ -193,6 +200,11 @@ class VectorSegment:
         ]
         return np.concatenate(cosines, dtype=np.float32)
 
+    def total(self, rows: Rows) -> Vectors:
+        """Return the sum (dim,) of the stored vectors of `rows`."""
+        total: Vectors = self._vectors[rows].astype(np.float32).sum(axis=0)
+        return total
+
 
 class Dense:
     """The dense retriever: the vectors of one or more segments.
@@ -233,6 +245,15 @@ class Dense:
             inside = (rows >= start) & (rows < end)
             scores[inside] = segment.scores(query, rows[inside] - start)
         return scores
+
+    def mean(self, rows: Rows) -> Vectors:
+        """Return the unit vector (dim,) between the stored vectors of `rows`."""
+        totals = [
+            segment.total(rows[(rows >= start) & (rows < end)] - start)
+            for segment, start, end in self._parts()
+        ]
+        total: Vectors = np.sum(totals, axis=0)
+        return total / max(float(np.linalg.norm(total)), 1e-12)
 
     def _parts(self) -> Iterator[tuple[VectorSegment, int, int]]:
         return zip(self._segments, self._starts, self._starts[1:], strict=False)

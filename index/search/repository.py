@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import takewhile
 
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
+from purlin.index.passages import path_text
 from purlin.index.search.lexical import tokens
 
 # Passages of the fused ranking that the model ranks, whatever page is asked for.
@@ -72,24 +73,37 @@ class Evidence:
 
     def scores(self) -> Vectors:
         """Return the scores (n,) in 0-1."""
+        relevance = sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
+        relevance += self.definition * (1.0 - relevance)
+        return relevance * self.role * self.repetition
+
+    def _weighted(self) -> dict[str, Vectors]:
         total = sum(RELEVANCE.values())
-        relevance = sum(weight / total * getattr(self, part) for part, weight in RELEVANCE.items())
-        scores = (relevance + self.definition * (1.0 - relevance)) * self.role * self.repetition
-        return np.asarray(scores, dtype=np.float32)
+        return {
+            part: np.float32(weight / total) * getattr(self, part)
+            for part, weight in RELEVANCE.items()
+        }
+
+    def take(self, order: Rows) -> Evidence:
+        """Return the evidence of these passages, in this order."""
+        return Evidence(**{part.name: getattr(self, part.name)[order] for part in fields(self)})
+
+    def parts(self, row: int) -> dict[str, float]:
+        """Map each part to what it adds; score = their sum * role * repetition."""
+        parts = {part: float(values[row]) for part, values in self._weighted().items()}
+        rest = 1.0 - sum(parts.values())
+        return parts | {"definition": float(self.definition[row]) * rest}
 
 
 class Repository:
     """What is known of a corpus's documents beside their texts; safe to share between threads.
 
-    `paths` and `titles` are those of the documents, in row order; a document without a path gets no
-    evidence from files. `secondary` masks documents that play a secondary role.
+    `paths` (documents,) are those of the documents' files; a document without one gets no evidence
+    from files. `secondary` masks documents that play a secondary role, None if they count fully.
     """
 
     def __init__(
-        self,
-        paths: Sequence[str | None],
-        titles: Sequence[str],
-        secondary: NDArray[np.bool_] | None = None,
+        self, paths: Sequence[str | None], secondary: NDArray[np.bool_] | None = None
     ) -> None:
         files = sorted({path for path in paths if path is not None})
         numbers = {path: number for number, path in enumerate(files)}
@@ -102,7 +116,6 @@ class Repository:
             dtype=np.int64,
         )
         self._files = len(files) + len(paths)
-        self._titles = titles
 
         old = np.array([_is_superseded(file, numbers) for file in files], dtype=np.bool_)
         in_old = np.append(old, np.zeros(len(paths), dtype=np.bool_))[self._file_of]
@@ -111,14 +124,19 @@ class Repository:
         self._words = _PathWords(files)
 
     def evidence(
-        self, query: str, weights: Mapping[str, float], documents: Rows, text: Vectors, named: Rows
+        self,
+        query: str,
+        weights: Mapping[str, float],
+        documents: Rows,
+        titles: Sequence[str],
+        text: Vectors,
+        named: NDArray[np.bool_],
     ) -> Evidence:
-        """Weigh documents (n,) with their text scores (n,), best first.
+        """Weigh documents (n,) with their titles and text scores, best first.
 
-        `weights` maps the query's tokens to their idf. `named` are the documents whose id or title
-        is the query. The order of documents decides which of a file's equal hits comes first.
+        `weights` maps the query's tokens to their idf. `named` masks documents whose id or title is
+        the query. The order of documents decides which of a file's equal hits comes first.
         """
-        titles = [self._titles[row] for row in documents.tolist()]
         total = sum(weights.values()) or 1.0
         path_shares = np.zeros(self._files, dtype=np.float32)
         matched = self._words.matched(weights) / np.float32(total)
@@ -126,7 +144,7 @@ class Repository:
         files = self._file_of[documents]
 
         definition = _definitions(query, weights, titles)
-        definition[np.isin(documents, named) & (definition == 0.0)] = 1.0
+        definition[named & (definition == 0.0)] = 1.0
         parts = {
             "text": text,
             "path": path_shares[files],
@@ -155,7 +173,7 @@ class _PathWords:
         self.files = len(files)
         files_with: dict[str, list[int]] = {}
         for number, path in enumerate(files):
-            for word in set(tokens(_without_suffix(path))):
+            for word in set(tokens(path_text(path))):
                 files_with.setdefault(word, []).append(number)
 
         self._files_with = {word: np.array(rows) for word, rows in files_with.items()}
@@ -184,11 +202,6 @@ class _PathWords:
             yield from takewhile(lambda word: word.startswith(token), later)
 
         yield from (word for word in self._abbreviations if _abbreviates(word, token))
-
-
-def _without_suffix(path: str) -> str:
-    directory, slash, name = path.rpartition("/")
-    return directory + slash + (name.rpartition(".")[0] or name)
 
 
 def _abbreviates(word: str, token: str) -> bool:
@@ -225,25 +238,30 @@ def _share(weights: Mapping[str, float], total: float, title: str) -> float:
     return sum(weights[token] for token in _words_of(title) & weights.keys()) / total
 
 
-def _symbols(query: str, weights: Mapping[str, float]) -> dict[str, float]:
-    """Map the names of symbols in the query to the share of its weight that they make up."""
+def names_of(query: str) -> list[str]:
+    """Return the names of the symbol that the query is, outermost first; none if it is more."""
     query = query.strip()
-    if _NAME.fullmatch(query):
-        return {query.removesuffix("()"): 1.0}
+    return _SEPARATOR.split(query.removesuffix("()")) if _NAME.fullmatch(query) else []
+
+
+def _symbols(query: str, weights: Mapping[str, float]) -> Iterator[tuple[list[str], float]]:
+    """Yield the names of each symbol in the query, and how much of the query's weight it has."""
+    if names := names_of(query):
+        yield names, 1.0
+        return
 
     total = sum(weights.values()) or 1.0
-    names = (match.group() for match in _NAME.finditer(query) if _TELLING.search(match.group()))
-    return {
-        name.removesuffix("()"): sum(weights.get(token, 0.0) for token in _words_of(name)) / total
-        for name in names
-    }
+    for match in _NAME.finditer(query):
+        if _TELLING.search(match.group()):
+            symbol = match.group().removesuffix("()")
+            share = sum(weights.get(token, 0.0) for token in _words_of(symbol)) / total
+            yield _SEPARATOR.split(symbol), share
 
 
 def _definitions(query: str, weights: Mapping[str, float], titles: Sequence[str]) -> Vectors:
     """How much of the query names what each title defines, (n,) in 0-1."""
     levels = np.zeros(len(titles), dtype=np.float32)
-    for symbol, share in _symbols(query, weights).items():
-        names = _SEPARATOR.split(symbol)
+    for names, share in _symbols(query, weights):
         for row, title in enumerate(titles):
             level = share**SYMBOL_POWER * _agreement(names, title)
             levels[row] = max(levels[row], level)

@@ -343,6 +343,24 @@ class Store:
                  WHERE documents.id = ? OR documents.title = ? LIMIT ?"""
         return [row for (row,) in self._all(sql, (name, name, MAX_NAMED))]
 
+    def titles(self, rows: Sequence[int]) -> list[str]:
+        """Titles of the documents in these rows."""
+        sql = "SELECT row, title FROM documents WHERE row IN (SELECT value FROM json_each(?))"
+        titles = dict(self._all(sql, (json.dumps(list(rows)),)))
+        return [titles[row] for row in rows]
+
+    def paths(self) -> list[str | None]:
+        """Path (documents,) of the file that each document is in; None for records of a list.
+
+        Documents of one source file have one path, which their ids begin with.
+        """
+        _, first_rows, numbers = np.unique(self.file_of, return_index=True, return_inverse=True)
+        sql = """SELECT id, json_extract(record, '$.location[0]') FROM documents
+                 WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row"""
+        selected = self._all(sql, (json.dumps(first_rows.tolist()),))
+        paths = [path if path and id_.startswith(f"{path}::") else None for id_, path in selected]
+        return [paths[number] for number in numbers.tolist()]
+
     def digests(self) -> NDArray[np.uint64]:
         """Digests (passages, 2) of the rendered texts of all passages."""
         digests: NDArray[np.uint64] = np.load(self._path.parent / DIGESTS_FILE)
@@ -512,6 +530,23 @@ class Documents:
             dtype=np.int64,
         )
         return rows if self._live is None else rows[self._live[rows]]
+
+    def titles(self, rows: Sequence[int]) -> list[str]:
+        """Titles of the documents in these rows."""
+        titles: dict[int, str] = {}
+        for store, start in self._parts():
+            own = [row for row in rows if start <= row < start + len(store)]
+            titles |= dict(zip(own, store.titles([row - start for row in own]), strict=True))
+        return [titles[row] for row in rows]
+
+    def paths(self) -> list[str | None]:
+        """Path (documents,) of the file that each document is in.
+
+        It is None for records of a list, and for documents that were removed.
+        """
+        paths = [path for store in self.stores for path in store.paths()]
+        live = self._live_documents.tolist()
+        return [path if lives else None for path, lives in zip(paths, live, strict=True)]
 
     def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
         """Passages of these rows in the given order; those of one document share its object."""

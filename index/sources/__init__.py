@@ -10,6 +10,7 @@ from pathlib import Path
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import (
     KINDS,
+    Content,
     Document,
     Kind,
     Secondary,
@@ -29,15 +30,17 @@ def open_source(
     *,
     secondary: Secondary = "demote",
     base_url: str = "",
+    content: Content = "code",
     digests: Mapping[str, tuple[Stamp, str]] | None = None,
 ) -> Iterator[SourceFile | Skipped]:
     """List the files of a corpus of this kind; each is parsed only when it is read.
 
     A BEIR corpus (`*.jsonl[.gz]` whose first record has an `_id`) is a source of every kind. With
     several paths, names and document ids begin with the path's last part, so that they stay unique.
-    `secondary` concerns tests, vendored, generated and minified code: "leave-out" skips all of it.
-    `base_url` is the web address of a reference. `digests` has stamps and digests of an earlier
-    listing of code by path: files that still have their stamps are not opened.
+    `secondary` concerns tests, examples, stubs, vendored, generated and minified code: "leave-out"
+    skips all of it. `base_url` is the web address of a reference. Of a repository, `content` chooses
+    code, documentation, configuration or all; `digests` has stamps and digests of an earlier listing
+    by path: files that still have their stamps are not opened.
 
     Raises NotFound for a path that does not exist, and InvalidInput for an unknown kind, no path,
     or a path that is not readable or not UTF-8. All are raised before anything is read.
@@ -53,9 +56,9 @@ def open_source(
         _check_path(root)
 
     if len(roots) == 1:
-        return _open(kind, roots[0], secondary, base_url, digests or {})
+        return _open(kind, roots[0], secondary, base_url, content, digests or {})
 
-    return _open_all(kind, roots, secondary, base_url, digests or {})
+    return _open_all(kind, roots, secondary, base_url, content, digests or {})
 
 
 def _check_path(root: Path) -> None:
@@ -79,6 +82,7 @@ def _open_all(
     roots: Sequence[Path],
     secondary: Secondary,
     base_url: str,
+    content: Content,
     digests: Mapping[str, tuple[Stamp, str]],
 ) -> Iterator[SourceFile | Skipped]:
     for root, prefix in zip(roots, prefixes(roots), strict=True):
@@ -89,7 +93,7 @@ def _open_all(
             for path, (stamp, digest) in digests.items()
             if path.startswith(f"{prefix}/") and digest.endswith(end)
         }
-        for file in _open(kind, root, secondary, base_url, own_digests):
+        for file in _open(kind, root, secondary, base_url, content, own_digests):
             yield _prefixed_file(file, prefix)
 
 
@@ -109,21 +113,24 @@ def prefixes(roots: Sequence[Path]) -> list[str]:
     return unique_names
 
 
-def names(kind: Kind, roots: Sequence[Path]) -> Iterator[str]:
-    """Names of the files that `open_source` would read, in no order, without opening them."""
+def names(kind: Kind, roots: Sequence[Path], content: Content = "code") -> Iterator[str]:
+    """Names of the files that `open_source` would read, in no order.
+
+    None is opened, but for the first line of files without a suffix.
+    """
     for root, prefix in zip(roots, prefixes(roots), strict=True):
-        for name in [root.name] if root.is_file() else _names(kind, root):
+        for name in [root.name] if root.is_file() else _names(kind, root, content):
             yield f"{prefix}/{name}" if prefix else name
 
 
 # The readers are imported where they are used: each brings a parser that other kinds do not need.
 
 
-def _names(kind: Kind, root: Path) -> Iterator[str]:
+def _names(kind: Kind, root: Path, content: Content) -> Iterator[str]:
     if kind == "code":
         from purlin.index.sources import code
 
-        return code.names(root)
+        return code.names(root, content)
 
     if kind == "product":
         from purlin.index.sources import product
@@ -140,6 +147,7 @@ def _open(
     root: Path,
     secondary: Secondary,
     base_url: str,
+    content: Content,
     digests: Mapping[str, tuple[Stamp, str]],
 ) -> Iterator[SourceFile | Skipped]:
     from purlin.index.sources import beir
@@ -150,7 +158,7 @@ def _open(
     if kind == "code":
         from purlin.index.sources import code
 
-        return code.files(root, secondary=secondary, digests=digests)
+        return code.files(root, secondary=secondary, content=content, digests=digests)
 
     if kind == "product":
         from purlin.index.sources import product

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _VENDORED = re.compile(
     r"(^|/)(_?vendor(s|ed)?|third[_-]?party|3rd[_-]?party|bower_components|jspm_packages|godeps|_workspace)/"
@@ -14,11 +15,18 @@ _GENERATED = re.compile(
     r"_pb2(_grpc)?\.pyi?$|\.pb(\.gw)?\.go$|(^|/)zz_generated[^/]*$|[._](g|gen|generated)\.\w+$|_pb\.(js|ts|rb)$"
 )
 _TEST = re.compile(
-    r"(^|/)(\w*_)?(tests?|specs?|testing|testdata|__tests__|__mocks__|e2e)/"
+    r"(^|/)(\w*_)?(tests?|specs?|testing|testdata|__tests__|__mocks__|__fixtures__|e2e|cypress|\w+Tests?)/"
     r"|(^|/)(test_[^/]*|[^/]*_tests?|tests?|conftest)\.py$|_test\.go$|[._-](test|spec)s?\.[cm]?[jt]sx?$"
-    r"|(^|/)(Test[A-Z]\w*|\w*(Tests?|TestCase|IT))\.java$|Test(Case)?\.php$|(^|/)(test_[^/]*|[^/]*_(test|spec))\.rb$"
+    r"|(^|/)(Test[A-Z]\w*|\w*(Tests?|TestCase|IT))\.(java|kt|scala|groovy|cs|swift)$|Spec\.(kt|scala|swift|hs)$"
+    r"|Test(Case)?\.php$|(^|/)(test_[^/]*|[^/]*_(test|spec))\.(rb|lua|ex|exs|rs|zig|sh|hs)$|\.bats$"
+    r"|(^|/)(test[_-][^/]*|[^/]*[_-](test|tests|unittest))\.(c|h|cc|cpp|cxx|hpp|hh)$"
 )
+_EXAMPLE = re.compile(
+    r"(^|/)(examples?|samples?|demos?|docs_src|tutorials?|cookbook|playgrounds?)/", re.IGNORECASE
+)
+_STUB = re.compile(r"\.pyi$|\.d\.[cm]?ts$")
 _ROLES = {"vendored": _VENDORED, "minified": _MINIFIED, "generated": _GENERATED}
+_LOWER_ROLES = {"test": _TEST, "example": _EXAMPLE, "stub": _STUB}
 _GENERATED_HEADER = re.compile(
     rb"^[ \t]*(?:#|//|/\*|\*|<!--|\"\"\").{0,200}?(?:code generated .{0,200}do not edit|@generated\b"
     rb"|auto-?generated (?:by|from|file|code|do not)|(?:is|was) (?:auto-?|automatically )generated"
@@ -34,14 +42,18 @@ _MINIFIED_LINE, _MINIFIED_BYTES = 250, 2048
 def role(path: str, content: bytes) -> str:
     """The role of a file, from its relative path and its content.
 
-    One of `source`, `test`, `vendored`, `generated`, `minified`. Where several fit, vendored wins
-    over all others and test over none.
+    One of `source`, `test`, `example`, `stub`, `vendored`, `generated`, `minified`. Where several
+    fit, vendored wins over all others, and what the content tells wins over the last three.
     """
-    for name, pattern in _ROLES.items():
-        if pattern.search(path):
-            return name
+    role_by_path = _role_by_path(path, _ROLES)
+    if role_by_path is not None:
+        return role_by_path
 
-    return _role_by_content(content) or ("test" if _TEST.search(path) else "source")
+    return _role_by_content(content) or _role_by_path(path, _LOWER_ROLES) or "source"
+
+
+def _role_by_path(path: str, patterns: Mapping[str, re.Pattern[str]]) -> str | None:
+    return next((name for name, pattern in patterns.items() if pattern.search(path)), None)
 
 
 def _role_by_content(content: bytes) -> str | None:

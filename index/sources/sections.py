@@ -52,7 +52,7 @@ def documents(
                 body=joined(lines, window),
                 context=section.headings[:-1],
                 location=location,
-                fields={**fields, "name": title, "kind": "section", "signature": ""},
+                fields=fields_of(fields, title, "section"),
             )
 
 
@@ -67,8 +67,23 @@ def text_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterato
             title=name,
             body=joined(lines, window),
             location=Location(path, window[0] + 1, window[-1] + 1),
-            fields={**fields, "name": name, "kind": "text", "signature": ""},
+            fields=fields_of(fields, name, "text"),
         )
+
+
+def fields_of(
+    shared: Mapping[str, Value], name: str, kind: str, signature: str = ""
+) -> dict[str, Value]:
+    """The fields of a document, from those that all documents of its file share."""
+    return {
+        "language": shared["language"],
+        "name": name,
+        "kind": kind,
+        "path": shared["path"],
+        "signature": signature,
+        "role": shared["role"],
+        "content": shared["content"],
+    }
 
 
 def joined(lines: Sequence[str], rows: Sequence[int]) -> str:

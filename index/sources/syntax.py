@@ -12,6 +12,8 @@ import tree_sitter as ts
 
 # Checked between the parser's steps; one step of error recovery may take longer.
 PARSE_SECONDS = 5.0
+# The parser reads the source in such pieces; so does `Node.text`, which is slow with long ones.
+_READ_BYTES = 4096
 
 KindOf = Callable[[ts.Node], str | None]
 NameOf = Callable[[ts.Node], ts.Node | str | None]
@@ -105,7 +107,7 @@ def parse(source: bytes, language: Language) -> ts.Tree | None:
     deadline = time.monotonic() + PARSE_SECONDS
     try:
         return ts.Parser(grammar(language)).parse(
-            lambda offset, _point: source[offset : offset + 65536],
+            lambda offset, _point: source[offset : offset + _READ_BYTES],
             progress_callback=lambda _offset, _has_error: time.monotonic() > deadline,
         )
     except ValueError:

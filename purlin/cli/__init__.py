@@ -19,6 +19,7 @@ QUICK_COMMANDS = {
     "search": "Search a repository, or corpora.",
     "ask": "Answer a question from documentation, in its own words.",
     "classify": "Label texts by the names of the labels.",
+    "mcp": "Tools for agents over stdio, without a server.",
     "cache": "List or remove what searches keep on disk.",
 }
 

@@ -48,10 +48,19 @@ class ShowProgress(Protocol):
 
 
 def open_encoder(directory: Path | None) -> TextEncoder:
-    """Open an encoder directory, by default that of the released transformer."""
-    from purlin.index.encoder import RELEASED_ENCODER, encoder_directory, load_encoder
+    """Open an encoder directory, by default that of the released transformer, if it can run."""
+    from purlin.index.encoder import (
+        TRANSFORMER_EXTRA,
+        default_encoder,
+        encoder_directory,
+        is_static,
+        load_encoder,
+    )
 
-    return load_encoder(encoder_directory(directory or RELEASED_ENCODER))
+    chosen = default_encoder() if directory is None else encoder_directory(directory)
+    if directory is None and is_static(chosen):
+        err.print(f"the static encoder is used; the transformer needs {TRANSFORMER_EXTRA}")
+    return load_encoder(chosen)
 
 
 @contextlib.contextmanager

@@ -44,9 +44,10 @@ def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -
 
 def _encoder_directory(encoder: Path | str | None, manifest: Manifest) -> Path:
     """Directory of the encoder to open a build with."""
-    from purlin.index.encoder import ENCODERS, SETTINGS, encoder_directory
+    from purlin.index.encoder import ENCODERS, SETTINGS, default_encoder, encoder_directory
 
-    preferred = encoder_directory(str(encoder or os.environ.get("PURLIN_ENCODER") or "transformer"))
+    chosen = encoder or os.environ.get("PURLIN_ENCODER")
+    preferred = encoder_directory(chosen) if chosen else default_encoder()
     if encoder is not None:
         return preferred
     for directory in (preferred, *ENCODERS.values()):

@@ -1,0 +1,190 @@
+"""Fits the result of a tool into a budget of tokens.
+
+Without the tokenizer of the agent's language model, a token counts as three bytes of UTF-8. Code
+and English have more, so that results are rather too short than too long. A tool returns its
+result twice, as text and as JSON, and each fits the budget.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+BYTES_PER_TOKEN = 3
+MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 200, 20_000, 2_000
+_MARK = 40  # bytes reserved for the note on what was cut
+# The last line of a result in which a text was cut.
+_REST = "Cut: read_document shows a hit whole."
+_QUOTES = 2  # bytes around a text as JSON
+_MIN_PART = 40  # shortest part of a line worth showing, in characters
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a tool: the same content as text and as JSON."""
+
+    text: str
+    structured: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of a result: a line of text, and the same for JSON."""
+
+    text: str
+    structured: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One hit, answer or label ranking of a result.
+
+    `head` and `fields` are shown whole, as text and as JSON. `text`, which JSON has as `name`, may
+    be cut to the lines around the offset `focus`.
+    """
+
+    head: str
+    fields: Mapping[str, Any]
+    name: str = ""
+    text: str = ""
+    focus: int = 0
+
+    def fixed_size(self) -> int:
+        """Bytes of everything but the text."""
+        return max(size(self.head), size(self.fields)) + len(self.name) + 20
+
+
+def fit(head: Head, name: str, parts: Sequence[Part], max_tokens: int) -> Result:
+    """Combine as many parts as fit, best first, and say how to get what does not.
+
+    Their texts share the remaining bytes: short ones are whole, long ones are cut to equal sizes.
+    """
+    head_size = max(size(head.text), size(head.structured))
+    room = max_tokens * BYTES_PER_TOKEN - head_size - 3 * _MARK
+
+    shown: list[Part] = []
+    for part in parts:
+        if part.fixed_size() > room:
+            break
+        room -= part.fixed_size()
+        shown.append(part)
+    omitted = len(parts) - len(shown)
+
+    limit = _share([size(part.text) + _MARK for part in shown if part.text], room)
+    cut = [_cut(part, limit - _MARK) for part in shown]
+
+    lines = [head.text, *(f"{number}. {text}" for number, (text, _) in enumerate(cut, 1))]
+    structured = {**head.structured, name: [fields for _, fields in cut]}
+    if any("cut" in fields for _, fields in cut):
+        lines.append(_REST)
+    if omitted:
+        lines.append(f"{omitted} more: raise max_tokens.")
+        structured["left_out"] = omitted
+    return Result("\n".join(lines), structured)
+
+
+def fit_lines(head: Head, lines: Sequence[str], first: int, last: int, max_tokens: int) -> Result:
+    """Show as many of the lines `first` to `last` (from 1) as fit, and where to go on.
+
+    At least one line is shown, its end cut if it is too long by itself.
+    """
+    head_size = max(size(head.text), size(head.structured))
+    room = max_tokens * BYTES_PER_TOKEN - head_size - 4 * _MARK
+
+    end = first - 1
+    while end < last and (line_size := size(lines[end]) - _QUOTES + 2) <= room:
+        room -= line_size
+        end += 1
+
+    shown = list(lines[first - 1 : end])
+    if not shown:
+        start, stop = _part_of_line(lines[first - 1], 0, len(lines[first - 1]), 0, room)
+        shown, end = [lines[first - 1][start:stop]], first
+
+    texts = [head.text, *shown]
+    structured = {**head.structured, "first_line": first, "text": "\n".join(shown)}
+    if end < last:
+        texts.append(f"Lines {first}-{end} of {len(lines)}: go on with lines {end + 1}-{last}.")
+        structured["next_lines"] = f"{end + 1}-{last}"
+    return Result("\n".join(texts), structured)
+
+
+def _share(sizes: Sequence[int], room: int) -> int:
+    """The largest size per text with which all texts together fit into `room`."""
+    for number, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - number)
+        if size > share:
+            return share
+        # What a short text does not need is left for the longer ones.
+        room -= size
+    return max(sizes, default=0)
+
+
+def _cut(part: Part, room: int) -> tuple[str, dict[str, Any]]:
+    """A part as text and as JSON, its text cut to `room` bytes."""
+    if not part.text:
+        return part.head, dict(part.fields)
+
+    start, end = window(part.text, part.focus, room)
+    text = part.text[start:end].strip("\n")
+    above = _omitted_lines(part.text[:start])
+    below = _omitted_lines(part.text[end:])
+
+    fields = {**part.fields, part.name: text}
+    if above or below:
+        fields["cut"] = True
+    return "\n".join(filter(None, [part.head, above, text, below])), fields
+
+
+def _omitted_lines(text: str) -> str:
+    """A note on how many lines were cut, empty if there is nothing but white space."""
+    return f"… {len(text.strip().splitlines())} lines" if text.strip() else ""
+
+
+def window(text: str, focus: int, room: int) -> tuple[int, int]:
+    """(start, end) of the whole lines around offset `focus` that take at most `room` bytes as JSON.
+
+    If not even the line of `focus` fits, it is a part of that line, or empty if that part would be
+    too short to be useful.
+    """
+    starts = [0, *(match.end() for match in re.finditer("\n", text) if match.end() < len(text))]
+    ends = [*starts[1:], len(text)]
+    sizes = [size(text[start:end]) - _QUOTES for start, end in zip(starts, ends, strict=True)]
+
+    first = last = bisect_right(starts, focus) - 1
+    room_left = room - _QUOTES - sizes[first]
+    if room_left < 0:
+        return _part_of_line(text, starts[first], ends[first], focus, room)
+
+    # Add lines below and above in turn while they fit.
+    grown = True
+    while grown:
+        grown = False
+        for line in (last + 1, first - 1):
+            if 0 <= line < len(sizes) and sizes[line] <= room_left:
+                first = min(first, line)
+                last = max(last, line)
+                room_left -= sizes[line]
+                grown = True
+    return starts[first], ends[last]
+
+
+def _part_of_line(text: str, start: int, end: int, focus: int, room: int) -> tuple[int, int]:
+    """(start, end) of the part around `focus` of a line that fits, a quarter of it before."""
+    width = room
+    while width >= _MIN_PART:
+        begin = max(start, min(focus - width // 4, end - width))
+        if size(text[begin : min(end, begin + width)]) <= room:
+            return begin, min(end, begin + width)
+        # A character may take several bytes: try fewer.
+        width = width * 3 // 4
+    return focus, focus
+
+
+def size(value: Any) -> int:
+    """Bytes of a value as JSON, never fewer than as plain text; a lone surrogate counts as one."""
+    return len(json.dumps(value, ensure_ascii=False).encode(errors="replace"))

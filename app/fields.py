@@ -1,0 +1,114 @@
+"""Types of the fields that the requests of the API and the arguments of tools share.
+
+Kept apart from the requests, so that tools over stdio start without the packages of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+from purlin.index.search.filters import MAX_CONDITIONS, MAX_VALUES
+
+MAX_OBJECT_KEYS = 100
+MAX_VALUE_CHARS = 1_000
+MAX_TEXT_CHARS = 2**20
+MAX_REQUEST_LABELS = 10_000
+MAX_REQUEST_LABEL_CHARS = 1_000
+_BOUNDS = 2  # gte and lte
+
+
+class Strict(BaseModel):
+    """Base of all requests: accepts known keys only, with values of the declared types.
+
+    Pydantic collects every error before it reports any. Where the client controls how many errors
+    there can be, the number of items is checked first.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limit_keys(cls, data: Any) -> Any:
+        return limit_size(data, dict, MAX_OBJECT_KEYS, "an object of at most {} keys")
+
+
+def limit_size(
+    value: Any, container: type[list[Any] | dict[Any, Any]], max_items: int, rule: str
+) -> Any:
+    """Return a value; refuse a list or an object with too many items, before each is looked at."""
+    if isinstance(value, container) and len(value) > max_items:
+        raise PydanticCustomError("too_many", f"must be {rule.format(max_items)}")
+    return value
+
+
+# ---- values and filters
+
+
+def _validate_condition(value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Report an invalid condition in one sentence, not as one error per union member."""
+    limit_size(value, list, MAX_VALUES, "a list of at most {} values")
+    try:
+        if isinstance(value, dict) and len(value) > _BOUNDS:
+            raise ValueError
+        return validate(value)
+    except ValueError:
+        rule = (
+            "must be a value, a list of values, or an object with gte and lte "
+            f"(texts: {MAX_VALUE_CHARS} characters)"
+        )
+        raise PydanticCustomError("condition", rule) from None
+
+
+def _limit_fields(value: Any) -> Any:
+    return limit_size(value, dict, MAX_CONDITIONS, "an object of at most {} fields")
+
+
+Text = Annotated[str, Field(max_length=MAX_VALUE_CHARS)]
+_Value = Text | int | float | bool
+_FieldCondition = Annotated[
+    _Value | list[_Value] | dict[str, Text | int | float], WrapValidator(_validate_condition)
+]
+Conditions = Annotated[dict[str, _FieldCondition], BeforeValidator(_limit_fields)]
+CorpusName = Annotated[str, Field(max_length=64, description="One of GET /corpora.")]
+
+
+# ---- labels
+
+
+def suggest(for_list: str, for_item: str) -> WrapValidator:
+    """Append a remedy to the error about a list, or an item of it, that is too long."""
+
+    def with_remedy(error: Any) -> InitErrorDetails:
+        error_type: Any = error["type"]
+        if error_type in ("too_long", "string_too_long"):
+            rule = error["msg"].partition(" after validation")[0]
+            # An error about an item has the item's index as its location.
+            remedy = for_item if error["loc"] else for_list
+            error_type = PydanticCustomError(error_type, f"{rule}: {remedy}")
+
+        return InitErrorDetails(
+            type=error_type, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {})
+        )
+
+    def validate(value: Any, handler: Callable[[Any], Any]) -> Any:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            line_errors = [with_remedy(line_error) for line_error in error.errors()]
+            raise ValidationError.from_exception_data(error.title, line_errors) from None
+
+    return WrapValidator(validate)
+
+
+Labels = Annotated[
+    list[Annotated[str, Field(max_length=MAX_REQUEST_LABEL_CHARS)]],
+    Field(max_length=MAX_REQUEST_LABELS),
+    suggest(
+        "choose among groups of labels first, then within the group",
+        "a label is a name or a phrase",
+    ),
+]

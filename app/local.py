@@ -1,0 +1,237 @@
+"""What agents' tools work on without a server: the workspace around a directory, and a home.
+
+The workspace is opened at the first call that needs it, and refreshed before each answer. The
+corpora of the home, the classifier and the reader are loaded at the first call that needs one of
+them, so that an agent that only searches its repository waits for none.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from purlin.index.errors import InvalidInput
+from purlin.index.indexing.staleness import changed_since
+from purlin.index.records import Kind
+from purlin.index.repositories import find_root
+from purlin.index.search.corpus import Corpus, SearchResult
+from purlin.index.workspace import Content, Workspace, content_filter, open_workspace
+from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
+
+if TYPE_CHECKING:
+    from purlin.app.served import ServedCorpora
+
+# Names of the workspace as corpora, for each kind of content that it has.
+WORKSPACES: Mapping[str, Kind] = {"workspace": "code", "workspace-docs": "reference"}
+_CODE, _DOCS = WORKSPACES
+_POLL_S = 0.02
+
+_log = logging.getLogger("purlin.mcp")
+
+
+class LocalCorpora:
+    """The workspace around `path` and the corpora below `home`, as `purlin.app.tools.Backend`.
+
+    `encoder` is that of the workspace: `static`, `transformer` or a directory. Safe to share
+    between threads; those that use the workspace take turns.
+    """
+
+    def __init__(self, path: Path, home: Path, encoder: str = "static") -> None:
+        self._path = path
+        self._home = home
+        self._encoder = encoder
+        self._workspaces: dict[str, Workspace] = {}
+        self._workspace_lock = threading.RLock()
+        self._served: ServedCorpora | None = None
+        self._served_lock = threading.Lock()
+
+    # ---- choosing
+
+    def names(self, kind: Kind) -> list[str]:
+        """The workspace, and the corpora of this kind in the home."""
+        own = [name for name, its_kind in WORKSPACES.items() if its_kind == kind]
+        return own + self._in_home().names(kind)
+
+    def default(self, kind: Kind) -> str | None:
+        """The workspace for code; for questions its documentation, unless a home has references."""
+        if kind == "code":
+            return _CODE
+        if kind == "reference" and not self._in_home().names("reference"):
+            return _DOCS
+        return None
+
+    def kind(self, corpus: str) -> Kind | None:
+        """Kind of a corpus. Raises NotFound."""
+        return WORKSPACES.get(corpus) or self._in_home().kind(corpus)
+
+    def relative(self, corpus: str, path: str) -> str:
+        """Path below the workspace's root, also of an absolute path.
+
+        Raises InvalidInput for one that leads outside, be it by a symbolic link.
+        """
+        if corpus not in WORKSPACES:
+            return self._in_home().relative(corpus, path)
+
+        root = find_root(self._path)
+        target = _resolved(root / path, path)
+        if not target.is_relative_to(root):
+            raise InvalidInput(
+                f"path is {path[:200]!r}, which leads outside of {root}; "
+                "give a path in that directory, relative to it.",
+                field="path",
+            )
+        relative = target.relative_to(root).as_posix()
+        if relative == ".":
+            return ""
+        return f"{relative}/" if path.endswith("/") else relative
+
+    # ---- searching
+
+    def search(
+        self,
+        corpora: Sequence[str],
+        query: str,
+        k: int,
+        filter: Mapping[str, Any],
+        content: Content,
+    ) -> SearchReply:
+        """Search the workspace as it is now, or corpora of the home."""
+        if corpora[0] not in WORKSPACES:
+            return self._in_home().search(corpora, query, k, filter, content)
+        with self._fresh(corpora[0]) as opened:
+            conditions = content_filter(opened.field_names, content, filter)
+            return _reply(corpora[0], opened, opened.search(query, k=k, filter=conditions))
+
+    def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
+        """Documents near one, nearest first. Raises NotFound."""
+        if corpus not in WORKSPACES:
+            return self._in_home().related(corpus, document_id, k)
+        with self._fresh(corpus) as opened:
+            return _reply(corpus, opened, opened.related(document_id, k))
+
+    def document(self, corpus: str, document_id: str) -> DocumentReply:
+        """A whole document. Raises NotFound."""
+        if corpus not in WORKSPACES:
+            return self._in_home().document(corpus, document_id)
+        with self._fresh(corpus) as opened:
+            document = opened.document(document_id)
+            return DocumentReply(
+                id=document.id,
+                kind=document.kind,
+                title=document.title,
+                summary=document.summary,
+                body=document.body,
+                context=document.context,
+                location=document.location,
+                fields=document.fields,
+                corpus=corpus,
+                build=opened.build,
+                took_ms=0,
+                stale=bool(_changed(opened, [document.location.path])),
+            )
+
+    def document_at(self, corpus: str, path: str, line: int) -> str:
+        """Id of the innermost document at a line of a file. Raises NotFound."""
+        if corpus not in WORKSPACES:
+            return self._in_home().document_at(corpus, path, line)
+        with self._fresh(corpus) as opened:
+            return opened.document_at(path, line).id
+
+    def ask(self, corpus: str, question: str, k: int) -> QaReply:
+        """Answers from the documentation of the workspace, or from a reference of the home."""
+        served = self._in_home()
+        if corpus not in WORKSPACES:
+            return served.ask(corpus, question, k)
+        with self._fresh(corpus) as opened:
+            return replace(served.answer(opened, question, k), corpus=corpus)
+
+    def classify(
+        self,
+        texts: list[str],
+        labels: list[str] | None,
+        classifier: str | None,
+        multi_label: bool,
+    ) -> ClassifyReply:
+        """Labels of texts, by the names of labels or by a trained classifier of the home."""
+        return self._in_home().classify(texts, labels, classifier, multi_label)
+
+    # ---- opening
+
+    @contextmanager
+    def _fresh(self, corpus: str) -> Iterator[Corpus]:
+        """The workspace's corpus, with the files as they are now; others wait until the block ends."""
+        with self._workspace_lock:
+            workspace = self._workspaces.get(corpus)
+            if workspace is None:
+                workspace = open_workspace(
+                    self._path, kind=WORKSPACES[corpus], encoder=self._encoder
+                )
+                self._workspaces[corpus] = workspace
+            else:
+                workspace.refresh()
+
+            for note in workspace.notes:
+                _log.info("%s", note)
+            yield workspace.corpus
+
+    def _in_home(self) -> ServedCorpora:
+        """The corpora of the home, after waiting until all are open or refused."""
+        with self._served_lock:
+            if self._served is None:
+                # The packages of the server, which take a while to import.
+                from purlin.app.encoding import Encoders
+                from purlin.app.metrics import Metrics
+                from purlin.app.served import ServedCorpora
+                from purlin.app.service import Service
+                from purlin.app.settings import Settings
+                from purlin.index.encoder import ENCODERS, available_cpus, load_encoder
+
+                settings = Settings.read({"home": self._home})
+                encoders = Encoders(
+                    load_encoder(settings.encoder),
+                    tuple(ENCODERS.values()),
+                    max_calls=available_cpus(),
+                )
+                service = Service(settings, encoders, Metrics())
+                service.open()
+                deadline = time.monotonic() + settings.open_timeout_s
+                while not service.ready() and time.monotonic() < deadline:
+                    time.sleep(_POLL_S)
+                self._served = ServedCorpora(service)
+            return self._served
+
+
+def _resolved(path: Path, given: str) -> Path:
+    """The path without symbolic links. Raises InvalidInput for what cannot be a path."""
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError):
+        raise InvalidInput(
+            f"path is {given[:200]!r}, which is no path; give one relative to the root.",
+            field="path",
+        ) from None
+
+
+def _reply(name: str, corpus: Corpus, result: SearchResult) -> SearchReply:
+    changed = _changed(corpus, [hit.location.path for hit in result.hits])
+    return SearchReply(
+        hits=tuple(
+            replace(hit, stale=True) if hit.location.path in changed else hit for hit in result.hits
+        ),
+        total=result.total,
+        took_ms=round(sum(result.timings_ms.values()), 3),
+        corpus=name,
+        build=corpus.build,
+        encoder=corpus.encoder.name,
+    )
+
+
+def _changed(corpus: Corpus, paths: Sequence[str | None]) -> set[str]:
+    """Files that have changed since the build: after the refresh, or while others indexed them."""
+    return changed_since(corpus.manifest, {path for path in paths if path is not None})

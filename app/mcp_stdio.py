@@ -1,0 +1,184 @@
+"""The Model Context Protocol over stdin and stdout: one message of JSON a line.
+
+One thread reads and answers what takes no time; calls of tools run beside each other in a few
+others, so that a slow one neither delays the rest nor the notification that cancels it. Answers
+come in the order in which they are ready, as JSON-RPC allows.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, BinaryIO
+
+from purlin.app import mcp
+from purlin.app.mcp import Caller, JsonObject, Refused, RequestId
+
+if TYPE_CHECKING:
+    from purlin.app.tools import Backend
+
+# As the largest body of an HTTP request.
+MAX_LINE_BYTES = 16 * 2**20
+MAX_UNDER_WAY = 64
+WORKERS = 4
+# Methods that a worker answers, because they load or run a tool.
+_SLOW = ("tools/list", "tools/call")
+
+_log = logging.getLogger("purlin.mcp")
+
+
+class StdioServer:
+    """Answers the messages of one client.
+
+    `open_backend` returns what the tools work on. It is called once, in the background, when the
+    first message has been answered.
+    """
+
+    def __init__(
+        self, open_backend: Callable[[], Backend], source: BinaryIO, sink: BinaryIO
+    ) -> None:
+        self._open_backend = open_backend
+        self._backend: Backend | None = None
+        self._backend_lock = threading.Lock()
+        self._caller = Caller(self._opened_backend)
+
+        self._source = source
+        self._sink = sink
+        self._write_lock = threading.Lock()
+
+        # Requests that a worker has or will get; a cancelled one is no longer among them.
+        self._under_way: set[RequestId] = set()
+        self._lock = threading.Lock()
+        self._waiting: queue.SimpleQueue[tuple[JsonObject, RequestId, bool] | None]
+        self._waiting = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Answer messages until the input ends, and finish the calls that are under way then."""
+        workers = [threading.Thread(target=self._work, daemon=True) for _ in range(WORKERS)]
+        for worker in workers:
+            worker.start()
+
+        warm_up = None
+        while line := self._source.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:
+                self._skip_line(line)
+            elif line.strip():
+                self._receive(line)
+                warm_up = warm_up or self._warm_up()
+
+        for _ in workers:
+            self._waiting.put(None)
+        for worker in workers:
+            worker.join()
+
+    def _warm_up(self) -> threading.Thread:
+        """Open the backend beside the messages that come before the first call of a tool."""
+        thread = threading.Thread(target=self._opened_backend, daemon=True)
+        thread.start()
+        return thread
+
+    def _opened_backend(self) -> Backend:
+        with self._backend_lock:
+            if self._backend is None:
+                self._backend = self._open_backend()
+            return self._backend
+
+    def _skip_line(self, line: bytes) -> None:
+        while line and not line.endswith(b"\n"):
+            line = self._source.readline(MAX_LINE_BYTES)
+        error = Refused(
+            mcp.INVALID_REQUEST,
+            f"The message has more than {MAX_LINE_BYTES:,} bytes: send less in one call.",
+        )
+        self._refuse(error, None)
+
+    def _receive(self, line: bytes) -> None:
+        """Answer a message, or hand it to a worker."""
+        message_id: RequestId | None = None
+        try:
+            message = mcp.parse(line)
+            if not mcp.is_request(message):
+                self._note(message)
+                return
+
+            message_id = mcp.request_id(message)
+            stateless = _is_stateless(message)
+            if message["method"] in _SLOW:
+                self._enqueue(message, message_id, stateless)
+            else:
+                result = mcp.answer(message, self._caller, stateless=stateless)
+                self._write({"result": result}, message_id)
+        except Refused as error:
+            self._refuse(error, message_id)
+
+    def _note(self, message: JsonObject) -> None:
+        """Take notice of a notification; only that of a cancellation matters."""
+        if message.get("method") == "notifications/cancelled":
+            cancelled = mcp.params(message).get("requestId")
+            if isinstance(cancelled, str | int):
+                with self._lock:
+                    self._under_way.discard(cancelled)
+
+    def _enqueue(self, message: JsonObject, message_id: RequestId, stateless: bool) -> None:
+        with self._lock:
+            if message_id in self._under_way:
+                raise Refused(mcp.INVALID_REQUEST, "Another request with this id is under way.")
+            if len(self._under_way) >= MAX_UNDER_WAY:
+                raise Refused(
+                    mcp.INVALID_REQUEST,
+                    f"{MAX_UNDER_WAY} requests are under way: wait for their answers.",
+                )
+            self._under_way.add(message_id)
+        self._waiting.put((message, message_id, stateless))
+
+    # ---- workers
+
+    def _work(self) -> None:
+        while (item := self._waiting.get()) is not None:
+            message, message_id, stateless = item
+            if message_id in self._under_way:
+                self._answer(message, message_id, stateless)
+
+    def _answer(self, message: JsonObject, message_id: RequestId, stateless: bool) -> None:
+        try:
+            reply = {"result": mcp.answer(message, self._caller, stateless=stateless)}
+        except Refused as refused:
+            reply = {"error": refused.error}
+        except Exception:  # noqa: BLE001 - the next request must be answered, too
+            _log.exception("%s failed", message["method"])
+            text = "Something went wrong in the server; see its stderr for details."
+            reply = {"error": {"code": mcp.INTERNAL_ERROR, "message": text}}
+
+        with self._lock:
+            wanted = message_id in self._under_way
+            self._under_way.discard(message_id)
+        if wanted:
+            self._write(reply, message_id)
+
+    # ---- output
+
+    def _refuse(self, error: Refused, message_id: RequestId | None) -> None:
+        self._write({"error": error.error}, message_id)
+
+    def _write(self, reply: JsonObject, message_id: RequestId | None) -> None:
+        line = mcp.encode(reply, message_id).encode() + b"\n"
+        with self._write_lock:
+            try:
+                self._sink.write(line)
+                self._sink.flush()
+            except (BrokenPipeError, ValueError):
+                # The client no longer reads; its input ends, too.
+                _log.info("An answer was dropped: the client has closed its end.")
+
+
+def _is_stateless(message: JsonObject) -> bool:
+    """Whether a request carries its version (2026-07-28). Raises Refused."""
+    given = mcp.meta(message).get(mcp.VERSION_KEY)
+    if given is None:
+        return False
+    stateless = mcp.check_version(given)
+    if stateless:
+        mcp.check_envelope(message)
+    return stateless

@@ -1,0 +1,129 @@
+"""What agents' tools work on in a server: its corpora, its classifiers and its reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from purlin.app.errors import Opening
+from purlin.app.routes import classify_reply, qa_reply, search_reply, show_document
+from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
+from purlin.app.service import Service
+from purlin.index.errors import InvalidInput
+from purlin.index.qa.ask import answer_question
+from purlin.index.records import Kind
+from purlin.index.search.corpus import Corpus
+from purlin.index.workspace import Content, content_filter
+from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
+
+
+class ServedCorpora:
+    """The corpora of a service, as `purlin.app.tools.Backend`."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def names(self, kind: Kind) -> list[str]:
+        """Corpora of a kind that are in service. Raises Opening while any is still being opened."""
+        statuses = self._service.corpora.statuses()
+        if any(status.state == "opening" for status in statuses):
+            raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
+        return [
+            status.name
+            for status in statuses
+            if status.opened is not None and status.opened.manifest.kind == kind
+        ]
+
+    def default(self, kind: Kind) -> str | None:
+        """No corpus stands out."""
+        return None
+
+    def kind(self, corpus: str) -> Kind | None:
+        """Kind of a corpus; None while it is not open. Raises NotFound."""
+        opened = self._service.corpora.status(corpus).opened
+        return opened.manifest.kind if opened is not None else None
+
+    def relative(self, corpus: str, path: str) -> str:
+        """The path without `./`. Raises InvalidInput for one that is absolute or leads upwards."""
+        if path.startswith("/") or ".." in PurePosixPath(path).parts:
+            raise InvalidInput(
+                f"path is {path[:80]!r}; give it relative to the root of the corpus, as hits have it.",
+                field="path",
+            )
+        return path.removeprefix("./")
+
+    def search(
+        self,
+        corpora: Sequence[str],
+        query: str,
+        k: int,
+        filter: Mapping[str, Any],
+        content: Content,
+    ) -> SearchReply:
+        """Search corpora; `content` matters if the documents of all of them say what they are."""
+        shared = set.intersection(*map(self._field_names, corpora))
+        conditions: dict[str, Any] = dict(content_filter(shared, content, filter) or {})
+
+        names = list(corpora) if len(corpora) > 1 else corpora[0]
+        request = SearchRequest(query=query, corpus=names, k=k, filter=conditions)
+        return search_reply(request, self._service)
+
+    def _field_names(self, corpus: str) -> set[str]:
+        with self._service.corpora.lease(corpus) as opened:
+            return set(opened.field_names)
+
+    def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
+        """Documents near one, nearest first. Raises NotFound."""
+        with self._service.corpora.lease(corpus) as opened:
+            results = opened.related(document_id, k)
+            self._service.metrics.stages(results.timings_ms)
+            return SearchReply(
+                hits=self._service.freshness.marked(opened, results.hits),
+                total=results.total,
+                took_ms=sum(results.timings_ms.values()),
+                corpus=opened.name,
+                build=opened.build,
+                encoder=opened.encoder.name,
+            )
+
+    def document(self, corpus: str, document_id: str) -> DocumentReply:
+        """A whole document. Raises NotFound."""
+        return show_document(corpus, document_id, self._service)
+
+    def document_at(self, corpus: str, path: str, line: int) -> str:
+        """Id of the innermost document at a line of a file. Raises NotFound."""
+        with self._service.corpora.lease(corpus) as opened:
+            return opened.document_at(path, line).id
+
+    def ask(self, corpus: str, question: str, k: int) -> QaReply:
+        """Answers from a reference. Raises NotFound without a reader."""
+        return qa_reply(QaRequest(question=question, corpus=corpus, k=k), self._service)
+
+    def answer(self, corpus: Corpus, question: str, k: int) -> QaReply:
+        """Answers from a corpus that this service does not hold."""
+        reader = self._service.reader()
+        results = answer_question(corpus, reader, question, k=k)
+        return QaReply(
+            answers=results.answers,
+            answerable=results.answerable,
+            hits=results.hits,
+            took_ms=round(sum(results.timings_ms.values()), 3),
+            corpus=corpus.name,
+            build=corpus.build,
+            encoder=corpus.encoder.name,
+            reader=reader.name,
+        )
+
+    def classify(
+        self,
+        texts: list[str],
+        labels: list[str] | None,
+        classifier: str | None,
+        multi_label: bool,
+    ) -> ClassifyReply:
+        """Labels of texts, by the names of labels or by a trained classifier."""
+        request = ClassifyRequest(
+            texts=texts, labels=labels, classifier=classifier, multi_label=multi_label
+        )
+        return classify_reply(request, self._service)
