@@ -11,7 +11,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.indexing.build import Options, build
 from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
 from purlin.index.pace import Progress
-from purlin.index.search.store import Store
+from purlin.index.search.listing import read_listing
 from purlin.index.sources import open_source
 
 
@@ -37,13 +37,11 @@ def sources_changed(home: Path, name: str) -> bool:
     if missing:
         raise NotFound(f"The sources {', '.join(missing[:3])} of corpus {name!r} are missing.")
 
-    store = Store(directory / "documents.sqlite", manifest.kind)
-    try:
-        names = store.file_names(MAX_FILES)
-    finally:
-        store.close()
-    found = find_staleness(manifest, *names)
-    return found is None or not found.complete or any((found.changed, found.added, found.removed))
+    names = read_listing(directory).names(MAX_FILES)
+    staleness = find_staleness(manifest, *names)
+    if staleness is None or not staleness.complete:
+        return True
+    return any((staleness.changed, staleness.added, staleness.removed))
 
 
 def repeat_build(

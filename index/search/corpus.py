@@ -341,7 +341,8 @@ class Corpus:
         own = self._document_of == row
         others = ~own if self._live is None else ~own & self._live
         vector = self._dense.mean(np.flatnonzero(own))
-        query = _Query("", "dense", others, vector, None, {}, None, np.zeros(0, dtype=np.int64))
+        none = np.zeros(0, dtype=np.int64)
+        query = _Query("", "dense", others, vector, None, {}, None, none, none, reranked=False)
 
         ranking = self._rank(query, k, clock)
         hits = tuple(
