@@ -236,7 +236,7 @@ def _all_documents(
     source: bytes, path: str, kind: FileType, fields: Mapping[str, Value]
 ) -> Iterator[Document | Skipped]:
     if kind.content == "docs":
-        yield from sections.documents(source.decode(), path, kind.language, fields)
+        yield from sections.section_documents(source.decode(), path, kind.language, fields)
         return
     if kind.grammar is None:
         yield from sections.text_documents(source.decode(), path, fields)
@@ -308,7 +308,7 @@ def _without_members(definition: Definition, lines: list[bytes]) -> bytes:
 
     # Afterwards, since on one line a member may begin where the one before it ends.
     for member in definition.members:
-        cut_rows.difference_update(range(member.rows[0], member.signature_row + 1))
+        cut_rows.difference_update(range(member.head_row, member.signature_row + 1))
 
     kept = []
     for row in range(first_row, last_row + 1):
