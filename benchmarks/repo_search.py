@@ -125,17 +125,20 @@ def search_repository(
         has_content = "content" in corpus.field_names
         filters = {"content": "code"} if has_content else None
         for mode in modes:
-            yield mode, [
-                ndcg(
-                    [
-                        hit.location
-                        for hit in corpus.search(query.text, mode=mode, filter=filters).hits
-                    ],
-                    query.targets,
-                    repository.root,
-                )
-                for query in repository.queries
-            ]
+            yield (
+                mode,
+                [
+                    ndcg(
+                        [
+                            hit.location
+                            for hit in corpus.search(query.text, mode=mode, filter=filters).hits
+                        ],
+                        query.targets,
+                        repository.root,
+                    )
+                    for query in repository.queries
+                ],
+            )
         corpus.close()
 
 
