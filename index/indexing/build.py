@@ -328,9 +328,15 @@ class _Builder:
         manifest = self._earlier.manifest
         recall = float(manifest.measures[_RECALL]) if kept and manifest is not None else 1.0
         for number in range(kept if comparable else 0, len(stores)):
-            directory = self.directory / self._names[number]
+            is_new = number == kept
             measured = write_vectors(
-                directory, stores[number], encoder, self._earlier, reusable[number], advance
+                self.directory / self._names[number],
+                stores[number],
+                encoder,
+                self._earlier,
+                reusable[number],
+                self._reader.writer.texts if is_new and self._reader.writer is not None else {},
+                advance,
             )
             # That of a delta is always 1.
             recall = measured if number == 0 else recall

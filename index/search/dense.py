@@ -31,7 +31,7 @@ Rows = NDArray[np.int64]
 
 VECTORS_FILE, SETTINGS_FILE, INDEX_FILE = "vectors.npy", "dense.json", "dense.faiss"
 # Up to this many rows of a segment are all scored, without a scan; see docs/decisions.md.
-EXACT_ROWS = 20_000
+EXACT_ROWS = 30_000
 # Largest rounding of a cosine in float32.
 _ROUNDING = 1e-5
 _BATCH_ROWS = 16_384
