@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from purlin.app.tools import Where, document_id
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.staleness import changed_since
-from purlin.index.records import Hit, Kind
+from purlin.index.records import Content, Hit, Kind
 from purlin.index.repositories import find_root
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.workspace import Content, Workspace, content_filter, open_workspace
+from purlin.index.workspace import Workspace, content_filter, open_workspace
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:

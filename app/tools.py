@@ -38,10 +38,9 @@ from purlin.app.fields import (
     Text,
 )
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.records import Answer, Hit, Kind, Location
+from purlin.index.records import Answer, Content, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
 from purlin.index.search.several import MAX_CORPORA
-from purlin.index.workspace import Content
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 MAX_HITS = 20

@@ -252,7 +252,12 @@ class Corpus:
 
     def file_names(self, limit: int) -> tuple[list[str], list[str]]:
         """Names of the source files that were read, and of the skipped ones; `limit` of each."""
-        return Listing.parse(self._listing).names(limit)
+        return self.listing.names(limit)
+
+    @property
+    def listing(self) -> Listing:
+        """The source files of the build, with their digests; parsed anew at each call."""
+        return Listing.parse(self._listing)
 
     @property
     def field_names(self) -> list[str]:
@@ -611,8 +616,12 @@ class Corpus:
         if self.manifest.kind != "code":
             return None
         paths = self._documents.paths()
-        has_files = any(path is not None for path in paths)
-        return Repository(paths, self._secondary) if has_files else None
+        if all(path is None for path in paths):
+            return None
+        modules = None
+        if "kind" in self._documents.field_names:
+            modules = self._documents.allowed({"kind": "module"})
+        return Repository(paths, self._secondary, modules)
 
     def _total(self, query: _Query) -> int:
         """Count the documents that the query can return."""
