@@ -363,7 +363,11 @@ def test_products_have_their_fields(tmp_path: Path) -> None:
     fields = {"brand": "Acme", "price": 20, "notes": "x" * 250}
     drills = [
         Document(
-            f"drill:{n}", "product", f"Drill {n}", "A drill for stone.", fields=fields | {"price": n}
+            f"drill:{n}",
+            "product",
+            f"Drill {n}",
+            "A drill for stone.",
+            fields=fields | {"price": n},
         )
         for n in (10, 30)
     ]
