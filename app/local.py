@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.staleness import changed_since
-from purlin.index.records import Kind
+from purlin.index.records import Content, Hit, Kind
 from purlin.index.repositories import find_root
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.workspace import Content, Workspace, content_filter, open_workspace
+from purlin.index.workspace import Workspace, content_filter, open_workspace
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ class LocalCorpora:
         if corpus not in WORKSPACES:
             return served.ask(corpus, question, k)
         with self._fresh(corpus) as opened:
-            return replace(served.answer(opened, question, k), corpus=corpus)
+            reply = served.answer(opened, question, k)
+            return replace(reply, corpus=corpus, hits=_marked(opened, reply.hits))
 
     def classify(
         self,
@@ -219,17 +220,20 @@ def _resolved(path: Path, given: str) -> Path:
 
 
 def _reply(name: str, corpus: Corpus, result: SearchResult) -> SearchReply:
-    changed = _changed(corpus, [hit.location.path for hit in result.hits])
     return SearchReply(
-        hits=tuple(
-            replace(hit, stale=True) if hit.location.path in changed else hit for hit in result.hits
-        ),
+        hits=_marked(corpus, result.hits),
         total=result.total,
         took_ms=round(sum(result.timings_ms.values()), 3),
         corpus=name,
         build=corpus.build,
         encoder=corpus.encoder.name,
     )
+
+
+def _marked(corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+    """The hits, those marked as stale whose file has changed since the build."""
+    changed = _changed(corpus, [hit.location.path for hit in hits])
+    return tuple(replace(hit, stale=True) if hit.location.path in changed else hit for hit in hits)
 
 
 def _changed(corpus: Corpus, paths: Sequence[str | None]) -> set[str]:

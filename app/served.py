@@ -12,9 +12,9 @@ from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import answer_question
-from purlin.index.records import Kind
+from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
-from purlin.index.workspace import Content, content_filter
+from purlin.index.workspace import content_filter
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 

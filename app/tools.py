@@ -38,10 +38,9 @@ from purlin.app.fields import (
     Text,
 )
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.records import Answer, Hit, Kind, Location
+from purlin.index.records import Answer, Content, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS
 from purlin.index.search.several import MAX_CORPORA
-from purlin.index.workspace import Content
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 MAX_HITS = 20
@@ -442,10 +441,12 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
 
     # Answers of one passage refer to the first of them.
     first: dict[str, int] = {}
+    stale = {hit.id for hit in reply.hits if hit.stale}
     parts = []
     for number, answer in enumerate(reply.answers, 1):
         first.setdefault(answer.passage_id, number)
-        parts.append(_answer_part(answer, number, first[answer.passage_id]))
+        changed = answer.passage_id in stale
+        parts.append(_answer_part(answer, number, first[answer.passage_id], changed=changed))
 
     head = Head(
         f"{len(reply.answers)} answers from {_shown_origin(reply)}; "
@@ -455,7 +456,7 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
     return fit(head, "answers", parts, arguments.max_tokens)
 
 
-def _answer_part(answer: Answer, number: int, first: int) -> Part:
+def _answer_part(answer: Answer, number: int, first: int, *, changed: bool) -> Part:
     """Answer `number`, with its passage unless answer `first` already shows that."""
     name = " > ".join([*answer.terms, answer.title])[-_MAX_SHOWN:]
     fields: dict[str, Any] = {"text": answer.text, "score": answer.score, "of": name}
@@ -463,6 +464,9 @@ def _answer_part(answer: Answer, number: int, first: int) -> Part:
     if answer.url:
         fields["url"] = answer.url
         head = f"{head} · {answer.url}"
+    if changed:
+        fields["changed"] = True
+        head = f"{head} · CHANGED since"
 
     if first < number:
         return Part(f"{head} · passage of {first}", fields | {"passage_of": first})

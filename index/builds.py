@@ -463,6 +463,14 @@ def remove_oldest(directory: Path, active: str) -> None:
             shutil.rmtree(directory / build, ignore_errors=True)
 
 
+def remove_interim(directory: Path, active: str) -> None:
+    """Remove the builds, other than the active one, that served for the time being only."""
+    for build in _finished(directory):
+        with contextlib.suppress(Damaged, ValueError):
+            if build != active and read_manifest_json(directory / build).get("interim"):
+                shutil.rmtree(directory / build, ignore_errors=True)
+
+
 def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
     """Make a finished build of a corpus the active one, after a check of all its files.
 

@@ -401,6 +401,24 @@ def test_a_file_that_has_changed_is_marked(tmp_path: Path) -> None:
     assert whole["structuredContent"]["changed"] is True
 
 
+def test_an_answer_from_a_page_that_has_changed_is_marked(
+    tmp_path: Path, reader_directory: Path
+) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "functions.html").write_text(REFERENCE_PAGE)
+    files = open_source("reference", [pages], base_url="https://example.org")
+    build(tmp_path, "library", "reference", files, HashEncoder(), origin=(str(pages),))
+    time.sleep(0.02)
+    (pages / "functions.html").write_text("")
+
+    with serving(tmp_path, reader=reader_directory) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        result = call(client, "ask_reference", question="What is the default step of range?")
+    assert all(answer["changed"] for answer in result["structuredContent"]["answers"])
+    assert " · CHANGED since" in text(result)
+
+
 def test_content_narrows_a_corpus_that_tells_it(tmp_path: Path) -> None:
     documents = [
         Document(f"{what}.md", "code", what, f"rows of {what}", fields={"content": what})

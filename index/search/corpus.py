@@ -616,8 +616,12 @@ class Corpus:
         if self.manifest.kind != "code":
             return None
         paths = self._documents.paths()
-        has_files = any(path is not None for path in paths)
-        return Repository(paths, self._secondary) if has_files else None
+        if all(path is None for path in paths):
+            return None
+        modules = None
+        if "kind" in self._documents.field_names:
+            modules = self._documents.allowed({"kind": "module"})
+        return Repository(paths, self._secondary, modules)
 
     def _total(self, query: _Query) -> int:
         """Count the documents that the query can return."""

@@ -44,8 +44,9 @@ SECONDARY_ROLE = 0.6
 # Factor of each further hit of a file, until it has been applied this often.
 REPETITION, MOST_REPETITIONS = 0.6, 2
 
-# Levels of agreement between a symbol in the query and the name of a definition.
-SUFFIX, LAST_NAME, OTHER_CASE = 0.75, 0.4, 0.9
+# Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
+# the code outside of definitions, whose name is the file's.
+SUFFIX, LAST_NAME, OTHER_CASE, FILE_NAME = 0.75, 0.4, 0.9, 0.9
 
 _MIN_PREFIX = 4
 _SEPARATOR = re.compile(r"::|->|[.#\\]")
@@ -99,11 +100,15 @@ class Repository:
     """What is known of a corpus's documents beside their texts; safe to share between threads.
 
     `paths` (documents,) are those of the documents' files; a document without one gets no evidence
-    from files. `secondary` masks documents that play a secondary role, None if they count fully.
+    from files. `secondary` masks documents that play a secondary role, None if they count fully;
+    `modules` masks those that are the code outside of a file's definitions.
     """
 
     def __init__(
-        self, paths: Sequence[str | None], secondary: NDArray[np.bool_] | None = None
+        self,
+        paths: Sequence[str | None],
+        secondary: NDArray[np.bool_] | None = None,
+        modules: NDArray[np.bool_] | None = None,
     ) -> None:
         files = sorted({path for path in paths if path is not None})
         numbers = {path: number for number, path in enumerate(files)}
@@ -121,6 +126,7 @@ class Repository:
         in_old = np.append(old, np.zeros(len(paths), dtype=np.bool_))[self._file_of]
         demoted = in_old if secondary is None else in_old | secondary
         self._roles = np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0))
+        self._modules = np.zeros(len(paths), dtype=np.bool_) if modules is None else modules
         self._words = _PathWords(files)
 
     def evidence(
@@ -145,6 +151,7 @@ class Repository:
 
         definition = _definitions(query, weights, titles)
         definition[named & (definition == 0.0)] = 1.0
+        definition[self._modules[documents]] *= np.float32(FILE_NAME)
         parts = {
             "text": text,
             "path": path_shares[files],
