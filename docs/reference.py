@@ -295,7 +295,7 @@ def _signature(function: Any) -> str:
 
 
 def _recipes() -> Iterator[str]:
-    from purlin.training import reader, santa
+    from purlin.training import reader, santa, static
     from purlin.training.pesco.recipe import PescoRecipe
 
     yield (
@@ -305,6 +305,7 @@ def _recipes() -> Iterator[str]:
     shown: dict[type, str] = {}
     for command, recipe in (
         ("santa", santa.SantaRecipe),
+        ("static", static.StaticRecipe),
         ("refqa", reader.ReaderRecipe),
         ("pesco", PescoRecipe),
     ):

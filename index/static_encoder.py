@@ -61,11 +61,7 @@ class Vocabulary:
 
     def rows(self, text: str) -> Iterable[int]:
         """Return the row of each known word or piece of the text, in their order."""
-        if not text.isascii():
-            decomposed = unicodedata.normalize("NFKD", text)
-            text = "".join(filter(_is_no_accent, decomposed))
-        identifiers = _IDENTIFIER.findall(text)
-        return chain.from_iterable(map(self._rows_by_identifier.__getitem__, identifiers))
+        return chain.from_iterable(map(self._rows_by_identifier.__getitem__, identifiers(text)))
 
     def _identifier_rows(self, identifier: str) -> tuple[int, ...]:
         whole = self._row_of.get(identifier.lower())
@@ -88,6 +84,13 @@ class Vocabulary:
                 rows.append(row)
             start = end
         return rows
+
+
+def identifiers(text: str) -> list[str]:
+    """Return the runs of letters and digits in a text, without accents and in their own case."""
+    if not text.isascii():
+        text = "".join(filter(_is_no_accent, unicodedata.normalize("NFKD", text)))
+    return _IDENTIFIER.findall(text)
 
 
 def parts(identifier: str) -> list[str]:
@@ -163,7 +166,7 @@ class StaticEncoder:
         self.max_tokens = settings.max_tokens
         self.architecture: Architecture = "static"
         self.fingerprint = settings.fingerprint
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._vectors = vectors
         self._weights = {
             role: np.ascontiguousarray(weights[:, column]) for column, role in enumerate(ROLES)
@@ -221,7 +224,7 @@ class StaticEncoder:
         return np.fromiter(counts, dtype=np.int64, count=len(texts))
 
     def _rows(self, text: str) -> Iterable[int]:
-        return self._vocabulary.rows(text[: self.max_tokens * _CHARS_PER_WORD])
+        return self.vocabulary.rows(text[: self.max_tokens * _CHARS_PER_WORD])
 
     def _sum(self, text: str, role: Role) -> NDArray[np.float32]:
         """Return the weighted sum (dim,) of the vectors of the text's words."""

@@ -188,6 +188,14 @@ def rank_passages(
         text_model, list(data.passages.values()), settings.max_passage_tokens, accelerator
     )
 
+    return ranked(data, queries, passages)
+
+
+def ranked(data: DevData, queries: Vectors, passages: Vectors) -> dict[str, list[str]]:
+    """Return the ids of the best `RANKING_DEPTH` passages of each query, from their vectors.
+
+    Both have the order of `data`.
+    """
     # A stable sort, so that ties do not depend on the machine.
     best = np.argsort(-(queries @ passages.T), axis=1, kind="stable")[:, :RANKING_DEPTH]
     ids = list(data.passages)

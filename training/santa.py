@@ -686,11 +686,18 @@ class Schedule:
         """Draw a source's rows for one epoch: each once before any comes again."""
         size = self.sizes[source]
         count = round(size * self.weights[source])
-        rounds = [rng.permutation(size) for _ in range(math.ceil(count / size))] if size else []
+        rounds = (
+            [self._ordered(source, rng) for _ in range(math.ceil(count / size))] if size else []
+        )
 
         # The empty array keeps the type where a source has no pairs.
         drawn = np.concatenate([np.empty(0, np.int64), *rounds])[:count]
         rows: RowNumbers = drawn + self.starts[source]
+        return rows
+
+    def _ordered(self, source: int, rng: np.random.Generator) -> RowNumbers:
+        """Return all rows of a source, counted from 0, in the order in which batches take them."""
+        rows: RowNumbers = rng.permutation(self.sizes[source])
         return rows
 
 

@@ -275,7 +275,12 @@ class Corpus:
 
     def file_names(self, limit: int) -> tuple[list[str], list[str]]:
         """Names of the source files that were read, and of the skipped ones; `limit` of each."""
-        return Listing.parse(self._listing).names(limit)
+        return self.listing.names(limit)
+
+    @property
+    def listing(self) -> Listing:
+        """The source files of the build, with their digests; parsed anew at each call."""
+        return Listing.parse(self._listing)
 
     @property
     def field_names(self) -> list[str]:

@@ -106,6 +106,21 @@ def santa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
 
 
+@app.command("static")
+def static_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+    """Train a static encoder: word vectors of a transformer, aligned on pairs, and export it.
+
+    A run that was interrupted goes on from its last checkpoint when it is started again.
+
+    Example: purlin train static --config configs/static-code.toml --data DATA
+    """
+    _need_training()
+    from purlin.training import static
+
+    directory = _trained(static.train_static, static.StaticRecipe, config, data, to, cpu)
+    out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
+
+
 @app.command("refqa")
 def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
     """Train a reader, which finds answers in passages of references, or a retriever, which finds the passages.

@@ -108,24 +108,25 @@ def pairs_from_rows(source: PairSource, make_pair: Callable[[Record, PairSource]
 def plain_pair(record: Record, source: PairSource) -> Pair:
     """Make a pair of a row with any of `ANY_QUERY_COLUMNS` and any of `PASSAGE_COLUMNS`.
 
-    A docstring is a query only in rows without another query.
+    A docstring is a query only in rows without another query. A column `source` names the package.
     """
     passage = required_text(record, PASSAGE_COLUMNS, "passage")
     # A row's own kind goes before that of its source.
     kind = next((kind for kind in KINDS if kind == record.get("kind")), source.kind)
     language = optional_text(record, ("language",))
+    group = optional_text(record, ("source",))
 
     queries = all_texts(record, QUERY_COLUMNS)
     docstring = optional_text(record, DOCSTRING_COLUMNS)
     if docstring and not queries:
         summary = optional_text(record, ("summary",))
         pair = pair_from_docstring(passage, docstring, summary=summary, language=language)
-        return replace(pair, kind=kind)
+        return replace(pair, kind=kind, group=group)
 
     queries = queries or (required_text(record, ANY_QUERY_COLUMNS, "query"),)
     title = optional_text(record, ("title",))
     negatives = all_texts(record, ("negatives", "negative"))
-    return Pair(queries, passage, kind, language, title, negatives)
+    return Pair(queries, passage, kind, language, title, negatives, group=group)
 
 
 def corpus_pair(record: Record, source: PairSource) -> Pair:

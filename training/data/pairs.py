@@ -53,7 +53,8 @@ class Pair:
     `passage` has the form that `purlin.index.passages.render` gives. `language` is the programming
     language of code. `title` is a product's; its nouns are masked where the passage repeats them.
     `negatives` are passages that people judged irrelevant to the query. `comment` is prose about
-    the passage that is not part of it: the comment of code, the bullets of a product.
+    the passage that is not part of it: the comment of code, the bullets of a product. `group` names
+    the package that the passage comes from, if the source says so.
     """
 
     queries: tuple[str, ...]
@@ -63,6 +64,7 @@ class Pair:
     title: str = ""
     negatives: tuple[str, ...] = ()
     comment: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
