@@ -83,7 +83,8 @@ class Evidence:
         return np.lexsort((-self._relevance(), -self.scores()))
 
     def _relevance(self) -> Vectors:
-        return sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
+        relevance: Vectors = sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
+        return relevance
 
     def _weighted(self) -> dict[str, Vectors]:
         total = sum(RELEVANCE.values())
