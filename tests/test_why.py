@@ -51,7 +51,11 @@ def test_largest_part_of_the_score_is_told(
 ) -> None:
     explanation = {"dense_weight": 0.5, "lexical_power": 1.0, "parts": parts}
     hit = replace(HIT, scores=scores, explanation=explanation)
-    assert why("unrelated", hit).endswith(f"mostly {most}")
+    assert why("cookie", hit).endswith(f"; meaning {scores['dense']:.2f}; mostly {most}")
+
+
+def test_meaning_alone_is_told_once() -> None:
+    assert why("unrelated", HIT) == "meaning 0.61"
 
 
 def test_single_retriever_is_not_compared() -> None:

@@ -26,11 +26,11 @@ def why(query: str, hit: Hit) -> str:
         return "it is what you named"
 
     reasons = [f"{place}: {', '.join(words[:_LISTED])}" for place, words in _words(query, hit)]
+    largest = _largest(hit.scores, explanation)
+    is_compared = len(hit.scores) > 1 and (reasons or largest != "meaning")
     if (cosine := hit.scores.get("dense")) is not None:
         reasons.append(f"meaning {cosine:.2f}")
-    if len(hit.scores) > 1:
-        reasons.append(f"mostly {_largest(hit.scores, explanation)}")
-    return "; ".join(reasons)
+    return "; ".join([*reasons, f"mostly {largest}"] if is_compared else reasons)
 
 
 def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
