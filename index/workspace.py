@@ -290,6 +290,8 @@ class Workspace:
             self._encoder,
             origin=(origin.root,),
             progress=progress,
+            # An index of the cache that a failing machine damaged is made again.
+            durable=False,
         )
         self._open()
         origin.write(self._state)

@@ -206,7 +206,7 @@ def test_only_the_user_may_read_the_cache(root: Path, kept: Path, encoder: HashE
 def test_failing_disk_names_the_cache(
     root: Path, kept: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(builds, "publish", full)

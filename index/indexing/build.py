@@ -72,6 +72,7 @@ def build(
     judged: Judgements | None = None,
     force: bool = False,
     interim: TextEncoder | None = None,
+    durable: bool = True,
 ) -> Manifest:
     """Build corpus `name` and activate it; the old build serves until the last moment.
 
@@ -84,10 +85,14 @@ def build(
     as soon as the sources are read, until those of `encoder` are there. After a crash it stays, and
     the next call goes on from it.
 
+    A build that is not `durable` is not flushed to disk, which takes as long as all the rest of a
+    small one. If the machine fails soon after, it may be damaged, and has to be made again.
+
     Raises Busy, StorageFailed, and InvalidInput if the sources have no document, no judged document
     exists, or no query of the log leads to a document; nothing is left behind then.
     """
-    plan = _Plan(home, name, kind, options or Options(), origin, progress or _silent, judged)
+    report = progress or _silent
+    plan = _Plan(home, name, kind, options or Options(), origin, report, judged, durable)
     with builds.locked(home, name) as directory:
         serves_early = (
             interim is not None
@@ -101,7 +106,8 @@ def build(
                 if interim is None or not serves_early or builder.passages < INTERIM_PASSAGES:
                     return _finish(plan, builder, encoder, force)
                 manifest = builder.finish(interim, "interim")
-            builds.switch(directory, builds.publish(staging_dir, manifest))
+            build_name = builds.publish(staging_dir, manifest, durable=durable)
+            builds.switch(directory, build_name, durable=durable)
 
         with builds.staging(directory) as staging_dir, storage.storage_errors():
             with Earlier.open(home, name, kind) as earlier:
@@ -121,6 +127,7 @@ class _Plan:
     origin: tuple[str, ...]
     progress: Progress
     judged: Judgements | None
+    durable: bool
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -142,14 +149,15 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
         manifest = replace(manifest, judged={**manifest.judged, "refused": False})
 
     directory = builder.directory.parent
-    _activate(directory, builds.publish(builder.directory, manifest), manifest)
+    build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+    _activate(directory, build_name, manifest, plan.durable)
     return manifest
 
 
-def _activate(directory: Path, build_name: str, manifest: Manifest) -> None:
+def _activate(directory: Path, build_name: str, manifest: Manifest, durable: bool) -> None:
     """Switch to a build, or raise Worse if it was refused."""
     if not manifest.judged.get("refused"):
-        builds.switch(directory, build_name)
+        builds.switch(directory, build_name, durable=durable)
         builds.remove_interim(directory, build_name)
         return
     builds.remove_oldest(directory, str(manifest.judged["against"]["build"]))
@@ -328,9 +336,15 @@ class _Builder:
         manifest = self._earlier.manifest
         recall = float(manifest.measures[_RECALL]) if kept and manifest is not None else 1.0
         for number in range(kept if comparable else 0, len(stores)):
-            directory = self.directory / self._names[number]
+            is_new = number == kept
             measured = write_vectors(
-                directory, stores[number], encoder, self._earlier, reusable[number], advance
+                self.directory / self._names[number],
+                stores[number],
+                encoder,
+                self._earlier,
+                reusable[number],
+                self._reader.writer.texts if is_new and self._reader.writer is not None else {},
+                advance,
             )
             # That of a delta is always 1.
             recall = measured if number == 0 else recall

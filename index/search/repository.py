@@ -31,8 +31,9 @@ from purlin.index.encoder import Vectors
 from purlin.index.passages import path_text
 from purlin.index.search.lexical import tokens
 
-# Passages of the fused ranking that the model ranks, whatever page is asked for.
-DEPTH = 300
+# Documents that the model ranks, whatever page is asked for: the best by text of those that one of
+# the retrievers has among its first ones.
+DEPTH = 200
 RELEVANCE = {"text": 1.0, "path": 0.6, "name": 0.3, "file": 0.3}
 # A share of the query's words counts for more than it is: few queries match a path in full.
 SHARE_POWER = 0.7
@@ -74,9 +75,15 @@ class Evidence:
 
     def scores(self) -> Vectors:
         """Return the scores (n,) in 0-1."""
-        relevance = sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
-        relevance += self.definition * (1.0 - relevance)
-        return relevance * self.role * self.repetition
+        missing = (1.0 - self._relevance()) * (1.0 - self.definition)
+        return (1.0 - missing) * self.role * self.repetition
+
+    def order(self) -> Rows:
+        """Rows by score; definitions of one name, which all have the same, by their relevance."""
+        return np.lexsort((-self._relevance(), -self.scores()))
+
+    def _relevance(self) -> Vectors:
+        return sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
 
     def _weighted(self) -> dict[str, Vectors]:
         total = sum(RELEVANCE.values())
@@ -163,7 +170,7 @@ class Repository:
         }
 
         once = Evidence(**parts, repetition=np.ones(len(documents), dtype=np.float32))
-        order = np.argsort(-once.scores(), kind="stable")
+        order = once.order()
         repetition = np.empty(len(documents), dtype=np.float32)
         repetitions = np.minimum(_counted(files[order]), MOST_REPETITIONS)
         repetition[order] = np.float32(REPETITION) ** repetitions
