@@ -523,6 +523,7 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".rs", "impl A {\n  fn b() {}\n  type C = u8;\n}\nuse x::y;\n", [("A.b", "method"), ("one", "module")]),
         (".cpp", "namespace a { class B; }\nstruct C c;\n", [("one", "module")]),
         (".c", "enum { A };\nstruct s *f(void);\n", [("one", "module")]),
+        (".h", "int f(int a,\n      int b,\n      int c);\n", [("one", "module")]),
         (".c", "int (*table[])(void) = {\n  f,\n  g,\n};\n", [("table", "constant")]),
         (".cs", "namespace A;\nclass B { void C() {} }\n", [("B", "class"), ("B.C", "method")]),
         (".ex", "defmodule A do\n  def left <~> right, do: left\nend\n", [("A", "module"), ("A.<~>", "function")]),

@@ -367,7 +367,7 @@ _C_DEFINITIONS: dict[str, str | KindOf] = {
     "enum_specifier": _has_body("enum"),
     "type_definition": _typedef_kind,
     "preproc_function_def": "macro",
-    "declaration": "constant",
+    "declaration": lambda node: "constant" if _child(node, "init_declarator") else None,
 }
 _C_INSIDE = "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification declaration_list declaration"
 _C_DULL = "preproc_include preproc_call using_declaration"
