@@ -391,6 +391,10 @@ CPP = Language(
     module="tree_sitter_cpp",
     definitions=_C_DEFINITIONS
     | {
+        # `= default` and `= delete` are left to the class.
+        "function_definition": lambda node: (
+            None if _child(node, "default_method_clause", "delete_method_clause") else "function"
+        ),
         "class_specifier": _has_body("class"),
         "namespace_definition": "namespace",
         "alias_declaration": "type",
