@@ -16,12 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from purlin.app.tools import Where, document_id
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.staleness import changed_since
-from purlin.index.records import Kind
+from purlin.index.records import Content, Hit, Kind
 from purlin.index.repositories import find_root
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.workspace import Content, Workspace, content_filter, open_workspace
+from purlin.index.workspace import Workspace, content_filter, open_workspace
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 if TYPE_CHECKING:
@@ -108,19 +109,19 @@ class LocalCorpora:
             conditions = content_filter(opened.field_names, content, filter)
             return _reply(corpora[0], opened, opened.search(query, k=k, filter=conditions))
 
-    def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
+    def related(self, corpus: str, where: Where, k: int) -> SearchReply:
         """Documents near one, nearest first. Raises NotFound."""
         if corpus not in WORKSPACES:
-            return self._in_home().related(corpus, document_id, k)
+            return self._in_home().related(corpus, where, k)
         with self._fresh(corpus) as opened:
-            return _reply(corpus, opened, opened.related(document_id, k))
+            return _reply(corpus, opened, opened.related(document_id(opened, where), k))
 
-    def document(self, corpus: str, document_id: str) -> DocumentReply:
+    def document(self, corpus: str, where: Where) -> DocumentReply:
         """A whole document. Raises NotFound."""
         if corpus not in WORKSPACES:
-            return self._in_home().document(corpus, document_id)
+            return self._in_home().document(corpus, where)
         with self._fresh(corpus) as opened:
-            document = opened.document(document_id)
+            document = opened.document(document_id(opened, where))
             return DocumentReply(
                 id=document.id,
                 kind=document.kind,
@@ -136,20 +137,14 @@ class LocalCorpora:
                 stale=bool(_changed(opened, [document.location.path])),
             )
 
-    def document_at(self, corpus: str, path: str, line: int) -> str:
-        """Id of the innermost document at a line of a file. Raises NotFound."""
-        if corpus not in WORKSPACES:
-            return self._in_home().document_at(corpus, path, line)
-        with self._fresh(corpus) as opened:
-            return opened.document_at(path, line).id
-
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from the documentation of the workspace, or from a reference of the home."""
         served = self._in_home()
         if corpus not in WORKSPACES:
             return served.ask(corpus, question, k)
         with self._fresh(corpus) as opened:
-            return replace(served.answer(opened, question, k), corpus=corpus)
+            reply = served.answer(opened, question, k)
+            return replace(reply, corpus=corpus, hits=_marked(opened, reply.hits))
 
     def classify(
         self,
@@ -219,17 +214,20 @@ def _resolved(path: Path, given: str) -> Path:
 
 
 def _reply(name: str, corpus: Corpus, result: SearchResult) -> SearchReply:
-    changed = _changed(corpus, [hit.location.path for hit in result.hits])
     return SearchReply(
-        hits=tuple(
-            replace(hit, stale=True) if hit.location.path in changed else hit for hit in result.hits
-        ),
+        hits=_marked(corpus, result.hits),
         total=result.total,
         took_ms=round(sum(result.timings_ms.values()), 3),
         corpus=name,
         build=corpus.build,
         encoder=corpus.encoder.name,
     )
+
+
+def _marked(corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+    """The hits, those marked as stale whose file has changed since the build."""
+    changed = _changed(corpus, [hit.location.path for hit in hits])
+    return tuple(replace(hit, stale=True) if hit.location.path in changed else hit for hit in hits)
 
 
 def _changed(corpus: Corpus, paths: Sequence[str | None]) -> set[str]:

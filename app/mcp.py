@@ -35,8 +35,9 @@ VERSION_KEY = _META + "protocolVersion"
 _SHOWN = 60  # characters of a client's value that a message quotes
 _CACHED_MS = 60_000
 _INSTRUCTIONS = (
-    "Search over indexed code, answers in the exact words of references, and labels for many texts at once. Results "
-    "are cut to max_tokens: ask for few first, then for more."
+    "To find where code does something, call search_code with a few plain words or a name, then read the files that "
+    "it names; grep is for exact strings. Results are cut to max_tokens: ask for few first, then for more. A hit "
+    "marked CHANGED is of a file that has changed since it was indexed."
 )
 
 JsonObject = dict[str, Any]

@@ -341,7 +341,11 @@ class OpenCorpora(OpenBuilds[Corpus]):
 
     def _load_corpus(self, build: Path) -> Corpus:
         encoder = self._encoders.of_build(builds.read_manifest(build).encoder)
-        corpus = Corpus.load(build, encoder)
+        with self._lock:
+            slot = self._slots.get(build.parent.name)
+            serving = slot.open.build if slot is not None and slot.open is not None else None
+        # A build after a small change has most of its segments in memory already.
+        corpus = Corpus.load(build, encoder, serving)
         corpus.filter_lookups = self.filters
         if corpus.warning is not None:
             self._log.warning("%s", corpus.warning)

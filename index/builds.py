@@ -411,22 +411,26 @@ def staging(directory: Path) -> Iterator[Path]:
         shutil.rmtree(staging_dir, ignore_errors=True)
 
 
-def publish(staging_dir: Path, manifest: AnyManifest) -> str:
+def publish(staging_dir: Path, manifest: AnyManifest, *, durable: bool = True) -> str:
     """Write the manifest, flush everything to disk, and rename the directory to its build name.
 
-    Returns the name of the build.
+    Returns the name of the build. What is not `durable` is not flushed. If the machine fails then,
+    files may lack their content, which their checksums tell.
     """
     content = manifest.to_json().encode()
     (staging_dir / "manifest.json").write_bytes(content)
-    for path in [*staging_dir.rglob("*"), staging_dir]:
-        fsync(path)
+    for path in [*staging_dir.rglob("*"), staging_dir] if durable else ():
+        # A file with several names is that of an earlier build, and was flushed then.
+        if path.is_dir() or path.stat().st_nlink == 1:
+            fsync(path)
 
     directory = staging_dir.parent
     build = f"{_timestamp(directory)}-{hashlib.sha256(content).hexdigest()[:12]}"
     # mkdtemp made it readable for this user only.
     staging_dir.chmod(0o755)
     staging_dir.rename(directory / build)
-    fsync(directory)
+    if durable:
+        fsync(directory)
     return build
 
 
@@ -444,11 +448,12 @@ def _timestamp(directory: Path) -> str:
     return f"{day}T{int(time) + 1:012}"
 
 
-def switch(directory: Path, build: str) -> None:
+def switch(directory: Path, build: str, *, durable: bool = True) -> None:
     """Make `build` the active one in one rename, and remove the oldest builds."""
-    with atomic_write(directory / "CURRENT") as file:
+    with atomic_write(directory / "CURRENT", durable=durable) as file:
         file.write(f"{build}\n".encode())
-    fsync(directory)
+    if durable:
+        fsync(directory)
     remove_oldest(directory, build)
 
 
@@ -461,6 +466,14 @@ def remove_oldest(directory: Path, active: str) -> None:
     for build in worse[:-1] + good[:-KEPT_BUILDS]:
         if build != active:
             shutil.rmtree(directory / build, ignore_errors=True)
+
+
+def remove_interim(directory: Path, active: str) -> None:
+    """Remove the builds, other than the active one, that served for the time being only."""
+    for build in _finished(directory):
+        with contextlib.suppress(Damaged, ValueError):
+            if build != active and read_manifest_json(directory / build).get("interim"):
+                shutil.rmtree(directory / build, ignore_errors=True)
 
 
 def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:

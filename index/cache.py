@@ -24,7 +24,7 @@ from purlin.index.errors import PurlinError
 from purlin.index.storage import exclusive
 
 MAX_BYTES = 2 << 30
-LISTING_FILE = "listing.json"
+ORIGIN_FILE = "origin.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _directories(parent: Path) -> list[Path]:
 
 def _root(state: Path) -> Path:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return Path(json.loads((state / LISTING_FILE).read_bytes())["root"])
+        return Path(json.loads((state / ORIGIN_FILE).read_bytes())["root"])
     return Path("?")
 
 

@@ -118,7 +118,9 @@ def can_run_transformers() -> bool:
 def require_transformers(component: str) -> None:
     """Raise NotFound if `component`, "encoder" or "reader", cannot run for want of packages."""
     if not can_run_transformers():
-        raise NotFound(f"The {component} is a transformer, which needs {TRANSFORMER_EXTRA}.")
+        raise NotFound(
+            f"The {component} is a transformer, and onnxruntime is not installed: {TRANSFORMER_EXTRA}."
+        )
 
 
 def is_static(directory: Path) -> bool:

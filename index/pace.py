@@ -20,7 +20,7 @@ _MARK_S = 0.5
 # No rate is given earlier: a few batches say nothing.
 _MIN_RATE_S = 1.0
 
-_UNITS = {"read": " documents", "encode": " passages"}
+_UNITS = {"read": " documents", "interim": " passages", "encode": " passages"}
 _FIRST_LINE_S, _LINE_S = 5.0, 30.0
 # A line is also due after each tenth of a stage, but not sooner than the first line.
 _LINES_PER_STAGE = 10

@@ -98,8 +98,11 @@ def fsync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file that replaces `path` once it is written and flushed to disk. Raises OSError."""
+def atomic_write(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
+    """Yield a file that replaces `path` once it is written and flushed to disk. Raises OSError.
+
+    Unless it is `durable`, it is not flushed: it survives the process, not a failing machine.
+    """
     handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
     temporary = Path(name)
 
@@ -107,7 +110,8 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         # mkstemp made it readable for this user only.
         temporary.chmod(0o644)
         temporary.replace(path)

@@ -5,7 +5,7 @@
 the first time starts from the index of another worktree of its repository.
 
     CACHE/home/corpora/NAME/           builds, see `purlin.index.builds`
-    CACHE/home/workspaces/NAME/        listing.json: the files of the active build; the lock
+    CACHE/home/workspaces/NAME/        origin.json: what was indexed; the lock
 
 NAME is the directory's name and the start of a hash of its path, then `-docs` for documentation, and
 the encoder if it is not the static one.
@@ -23,23 +23,24 @@ import tempfile
 import threading
 import time
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 from purlin.index import builds, cache, repositories
 from purlin.index.encoder import ENCODERS, TextEncoder, encoder_directory, load_encoder
 from purlin.index.errors import Busy, InvalidInput, NotFound, PurlinError, StorageFailed
-from purlin.index.indexing.build import build
 from purlin.index.pace import Progress
-from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
+from purlin.index.passages import TEXTS_VERSION
+from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.index.search.filters import Filter
+from purlin.index.search.listing import IndexedFile, Listing
 from purlin.index.sources import open_source
 from purlin.index.storage import atomic_write, exclusive, storage_errors
 
-Content = Literal["code", "docs", "config", "all"]
-CONTENTS: tuple[Content, ...] = ("code", "docs", "config", "all")
+CONTENTS: tuple[Content, ...] = get_args(Content)
 
 # Source files; a directory with more is not one repository.
 MAX_FILES = 100_000
@@ -50,31 +51,29 @@ _POLL_S = 0.1
 _VARIANTS: dict[Kind, str] = {"code": "", "reference": "-docs", "product": "-products"}
 
 
-@dataclass(slots=True)
-class _Listing:
-    """The files of a workspace: those of now, or those of its active build, which is `build`.
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What an index was made of, so that other worktrees of a repository find it.
 
-    `git` is the common directory of the repository's worktrees, `variant` tells what is indexed and
-    by which encoder. `digests` has a file's digest by its path.
+    `root` is the directory, `git` the common directory of the repository's worktrees, `variant`
+    tells what is indexed and by which encoder.
     """
 
     root: str
     git: str | None
     variant: str
-    build: str = ""
-    digests: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, state: Path) -> _Listing | None:
-        """Read what a workspace remembers; None if there is nothing usable."""
+    def read(cls, state: Path) -> _Origin | None:
+        """Read the origin of a workspace; None if there is nothing usable."""
         try:
-            return cls(**json.loads((state / cache.LISTING_FILE).read_bytes()))
+            return cls(**json.loads((state / cache.ORIGIN_FILE).read_bytes()))
         except (OSError, ValueError, TypeError):
             return None
 
     def write(self, state: Path) -> None:
-        """Replace what a workspace remembers. Raises StorageFailed."""
-        with storage_errors(), atomic_write(state / cache.LISTING_FILE) as file:
+        """Replace the origin of a workspace. Raises StorageFailed."""
+        with storage_errors(), atomic_write(state / cache.ORIGIN_FILE) as file:
             file.write(json.dumps(asdict(self)).encode())
 
 
@@ -181,6 +180,9 @@ class Workspace:
             try:
                 while not self._update(progress, deadline):
                     time.sleep(_POLL_S)
+                # The cache drops first what was not used for the longest time.
+                with contextlib.suppress(OSError):
+                    os.utime(self._state)
             except StorageFailed as error:
                 message = error.message.replace("PURLIN_HOME", "PURLIN_CACHE")
                 raise StorageFailed(message) from error
@@ -188,72 +190,76 @@ class Workspace:
 
     def _update(self, progress: Progress | None, deadline: float) -> bool:
         """Open a build of the files as they are now; returns False if another process makes it."""
-        items, listing = self._list()
-        if self._is_current(listing):
+        active = self._active()
+        # A build that cannot be read, or of another version, is made again.
+        with contextlib.suppress(PurlinError):
+            self._open()
+        indexed = self._corpus.listing if self._corpus is not None else Listing()
+        sources = self._list(indexed)
+        if self._is_current(sources, indexed):
             return True
 
         try:
             with storage_errors():
                 self._state.mkdir(parents=True, exist_ok=True)
             with exclusive(self._state, f"{self.root} is being indexed by another process."):
-                # The other process may have finished since.
-                if not self._is_current(listing):
-                    self._build(items, listing, progress)
+                # Another process may have made a build since this one looked.
+                if self._active() != active:
+                    return False
+                self._build(sources, progress)
         except Busy:
             if time.monotonic() < deadline:
                 return False
             self._keep_last_build()
         return True
 
-    def _list(self) -> tuple[list[SourceFile | Skipped], _Listing]:
-        """List the files of the directory with their digests."""
-        git = repositories.common_directory(self.root)
-        listing = _Listing(str(self.root), str(git) if git else None, self._variant)
-        items = []
-        for item in open_source(self.kind, [self.root]):
-            items.append(item)
-            if isinstance(item, SourceFile):
-                listing.digests[item.path] = item.digest
-            if len(items) > MAX_FILES:
-                raise InvalidInput(
-                    f"{self.root} has more than {MAX_FILES:,} files to index; "
-                    "search in a directory below it.",
-                    field="path",
-                )
+    def _active(self) -> str | None:
+        """Name of the active build, whether it can be read or not."""
+        with contextlib.suppress(PurlinError):
+            return builds.current(self._home, self._name).name
+        return None
 
-        if not listing.digests:
-            what = "source code" if self.kind == "code" else "documentation"
+    def _list(self, indexed: Listing) -> list[SourceFile | Skipped]:
+        """List the files of the directory; those with the stamps of `indexed` are not opened."""
+        files = open_source(self.kind, [self.root], content="all", digests=indexed.digests())
+        sources = list(islice(files, MAX_FILES + 1))
+        if len(sources) > MAX_FILES:
             raise InvalidInput(
-                f"{self.root} has no {what} that Purlin reads, or .gitignore leaves it out "
-                f"({len(items):,} files could not be read).",
+                f"{self.root} has more than {MAX_FILES:,} files to index; "
+                "search in a directory below it.",
                 field="path",
             )
-        return items, listing
 
-    def _is_current(self, listing: _Listing) -> bool:
-        """Open the active build if it has just these files; returns whether it has."""
-        indexed = _Listing.read(self._state)
-        if indexed is None or indexed.digests != listing.digests:
+        skipped = sum(isinstance(source, Skipped) for source in sources)
+        if skipped == len(sources):
+            what = "files" if self.kind == "code" else "documentation"
+            raise InvalidInput(
+                f"{self.root} has no {what} that Purlin reads, or .gitignore leaves them out "
+                f"({skipped:,} could not be read).",
+                field="path",
+            )
+        return sources
+
+    def _is_current(self, sources: list[SourceFile | Skipped], indexed: Listing) -> bool:
+        """Whether the open build has just these files."""
+        if self._corpus is None or self._corpus.manifest.texts != TEXTS_VERSION:
             return False
-
-        # A build that cannot be read, or of another version, is made again.
-        with contextlib.suppress(PurlinError):
-            self._open()
-            # The cache drops first what was not used for the longest time.
-            with contextlib.suppress(OSError):
-                os.utime(self._state)
-            return self.corpus.build == indexed.build
-        return False
+        files = [source for source in sources if isinstance(source, SourceFile)]
+        by_path = {file.path: file for file in indexed.files}
+        return len(files) == len(by_path) and all(
+            (file := by_path.get(source.path)) is not None and _is_same(source, file)
+            for source in files
+        )
 
     def _open(self) -> None:
         """Open the active build unless it is open. Raises NotFound, Damaged, EncoderMismatch."""
         directory = builds.current(self._home, self._name)
-        if self._corpus is not None:
-            if self._corpus.build == directory.name:
-                return
-            self._corpus.close()
-            self._corpus = None
-        self._corpus = Corpus.load(directory, self._encoder)
+        before = self._corpus
+        if before is not None and before.build == directory.name:
+            return
+        self._corpus = Corpus.load(directory, self._encoder, before)
+        if before is not None:
+            before.close()
 
     def _keep_last_build(self) -> None:
         """Open the last build while another process makes the next one. Raises Busy without one."""
@@ -265,41 +271,46 @@ class Workspace:
             "another process is indexing this directory; these answers are of its last index",
         )
 
-    def _build(
-        self, items: list[SourceFile | Skipped], listing: _Listing, progress: Progress | None
-    ) -> None:
+    def _build(self, sources: list[SourceFile | Skipped], progress: Progress | None) -> None:
+        # Imported here, since most searches find nothing to index.
+        from purlin.index.indexing.build import build
+
         started = time.monotonic()
         is_new = self._name not in builds.corpora(self._home)
+        git = repositories.common_directory(self.root)
+        origin = _Origin(str(self.root), str(git) if git else None, self._variant)
         if is_new:
-            self._start_from_sibling(listing)
+            self._start_from_sibling(origin)
 
         manifest = build(
             self._home,
             self._name,
             self.kind,
-            items,
+            sources,
             self._encoder,
-            origin=(str(self.root),),
+            origin=(origin.root,),
             progress=progress,
+            # An index of the cache that a failing machine damaged is made again.
+            durable=False,
         )
         self._open()
-        listing.build = self.corpus.build
-        listing.write(self._state)
+        origin.write(self._state)
 
+        files = sum(isinstance(source, SourceFile) for source in sources)
         new = manifest.passages - manifest.reused
         self.notes += (
-            f"indexed {len(listing.digests):,} files of {self.root} in "
-            f"{time.monotonic() - started:.1f} s ({manifest.documents:,} documents, {new:,} new)",
+            f"indexed {files:,} files of {self.root} in {time.monotonic() - started:.1f} s "
+            f"({manifest.documents:,} documents, {new:,} new)",
         )
         # Later builds hardly add to the size, and counting it takes time.
         removed = cache.trim(self._cache, {self._name, self.root.name}) if is_new else []
         self.notes += tuple(f"the cache dropped its index of {entry.root}" for entry in removed)
 
-    def _start_from_sibling(self, listing: _Listing) -> None:
+    def _start_from_sibling(self, origin: _Origin) -> None:
         """Link the build of another worktree of this repository, so that little is left to do."""
-        for name in builds.corpora(self._home) if listing.git else ():
-            sibling = _Listing.read(cache.state_directory(self._home, name))
-            if sibling is None or (sibling.git, sibling.variant) != (listing.git, listing.variant):
+        for name in builds.corpora(self._home) if origin.git else ():
+            sibling = _Origin.read(cache.state_directory(self._home, name))
+            if sibling is None or (sibling.git, sibling.variant) != (origin.git, origin.variant):
                 continue
 
             # Without the link, everything is read and encoded anew, no more.
@@ -312,6 +323,16 @@ class Workspace:
                         copy.rename(directory / source.name)
                     builds.switch(directory, source.name)
                 return
+
+
+def _is_same(source: SourceFile, file: IndexedFile) -> bool:
+    """Whether a file is as it was when it was indexed.
+
+    One that is to be read again, since a limit of time was reached, is so once it changes.
+    """
+    if not file.digest:
+        return source.stamp is not None and source.stamp == file.stamp
+    return source.digest == file.digest
 
 
 def open_workspace(

@@ -23,14 +23,22 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 
 import anyio
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from purlin.index.records import Answer, Classification, Document, LabelScore, Mode
+from purlin.index.records import (
+    Answer,
+    Classification,
+    Document,
+    Kind,
+    LabelScore,
+    Mode,
+    SearchedCorpus,
+)
 from purlin.replies import Against, CorporaReply, Stale
 from purlin.replies import ClassifyReply as Classified
 from purlin.replies import CorpusReply as CorpusDetails
@@ -55,6 +63,7 @@ __all__ = [
     "LabelScore",
     "Overloaded",
     "ProblemError",
+    "SearchedCorpus",
     "Stale",
     "StoredDocument",
     "Unexpected",
@@ -165,7 +174,7 @@ _read_document = _json_reader(StoredDocument)
 
 def _search(
     query: str,
-    corpus: str,
+    corpus: str | Sequence[str] | Mapping[Literal["kind"], Kind],
     *,
     k: int = 10,
     offset: int = 0,
@@ -173,10 +182,19 @@ def _search(
     filter: Mapping[str, FilterCondition] | None = None,
     explain: bool = False,
 ) -> _Call[Found]:
-    """Search a corpus. `filter` maps fields to a value, a list, or {"gte": …, "lte": …}."""
+    """Search a corpus, several, or with {"kind": …} all of a kind.
+
+    `filter` maps fields to a value, a list, or {"gte": …, "lte": …}. Hits of several corpora name
+    theirs, and the reply has `corpora` in place of `corpus`, `build` and `encoder`.
+    """
+    if isinstance(corpus, Mapping):
+        chosen: object = dict(corpus)
+    else:
+        chosen = corpus if isinstance(corpus, str) else list(corpus)
+
     body = {
         "query": query,
-        "corpus": corpus,
+        "corpus": chosen,
         "k": k,
         "offset": offset,
         "mode": mode,

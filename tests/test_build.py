@@ -5,14 +5,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from purlin.index import builds
+from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
 from purlin.index.indexing.build import Options, build
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
@@ -329,6 +331,101 @@ def test_killed_build_leaves_the_old_one_active(
     assert _build(tmp_path, encoder).documents == 5
     remaining = {p.name for p in builds.current(tmp_path, "c").parent.iterdir()}
     assert remaining == {"CURRENT", *builds.builds(tmp_path, "c")}
+
+
+# ---- interim builds
+
+
+class Other(HashEncoder):
+    """Another encoder, that looks at what is served while it works."""
+
+    fingerprint, dim = "other", 32
+
+    def __init__(self, home: Path) -> None:
+        super().__init__()
+        self.home = home
+        self.served: list[builds.Manifest] = []
+        self.crashes = False
+
+    def encode(self, texts: Sequence[str], **arguments: Any) -> Vectors:
+        if "c" in builds.corpora(self.home):
+            directory = builds.current(self.home, "c")
+            self.served.append(builds.read_manifest(directory))
+            if self.crashes:
+                raise KeyboardInterrupt
+        return super().encode(texts, **arguments)
+
+
+def _many(count: int = 600) -> list[SourceFile | Skipped]:
+    # Two files have one document of the same id: they have to be read again by the next build.
+    return [
+        *(source(f"f{n}", [_document(n)]) for n in range(count)),
+        source("again", [_document(3, "another third")]),
+    ]
+
+
+def test_an_interim_build_serves_until_the_vectors_are_there(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
+    calls: list[str] = []
+    slow = Other(tmp_path)
+    manifest = build(
+        tmp_path,
+        "c",
+        "product",
+        _many(),
+        slow,
+        interim=encoder,
+        progress=lambda stage, *_: calls.append(stage),
+    )
+    assert list(dict.fromkeys(calls)) == ["read", "interim", "encode"]
+    served = slow.served[0]
+    assert (served.interim, served.encoder["fingerprint"]) == (True, encoder.fingerprint)
+    assert (served.documents, served.skipped) == (600, 1)
+    assert (manifest.interim, manifest.encoder["fingerprint"]) == (False, "other")
+    assert (manifest.documents, manifest.skipped, manifest.reused) == (600, 1, 0)
+
+    assert builds.builds(tmp_path, "c") == [builds.current(tmp_path, "c").name]
+    with closing(Corpus.load(builds.current(tmp_path, "c"), slow)) as corpus:
+        assert corpus.search("thing 77", k=1).hits[0].document_id == "d77"
+    again = build(tmp_path, "c", "product", _many(), slow, interim=encoder)
+    assert (again.interim, again.reused) == (False, 600)
+
+
+def test_an_open_interim_build_stays_usable(tmp_path: Path, encoder: HashEncoder) -> None:
+    slow, opened = Other(tmp_path), []
+
+    def look(stage: str, done: int, total: int | None) -> None:
+        if stage == "encode" and not opened:
+            opened.append(Corpus.load(builds.current(tmp_path, "c"), encoder))
+
+    build(tmp_path, "c", "product", _many(), slow, interim=encoder, progress=look)
+    with closing(opened[0]) as corpus:
+        assert corpus.manifest.interim
+        assert corpus.search("thing 77", k=1).hits[0].document_id == "d77"
+
+
+def test_a_crash_leaves_the_interim_build_to_go_on_from(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
+    slow = Other(tmp_path)
+    slow.crashes = True
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path, "c", "product", _many(), slow, interim=encoder)
+    interim = builds.current(tmp_path, "c")
+    assert builds.read_manifest(interim).interim
+
+    slow.crashes = False
+    encoder.encoded.clear()
+    manifest = build(tmp_path, "c", "product", _many(), slow, interim=encoder)
+    assert (manifest.interim, manifest.documents, encoder.encoded) == (False, 600, [])
+    assert not interim.exists()
+
+
+def test_few_passages_have_no_interim_build(tmp_path: Path, encoder: HashEncoder) -> None:
+    slow = Other(tmp_path)
+    build(tmp_path, "c", "product", _many(60), slow, interim=encoder)
+    assert (slow.served, encoder.encoded) == ([], [])
 
 
 def test_vectors_are_those_of_the_encoder(tmp_path: Path, encoder: HashEncoder) -> None:

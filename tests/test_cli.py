@@ -155,6 +155,7 @@ def test_a_wrong_setting_is_named(
 
 def test_search_prints_hits_and_json(shop: Path) -> None:
     printed = _run("search", "DDR4-3200", "--corpus", "shop", "-k", 1, home=shop).stdout
+    assert printed == _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
     assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.56  (name: DDR4-3200; meaning ")
     found = _run(
         "search", "boil water", "--corpus", "shop", "--json", "--filter", "brand=Brava", home=shop
@@ -322,7 +323,8 @@ def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
             ["search", "caf\udce9", "--corpus", "shop"],
             "query is not valid Unicode; send UTF-8",
         ),
-        (["search", "shop", "x"], "purlin search x --corpus shop"),
+        (["search", "electric", "kettle"], "purlin search 'electric kettle'"),
+        (["search", "an", "electric", "kettle"], "purlin search 'an electric kettle'"),
         (["search", "x", "--corpus", "shop", "--filter", "brand"], "FIELD=VALUE"),
         (["search", "x", "--corpus", "shop", "--filter", "nope=1"], "a filterable field 'nope'"),
         (["search", "x", "--corpus", "shop", "-k", "0"], "k is 0; it must be 1 to 1000"),

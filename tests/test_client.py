@@ -72,6 +72,24 @@ def test_search_returns_hits(purlin: Client) -> None:
     assert purlin.search("rows", "code", k=1).hits[0].fields["tags"] == ("io", "table")
 
 
+@pytest.mark.parametrize(
+    ("corpus", "searched"),
+    [
+        (("library", "code"), {"library": 4, "code": 3}),
+        (["code"], {"code": 3}),
+        ({"kind": "reference"}, {"library": 4}),
+    ],
+)
+def test_several_corpora_are_searched(
+    purlin: Client, corpus: Any, searched: dict[str, int]
+) -> None:
+    reply = purlin.search("sort numbers in order", corpus)
+    assert reply.corpora is not None
+    assert {one.corpus: one.total for one in reply.corpora} == searched
+    assert {hit.corpus for hit in reply.hits} == searched.keys()
+    assert (reply.corpus, reply.build, reply.encoder) == (None, None, None)
+
+
 def test_document_is_returned_by_its_id(purlin: Client) -> None:
     for document in FUNCTIONS:
         reply = purlin.document("code", document.id)

@@ -101,6 +101,33 @@ def test_depth_beyond_the_rows_returns_all(tmp_path: Path) -> None:
     assert rows[0] == 2
 
 
+@pytest.mark.parametrize("share", [None, 0.5, 0.01])
+def test_segments_are_searched_like_one(tmp_path: Path, share: float | None) -> None:
+    vectors = _vectors(7000, 64, seed=8)
+    vectors[6500] = vectors[10]
+    parts = []
+    for number, part in enumerate((vectors[:6000], vectors[6000:])):
+        (tmp_path / str(number)).mkdir()
+        np.save(tmp_path / str(number) / "vectors.npy", part)
+        dense.build_index(tmp_path / str(number))
+        parts.append(VectorSegment.load(tmp_path / str(number)))
+    opened = Dense(parts)
+    allowed = None if share is None else np.random.default_rng(3).random(7000) < share
+
+    shares = []
+    for query in [vectors[10].astype(np.float32), *_queries(vectors, 20)]:
+        cosines = vectors.astype(np.float32) @ query
+        rows, scores = opened.search(query, 50, allowed)
+        np.testing.assert_allclose(scores, cosines[rows], atol=1e-6)
+        np.testing.assert_array_equal(opened.scores(query, rows), scores)
+        expected = np.argsort(-np.where(True if allowed is None else allowed, cosines, -9))[:50]
+        shares.append(np.isin(expected, rows).mean())
+    assert np.mean(shares) >= 0.98
+    # Equal vectors have equal cosines, and the first row comes first.
+    rows, scores = opened.search(vectors[10].astype(np.float32), 2)
+    assert (rows.tolist(), scores[0] == scores[1]) == ([10, 6500], True)
+
+
 @pytest.mark.parametrize("missing", ["when built", "when opened"])
 def test_without_faiss_all_rows_are_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str

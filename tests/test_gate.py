@@ -63,6 +63,18 @@ def refused(home: Path, contents: list[Document]) -> tuple[str, str]:
     return new, raised.value.message
 
 
+def test_an_interim_build_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("purlin.index.indexing.build.INTERIM_PASSAGES", 1)
+    fast = HashEncoder()
+    fast.fingerprint = "fast"
+    contents = [source("all", documents(15))]
+    manifest = build(
+        tmp_path, "c", "reference", contents, HashEncoder(), judged=JUDGED, interim=fast
+    )
+    assert fast.encoded
+    assert (manifest.interim, manifest.judged["against"]) == (False, None)
+
+
 def test_a_first_build_is_measured_as_the_evaluation_would(tmp_path: Path) -> None:
     manifest = make_build(tmp_path, documents(15))
     directory = builds.current(tmp_path, "c")

@@ -2,6 +2,7 @@ import itertools
 import math
 from pathlib import Path
 
+import bm25s
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,6 +92,97 @@ def test_scores_are_shares_of_the_bm25_maximum(tmp_path: Path) -> None:
     np.testing.assert_allclose(lexical.scores(weights), expected, rtol=1e-5)
     assert sum(lexical.explain(weights, 2).values()) == pytest.approx(expected[2], rel=1e-5)
     assert set(lexical.explain(weights, 0)) == {"appl"}
+
+
+TEXTS = st.lists(
+    st.lists(st.sampled_from("red green blue redGreen the x_y größe 7".split()), max_size=12).map(
+        " ".join
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(TEXTS, st.lists(st.sampled_from(["red", "green", "blue", "7", "grey"]), min_size=1))
+def test_scores_are_those_of_bm25s(texts: list[str], words: list[str]) -> None:
+    # bm25s rejects texts without a token, and knows no duplicates in a query.
+    corpus = [[*tokens(text), "always"] for text in texts]
+    authority = bm25s.BM25(method="lucene", k1=K1, b=B)
+    authority.index(corpus, show_progress=False)
+    query = list(dict.fromkeys(words))
+    expected = authority.get_scores([*query, "always"])
+
+    lexical = _lexical([f"{text} always" for text in texts])
+    weights = lexical.weights(" ".join([*query, "always"]))
+    scores = lexical.scores(weights) * sum(weights.values())
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
+
+
+def _lexical(texts: list[str]) -> Lexical:
+    return Lexical([_postings(texts)])
+
+
+def _postings(texts: list[str]) -> Postings:
+    builder = LexicalBuilder()
+    for text in texts:
+        builder.add(text)
+    return builder.postings()
+
+
+@given(TEXTS, TEXTS, st.data())
+def test_copied_rows_are_like_their_texts(
+    first: list[str], second: list[str], data: st.DataObject
+) -> None:
+    parts = [(first, _postings(first)), (second, _postings(second))]
+    builder, expected = LexicalBuilder(), []
+    for _ in range(data.draw(st.integers(1, 4))):
+        texts, postings = data.draw(st.sampled_from(parts))
+        start = data.draw(st.integers(0, len(texts) - 1))
+        end = data.draw(st.integers(start, len(texts)))
+        if any((start < b and a < end) for p, a, b in copied_of(expected) if p is postings):
+            continue
+        builder.copy(postings, start, end)
+        expected.append((postings, start, end, texts[start:end]))
+        builder.add("red new word")
+        expected.append((None, 0, 0, ["red new word"]))
+
+    copy = builder.postings()
+    whole = _postings([text for *_, texts in expected for text in texts])
+    assert copy.text == whole.text
+    for name in ("rows", "counts", "bounds", "lengths", "ends"):
+        np.testing.assert_array_equal(getattr(copy, name), getattr(whole, name))
+
+
+def copied_of(
+    expected: list[tuple[Postings | None, int, int, list[str]]],
+) -> list[tuple[Postings | None, int, int]]:
+    return [(postings, start, end) for postings, start, end, _ in expected]
+
+
+@given(TEXTS, TEXTS, st.data())
+def test_segments_score_like_one_without_the_removed_rows(
+    first: list[str], second: list[str], data: st.DataObject
+) -> None:
+    live = np.array(data.draw(st.lists(st.booleans(), min_size=len(first), max_size=len(first))))
+    live = np.concatenate([live, np.ones(len(second), dtype=np.bool_)])
+    parts = Lexical([_postings(first), _postings(second)], live)
+    kept = [text for text, lives in zip([*first, *second], live, strict=True) if lives]
+    whole = _lexical(kept)
+
+    query = "red greens größe and the grey"
+    assert parts.weights(query) == whole.weights(query)
+    weights = whole.weights(query)
+    assert parts.scores(weights)[live].tolist() == whole.scores(weights).tolist()
+    assert not parts.scores(weights)[~live].any()
+    for row, place in zip(np.flatnonzero(live), range(len(kept)), strict=True):
+        assert parts.explain(weights, int(row)) == whole.explain(weights, place)
+
+
+def test_frequent_tokens_do_not_overflow() -> None:
+    lexical = _lexical(["word " * 70_000, "other"])
+    weights = lexical.weights("word")
+    assert 0.9 < lexical.scores(weights)[0] < 1
+    assert lexical.explain(weights, 0)["word"] == pytest.approx(float(lexical.scores(weights)[0]))
 
 
 def test_query_without_known_words_scores_0(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from purlin.index import builds
 from purlin.index.classify.trained import publish_classifier
 from purlin.index.encoder import Encoder
 from purlin.index.indexing.build import build
+from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder, source
 from tests.faults import (
@@ -76,16 +77,19 @@ def test_replies_conform_to_the_description(
 
 # ---- builds that are killed
 
+KEPT = [Document("kept", "reference", "kept", "It does not change.")]
 _BUILDER = """
 import shutil, sys
 from pathlib import Path
+from purlin.index.indexing import reading
 from purlin.index.indexing.build import build
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered
+from tests.test_reliability import KEPT
 
 CHANGES = (
     "open", "sqlite3.connect", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod",
-    "shutil.rmtree",
+    "os.link", "shutil.rmtree",
 )
 home, moments = Path(sys.argv[1]), Path(sys.argv[2])
 copies = 0
@@ -100,8 +104,13 @@ def copy_before_change(event, _):
         watching = True
 
 sys.addaudithook(copy_before_change)
-build(home, "c", "reference", [source("new", numbered(8, "new"))], HashEncoder())
+sources = [source("new", numbered(8, "new"))]
+if len(sys.argv) > 3:
+    reading.MOST_CHANGED, reading.SMALLEST_BASE = 1.0, 0
+    sources.append(source("kept", KEPT))
+segments = build(home, "c", "reference", sources, HashEncoder()).segments
 watching = False
+print(*segments)
 """
 
 
@@ -111,19 +120,24 @@ def served_title(home: Path) -> str:
         return corpus.search("new old 3").hits[0].title
 
 
-def test_a_killed_build_leaves_a_whole_corpus(tmp_path: Path) -> None:
+@pytest.mark.parametrize("delta", [[], ["delta"]])
+def test_a_killed_build_leaves_a_whole_corpus(tmp_path: Path, delta: list[str]) -> None:
     """A copy of the home from before a change is what a kill at that moment leaves behind."""
     home, moments = tmp_path / "home", tmp_path / "moments"
 
     def rebuild(home: Path) -> None:
-        build(home, "c", "reference", [source("old", numbered(8, "old"))], HashEncoder())
+        sources = [source("old", numbered(8, "old"))]
+        if delta:
+            sources.append(source("kept", KEPT))
+        build(home, "c", "reference", sources, HashEncoder())
         assert served_title(home) == "old 3"
 
     for _ in range(builds.KEPT_BUILDS):
         rebuild(home)
-    built = run([sys.executable, "-c", _BUILDER, str(home), str(moments)])
+    built = run([sys.executable, "-c", _BUILDER, str(home), str(moments), *delta])
 
     assert built.returncode == 0, built.stderr
+    assert built.stdout.split() == ["base", *delta]
 
     titles = []
     for moment in sorted(moments.iterdir()):

@@ -11,7 +11,7 @@ import pytest
 from purlin.index import builds, cache, workspace
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
 from purlin.index.storage import exclusive
-from purlin.index.workspace import Workspace, open_workspace
+from purlin.index.workspace import CONTENTS, Workspace, open_workspace
 from tests.conftest import HashEncoder
 
 BASKET = "def add_article(basket, article):\n    basket.append(article)\n"
@@ -157,10 +157,6 @@ def test_cache_of_another_version_is_made_again(
     digest = hashlib.sha256(manifest.encode()).hexdigest()[:12]
     other = active.rename(active.with_name(f"{active.name.partition('-')[0]}-{digest}"))
     (active.parent / "CURRENT").write_text(other.name)
-    state = cache.state_directory(cache.home_of(kept), name)
-    listing = (state / cache.LISTING_FILE).read_text().replace(active.name, other.name)
-    (state / cache.LISTING_FILE).write_text(listing)
-
     with pytest.raises(Damaged, match="another version"):
         builds.read_manifest(builds.current(cache.home_of(kept), name))
     with _open(root, kept, encoder) as opened:
@@ -179,14 +175,15 @@ def test_damaged_index_is_made_again(
         assert _found(opened, "send_receipt")[0] == "mail.py::send_receipt"
 
 
-def test_damaged_listing_is_made_again(root: Path, kept: Path, encoder: HashEncoder) -> None:
+def test_damaged_origin_is_made_again(root: Path, kept: Path, encoder: HashEncoder) -> None:
     with _open(root, kept, encoder) as opened:
         name = opened.corpus.name
-    listing = cache.state_directory(cache.home_of(kept), name) / cache.LISTING_FILE
+    origin = cache.state_directory(cache.home_of(kept), name) / cache.ORIGIN_FILE
     for content in ("", "[]", '{"root": 1}', "\0"):
-        listing.write_text(content)
-        with _open(root, kept, encoder) as opened:
-            assert _found(opened, "send_receipt")[0] == "mail.py::send_receipt"
+        origin.write_text(content)
+        assert [entry.root for entry in cache.entries(kept)] == [Path("?")]
+        _open(_worktree(root, f"branch {len(content)}"), kept, encoder).close()
+        cache.remove(kept, cache.entries(kept)[-1])
 
 
 def test_cache_that_cannot_be_written_is_replaced_for_this_time(
@@ -209,7 +206,7 @@ def test_only_the_user_may_read_the_cache(root: Path, kept: Path, encoder: HashE
 def test_failing_disk_names_the_cache(
     root: Path, kept: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(builds, "publish", full)
@@ -281,7 +278,7 @@ def test_directory_without_anything_to_index_is_refused(
     tmp_path: Path, kept: Path, encoder: HashEncoder
 ) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidInput, match="no source code that Purlin reads"):
+    with pytest.raises(InvalidInput, match="no files that Purlin reads"):
         _open(tmp_path / "empty", kept, encoder)
     with pytest.raises(InvalidInput, match="no documentation that Purlin reads"):
         open_workspace(tmp_path / "empty", kind="reference", cache_directory=kept, encoder=encoder)
@@ -308,6 +305,22 @@ def test_files_that_cannot_be_read_are_passed_over(
     with _open(root, kept, encoder) as opened:
         assert opened.corpus.count(["mail.py::send_receipt", "src/basket.py::add_article"]) == 2
         assert "circle" not in str(opened.corpus.file_names(100))
+
+
+def test_content_chooses_the_files(root: Path, kept: Path, encoder: HashEncoder) -> None:
+    (root / "README.md").write_text("# Receipts\n\nWe send a receipt with each order.\n")
+    (root / "settings.toml").write_text('[receipt]\nsender = "order@example.org"\n')
+    with _open(root, kept, encoder) as opened:
+        paths = {
+            content: {
+                str(hit.location.path) for hit in opened.search("order", content=content).hits
+            }
+            for content in CONTENTS
+        }
+    assert paths["code"] == {"mail.py", "src/basket.py"}
+    assert paths["docs"] == {"README.md"}
+    assert paths["config"] == {"settings.toml"}
+    assert paths["all"] == paths["code"] | paths["docs"] | paths["config"]
 
 
 def test_unknown_content_is_refused(root: Path, kept: Path, encoder: HashEncoder) -> None:

@@ -7,9 +7,10 @@ disk; `purlin.app.open_builds` serves them.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -35,8 +36,10 @@ from purlin.index.search.fusion import HYBRID
 from purlin.index.search.listing import Listing, read_listing
 from purlin.index.search.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
-from purlin.index.search.store import Documents, Store
+from purlin.index.search.store import DOCUMENTS_FILE, Documents, Store
 
+# Fewer passages are encoded so soon that nobody waits for an interim build.
+INTERIM_PASSAGES = 500
 _RECALL = "dense recall@100"
 
 
@@ -68,54 +71,109 @@ def build(
     progress: Progress | None = None,
     judged: Judgements | None = None,
     force: bool = False,
+    interim: TextEncoder | None = None,
+    durable: bool = True,
 ) -> Manifest:
     """Build corpus `name` and activate it; the old build serves until the last moment.
 
     `origin` is recorded in the manifest. `progress(stage, done, total)` is called with the stages
-    read, encode, log and measure. With `judged`, the build and the active one are measured on the
-    same queries. A build that is significantly worse is kept but not activated, and raises Worse,
-    unless `force` is set.
+    read, interim, encode, log and measure. With `judged`, the build and the active one are measured
+    on the same queries. A build that is significantly worse is kept but not activated, and raises
+    Worse, unless `force` is set.
+
+    If nothing serves the corpus yet, a build with the vectors of the faster encoder `interim` does
+    as soon as the sources are read, until those of `encoder` are there. After a crash it stays, and
+    the next call goes on from it.
+
+    A build that is not `durable` is not flushed to disk, which takes as long as all the rest of a
+    small one. If the machine fails soon after, it may be damaged, and has to be made again.
 
     Raises Busy, StorageFailed, and InvalidInput if the sources have no document, no judged document
     exists, or no query of the log leads to a document; nothing is left behind then.
     """
     report = progress or _silent
-    with builds.locked(home, name) as directory, builds.staging(directory) as staging_dir:
-        with storage.storage_errors():
-            builder = _Builder(
-                staging_dir, name, kind, encoder, options or Options(), origin, report, judged
-            )
+    plan = _Plan(home, name, kind, options or Options(), origin, report, judged, durable)
+    with builds.locked(home, name) as directory:
+        serves_early = (
+            interim is not None
+            and interim.fingerprint != encoder.fingerprint
+            and name not in builds.corpora(home)
+        )
+        with builds.staging(directory) as staging_dir, storage.storage_errors():
             with Earlier.open(home, name, kind) as earlier:
-                manifest = builder.run(sources, earlier)
+                builder = _Builder(plan, staging_dir, earlier)
+                builder.read(sources, encoder)
+                if interim is None or not serves_early or builder.passages < INTERIM_PASSAGES:
+                    return _finish(plan, builder, encoder, force)
+                manifest = builder.finish(interim, "interim")
+            build_name = builds.publish(staging_dir, manifest, durable=durable)
+            builds.switch(directory, build_name, durable=durable)
 
-            if judged is not None:
-                active = _active(home, name)
-                measuring = partial(report, "measure")
-                manifest = gate.measure_build(
-                    staging_dir, manifest, encoder, judged, active, measuring
-                )
-            if force and manifest.judged.get("refused"):
-                manifest = replace(manifest, judged={**manifest.judged, "refused": False})
+        with builds.staging(directory) as staging_dir, storage.storage_errors():
+            with Earlier.open(home, name, kind) as earlier:
+                builder = _Builder(plan, staging_dir, earlier)
+                builder.keep_all()
+                return _finish(plan, builder, encoder, force)
 
-            _activate(directory, builds.publish(staging_dir, manifest), manifest)
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is to be built, apart from the encoder."""
+
+    home: Path
+    name: str
+    kind: Kind
+    options: Options
+    origin: tuple[str, ...]
+    progress: Progress
+    judged: Judgements | None
+    durable: bool
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def splitter(self) -> Splitter:
+        """How bodies become passages."""
+        return self.options.splitter or DEFAULT_SPLITTERS[self.kind]
+
+
+def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -> Manifest:
+    """Encode, measure, publish and activate what was read; raises Worse if it was refused."""
+    manifest = builder.finish(encoder)
+    if plan.judged is not None:
+        active = _active(plan.home, plan.name)
+        measuring = partial(plan.progress, "measure")
+        manifest = gate.measure_build(
+            builder.directory, manifest, encoder, plan.judged, active, measuring
+        )
+    if force and manifest.judged.get("refused"):
+        manifest = replace(manifest, judged={**manifest.judged, "refused": False})
+
+    directory = builder.directory.parent
+    build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+    _activate(directory, build_name, manifest, plan.durable)
     return manifest
 
 
-def _activate(directory: Path, build_name: str, manifest: Manifest) -> None:
+def _activate(directory: Path, build_name: str, manifest: Manifest, durable: bool) -> None:
     """Switch to a build, or raise Worse if it was refused."""
     if not manifest.judged.get("refused"):
-        builds.switch(directory, build_name)
+        builds.switch(directory, build_name, durable=durable)
+        builds.remove_interim(directory, build_name)
         return
     builds.remove_oldest(directory, str(manifest.judged["against"]["build"]))
     raise Worse(gate.refusal_message(manifest, build_name))
 
 
 def _active(home: Path, name: str) -> Path | None:
-    """Directory of the active build, or None if it is missing or damaged."""
+    """Directory of the active build; None if it is missing or an interim one."""
     try:
-        return builds.current(home, name)
+        directory = builds.current(home, name)
     except PurlinError:
         return None
+    with contextlib.suppress(PurlinError):
+        if builds.read_manifest(directory).interim:
+            return None
+    return directory
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:
@@ -136,200 +194,233 @@ def known_digests(home: Path, name: str) -> Mapping[str, tuple[Stamp, str]]:
 class _Builder:
     """Makes one build in its staging directory."""
 
-    def __init__(
-        self,
-        staging_dir: Path,
-        name: str,
-        kind: Kind,
-        encoder: TextEncoder,
-        options: Options,
-        origin: tuple[str, ...],
-        progress: Progress,
-        judged: Judgements | None,
-    ) -> None:
-        self._staging_dir, self._name, self._kind = staging_dir, name, kind
-        self._encoder, self._options, self._origin = encoder, options, origin
-        self._progress, self._judged = progress, judged
-        self._splitter: Splitter = options.splitter or DEFAULT_SPLITTERS[kind]
+    def __init__(self, plan: _Plan, staging_dir: Path, earlier: Earlier) -> None:
+        self.directory = staging_dir
+        self._plan, self._earlier = plan, earlier
+        self._reader = Reader(staging_dir, plan.splitter, earlier, plan.progress)
+        self._content = _Content()
+        # Entries of the manifest that hold for linked files.
+        self._linked: dict[str, Mapping[str, Any]] = {}
 
-    def run(self, sources: Iterable[SourceFile | Skipped], earlier: Earlier) -> Manifest:
-        """Write all files of the build, and return its manifest."""
-        started = time.monotonic()
-        reader = Reader(self._staging_dir, self._splitter, earlier, self._progress)
-        listing = reader.read(sources, self._encoder)
-        listing.save(self._staging_dir)
-        linked = self._link(reader.kept, earlier)
+    @property
+    def passages(self) -> int:
+        """Number of passages of the build."""
+        return self._content.passages
 
-        names = (BASE, DELTA)[: reader.kept + (reader.writer is not None)]
-        stores = [Store(self._staging_dir / name, self._kind) for name in names]
-        try:
-            content = self._content(reader, listing, stores)
-            self._check_judged(content.documents, earlier)
-            reused, measures = self._write_vectors(reader, stores, content, earlier)
-            logged = self._write_log(content.documents, earlier) if self._options.log else 0
-        finally:
-            for store in stores:
-                store.close()
+    def read(self, sources: Iterable[SourceFile | Skipped], encoder: TextEncoder) -> None:
+        """Write the documents and postings of all sources."""
+        self._describe(self._reader.read(sources, encoder))
+        self._plan.progress("read", self._content.documents, self._content.documents)
 
-        self_check.write_self_check(self._staging_dir, self._encoder)
-        counts = {
-            "documents": content.documents.count,
+    def keep_all(self) -> None:
+        """Take over the documents and postings of the earlier build as they are."""
+        self._reader.kept = len(self._earlier.segments)
+        self._describe(self._earlier.listing)
+
+    def finish(self, encoder: TextEncoder, stage: str = "encode") -> Manifest:
+        """Write the vectors and everything else of the encoder, and return the manifest."""
+        content = self._content
+        with self._stores() as stores:
+            reused, recall = self._write_vectors(stores, encoder, stage)
+            documents = Documents(stores, content.numeric, content.live)
+            logged = self._write_log(documents, encoder) if self._plan.options.log else 0
+
+        self_check.write_self_check(self.directory, encoder)
+        values = {
+            "documents": content.documents,
             "passages": content.passages,
             "skipped": content.skipped,
             "logged": logged,
             "reused": reused,
+            "interim": stage == "interim",
+            "measures": {_RECALL: recall},
         }
-        return self._manifest(names, counts, time.monotonic() - started, measures, linked)
+        return self._manifest(encoder, values)
 
-    def _link(self, kept: int, earlier: Earlier) -> dict[str, Mapping[str, Any]]:
-        """Link the files of the segments that stay; returns their entries in the manifest."""
-        linked: dict[str, Mapping[str, Any]] = {}
-        if not kept or earlier.manifest is None or earlier.directory is None:
-            return linked
+    # ---- documents
 
-        with_vectors = earlier.comparable(self._encoder)
-        for name, details in earlier.manifest.files.items():
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (BASE, DELTA)[: self._reader.kept + (self._reader.writer is not None)]
+
+    @contextlib.contextmanager
+    def _stores(self) -> Iterator[list[Store]]:
+        """Open the documents of all segments."""
+        stores = []
+        for name in self._names:
+            # A file that stays may be linked by another build at any time.
+            entry = self._linked.get(f"{name}/{DOCUMENTS_FILE}")
+            sha256 = str(entry["sha256"]) if entry is not None else None
+            stores.append(Store(self.directory / name, self._plan.kind, sha256=sha256))
+        try:
+            yield stores
+        finally:
+            for store in stores:
+                store.close()
+
+    def _describe(self, listing: Listing) -> None:
+        """Link what stays, and write what belongs to all segments; checks log and judgements.
+
+        Raises InvalidInput without documents.
+        """
+        self._link(lambda file: file not in VECTOR_FILES)
+        listing.save(self.directory)
+        with self._stores() as stores:
+            skipped = len(segments.left_out(listing, stores))
+            if not stores:
+                raise InvalidInput(self._nothing_message(skipped), field="path")
+
+            places = [(file.segment, file.number) for file in listing.files]
+            order = segments.order_of(places, stores)
+            live = None if order is None else order >= 0
+            if order is not None:
+                np.save(self.directory / segments.ORDER_FILE, order)
+            numeric = segments.field_types(stores, live)
+            segments.write_fields(self.directory, numeric)
+
+            documents = Documents(stores, numeric, live)
+            rows = len(documents.document_of)
+            self._content = _Content(numeric, live, rows, documents.count, skipped)
+            if not documents.count:
+                raise InvalidInput(self._nothing_message(skipped), field="path")
+            self._check_options(documents)
+
+    def _link(self, wanted: Callable[[str], bool]) -> None:
+        """Link the wanted files of the segments that stay."""
+        manifest, directory = self._earlier.manifest, self._earlier.directory
+        if manifest is None or directory is None:
+            return
+        for name, details in manifest.files.items():
             segment, _, file = name.partition("/")
-            if segment in (BASE, DELTA)[:kept] and (with_vectors or file not in VECTOR_FILES):
-                builds.link(earlier.directory / name, self._staging_dir / name)
-                linked[name] = details
-        return linked
+            if segment in (BASE, DELTA)[: self._reader.kept] and wanted(file):
+                builds.link(directory / name, self.directory / name)
+                self._linked[name] = details
 
-    def _content(self, reader: Reader, listing: Listing, stores: Sequence[Store]) -> _Content:
-        """Write the order of the passages and the fields; raises InvalidInput without documents."""
-        skipped = len(segments.left_out(listing, stores))
-        if not stores:
-            raise InvalidInput(self._nothing_message(reader, skipped), field="path")
-
-        order = segments.order_of([(file.segment, file.number) for file in listing.files], stores)
-        live = None
-        if order is not None:
-            np.save(self._staging_dir / segments.ORDER_FILE, order)
-            live = order >= 0
-
-        documents = Documents(stores, segments.field_types(stores, live), live)
-        segments.write_fields(self._staging_dir, documents.numeric)
-        self._progress("read", documents.count, documents.count)
-        if not documents.count:
-            raise InvalidInput(self._nothing_message(reader, skipped), field="path")
-
-        self._check_log(documents)
-        return _Content(documents, live, skipped)
-
-    def _nothing_message(self, reader: Reader, skipped: int) -> str:
-        message = f"There is nothing to index for {self._name!r}."
-        if first := reader.first_skipped:
+    def _nothing_message(self, skipped: int) -> str:
+        message = f"There is nothing to index for {self._plan.name!r}."
+        if first := self._reader.first_skipped:
             message += f" {skipped} left out, the first: {first.path}: {first.reason}."
         # Names of files that are not UTF-8 hold lone surrogates.
         return message.encode(errors="replace").decode()
 
-    def _check_log(self, documents: Documents) -> None:
-        log = self._options.log
+    def _check_options(self, documents: Documents) -> None:
+        """Refuse a log or judgements of another corpus before anything is encoded."""
+        log = self._plan.options.log
         query_log.check_log(log, documents.rows_of({logged.document for logged in log}))
 
-    def _check_judged(self, documents: Documents, earlier: Earlier) -> None:
-        """Refuse judgements of another corpus before anything is encoded."""
-        if self._judged is None:
-            return
-        # Documents that the build has lost are judged, too.
-        relevant = self._judged.relevant_ids
-        available = documents.rows_of(relevant).keys() | earlier.existing_ids(relevant)
-        gate.check_judged_documents(self._judged, available)
+        if self._plan.judged is not None:
+            # Documents that the build has lost are judged, too.
+            relevant = self._plan.judged.relevant_ids
+            available = documents.rows_of(relevant).keys() | self._earlier.existing_ids(relevant)
+            gate.check_judged_documents(self._plan.judged, available)
+
+    # ---- vectors
 
     def _write_vectors(
-        self, reader: Reader, stores: Sequence[Store], content: _Content, earlier: Earlier
-    ) -> tuple[int, dict[str, float]]:
-        """Write the vectors of new segments; returns how many were reused, and the measures."""
-        comparable = earlier.comparable(self._encoder)
-        # For each passage, the row of the earlier build that has its vector, or -1.
-        reusable = [
-            np.arange(start, start + len(store.document_of))
-            if comparable
-            else np.full(len(store.document_of), -1)
-            for store, start in zip(stores[: reader.kept], earlier.starts, strict=False)
-        ]
-        if reader.writer is not None:
-            reusable.append(reader.writer.reusable(stores[reader.kept], self._encoder))
+        self, stores: Sequence[Store], encoder: TextEncoder, stage: str
+    ) -> tuple[int, float]:
+        """Write the vectors; returns how many were reused, and the recall of their index."""
+        kept, comparable = self._reader.kept, self._earlier.comparable(encoder)
+        if comparable:
+            self._link(lambda file: file in VECTOR_FILES)
+
+        reusable = self._reusable(stores, encoder)
         missing = sum(int((rows < 0).sum()) for rows in reusable)
         done = 0
 
         def advance(count: int) -> None:
             nonlocal done
             done += count
-            self._progress("encode", done, missing)
+            self._plan.progress(stage, done, missing)
 
-        measures = dict(earlier.manifest.measures) if earlier.manifest is not None else {}
-        recall = measures.get(_RECALL, 1.0)
-        for number in range(reader.kept if comparable else 0, len(stores)):
-            directory = self._staging_dir / (BASE, DELTA)[number]
+        manifest = self._earlier.manifest
+        recall = float(manifest.measures[_RECALL]) if kept and manifest is not None else 1.0
+        for number in range(kept if comparable else 0, len(stores)):
+            is_new = number == kept
             measured = write_vectors(
-                directory, stores[number], self._encoder, earlier, reusable[number], advance
+                self.directory / self._names[number],
+                stores[number],
+                encoder,
+                self._earlier,
+                reusable[number],
+                self._reader.writer.texts if is_new and self._reader.writer is not None else {},
+                advance,
             )
             # That of a delta is always 1.
             recall = measured if number == 0 else recall
 
         encoded = np.concatenate(reusable) < 0
-        live = encoded if content.live is None else encoded & content.live
-        return content.passages - int(np.count_nonzero(live)), {_RECALL: recall}
+        live = encoded if self._content.live is None else encoded & self._content.live
+        return self.passages - int(np.count_nonzero(live)), recall
 
-    def _write_log(self, documents: Documents, earlier: Earlier) -> int:
+    def _reusable(self, stores: Sequence[Store], encoder: TextEncoder) -> list[NDArray[np.int64]]:
+        """For each passage of each segment, the row of the earlier build with its vector, or -1."""
+        kept = self._reader.kept
+        reusable = [
+            np.arange(start, start + len(store.document_of))
+            for store, start in zip(stores[:kept], self._earlier.starts, strict=False)
+        ]
+        if not self._earlier.comparable(encoder):
+            reusable = [np.full(len(rows), -1) for rows in reusable]
+        if self._reader.writer is not None:
+            reusable.append(self._reader.writer.reusable(stores[kept], encoder))
+        return reusable
+
+    def _write_log(self, documents: Documents, encoder: TextEncoder) -> int:
         """Write the query log; returns how many of its queries lead to a document."""
         cached: Mapping[str, Vectors] = {}
-        if earlier.directory is not None and earlier.comparable(self._encoder):
-            cached = query_log.logged_vectors(earlier.directory)
+        if self._earlier.directory is not None and self._earlier.comparable(encoder):
+            cached = query_log.logged_vectors(self._earlier.directory)
 
-        log = self._options.log
+        log = self._plan.options.log
         rows = documents.rows_of({logged.document for logged in log})
-        progress = partial(self._progress, "log")
-        return query_log.write_log(self._staging_dir, log, rows, self._encoder, cached, progress)
+        progress = partial(self._plan.progress, "log")
+        return query_log.write_log(self.directory, log, rows, encoder, cached, progress)
 
-    def _manifest(
-        self,
-        names: tuple[str, ...],
-        counts: Mapping[str, Any],
-        took_s: float,
-        measures: dict[str, float],
-        linked: Mapping[str, Mapping[str, Any]],
-    ) -> Manifest:
-        weight = self._options.dense_weight
-        fusion = HYBRID[self._encoder.architecture, self._kind]
+    def _manifest(self, encoder: TextEncoder, values: Mapping[str, Any]) -> Manifest:
+        plan, options = self._plan, self._plan.options
         created_at = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
+        fusion = HYBRID[encoder.architecture, plan.kind]
+        weight = options.dense_weight
         return Manifest(
-            name=self._name,
-            kind=self._kind,
+            name=plan.name,
+            kind=plan.kind,
             created_at=f"{created_at}Z",
             encoder={
-                "name": self._encoder.name,
-                "fingerprint": self._encoder.fingerprint,
-                "dim": self._encoder.dim,
+                "name": encoder.name,
+                "fingerprint": encoder.fingerprint,
+                "dim": encoder.dim,
             },
-            splitter=self._splitter,
+            splitter=plan.splitter,
             dense_weight=fusion.dense_weight if weight is None else weight,
             lexical_power=fusion.lexical_power,
-            segments=names,
+            segments=self._names,
             texts=TEXTS_VERSION,
-            demote=self._options.secondary == "demote",
-            sources=self._origin,
-            secondary=self._options.secondary,
-            base_url=self._options.base_url,
-            took_s=round(took_s, 3),
-            measures=measures,
-            files=builds.checksums(self._staging_dir, linked),
-            **counts,
+            demote=options.secondary == "demote",
+            sources=plan.origin,
+            secondary=options.secondary,
+            base_url=options.base_url,
+            took_s=round(time.monotonic() - plan.started, 3),
+            files=builds.checksums(self.directory, self._linked),
+            **values,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a build holds. `live` (rows,) is false for passages that were removed since."""
+    """What a build holds.
 
-    documents: Documents
-    live: NDArray[np.bool_] | None
-    skipped: int
+    `numeric` maps each field to whether any of its values is a number. `live` (rows,) is false for
+    passages that were removed since their segment was written; None means that there are none.
+    """
+
+    numeric: Mapping[str, bool] = field(default_factory=dict)
+    live: NDArray[np.bool_] | None = None
+    rows: int = 0
+    documents: int = 0
+    skipped: int = 0
 
     @property
     def passages(self) -> int:
         """Number of passages, without those that were removed."""
-        if self.live is None:
-            return len(self.documents.document_of)
-        return int(np.count_nonzero(self.live))
+        return self.rows if self.live is None else int(np.count_nonzero(self.live))

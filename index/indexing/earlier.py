@@ -20,16 +20,16 @@ from purlin.index.records import Kind
 from purlin.index.search.dense import VECTORS_FILE
 from purlin.index.search.lexical import Postings
 from purlin.index.search.listing import IndexedFile, Listing, read_listing
-from purlin.index.search.segments import LEXICAL_DIRECTORY
+from purlin.index.search.segments import LEXICAL_DIRECTORY, open_store
 from purlin.index.search.store import Store
 
 
 class EarlierSegment:
     """One segment of the active build; what is not asked for is not read."""
 
-    def __init__(self, directory: Path, kind: Kind) -> None:
+    def __init__(self, directory: Path, store: Store) -> None:
         self.directory = directory
-        self.store = Store(directory, kind)
+        self.store = store
 
     @cached_property
     def postings(self) -> Postings:
@@ -68,7 +68,10 @@ class Earlier:
         if manifest.kind != kind:
             return cls()
 
-        segments = [EarlierSegment(directory / name, kind) for name in manifest.segments]
+        segments = [
+            EarlierSegment(directory / segment, open_store(directory, segment, manifest))
+            for segment in manifest.segments
+        ]
         return cls(directory, manifest, listing, segments)
 
     def __enter__(self) -> Self:

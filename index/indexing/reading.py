@@ -20,8 +20,9 @@ from purlin.index.search.segments import BASE, DELTA
 _T = TypeVar("_T")
 
 # A delta is written if at most this share of the base's files has changed, and merged into a new
-# base once it has more than this share of its passages; see docs/decisions.md.
-MOST_CHANGED = 0.1
+# base once it has more than this share of its passages, or so many that to write it again for one
+# changed file takes about half a second; see docs/decisions.md.
+MOST_CHANGED, LARGEST_DELTA = 0.1, 10_000
 # A base of fewer passages is written anew: that takes no longer.
 SMALLEST_BASE = 1000
 
@@ -114,7 +115,7 @@ class Reader:
         if (
             base < SMALLEST_BASE
             or gone[0] + in_delta > MOST_CHANGED * base_files
-            or sum(deltas) > MOST_CHANGED * base
+            or sum(deltas) > min(MOST_CHANGED * base, LARGEST_DELTA)
             or not earlier.comparable(encoder)
         ):
             return 0

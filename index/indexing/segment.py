@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,8 @@ from purlin.index.search.store import DIGEST_BYTES, Store, StoreWriter
 
 # Passages; bounds memory and the work between two calls of progress.
 _ENCODED_TOGETHER = 8192
+# Characters of rendered texts that are kept until they are encoded; others are rendered again.
+_KEPT_CHARS = 64 * 2**20
 
 
 class SegmentWriter:
@@ -35,16 +37,23 @@ class SegmentWriter:
         self._lexical = LexicalBuilder()
         # For each passage, the row of the earlier build that it was copied from, or -1.
         self._origins = array("q")
+        # Passage row -> rendered text, of the first rows that were read.
+        self.texts: dict[int, str] = {}
+        self._kept_chars = 0
 
     def add(self, document: Document, file: int) -> None:
         """Append a document that was read. Raises UnicodeEncodeError before anything is added."""
         passages = split(document, self._splitter)
-        digests = [_digest(render(document, passage)) for passage in passages]
-        self.store.add(document, file, zip(passages, digests, strict=True))
+        texts = [render(document, passage) for passage in passages]
+        first = self.store.passages
+        self.store.add(document, file, zip(passages, map(_digest, texts), strict=True))
         self._origins.extend([-1] * len(passages))
 
-        for passage in passages:
+        for row, (passage, text) in enumerate(zip(passages, texts, strict=True), first):
             self._lexical.add(lexical_text(document, passage))
+            if self._kept_chars < _KEPT_CHARS:
+                self._kept_chars += len(text)
+                self.texts[row] = text
 
     def copy(self, segment: EarlierSegment, file: int, number: int) -> None:
         """Append what an earlier segment has of its source file `file`, as file `number`."""
@@ -81,11 +90,13 @@ def write_vectors(
     encoder: TextEncoder,
     earlier: Earlier,
     reusable: NDArray[np.int64],
+    texts: Mapping[int, str],
     advance: Callable[[int], None],
 ) -> float:
     """Write a segment's vectors and their index, a block at a time; returns the index's recall.
 
-    `reusable` (passages,) has the row of the earlier build with each vector, or -1.
+    `reusable` (passages,) has the row of the earlier build with each vector, or -1. `texts` has
+    rendered texts of some of the others; the rest is rendered again from the `store`.
 
     The file is not memory-mapped: on a full disk, writing to a mapping kills the process.
     """
@@ -102,9 +113,12 @@ def write_vectors(
             if len(reused):
                 vectors[reused] = earlier.vectors(block[reused])
             if len(missing):
-                stored = store.fetch((start + missing).tolist())
-                texts = [render(item.document, item.passage) for item in stored]
-                vectors[missing] = encoder.encode(texts, role="passage", progress=advance)
+                rows = (start + missing).tolist()
+                unkept = [row for row in rows if row not in texts]
+                rendered = [render(item.document, item.passage) for item in store.fetch(unkept)]
+                others = dict(zip(unkept, rendered, strict=True))
+                block_texts = [texts[row] if row in texts else others[row] for row in rows]
+                vectors[missing] = encoder.encode(block_texts, role="passage", progress=advance)
             file.write(vectors.tobytes())
     return dense.build_index(directory)
 

@@ -22,7 +22,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +116,18 @@ def _joined(word: str) -> str:
 @lru_cache(maxsize=65_536)
 def _split(word: str) -> tuple[str, ...]:
     """Distinct tokens of a word: the joined whole, pieces between separators, parts of pieces."""
-    pieces = _PIECE.findall(word)
-    parts = (part for piece in pieces for part in _PART.findall(piece))
-    names = [_joined(word), *map(str.lower, pieces), *map(str.lower, parts)]
+    lower = word.lower()
+    if word.isalnum():
+        # A word in lower case is its own only part.
+        names = (
+            [lower]
+            if word == lower and word.isascii() and word.isalpha()
+            else [lower, *map(str.lower, _PART.findall(word))]
+        )
+    else:
+        # No part reaches over a separator.
+        parts = [*_PIECE.findall(word), *_PART.findall(word)]
+        names = [_joined(word), *map(str.lower, parts)]
 
     kept = (name for name in names if name not in _STOP and len(name) <= _MAX_TOKEN_CHARS)
     return tuple(dict.fromkeys(map(_stem, kept)))
@@ -132,7 +141,8 @@ _local = threading.local()
 def _stem(token: str) -> str:
     stemmer = getattr(_local, "stemmer", None)
     if stemmer is None:
-        stemmer = _local.stemmer = Stemmer.Stemmer("english")
+        # Its own cache is small and slow to drop words; `_stem` has a larger one.
+        stemmer = _local.stemmer = Stemmer.Stemmer("english", 0)
     return str(stemmer.stemWord(token))
 
 
@@ -191,12 +201,26 @@ class Postings:
         return self.text[self.ends[number - 1] if number else 0 : self.ends[number]]
 
 
+class _Numbers(dict[str, tuple[int, ...]]):
+    """Word -> numbers of its tokens; a word is split when it is asked for the first time."""
+
+    def __init__(self, number: Callable[[bytes], int]) -> None:
+        super().__init__()
+        self._number = number
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        numbers = tuple(self._number(token.encode(*_CODEC)) for token in _split(word))
+        if len(self) < _MAX_CACHED_WORDS:
+            self[word] = numbers
+        return numbers
+
+
 class LexicalBuilder:
     """Collects texts row by row, and rows of other segments, into the postings of one."""
 
     def __init__(self) -> None:
         self._vocabulary: dict[bytes, int] = {}
-        self._numbers_of_word: dict[str, tuple[int, ...]] = {}
+        self._numbers_of_word = _Numbers(self._number)
         self._lengths = array("i")
         # Token numbers of the texts, and the row and length of each text.
         self._tokens = array("i")
@@ -206,9 +230,9 @@ class LexicalBuilder:
 
     def add(self, text: str) -> None:
         """Append one row."""
-        cache, before = self._numbers_of_word, len(self._tokens)
-        for word in _WORD.findall(_fold(text)):
-            self._tokens.extend(cache[word] if word in cache else self._numbers(word))
+        before = len(self._tokens)
+        numbers = map(self._numbers_of_word.__getitem__, _WORD.findall(_fold(text)))
+        self._tokens.extend(chain.from_iterable(numbers))
         self._text_rows.append(len(self._lengths))
         self._lengths.append(len(self._tokens) - before)
 
@@ -216,12 +240,6 @@ class LexicalBuilder:
         """Append the rows `start` to `end` - 1 of another segment."""
         self._copied.append((postings, start, end, len(self._lengths)))
         self._lengths.extend(postings.lengths[start:end].tolist())
-
-    def _numbers(self, word: str) -> tuple[int, ...]:
-        numbers = tuple(self._number(token.encode(*_CODEC)) for token in _split(word))
-        if len(self._numbers_of_word) < _MAX_CACHED_WORDS:
-            self._numbers_of_word[word] = numbers
-        return numbers
 
     def _number(self, token: bytes) -> int:
         return self._vocabulary.setdefault(token, len(self._vocabulary))

@@ -31,8 +31,9 @@ from purlin.index.encoder import Vectors
 from purlin.index.passages import path_text
 from purlin.index.search.lexical import tokens
 
-# Passages of the fused ranking that the model ranks, whatever page is asked for.
-DEPTH = 300
+# Documents that the model ranks, whatever page is asked for: the best by text of those that one of
+# the retrievers has among its first ones.
+DEPTH = 200
 RELEVANCE = {"text": 1.0, "path": 0.6, "name": 0.3, "file": 0.3}
 # A share of the query's words counts for more than it is: few queries match a path in full.
 SHARE_POWER = 0.7
@@ -44,8 +45,9 @@ SECONDARY_ROLE = 0.6
 # Factor of each further hit of a file, until it has been applied this often.
 REPETITION, MOST_REPETITIONS = 0.6, 2
 
-# Levels of agreement between a symbol in the query and the name of a definition.
-SUFFIX, LAST_NAME, OTHER_CASE = 0.75, 0.4, 0.9
+# Levels of agreement between a symbol in the query and the name of a definition. `FILE_NAME` is for
+# the code outside of definitions, whose name is the file's.
+SUFFIX, LAST_NAME, OTHER_CASE, FILE_NAME = 0.75, 0.4, 0.9, 0.9
 
 _MIN_PREFIX = 4
 _SEPARATOR = re.compile(r"::|->|[.#\\]")
@@ -73,9 +75,15 @@ class Evidence:
 
     def scores(self) -> Vectors:
         """Return the scores (n,) in 0-1."""
-        relevance = sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
-        relevance += self.definition * (1.0 - relevance)
-        return relevance * self.role * self.repetition
+        missing = (1.0 - self._relevance()) * (1.0 - self.definition)
+        return (1.0 - missing) * self.role * self.repetition
+
+    def order(self) -> Rows:
+        """Rows by score; definitions of one name, which all have the same, by their relevance."""
+        return np.lexsort((-self._relevance(), -self.scores()))
+
+    def _relevance(self) -> Vectors:
+        return sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
 
     def _weighted(self) -> dict[str, Vectors]:
         total = sum(RELEVANCE.values())
@@ -99,11 +107,15 @@ class Repository:
     """What is known of a corpus's documents beside their texts; safe to share between threads.
 
     `paths` (documents,) are those of the documents' files; a document without one gets no evidence
-    from files. `secondary` masks documents that play a secondary role, None if they count fully.
+    from files. `secondary` masks documents that play a secondary role, None if they count fully;
+    `modules` masks those that are the code outside of a file's definitions.
     """
 
     def __init__(
-        self, paths: Sequence[str | None], secondary: NDArray[np.bool_] | None = None
+        self,
+        paths: Sequence[str | None],
+        secondary: NDArray[np.bool_] | None = None,
+        modules: NDArray[np.bool_] | None = None,
     ) -> None:
         files = sorted({path for path in paths if path is not None})
         numbers = {path: number for number, path in enumerate(files)}
@@ -121,6 +133,7 @@ class Repository:
         in_old = np.append(old, np.zeros(len(paths), dtype=np.bool_))[self._file_of]
         demoted = in_old if secondary is None else in_old | secondary
         self._roles = np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0))
+        self._modules = np.zeros(len(paths), dtype=np.bool_) if modules is None else modules
         self._words = _PathWords(files)
 
     def evidence(
@@ -145,6 +158,7 @@ class Repository:
 
         definition = _definitions(query, weights, titles)
         definition[named & (definition == 0.0)] = 1.0
+        definition[self._modules[documents]] *= np.float32(FILE_NAME)
         parts = {
             "text": text,
             "path": path_shares[files],
@@ -156,7 +170,7 @@ class Repository:
         }
 
         once = Evidence(**parts, repetition=np.ones(len(documents), dtype=np.float32))
-        order = np.argsort(-once.scores(), kind="stable")
+        order = once.order()
         repetition = np.empty(len(documents), dtype=np.float32)
         repetitions = np.minimum(_counted(files[order]), MOST_REPETITIONS)
         repetition[order] = np.float32(REPETITION) ** repetitions

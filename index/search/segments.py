@@ -81,12 +81,18 @@ class Segment:
 
 def open_documents(directory: Path, manifest: Manifest) -> Documents:
     """Open the documents of a build, whose files are not verified."""
-    stores = [Store(directory / name, manifest.kind) for name in manifest.segments]
+    stores = [open_store(directory, name, manifest) for name in manifest.segments]
     order = None
     if ORDER_FILE in manifest.files:
         order = np.load(directory / ORDER_FILE)
     numeric = json.loads((directory / FIELDS_FILE).read_bytes())
     return Documents(stores, numeric, None if order is None else order >= 0)
+
+
+def open_store(directory: Path, segment: str, manifest: Manifest) -> Store:
+    """Open the documents of one segment, whose files are not verified."""
+    entry = manifest.files[f"{segment}/{store.DOCUMENTS_FILE}"]
+    return Store(directory / segment, manifest.kind, sha256=str(entry["sha256"]))
 
 
 def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:

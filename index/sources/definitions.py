@@ -32,7 +32,7 @@ LICENCE_ROWS = 5
 
 FUNCTIONS = frozenset({"function", "method"})
 # Kinds of definitions that are not looked into.
-LEAVES = FUNCTIONS | {"macro", "instance", "type"}
+LEAVES = FUNCTIONS | {"macro", "instance", "type", "test"}
 _NAMES_ONLY = frozenset({"scope", "namespace"})
 _BY_LENGTH = frozenset({"constant", "macro"})
 # Nodes around what a file begins with.
@@ -51,7 +51,7 @@ _GENERICS = re.compile(r"(?<!operator)(?<!operator<)<[^<>]*>")
 _OWNER = re.compile(r"(\w+)(\[[^\]]*\])?\W*$")
 _LETTERS = re.compile(r"\w")
 _LICENCE = re.compile(
-    r"\bcopyright:? (\(c\)|©|\d{4}|by )|\ball rights reserved\b|\blicen[cs]ed under\b|SPDX-|@licen[cs]e|@fileoverview"
+    r"\bcopyright:? ?(\(c\)|©|\d{4}|by )|\ball rights reserved\b|\blicen[cs]ed under\b|SPDX-|@licen[cs]e|@fileoverview"
     r"|permission is hereby granted",
     re.IGNORECASE,
 )
@@ -79,9 +79,10 @@ class Definition:
     """A definition in a tree.
 
     `start` and `end` are byte offsets, `rows` the first and last row, and `columns` where it begins
-    in the first and ends in the last; decorators, `export` and the like are inside. `signature` is
-    its byte offsets, and `signature_row` the last row of it. `doc_row` is where the doc comment
-    starts, or the definition if it has none. `members` are the definitions directly inside, and
+    in the first and ends in the last; decorators, `export` and the like are inside, and so are
+    attributes before it, which end at `head_row`. `signature` is its byte offsets, and
+    `signature_row` the last row of it. `doc_row` is where the doc comment starts, or the definition
+    if it has none. `members` are the definitions directly inside, and
     `has_error` says that there is a syntax error outside of these.
     """
 
@@ -91,6 +92,7 @@ class Definition:
     end: int
     rows: tuple[int, int]
     columns: tuple[int, int]
+    head_row: int
     signature: tuple[int, int]
     signature_row: int
     summary: str
@@ -211,7 +213,8 @@ class _Walk:
             self._add_wrapper(node, depth)
 
         self._prefixes.clear()
-        self._is_at_top = self._is_at_top and kind in _FRAMES
+        if self._is_at_top and kind not in _FRAMES:
+            self._leave_top(node)
         return self._enters(node)
 
     def _enters(self, node: ts.Node) -> bool:
@@ -250,7 +253,7 @@ class _Walk:
         if kind in _BY_LENGTH and not self._is_constant(node, text):
             # The functions inside an object carry its name, though it has no document.
             kind = "scope" if inner.type in language.scopes else None
-        if kind is None or (kind == "type" and self._is_member()):
+        if not kind or (kind == "type" and self._is_member()):
             return None
 
         names = self._names(node, text, kind)
@@ -280,6 +283,10 @@ class _Walk:
         if self._language.generics:
             while (plain := _GENERICS.sub("", text)) != text:
                 text = plain
+
+        # A test may be named by a sentence.
+        if kind == "test" and text:
+            return (text,)
 
         parts = _SEPARATOR.split(text) if _DOTTED.fullmatch(text) else text.split()
         telling_parts = tuple(part for part in parts if part not in self._language.silent)
@@ -312,7 +319,8 @@ class _Walk:
         self, node: ts.Node, depth: int, kind: str, names: tuple[str, ...], inner: ts.Node
     ) -> bool:
         """Record a definition; true if others may be inside it."""
-        self._is_at_top = False
+        if self._is_at_top and kind not in _NAMES_ONLY:
+            self._leave_top(node)
         parent = self._open[-1] if self._open else None
         is_leaf = kind in LEAVES
         is_broken = is_leaf and node.has_error and not self._language.is_tolerant
@@ -365,7 +373,7 @@ class _Walk:
         outer = self._outer(node, depth)
         first = self._prefixes[0] if self._prefixes else outer
         start = _after_annotations(outer, language)
-        end, row = _head_end(node, inner, kind, language)
+        end, row = self._head_end(node, inner, kind)
 
         summary, doc_row = "", first.start_point.row
         if language.docstring is not None and kind not in _BY_LENGTH:
@@ -380,6 +388,7 @@ class _Walk:
             outer.end_byte,
             (first.start_point.row, outer.end_point.row),
             (first.start_point.column, outer.end_point.column),
+            outer.start_point.row,
             (start, max(start, end)),
             row,
             summary,
@@ -387,10 +396,30 @@ class _Walk:
             depth,
         )
 
+    def _head_end(self, node: ts.Node, inner: ts.Node, kind: str) -> tuple[int, int]:
+        """Byte offset and row where the signature ends: before the body and comments above it."""
+        language = self._language
+        if kind == "constant":
+            equals = self._source.find(b"=", node.start_byte, inner.end_byte)
+            end = inner.start_byte if inner != node else equals if equals >= 0 else node.end_byte
+            return end, node.start_point.row + self._source.count(b"\n", node.start_byte, end)
+
+        body = inner.child_by_field_name("body")
+        last = inner
+        for child in inner.children:
+            if child == body or child.type in language.body_starts:
+                break
+            if child.type not in language.comments:
+                last = child
+
+        return last.end_byte, last.end_point.row
+
     def _add_wrapper(self, node: ts.Node, depth: int) -> None:
         """Remember a node that wraps exactly one definition; `const a = …, b = …` wraps two."""
         ignored = self._language.annotations | self._language.comments
-        wrapped_count = sum(child.type not in ignored for child in node.named_children)
+        wrapped_count = 1
+        if node.type not in self._language.assignments:
+            wrapped_count = sum(child.type not in ignored for child in node.named_children)
         self._wrapper = (self._outer(node, depth), depth) if wrapped_count == 1 else None
         if wrapped_count > 1:
             self._quiet_rows.update((node.start_point.row, _last_row(node)))
@@ -427,13 +456,27 @@ class _Walk:
         if self._is_at_top and not continues:
             self._first_comments.append(self._comments)
 
+    def _leave_top(self, node: ts.Node) -> None:
+        """Note that the file's head is over, and whether its last comment is about this node."""
+        self._is_at_top = False
+        if self._first_comments:
+            comments = self._first_comments[-1]
+            if comments[0].start_point.row > 1 and self._touches(comments[-1], node):
+                self._first_comments.pop()
+
     def _touches(self, comment: ts.Node, node: ts.Node) -> bool:
-        """Whether a node begins on the line where the comment ends, or on the next."""
+        """Whether a node begins on the line where the comment ends, or on the next.
+
+        A blank line may follow a comment that begins with two asterisks, unless it is the file's.
+        """
         if not 0 <= node.start_byte - comment.end_byte <= MAX_GAP_BYTES:
             return False
+
         # In some grammars a line comment ends after its line break.
-        gap = self._source[comment.end_byte - 1 : node.start_byte].lstrip(b"\r")
-        return not gap[1:].strip() and gap.count(b"\n") <= 1
+        gap = self._source[comment.end_byte - 1 : node.start_byte]
+        is_doc = self._source.startswith(b"/**", comment.start_byte)
+        line_breaks = 2 if is_doc and comment.start_point.row > LICENCE_ROWS else 1
+        return not gap[1:].strip() and gap.count(b"\n") <= line_breaks
 
     def _doc_comment(self, outer: ts.Node) -> tuple[str, int]:
         """Text and first row of the doc comment above; "" and the node's row without one."""
@@ -468,7 +511,7 @@ class _Walk:
         if language.file_docstring is not None:
             return language.file_docstring(root), 0
 
-        doc_rows = {definition.doc_row for definition in self._definitions}
+        doc_rows = {each.doc_row for each in self._definitions if each.summary}
         for comments in self._first_comments:
             text, row = self._text_of(comments)
             if row not in doc_rows and not _LICENCE.search(text) and (prose := _prose(text)):
@@ -505,24 +548,6 @@ def _after_annotations(outer: ts.Node, language: Language) -> int:
         while is_skipped and not cursor.goto_next_sibling():
             if not cursor.goto_parent():
                 return outer.start_byte
-
-
-def _head_end(node: ts.Node, inner: ts.Node, kind: str, language: Language) -> tuple[int, int]:
-    """Byte offset and row where the signature ends: before the body and the comments above it."""
-    if kind == "constant" and inner != node:
-        before = inner.prev_sibling or inner
-        return before.end_byte, before.end_point.row
-
-    body = inner.child_by_field_name("body")
-    last = inner
-
-    for child in inner.children:
-        if child == body or child.type in language.body_starts:
-            break
-        if child.type not in language.comments:
-            last = child
-
-    return last.end_byte, last.end_point.row
 
 
 def _prose(comment: str) -> str:

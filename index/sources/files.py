@@ -251,6 +251,8 @@ def read_bounded(
             now = time.time_ns()
             # A buffer for the whole limit would take longer than the reading.
             data = stream.read(min(limit, status.st_size) + (not cut))
+            if len(data) > status.st_size:
+                data += stream.read(limit + 1 - len(data))
     except OSError as error:
         return Skipped(name, f"cannot be read: {error.strerror}")
 

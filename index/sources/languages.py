@@ -177,12 +177,14 @@ JAVASCRIPT = Language(
     inside=_types(_SCRIPT_INSIDE + " field_definition"),
     identifiers=_types(_SCRIPT_NAMES),
     assignments=_SCRIPT_ASSIGNMENTS | {"field_definition": ("property", "value")},
-    values=_kinds(function=_SCRIPT_FUNCTIONS, class_="class"),
+    # In `a = b = function …`, it is the inner assignment that defines.
+    values=_kinds(function=_SCRIPT_FUNCTIONS, class_="class") | {"assignment_expression": ""},
     other_values="constant",
     scopes=_types("object"),
     opaque=_types(_SCRIPT_FUNCTIONS + " function_declaration method_definition class_body"),
     wrappers=_types(
         "export_statement lexical_declaration variable_declaration expression_statement"
+        " assignment_expression"
     ),
     annotations=_types("decorator"),
     dull=_types("import_statement"),
@@ -398,6 +400,7 @@ CPP = Language(
     inside=_types(_C_INSIDE + " field_declaration_list field_declaration template_declaration"),
     identifiers=_types(_NAMES + " namespace_identifier"),
     wrappers=_types("template_declaration"),
+    annotations=_types("template_parameter_list requires_clause"),
     body_starts=_types(
         "{ ; field_declaration_list enumerator_list preproc_arg field_initializer_list try"
     ),
@@ -423,15 +426,20 @@ C_SHARP = Language(
         enum="enum_declaration",
         record="record_declaration",
         type="delegate_declaration",
+        namespace="namespace_declaration",
     ),
-    inside=_types(
-        "namespace_declaration file_scoped_namespace_declaration declaration_list global_statement"
-        " preproc_if preproc_else preproc_elif"
+    # A namespace is long and says what the path says.
+    find_name=lambda node: (
+        None if node.type == "namespace_declaration" else node.child_by_field_name("name")
     ),
+    inside=_types("declaration_list global_statement preproc_if preproc_else preproc_elif"),
     identifiers=_types(_NAMES),
     annotations=_types("attribute_list"),
     body_starts=_types("{ ; arrow_expression_clause"),
-    dull=_types("using_directive extern_alias_directive preproc_region preproc_endregion"),
+    dull=_types(
+        "using_directive extern_alias_directive file_scoped_namespace_declaration preproc_region"
+        " preproc_endregion"
+    ),
     is_tolerant=True,
     shells=(("", ""), ("class _ {", "}")),
 )
@@ -632,7 +640,7 @@ BASH = Language(
     inside=_types(
         "if_statement elif_clause else_clause compound_statement do_group list declaration_command"
     ),
-    identifiers=_types("variable_name word"),
+    identifiers=_types("variable_name"),
     assignments={"variable_assignment": ("name", "value")},
     other_values="constant",
     is_tolerant=True,
@@ -680,16 +688,25 @@ _ELIXIR_KINDS = {
     "defguard": "function",
     "defguardp": "function",
     "defdelegate": "function",
+    "test": "test",
+    "describe": "namespace",
 }
 
 
 def _elixir_name(node: ts.Node) -> ts.Node | str | None:
     """The name in the head of a definition: before its parameters, and before `when`."""
-    head = _child(node, "arguments")
-    head = head.named_child(0) if head is not None and head.named_child_count else None
+    if _text(node.child_by_field_name("target")) == "describe":
+        return None
+    arguments = _child(node, "arguments")
+    head = arguments.named_child(0) if arguments and arguments.named_child_count else None
+    if _text(node.child_by_field_name("target")) == "defimpl":
+        pair = _child(_child(arguments, "keywords"), "pair")
+        owner = pair.child_by_field_name("value") if pair is not None else None
+        return ".".join(filter(None, (_text(head), _text(owner))))
+
     if head is not None and _text(head.child_by_field_name("operator")) == "when":
         head = head.child_by_field_name("left")
-    if head is None or head.type in ("identifier", "alias"):
+    if head is None or head.type in ("identifier", "alias", "string"):
         return head
     return head.child_by_field_name("target") or head.child_by_field_name("operator")
 
@@ -721,7 +738,8 @@ ELIXIR = Language(
     definitions={"call": _elixir_kind},
     find_name=_elixir_name,
     inside=_types("do_block"),
-    identifiers=_types("identifier alias"),
+    # A name and the `def` before it are the same kind of node.
+    identifiers=frozenset(),
     is_prefix=lambda node: (
         _elixir_attribute(node) in ("doc", "spec", "impl", "deprecated", "since", "dialyzer")
     ),

@@ -11,6 +11,7 @@ from purlin.index.records import Document, Location, Skipped, Value
 from purlin.index.sources.windows import windows
 
 MAX_HEADING_CHARS = 200
+MAX_FRONT_MATTER = 200  # lines
 
 _FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 _HEADING = re.compile(r"(#{1,6}|={1,6})\s+(\S.*?)\s*#*\s*$")
@@ -26,7 +27,7 @@ class _Section:
     rows: list[int]
 
 
-def documents(
+def section_documents(
     text: str, path: str, language: str, fields: Mapping[str, Value]
 ) -> Iterator[Document | Skipped]:
     """A document per section of a page or notebook, or several if the section is long."""
@@ -40,6 +41,8 @@ def documents(
 
     lines = text.split("\n")
     for section in _sections(lines, language):
+        if section.headings and not _has_text(section, lines):
+            continue
         title = section.headings[-1] if section.headings else _name(path)
         for window in windows(lines, section.rows):
             location = Location(path)
@@ -54,6 +57,14 @@ def documents(
                 location=location,
                 fields=fields_of(fields, title, "section"),
             )
+
+
+def _has_text(section: _Section, lines: Sequence[str]) -> bool:
+    """Whether there is more than a heading."""
+    telling = [
+        row for row in section.rows if lines[row].strip() and not _UNDERLINE.match(lines[row])
+    ]
+    return len(telling) > 1
 
 
 def text_documents(text: str, path: str, fields: Mapping[str, Value]) -> Iterator[Document]:
@@ -111,20 +122,41 @@ def _sections(lines: Sequence[str], language: str) -> Iterator[_Section]:
     open_headings: list[tuple[int, str]] = []
     section = _Section((), [])
     fence = ""
+    body = _front_matter(lines)
 
     for row, line in enumerate(lines):
-        if fence:
+        if row < body:
+            pass
+        elif fence:
             fence = "" if line.strip().startswith(fence) else fence
         elif match := _FENCE.match(line):
             fence = match[1]
         elif heading := _heading(lines, row, language, styles):
+            # A line above the heading is a part of it.
+            above = section.rows[-1:] if _is_overline(lines, row, language) else []
+            del section.rows[len(section.rows) - len(above) :]
             yield section
             open_headings = [outer for outer in open_headings if outer[0] < heading[0]]
             open_headings.append(heading)
-            section = _Section(tuple(name for _, name in open_headings), [])
+            section = _Section(tuple(name for _, name in open_headings), above)
         section.rows.append(row)
 
     yield section
+
+
+def _is_overline(lines: Sequence[str], row: int, language: str) -> bool:
+    """Whether the line before this row only decorates the heading in it."""
+    return language != "markdown" and row > 0 and bool(_UNDERLINE.match(lines[row - 1]))
+
+
+def _front_matter(lines: Sequence[str]) -> int:
+    """How many lines of settings a page begins with."""
+    if lines[0].rstrip() != "---":
+        return 0
+    ends = (
+        row for row in range(1, min(len(lines), MAX_FRONT_MATTER)) if lines[row].rstrip() == "---"
+    )
+    return next(ends, -1) + 1
 
 
 def _heading(
@@ -148,9 +180,10 @@ def _heading(
         return (level, line[:MAX_HEADING_CHARS]) if level else None
     if len(below) < len(line) - 2:
         return None
-    if below[0] not in styles:
-        styles.append(below[0])
-    return styles.index(below[0]) + 1, line[:MAX_HEADING_CHARS]
+    style = below[0] * (2 if _is_overline(lines, row, language) else 1)
+    if style not in styles:
+        styles.append(style)
+    return styles.index(style) + 1, line[:MAX_HEADING_CHARS]
 
 
 def _notebook_text(text: str) -> str:

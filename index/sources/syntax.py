@@ -30,10 +30,10 @@ class Language:
     `module` and `function` load the grammar. `definitions` maps a node type to its kind of
     definition, or to a function that tells the kind; `find_name` finds the name. `assignments` are
     nodes that define something only if their value, in the second field, is one of `values` (or if
-    `other_values` is a kind); the first field, or path of fields, holds the name, and a node
-    without that field is named `default`. The kinds `scope` and `namespace` qualify the names
-    inside without being definitions themselves; `scopes` are values that do so where they are no
-    constants, and constants are not looked for inside `opaque` nodes.
+    `other_values` is a kind; an empty kind is none). The first field, or path of fields, holds the
+    name, and a node without that field is named `default`. The kinds `scope` and `namespace`
+    qualify the names inside without being definitions themselves; `scopes` are values that do so
+    where they are no constants, and constants are not looked for inside `opaque` nodes.
 
     `inside` are the nodes that may contain definitions, and `wrappers` those that belong to the one
     definition they contain (`export`, decorators). `is_prefix` tells the nodes that belong to the

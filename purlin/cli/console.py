@@ -59,7 +59,7 @@ def open_encoder(directory: Path | None) -> TextEncoder:
 
     chosen = default_encoder() if directory is None else encoder_directory(directory)
     if directory is None and is_static(chosen):
-        err.print(f"the static encoder is used; the transformer needs {TRANSFORMER_EXTRA}")
+        err.print(f"the static encoder is used; for the transformer: {TRANSFORMER_EXTRA}")
     return load_encoder(chosen)
 
 

@@ -28,14 +28,16 @@ def run(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     hits = _search_corpora(options) if options.corpus else _search_directory(options)
     if not hits:
-        terminal.print_note("no hits")
+        only_code = options.content is None and not options.corpus
+        hint = "; --content all also searches documentation and configuration" if only_code else ""
+        terminal.print_note(f"no hits{hint}")
     return 0 if hits else 1
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser("search", "QUERY [options]", ABOUT, EXAMPLE)
+    parser = Parser("search", "[CORPUS] QUERY [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
-    add("query", metavar="QUERY", nargs="+", help="What to look for.")
+    add("query", metavar="QUERY", nargs="+", help="What to look for; CORPUS is --corpus CORPUS.")
     add("--path", default=".", metavar="DIR|URL", help="A directory, or a git URL [default: .].")
     add("-k", type=int, default=5, help="How many hits [default: 5].")
     add("--offset", type=int, default=0, help="How many hits to pass over.")
@@ -63,14 +65,23 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add_home(parser)
 
     options = parser.parse_args(arguments)
-    if len(options.query) > 1:
-        first, *others = options.query
+    *corpora, query = options.query
+    if corpora and (options.corpus or not _exists(options.home, corpora)):
+        quoted = shlex.quote(" ".join(options.query))
         parser.error(
-            "one query is taken: put it in quotes; to search a corpus, "
-            f"purlin search {shlex.quote(' '.join(others))} --corpus {shlex.quote(first)}"
+            f"{' '.join(corpora)[:80]!r} is no corpus of {options.home}; "
+            f"put the words of a query in quotes: purlin search {quoted}"
         )
-    options.query = options.query[0]
+    options.query = query
+    options.corpus = options.corpus or corpora
     return options
+
+
+def _exists(home: Path, corpora: Sequence[str]) -> bool:
+    """Whether these words are the name of one corpus."""
+    from purlin.index import builds
+
+    return len(corpora) == 1 and corpora[0] in builds.corpora(home)
 
 
 def add_home(parser: Parser) -> None:

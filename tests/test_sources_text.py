@@ -1,0 +1,331 @@
+"""Documentation, configuration and source code without a grammar."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from purlin.index.records import Content, Document, Skipped, SourceFile
+from purlin.index.sources import open_source
+from purlin.index.sources.code import files, names
+from purlin.index.sources.contents import MAX_JSON_BYTES, LeftOut, file_type
+from purlin.index.sources.windows import MAX_WINDOW_CHARS, MAX_WINDOW_LINES, windows
+
+MARKDOWN = """\
+---
+title: Pumps
+---
+Water for everybody.
+
+# Pumps
+
+What they are for.
+
+## Hand pumps ##
+
+```sh
+# not a heading
+pump --slowly
+```
+
+Solar pumps
+-----------
+
+They need sun.
+"""
+RST = """\
+=====
+Pumps
+=====
+
+What they are for.
+
+Hand pumps
+==========
+
+Slow but sure.
+
+Parts
+-----
+
+A lever.
+
+Solar pumps
+===========
+
+They need sun.
+"""
+
+
+def write(root: Path, contents: dict[str, str]) -> Path:
+    for name, text in contents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def read(root: Path, content: Content = "all") -> list[Document | Skipped]:
+    items: list[Document | Skipped] = []
+    for file in files(root, content=content):
+        items += [file] if isinstance(file, Skipped) else file.read()
+    return items
+
+
+def documents(root: Path, content: Content = "all") -> list[Document]:
+    items = read(root, content)
+    assert not [item for item in items if isinstance(item, Skipped)]
+    return [item for item in items if isinstance(item, Document)]
+
+
+def rows(documents: list[Document]) -> list[tuple[str, tuple[str, ...], int | None, int | None]]:
+    return [(d.title, d.context, d.location.start_line, d.location.end_line) for d in documents]
+
+
+# --- what is read ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "language"),
+    [
+        ("src/a.py", "code", "python"),
+        ("a/typing.pyi", "code", "python"),
+        ("lib/a.HPP", "code", "cpp"),
+        ("Rakefile", "code", "ruby"),
+        ("schema.proto", "code", "protobuf"),
+        ("style.scss", "code", "css"),
+        ("README", "docs", "text"),
+        ("docs/a.md", "docs", "markdown"),
+        ("notes/plan.ipynb", "docs", "notebook"),
+        ("Dockerfile", "config", "docker"),
+        ("CMakeLists.txt", "config", "cmake"),
+        ("a/schema.sql", "config", "sql"),
+        (".pre-commit-config.yaml", "config", "yaml"),
+        (".env.example", None, None),
+    ],
+)
+def test_names_tell_the_content(path: str, content: str | None, language: str | None) -> None:
+    kind = file_type(path)
+    assert (getattr(kind, "content", None), getattr(kind, "language", None)) == (content, language)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("yarn.lock", "a lock file"),
+        ("web/package-lock.json", "a lock file"),
+        (".env", "may hold secrets"),
+        ("a/.env.production", "may hold secrets"),
+        ("deploy/server.pem", "may hold secrets"),
+        ("LICENSE.txt", "a licence"),
+        ("data/rows.csv", "data rather than text"),
+        ("logo.PNG", ""),
+    ],
+)
+def test_names_that_are_never_read(path: str, reason: str) -> None:
+    assert file_type(path) == LeftOut(reason)
+
+
+def test_content_chooses_files(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "a.py": "def f(): pass",
+            "README.md": "# Title\n\nText.",
+            "pyproject.toml": "[project]\n",
+            "poetry.lock": "x",
+            "logo.png": "x",
+            ".github/workflows/ci.yml": "on: push\n",
+            ".venv/x.toml": "x = 1\n",
+        },
+    )
+
+    def read_paths(content: Content) -> list[str | None]:
+        return [document.location.path for document in documents(tmp_path, content)]
+
+    assert read_paths("code") == ["a.py"]
+    with pytest.raises(AssertionError):
+        read_paths("docs")
+
+    items = {content: read(tmp_path, content) for content in ("docs", "config", "all")}
+    lock = Skipped("poetry.lock", "a lock file")
+
+    assert [getattr(item, "id", item) for item in items["docs"]] == ["README.md::Title", lock]
+    assert [getattr(item, "id", item) for item in items["config"]] == [
+        ".github/workflows/ci.yml::(text)",
+        lock,
+        "pyproject.toml::(text)",
+    ]
+    assert len(items["all"]) == 5
+
+
+@pytest.mark.parametrize("content", ["code", "docs", "config", "all"])
+def test_names_are_those_of_the_files(tmp_path: Path, content: Content) -> None:
+    write(
+        tmp_path,
+        {
+            "a.py": "",
+            "b.md": "",
+            "c.yml": "",
+            "bin/run": "#!/bin/sh\n",
+            "bin/notes": "no interpreter",
+            "x.png": "",
+            "poetry.lock": "",
+        },
+    )
+    listed = [
+        item.path for item in files(tmp_path, content=content) if isinstance(item, SourceFile)
+    ]
+
+    assert list(names(tmp_path, content)) == listed
+    assert ("bin/run" in listed) == (content in ("code", "all"))
+    assert "bin/notes" not in listed
+
+
+def test_open_source_takes_content(tmp_path: Path) -> None:
+    write(tmp_path, {"x/a.md": "# A\n", "y/a.py": "x = [\n1,\n]"})
+    sources = open_source("code", [tmp_path / "x", tmp_path / "y"], content="docs")
+    assert [item.path for item in sources] == ["x/a.md"]
+
+
+@pytest.mark.parametrize(
+    ("first_line", "language"),
+    [
+        ("#!/bin/bash -e", "bash"),
+        ("#!/usr/bin/env python3", "python"),
+        ("#!/usr/bin/env -S node --no-warnings", "javascript"),
+        ("#! /usr/bin/ruby", "ruby"),
+        ("#!/usr/bin/awk -f", "script"),
+    ],
+)
+def test_a_script_without_a_suffix_is_read_by_its_first_line(
+    tmp_path: Path, first_line: str, language: str
+) -> None:
+    write(tmp_path, {"run": f"{first_line}\nx = 1\n"})
+    (document,) = documents(tmp_path, "code")
+    assert document.fields["language"] == language
+
+
+def test_headers_of_c_and_of_cpp(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "c.h": "struct a { int x; };\n",
+            "cpp.h": "class A {\n public:\n  int x() { return 1; }\n};\n",
+        },
+    )
+    assert [(d.title, d.fields["language"]) for d in documents(tmp_path)] == [
+        ("a", "c"),
+        ("A", "cpp"),
+        ("A.x", "cpp"),
+    ]
+
+
+def test_large_json_is_data(tmp_path: Path) -> None:
+    write(tmp_path, {"a.json": f'["{"x" * MAX_JSON_BYTES}"]'})
+    (item,) = read(tmp_path)
+    assert item == Skipped("a.json", "data rather than configuration: larger than 64 KiB")
+
+
+def test_binary_content_behind_a_name_of_text(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_bytes(b"# A\0")
+    assert read(tmp_path) == [Skipped("a.md", "binary: it holds a zero byte")]
+
+
+# --- documentation --------------------------------------------------------------------------------
+
+
+def test_sections_of_markdown(tmp_path: Path) -> None:
+    write(tmp_path, {"docs/pumps.md": MARKDOWN})
+    sections = documents(tmp_path)
+
+    assert rows(sections) == [
+        ("pumps.md", (), 1, 4),
+        ("Pumps", (), 6, 8),
+        ("Hand pumps", ("Pumps",), 10, 15),
+        ("Solar pumps", ("Pumps",), 17, 20),
+    ]
+    assert sections[2].body == "## Hand pumps ##\n\n```sh\n# not a heading\npump --slowly\n```"
+    assert {d.fields["content"] for d in sections} == {"docs"}
+    assert {d.fields["kind"] for d in sections} == {"section"}
+
+
+def test_sections_of_restructuredtext(tmp_path: Path) -> None:
+    write(tmp_path, {"pumps.rst": RST})
+    assert rows(documents(tmp_path)) == [
+        ("Pumps", (), 1, 5),
+        ("Hand pumps", ("Pumps",), 7, 10),
+        ("Parts", ("Pumps", "Hand pumps"), 12, 15),
+        ("Solar pumps", ("Pumps",), 17, 20),
+    ]
+
+
+def test_headings_without_text_have_no_document(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "# Pumps\n\n## Hand pumps\n\nSlow.\n", "b.rst": "Wells\n=====\n"})
+    assert rows(documents(tmp_path)) == [("Hand pumps", ("Pumps",), 3, 5)]
+
+
+def test_long_sections_are_cut_at_blank_lines(tmp_path: Path) -> None:
+    paragraph = "A sentence about pumps.\n" * 20
+    write(tmp_path, {"a.md": "# Pumps\n\n" + "\n".join([paragraph] * 6)})
+    parts = documents(tmp_path)
+
+    assert len(parts) > 2
+    assert {part.title for part in parts} == {"Pumps"}
+    assert len({part.id for part in parts}) == len(parts)
+    assert all(part.body.count("\n") < MAX_WINDOW_LINES for part in parts)
+    assert "".join("".join(part.body.split()) for part in parts) == "".join(
+        (tmp_path / "a.md").read_text().split()
+    )
+
+
+def test_cells_of_a_notebook(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Pumps\n", "How they work."]},
+        {"cell_type": "code", "source": "pump()", "outputs": [{"text": "splash"}]},
+    ]
+    write(tmp_path, {"a.ipynb": json.dumps({"cells": cells}), "b.ipynb": "[]"})
+    section, broken = read(tmp_path)
+
+    assert isinstance(section, Document)
+    assert section.title == "Pumps"
+    assert section.body == "# Pumps\nHow they work.\n\n```\npump()\n```"
+    assert section.location.path == "a.ipynb"
+    assert section.location.start_line is None
+    assert isinstance(broken, Skipped)
+    assert broken.reason.startswith("not a notebook: ")
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def test_windows_of_configuration(tmp_path: Path) -> None:
+    table = "[table]\nkey = 1\n" + "other = 2\n" * 20
+    write(tmp_path, {"a.toml": "\n".join([table] * 5)})
+    parts = documents(tmp_path)
+
+    assert all(part.body.startswith("[table]") for part in parts)
+    assert [part.fields["kind"] for part in parts] == ["text"] * len(parts)
+    assert parts[0].location.start_line == 1
+    assert parts[-1].location.end_line == (tmp_path / "a.toml").read_text().count("\n")
+
+
+@pytest.mark.parametrize("line", ["x", "x" * 90, "x" * 3 * MAX_WINDOW_CHARS, "  x"])
+def test_windows_hold_every_row_once_and_are_bounded(line: str) -> None:
+    lines = [line] * 130
+    kept = [row for row in range(130) if row % 40 != 3]
+    groups = list(windows(lines, kept))
+
+    assert [row for group in groups for row in group] == kept
+    assert all(len(group) <= MAX_WINDOW_LINES for group in groups)
+    assert all(
+        len(group) == 1 or sum(len(lines[row]) + 1 for row in group) <= MAX_WINDOW_CHARS
+        for group in groups
+    )
+
+
+def test_windows_of_nothing() -> None:
+    assert list(windows([], [])) == []
+    assert list(windows(["", " "], [0, 1])) == []
