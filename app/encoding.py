@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from purlin.app.metrics import Metrics
 from purlin.app.overload import raise_if_client_gone
 from purlin.index.encoder import Role, TextEncoder, Vectors, find_encoder
+from purlin.index.errors import EncoderMismatch, NotFound
 from purlin.index.records import Architecture
 
 SHORT_CALL_TEXTS = 8  # longer calls do not wait for a slot
@@ -105,14 +106,18 @@ class Encoders:
     def of_build(self, encoder: Mapping[str, Any]) -> TextEncoder:
         """Return the encoder with the name and fingerprint of a manifest, else the server's own.
 
-        Raises Damaged if its directory cannot be used.
+        Raises Damaged if its directory cannot be used, and EncoderMismatch if its packages are not
+        installed.
         """
         with self._lock:
             known = self._by_fingerprint.get(encoder["fingerprint"])
             if known is not None:
                 return known
 
-            other = find_encoder(encoder, self._others)
+            try:
+                other = find_encoder(encoder, self._others)
+            except NotFound as error:
+                raise EncoderMismatch(error.message) from error
             if other is None:
                 return self.own
             bounded = self._by_fingerprint[other.fingerprint] = self._bounded(other)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from purlin.app.tools import Where, document_id
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.staleness import changed_since
 from purlin.index.records import Content, Hit, Kind
@@ -108,19 +109,19 @@ class LocalCorpora:
             conditions = content_filter(opened.field_names, content, filter)
             return _reply(corpora[0], opened, opened.search(query, k=k, filter=conditions))
 
-    def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
+    def related(self, corpus: str, where: Where, k: int) -> SearchReply:
         """Documents near one, nearest first. Raises NotFound."""
         if corpus not in WORKSPACES:
-            return self._in_home().related(corpus, document_id, k)
+            return self._in_home().related(corpus, where, k)
         with self._fresh(corpus) as opened:
-            return _reply(corpus, opened, opened.related(document_id, k))
+            return _reply(corpus, opened, opened.related(document_id(opened, where), k))
 
-    def document(self, corpus: str, document_id: str) -> DocumentReply:
+    def document(self, corpus: str, where: Where) -> DocumentReply:
         """A whole document. Raises NotFound."""
         if corpus not in WORKSPACES:
-            return self._in_home().document(corpus, document_id)
+            return self._in_home().document(corpus, where)
         with self._fresh(corpus) as opened:
-            document = opened.document(document_id)
+            document = opened.document(document_id(opened, where))
             return DocumentReply(
                 id=document.id,
                 kind=document.kind,
@@ -135,13 +136,6 @@ class LocalCorpora:
                 took_ms=0,
                 stale=bool(_changed(opened, [document.location.path])),
             )
-
-    def document_at(self, corpus: str, path: str, line: int) -> str:
-        """Id of the innermost document at a line of a file. Raises NotFound."""
-        if corpus not in WORKSPACES:
-            return self._in_home().document_at(corpus, path, line)
-        with self._fresh(corpus) as opened:
-            return opened.document_at(path, line).id
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from the documentation of the workspace, or from a reference of the home."""

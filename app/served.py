@@ -10,6 +10,7 @@ from purlin.app.errors import Opening
 from purlin.app.routes import classify_reply, qa_reply, search_reply, show_document
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
+from purlin.app.tools import Place, Where, document_id
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import answer_question
 from purlin.index.records import Content, Kind
@@ -73,10 +74,10 @@ class ServedCorpora:
         with self._service.corpora.lease(corpus) as opened:
             return set(opened.field_names)
 
-    def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
+    def related(self, corpus: str, where: Where, k: int) -> SearchReply:
         """Documents near one, nearest first. Raises NotFound."""
         with self._service.corpora.lease(corpus) as opened:
-            results = opened.related(document_id, k)
+            results = opened.related(document_id(opened, where), k)
             self._service.metrics.stages(results.timings_ms)
             return SearchReply(
                 hits=self._service.freshness.marked(opened, results.hits),
@@ -87,14 +88,12 @@ class ServedCorpora:
                 encoder=opened.encoder.name,
             )
 
-    def document(self, corpus: str, document_id: str) -> DocumentReply:
+    def document(self, corpus: str, where: Where) -> DocumentReply:
         """A whole document. Raises NotFound."""
-        return show_document(corpus, document_id, self._service)
-
-    def document_at(self, corpus: str, path: str, line: int) -> str:
-        """Id of the innermost document at a line of a file. Raises NotFound."""
-        with self._service.corpora.lease(corpus) as opened:
-            return opened.document_at(path, line).id
+        if isinstance(where, Place):
+            with self._service.corpora.lease(corpus) as opened:
+                where = document_id(opened, where)
+        return show_document(corpus, where, self._service)
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
         """Answers from a reference. Raises NotFound without a reader."""

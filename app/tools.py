@@ -39,7 +39,7 @@ from purlin.app.fields import (
 )
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Answer, Content, Hit, Kind, Location
-from purlin.index.search.corpus import MAX_QUERY_CHARS
+from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
 from purlin.index.search.several import MAX_CORPORA
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
@@ -53,6 +53,23 @@ _MAX_FIELDS = 12  # fields of a product that are shown
 _LAST = "\U0010ffff"  # sorts after every character
 _PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
 _LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file, which stands for the innermost document that has it."""
+
+    path: str
+    line: int
+
+
+# A document's id, or its place.
+Where = str | Place
+
+
+def document_id(corpus: Corpus, where: Where) -> str:
+    """Id of the document at a place; an id is returned as it is. Raises NotFound."""
+    return corpus.document_at(where.path, where.line).id if isinstance(where, Place) else where
 
 
 class Backend(Protocol):
@@ -85,16 +102,12 @@ class Backend(Protocol):
         """Hits of one or several corpora; `content` matters where documents say what they are."""
         ...
 
-    def related(self, corpus: str, document_id: str, k: int) -> SearchReply:
+    def related(self, corpus: str, where: Where, k: int) -> SearchReply:
         """Documents near one, nearest first, without itself. Raises NotFound."""
         ...
 
-    def document(self, corpus: str, document_id: str) -> DocumentReply:
+    def document(self, corpus: str, where: Where) -> DocumentReply:
         """A whole document. Raises NotFound."""
-        ...
-
-    def document_at(self, corpus: str, path: str, line: int) -> str:
-        """Id of the innermost document that has a line of a file. Raises NotFound."""
         ...
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:
@@ -301,18 +314,17 @@ class FindRelated(Strict):
 def find_related(arguments: FindRelated, backend: Backend) -> Result:
     """Find the code that is nearest in meaning to a given function or class."""
     corpus = _any_corpus(backend, arguments.corpus)
-    document_id = _document_id(backend, corpus, arguments.id)
-    reply = backend.related(corpus, document_id, arguments.k)
-    return _code_hits(reply, arguments.max_tokens, document_id)
+    reply = backend.related(corpus, _where(backend, corpus, arguments.id), arguments.k)
+    return _code_hits(reply, arguments.max_tokens, near=arguments.id)
 
 
-def _document_id(backend: Backend, corpus: str, given: str) -> str:
-    """Id of a document from its place, `path:line` or `path:first-last`; an id is left as it is."""
-    place = _PLACE.fullmatch(given)
-    if place is None:
+def _where(backend: Backend, corpus: str, given: str) -> Where:
+    """The place that `path:line` or `path:first-last` means in code; anything else is an id."""
+    match = _PLACE.fullmatch(given)
+    # Ids of products and of sections may look like places.
+    if match is None or backend.kind(corpus) != "code":
         return given
-    path = backend.relative(corpus, place["path"])
-    return backend.document_at(corpus, path, int(place["line"]))
+    return Place(backend.relative(corpus, match["path"]), int(match["line"]))
 
 
 # ---- read_document
@@ -336,7 +348,7 @@ class ReadDocument(Strict):
 def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     """Read a whole document, or some of its lines, as it was indexed."""
     corpus = _any_corpus(backend, arguments.corpus)
-    reply = backend.document(corpus, _document_id(backend, corpus, arguments.id))
+    reply = backend.document(corpus, _where(backend, corpus, arguments.id))
     path, lines, span = _place(reply.location, reply.id)
     all_lines = reply.body.split("\n")
     first, last = _line_range(arguments.lines, len(all_lines))

@@ -3,19 +3,21 @@
     python benchmarks/first_minute.py REPOSITORY [--library DIR] [--rounds 5] [--semble PYTHON --semble-model DIR]
 
 REPOSITORY is a small code base, such as an unpacked flask; the library is by default that of the
-running Python. Both are copied. In each round, with an empty cache, `purlin search` answers for the
-first time, for the second, and after a function was appended to one file. With --semble, the Python
-of an environment where semble is installed, semble does the same on the same files, in turns.
-Its model has to be on disk: without --semble-model, one of the same shape with random numbers is
-made, which changes what is found but not how long it takes.
+running Python. Both are copied, the library without its tests. In each round, with an empty cache,
+`purlin search` answers for the first time, for the second, and after a function was appended to the
+largest file. With --semble, the Python of an environment where semble is installed, semble does the
+same on the same files, in turns. Its model has to be on disk: without --semble-model, one of the
+same shape with random numbers is made, which changes what is found but not how long it takes.
 
-Prints medians and ranges as a Markdown table.
+Prints medians and ranges as a Markdown table. CPU seconds, of all processes of a search together,
+say more than the clock where other work shares the machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -29,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from purlin.index.encoder import STATIC_ENCODER, load_encoder
+from purlin.index.encoder import STATIC_ENCODER, available_cpus, load_encoder
 from purlin.index.workspace import open_workspace
 
 QUERY = "where is the answer written"
@@ -48,7 +50,8 @@ numbers = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), 
 StaticModel(vectors=numbers.astype(np.float32), tokenizer=tokenizer).save_pretrained(sys.argv[2])
 """
 TOKENIZER = Path(__file__).parent.parent / "models" / "santa-minilm-l6-int8" / "tokenizer.json"
-Seconds = dict[str, list[float]]
+# (by the clock, of CPUs)
+Seconds = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,9 @@ class Tool:
     command: Callable[[str], list[str]]
     cache: Callable[[Path], Mapping[str, str]]
 
-    def search(self, directory: Path, cache: Path, query: str) -> tuple[float, str]:
+    def search(self, directory: Path, cache: Path, query: str) -> tuple[Seconds, str]:
         """Seconds of a search, process start included, and what it printed."""
-        started = time.perf_counter()
+        cpu_before, started = children_cpu_s(), time.perf_counter()
         done = subprocess.run(
             self.command(query),
             cwd=directory,
@@ -70,7 +73,13 @@ class Tool:
             text=True,
             check=True,
         )
-        return time.perf_counter() - started, done.stdout
+        return (time.perf_counter() - started, children_cpu_s() - cpu_before), done.stdout
+
+
+def children_cpu_s() -> float:
+    """CPU seconds of all processes that this one has waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def purlin() -> Tool:
@@ -109,7 +118,7 @@ def changed(file: Path, name: str) -> Iterator[str]:
 
 def round_of(
     tool: Tool, directory: Path, file: Path, cache: Path, number: int
-) -> Mapping[str, float]:
+) -> Mapping[str, Seconds]:
     """Seconds of the first answer, the second, and the one after a change."""
     first, _ = tool.search(directory, cache, QUERY)
     second, _ = tool.search(directory, cache, QUERY)
@@ -120,25 +129,28 @@ def round_of(
     return {"first answer": first, "second answer": second, "after one changed file": third}
 
 
-def refresh_in_process(directory: Path, file: Path, rounds: int, cache: Path) -> list[float]:
+def refresh_in_process(directory: Path, file: Path, rounds: int, cache: Path) -> list[Seconds]:
     """Seconds of a running process from a changed file to the answer that has it."""
     seconds = []
     encoder = load_encoder(STATIC_ENCODER)
     with open_workspace(directory, cache_directory=cache, encoder=encoder) as workspace:
         for number in range(rounds):
             with changed(file, f"process_{number}") as function:
-                started = time.perf_counter()
+                started, cpu_started = time.perf_counter(), time.process_time()
                 workspace.refresh()
                 [hit] = workspace.search(function, 1).hits
-                seconds.append(time.perf_counter() - started)
+                took_s = time.perf_counter() - started
+                seconds.append((took_s, time.process_time() - cpu_started))
                 if hit.title != function:
                     raise SystemExit(f"the running process did not find {function}")
     return seconds
 
 
-def copied(source: Path, target: Path) -> Path:
-    """Copy a directory's files without what was installed into it; returns the copy."""
-    ignored = shutil.ignore_patterns("site-packages", "dist-packages", "__pycache__", ".git")
+def copied(source: Path, target: Path, *left_out: str) -> Path:
+    """Copy a directory without what was installed into it, and what is `left_out`."""
+    ignored = shutil.ignore_patterns(
+        "site-packages", "dist-packages", "__pycache__", ".git", *left_out
+    )
     shutil.copytree(source, target, symlinks=True, ignore=ignored)
     (target / ".git").mkdir()
     time.sleep(SETTLED_S)
@@ -148,30 +160,38 @@ def copied(source: Path, target: Path) -> Path:
 def size_of(directory: Path, cache: Path) -> str:
     """Number of documents of the index of a directory, in words."""
     with open_workspace(directory, cache_directory=cache) as workspace:
-        kinds = workspace.corpus.manifest.documents
-        return f"{kinds:,} documents"
+        return f"{workspace.corpus.manifest.documents:,} documents"
 
 
-def measure(directory: Path, tools: list[Tool], rounds: int, scratch: Path) -> dict[str, Seconds]:
-    """Seconds of each tool by step, from alternating rounds."""
-    file = max(
-        directory.rglob("*.py"),
-        key=lambda path: (path.stat().st_size < 40_000, path.stat().st_size),
-    )
-    seconds: dict[str, Seconds] = {tool.name: defaultdict(list) for tool in tools}
+def measure(
+    directory: Path, tools: list[Tool], rounds: int, scratch: Path
+) -> dict[tuple[str, str], list[Seconds]]:
+    """Seconds by tool and step, from alternating rounds."""
+    seconds: dict[tuple[str, str], list[Seconds]] = defaultdict(list)
+    file = largest_file(directory)
     for number in range(rounds):
         # The other one begins in every other round.
         for tool in tools[:: 1 if number % 2 == 0 else -1]:
             cache = Path(tempfile.mkdtemp(dir=scratch))
-            for step, took_s in round_of(tool, directory, file, cache, number).items():
-                seconds[tool.name][step].append(took_s)
+            for step, took in round_of(tool, directory, file, cache, number).items():
+                seconds[tool.name, step].append(took)
             shutil.rmtree(cache)
     return seconds
 
 
-def row(subject: str, step: str, tool: str, seconds: list[float]) -> str:
-    median = statistics.median(seconds)
-    return f"| {subject} | {step} | {tool} | {median:.2f} | {min(seconds):.2f}-{max(seconds):.2f} |"
+def largest_file(directory: Path) -> Path:
+    """The largest Python file, since a change of it is the most work."""
+    return max(directory.rglob("*.py"), key=lambda path: (path.stat().st_size, path))
+
+
+def row(subject: str, tool: str, step: str, seconds: list[Seconds]) -> str:
+    """A row of the table."""
+    clock, cpu = zip(*seconds, strict=True)
+    spread = f"{min(clock):.2f}-{max(clock):.2f}"
+    return (
+        f"| {subject} | {step} | {tool} | {statistics.median(clock):.2f} | {spread} | "
+        f"{statistics.median(cpu):.2f} |"
+    )
 
 
 def main() -> None:
@@ -195,18 +215,22 @@ def main() -> None:
                 subprocess.run(list(map(str, arguments)), check=True)
             tools.append(semble(options.semble, model))
 
-        print("| files | step | tool | median s | range |\n|---|---|---|---|---|")
-        for label, source in (("repository", options.repository), ("library", options.library)):
-            directory = copied(source, scratch / label)
+        print(f"load before: {os.getloadavg()[0]:.1f} on {available_cpus()} CPUs\n")
+        print("| files | step | tool | median s | range | CPU s |\n|---|---|---|---|---|---|")
+        directories = (
+            copied(options.repository, scratch / "repository"),
+            copied(options.library, scratch / "library", "test", "tests", "idle_test"),
+        )
+        for directory in directories:
             seconds = measure(directory, tools, options.rounds, scratch)
-            cache = scratch / f"{label} cache"
-            subject = f"{source.name}, {size_of(directory, cache)}"
-            for tool, steps in seconds.items():
-                for step, values in steps.items():
-                    print(row(subject, step, tool, values))
-            file = max(directory.rglob("*.py"), key=lambda path: path.stat().st_size)
+            cache = scratch / f"{directory.name} cache"
+            subject = f"{directory.name}, {size_of(directory, cache)}"
+            for (tool, step), values in sorted(seconds.items()):
+                print(row(subject, tool, step, values))
+
+            file = largest_file(directory)
             running = refresh_in_process(directory, file, options.rounds, cache)
-            print(row(subject, "after one changed file, running process", "Purlin", running))
+            print(row(subject, "Purlin", "after one changed file, running process", running))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Measure how well repositories are searched, by the rules that the queries were published with.
 
     python benchmarks/repo_search.py --repos DIR --data DIR [--encoder transformer static]
-                                     [--modes hybrid lexical dense] [--cache DIR] [--out FILE.json]
+                                     [--modes hybrid lexical dense] [--out FILE.json]
 
 `--data` has `annotations.json`: repositories, with queries of three categories and the files, or
 lines of files, that answer each. `--repos` has the repositories by name. Of each, the directory
@@ -21,16 +21,16 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.quality import CachingEncoder
 from purlin.index import builds
 from purlin.index.encoder import TextEncoder, encoder_directory, load_encoder
-from purlin.index.evaluation.ranking import Measure, measure
+from purlin.index.evaluation.ranking import measure
 from purlin.index.indexing.build import build
 from purlin.index.records import Location, Mode
 from purlin.index.search.corpus import Corpus
@@ -122,24 +122,17 @@ def search_repository(
         build(Path(home), repository.name, "code", source, encoder)
         corpus = Corpus.load(builds.current(Path(home), repository.name), encoder)
 
-        has_content = "content" in corpus.field_names
-        filters = {"content": "code"} if has_content else None
-        for mode in modes:
-            yield (
-                mode,
-                [
-                    ndcg(
-                        [
-                            hit.location
-                            for hit in corpus.search(query.text, mode=mode, filter=filters).hits
-                        ],
-                        query.targets,
-                        repository.root,
-                    )
-                    for query in repository.queries
-                ],
-            )
-        corpus.close()
+        with closing(corpus):
+            for mode in modes:
+                yield (
+                    mode,
+                    [_value(corpus, query, repository.root, mode) for query in repository.queries],
+                )
+
+
+def _value(corpus: Corpus, query: Query, root: str, mode: Mode) -> float:
+    hits = corpus.search(query.text, k=DEPTH, mode=mode, filter={"content": "code"}).hits
+    return ndcg([hit.location for hit in hits], query.targets, root)
 
 
 def measured_rows(
@@ -161,7 +154,7 @@ def measured_rows(
 
 def cell(values: Sequence[float]) -> str:
     """Mean and interval."""
-    result: Measure = measure("nDCG@10", np.array(values), len(values))
+    result = measure("nDCG@10", np.array(values), len(values))
     return f"{result.mean:.3f} ({result.low:.3f}-{result.high:.3f})"
 
 
@@ -172,7 +165,7 @@ def as_markdown(rows: Sequence[Row], queries: Sequence[Query]) -> str:
     lines = [f"| encoder, mode | all ({len(queries)}) | {' | '.join(names)} |", "|---" * 5 + "|"]
     for row in rows:
         groups = [_where(row, queries, "category", category) for category in CATEGORIES]
-        cells = map(cell, [row.values, *filter(None, groups)])
+        cells = [cell(values) if values else "" for values in (row.values, *groups)]
         lines.append(f"| {row.encoder}, {row.mode} | {' | '.join(cells)} |")
 
     repositories = list(dict.fromkeys(query.repository for query in queries))
@@ -198,7 +191,6 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--encoder", nargs="+", default=["transformer"])
     parser.add_argument("--modes", nargs="+", default=["hybrid", "lexical"])
-    parser.add_argument("--cache", type=Path, help="keeps passage vectors for later calls")
     parser.add_argument("--out", type=Path, help="the value of every query, as JSON")
     options = parser.parse_args()
 
@@ -207,9 +199,7 @@ def main() -> None:
     rows = []
     for name in options.encoder:
         encoder = load_encoder(encoder_directory(name))
-        file = options.cache / f"repos-{encoder.fingerprint[:16]}.npy" if options.cache else None
-        cached = CachingEncoder(encoder, file)
-        rows += measured_rows(repositories, options.repos, cached, options.modes)
+        rows += measured_rows(repositories, options.repos, encoder, options.modes)
 
     print(as_markdown(rows, queries))
     if options.out:

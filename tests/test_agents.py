@@ -257,6 +257,16 @@ def test_wrong_choices_are_explained(
         run("install", *arguments)
 
 
+def test_own_settings_are_changed_anywhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    run("install", "--agent", "claude-code", "--user", "--yes")
+    assert read(home / ".claude.json")["mcpServers"]["purlin"]["args"] == ["mcp"]
+
+    for arguments in (["--agent", "cursor"], ["--agent", "windsurf", "--user"]):
+        with pytest.raises(InvalidInput, match="repository"):
+            run("install", "--yes", *arguments)
+
+
 def test_only_a_yes_is_consent(
     home: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

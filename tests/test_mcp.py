@@ -324,8 +324,8 @@ def test_related_code_excludes_the_code_itself(client: TestClient) -> None:
 
     assert {hit["path"] for hit in hits} == FILES.keys() - {"tools/sort.py"}
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
-    assert by_id == by_place
-    assert text(by_place).startswith("4 hits near tools/sort.py::sort_numbers in project (build ")
+    assert by_id["structuredContent"] == by_place["structuredContent"]
+    assert text(by_place).startswith("4 hits near tools/sort.py:2 in project (build ")
 
 
 def test_a_document_is_read_in_parts(client: TestClient) -> None:
@@ -363,7 +363,11 @@ def test_products_have_their_fields(tmp_path: Path) -> None:
     fields = {"brand": "Acme", "price": 20, "notes": "x" * 250}
     drills = [
         Document(
-            f"d{n}", "product", f"Drill {n}", "A drill for stone.", fields=fields | {"price": n}
+            f"drill:{n}",
+            "product",
+            f"Drill {n}",
+            "A drill for stone.",
+            fields=fields | {"price": n},
         )
         for n in (10, 30)
     ]
@@ -372,12 +376,14 @@ def test_products_have_their_fields(tmp_path: Path) -> None:
         until(lambda: client.get("/readyz").status_code == 200)
         result = call(client, "search_products", query="drill", filter={"price": {"lte": 20}})
         refused = call(client, "search_products", query="drill", filter={"colour": "red"})
+        whole = call(client, "read_document", id="drill:30")
 
     (hit,) = result["structuredContent"]["hits"]
-    assert (hit["id"], hit["fields"]) == ("d10", {"brand": "Acme", "price": 10})
-    assert "1. d10 Drill 10 · " in text(result)
+    assert (hit["id"], hit["fields"]) == ("drill:10", {"brand": "Acme", "price": 10})
+    assert "1. drill:10 Drill 10 · " in text(result)
     assert "A drill for stone." in text(result)
     assert "no filterable field 'colour'" in text(refused)
+    assert "Drill 30" in text(whole)
 
 
 def test_a_file_that_has_changed_is_marked(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -128,7 +129,7 @@ def test_stdout_has_messages_only_and_ends_with_the_input(project: Path, encoder
     replies = [json.loads(line) for line in process.stdout.splitlines()]
     assert [reply["id"] for reply in replies] == [1, 2]
     assert "web/fetch.js:2-4" in text(replies[1])
-    assert b"indexed 4 files" in process.stderr
+    assert re.search(rb"indexed \d files", process.stderr)
 
 
 def test_initialize_loads_neither_the_server_nor_the_search() -> None:

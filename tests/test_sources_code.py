@@ -498,6 +498,79 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
     assert [item.title for item in definitions(items)] == titles
 
 
+@pytest.mark.parametrize(
+    ("suffix", "source", "rows"),
+    [
+        # Types always, constants of several lines, at the top of a file only.
+        (".ts", "export type Id = string;\nconst one = 1;\nexport const MANY = [\n  1,\n];\n",
+         [("Id", "type"), ("MANY", "constant"), ("one", "module")]),
+        (".ts", "const store = create({\n  load() { return 1 },\n});\n",
+         [("store", "constant"), ("store.load", "method")]),
+        (".js", "it('x', () => {\n  const a = {\n    b: 1,\n  };\n});\n", [("one", "module")]),
+        (".js", "module.exports = {\n  a() {},\n  b,\n};\n", [("a", "method"), ("one", "module")]),
+        (".js", "req.get = req.header = function header() {};", [("req.header", "method")]),
+        (".py", "CODES = {\n  1: 2,\n}\nSHORT = 3\n", [("CODES", "constant"), ("one", "module")]),
+        (".py", "class A:\n  rows = [\n    1,\n  ]\n", [("A", "class")]),
+        (".py", "__all__ = [\n  'a',\n  'b',\n]\nfrom x import (\n  a,\n  b,\n)\n", []),
+        (".go", "package p\nconst (\n\tA = iota\n\tB\n)\ntype F func(int) error\n", [("A", "constant"), ("F", "type")]),
+        (".go", "package p\n\nimport (\n\t\"fmt\"\n)\n", []),
+        # Modules that are only a name for what is inside.
+        (".rb", "module Rails\n  module Paths\n    class Root\n      def a; end\n    end\n  end\nend\n",
+         [("Rails.Paths.Root", "class"), ("Rails.Paths.Root.a", "method")]),
+        (".rb", "module Rails\n  VERSION = 1\n  class Root\n  end\nend\n",
+         [("Rails", "module"), ("Rails.Root", "class")]),
+        (".rb", "module Rails\n  def self.root; end\nend\n", [("Rails", "module"), ("Rails.root", "method")]),
+        (".rs", "impl A {\n  fn b() {}\n  type C = u8;\n}\nuse x::y;\n", [("A.b", "method"), ("one", "module")]),
+        (".cpp", "namespace a { class B; }\nstruct C c;\n", [("one", "module")]),
+        (".c", "enum { A };\nstruct s *f(void);\n", [("one", "module")]),
+        (".c", "int (*table[])(void) = {\n  f,\n  g,\n};\n", [("table", "constant")]),
+        (".cs", "namespace A;\nclass B { void C() {} }\n", [("B", "class"), ("B.C", "method")]),
+        (".ex", "defmodule A do\n  def left <~> right, do: left\nend\n", [("A", "module"), ("A.<~>", "function")]),
+        (".exs", 'defmodule A do\n  describe "b" do\n    test "adds two" do\n    end\n  end\nend\n',
+         [("A", "module"), ("A.adds two", "test")]),
+        (".zig", 'test "adds two" {\n}\n', [("adds two", "test")]),
+        (".hs", "f 0 = 1\nf n = n\ng = f\n", [("f", "function"), ("g", "function")]),
+        (".swift", "extension A {\n  var b: Int {\n    1\n  }\n}\n", [("A.b", "constant")]),
+    ],
+)  # fmt: skip
+def test_what_else_has_a_document(
+    tmp_path: Path, suffix: str, source: str, rows: list[tuple[str, str]]
+) -> None:
+    documents = [item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)]
+    assert [(document.title, document.fields["kind"]) for document in documents] == rows
+
+
+def test_lines_outside_definitions(tmp_path: Path) -> None:
+    source = (
+        '"""Rows of things."""\n\nimport os\n\nWIDTH = 3\n\n\ndef f():\n    pass\n\n\n# about g\n\n'
+        'def g():\n    pass\n\n\nif __name__ == "__main__":\n    f()\n'
+    )
+    document = documents(write(tmp_path, {"pkg/__init__.py": source}))[-1]
+
+    assert document.id == "pkg/__init__.py::(module)"
+    assert (document.title, document.fields["name"]) == ("pkg.__init__", "pkg.__init__")
+    assert document.body == (
+        '"""Rows of things."""\n\nWIDTH = 3\n\nif __name__ == "__main__":\n    f()'
+    )
+    assert document.summary == "Rows of things."
+    assert (document.location.start_line, document.location.end_line) == (1, 19)
+
+
+def test_long_modules_are_several_documents(tmp_path: Path) -> None:
+    source = "\n\n".join(f"call({number})" for number in range(200)) + "\n"
+    parts = documents(write(tmp_path, {"one.py": source}))
+
+    assert [part.id for part in parts[:3]] == [
+        "one.py::(module)",
+        "one.py::(module)~2",
+        "one.py::(module)~3",
+    ]
+    assert "\n\n".join(part.body for part in parts) + "\n" == source
+    assert (
+        parts[1].location.start_line == source.split("\n").index(parts[1].body.split("\n")[0]) + 1
+    )
+
+
 def test_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
     (document,) = read_text(
         tmp_path, ".py", b'\xef\xbb\xbfdef f():\r\n    """D\xc3\xb6c."""\r\n    return 1\r\n'
@@ -864,7 +937,7 @@ def test_nothing_but_errors(tmp_path: Path) -> None:
     assert (document.title, document.fields["kind"], document.body) == ("one", "module", "x = = 1")
 
 
-@pytest.mark.parametrize("suffix", sorted(BY_SUFFIX))
+@pytest.mark.parametrize("suffix", [language.suffixes[0] for language in LANGUAGES])
 def test_deep_nesting_neither_crashes_nor_hangs(tmp_path: Path, suffix: str) -> None:
     start = time.monotonic()
     for bracket in "([{":

@@ -70,8 +70,8 @@ class Retrieved:
 class _Ranking:
     """Passage rows, best first, with the scores of each; mostly one row per document.
 
-    `texts` are the fused scores of the retrievers. `scores` also count priors, names and, for the
-    first rows of a repository's code, the `evidence` of its ranking model.
+    `texts` are the fused scores of the retrievers, `scores` also count names and, for the first rows
+    of a repository's code, the `evidence` of its ranking model.
     """
 
     rows: Rows
@@ -80,6 +80,29 @@ class _Ranking:
     cosines: Vectors
     lexical: LexicalScores
     evidence: Evidence | None = None
+
+    def take(self, kept: Rows | NDArray[np.bool_]) -> _Ranking:
+        """Return some of the rows, without evidence."""
+        return _Ranking(
+            self.rows[kept],
+            self.scores[kept],
+            self.texts[kept],
+            self.cosines[kept],
+            self.lexical[kept],
+        )
+
+    def then(self, others: _Ranking) -> _Ranking:
+        """Append other rows, with scores that are no higher than those of these rows."""
+        lowest, highest = self.scores[-1:], others.scores[:1]
+        factor = np.min(lowest / np.maximum(highest, lowest), initial=1.0, where=highest > 0)
+        return _Ranking(
+            np.concatenate([self.rows, others.rows]),
+            np.concatenate([self.scores, others.scores * np.float32(factor)]),
+            np.concatenate([self.texts, others.texts]),
+            np.concatenate([self.cosines, others.cosines]),
+            np.concatenate([self.lexical, others.lexical]),
+            self.evidence,
+        )
 
 
 @dataclass(slots=True)
@@ -471,13 +494,31 @@ class Corpus:
     def _rank(
         self, query: _Query, needed: int, clock: _Clock, *, distinct: bool = True
     ) -> _Ranking:
-        """Rank at least `needed` documents, or passages unless `distinct`, if there are so many.
+        """Rank at least `needed` documents, or passages unless `distinct`, if there are so many."""
+        if not query.reranked:
+            return self._rank_by_text(query, needed, clock, distinct=distinct)
+
+        # The same documents whatever is asked for, so that pages are consistent.
+        rows, bound = self._candidates(query, _FIRST_DEPTH, clock)
+        pool = self._score(query, rows, distinct=True)
+        clock.lap("fuse")
+        first = self._reranked(query, pool.take(np.arange(min(len(pool.rows), repository.DEPTH))))
+        clock.lap("rerank")
+        if len(first.rows) >= needed or (bound is None and len(first.rows) == len(pool.rows)):
+            return first
+
+        others = self._rank_by_text(query, needed, clock, distinct=True)
+        ranked = self._document_of[first.rows]
+        return first.then(others.take(~np.isin(self._document_of[others.rows], ranked)))
+
+    def _rank_by_text(
+        self, query: _Query, needed: int, clock: _Clock, *, distinct: bool
+    ) -> _Ranking:
+        """Rank by the scores of the retrievers.
 
         Fetches more candidates until no other row can enter the first `needed`, as in the threshold
         algorithm.
         """
-        if query.reranked:
-            needed = max(needed, repository.DEPTH)
         depth = max(_FIRST_DEPTH, 2 * needed)
         while True:
             rows, bound = self._candidates(query, depth, clock)
@@ -485,45 +526,24 @@ class Corpus:
             last = ranking.scores[needed - 1] if len(ranking.rows) >= needed else -1.0
             clock.lap("fuse")
             if bound is None or last > bound:
-                break
+                return ranking
             depth *= 4
 
-        if query.reranked and len(ranking.rows):
-            ranking = self._reranked(query, ranking)
-            clock.lap("rerank")
-        return ranking
-
     def _reranked(self, query: _Query, ranking: _Ranking) -> _Ranking:
-        """Rank the first rows by the repository's model, the same ones whatever is asked for.
-
-        Later rows keep their order, with scores that are no higher than those of the first.
-        """
+        """Rank these rows by the model of a repository."""
         assert self._repository is not None
-        depth = min(repository.DEPTH, len(ranking.rows))
-        documents = self._document_of[ranking.rows[:depth]]
+        documents = self._document_of[ranking.rows]
         evidence = self._repository.evidence(
             query.text,
             query.weights,
             documents,
             self._documents.titles(documents.tolist()),
-            ranking.texts[:depth],
-            np.isin(ranking.rows[:depth], query.named),
+            ranking.texts,
+            np.isin(ranking.rows, query.named),
         )
-
         scores = evidence.scores()
         order = np.argsort(-scores, kind="stable")
-        border = ranking.scores[depth - 1]
-        factor = scores[order[-1]] / border if border > 0 else np.float32(0.0)
-        later = np.arange(depth, len(ranking.rows))
-        everything = np.concatenate([order, later])
-        return _Ranking(
-            ranking.rows[everything],
-            np.concatenate([scores[order], ranking.scores[depth:] * factor]),
-            ranking.texts[everything],
-            ranking.cosines[everything],
-            ranking.lexical[everything],
-            evidence.take(order),
-        )
+        return replace(ranking.take(order), scores=scores[order], evidence=evidence.take(order))
 
     def _candidates(self, query: _Query, depth: int, clock: _Clock) -> tuple[Rows, float | None]:
         """Rows that are named or among the first `depth` of a retriever.
@@ -576,7 +596,6 @@ class Corpus:
         shares = query.lexical[rows] if query.lexical is not None else zeros
 
         texts = self._fusion(query.mode).fuse(cosines, shares)
-        # The model counts roles itself.
         if self._priors is not None and not query.reranked:
             texts = texts * self._priors[rows]
         if query.nearness is not None:

@@ -31,8 +31,9 @@ from purlin.index.encoder import Vectors
 from purlin.index.passages import path_text
 from purlin.index.search.lexical import tokens
 
-# Passages of the fused ranking that the model ranks, whatever page is asked for.
-DEPTH = 300
+# Documents that the model ranks, whatever page is asked for: the best by text of those that one of
+# the retrievers has among its first ones.
+DEPTH = 200
 RELEVANCE = {"text": 1.0, "path": 0.6, "name": 0.3, "file": 0.3}
 # A share of the query's words counts for more than it is: few queries match a path in full.
 SHARE_POWER = 0.7

@@ -32,7 +32,7 @@ LICENCE_ROWS = 5
 
 FUNCTIONS = frozenset({"function", "method"})
 # Kinds of definitions that are not looked into.
-LEAVES = FUNCTIONS | {"macro", "instance", "type"}
+LEAVES = FUNCTIONS | {"macro", "instance", "type", "test"}
 _NAMES_ONLY = frozenset({"scope", "namespace"})
 _BY_LENGTH = frozenset({"constant", "macro"})
 # Nodes around what a file begins with.
@@ -79,9 +79,10 @@ class Definition:
     """A definition in a tree.
 
     `start` and `end` are byte offsets, `rows` the first and last row, and `columns` where it begins
-    in the first and ends in the last; decorators, `export` and the like are inside. `signature` is
-    its byte offsets, and `signature_row` the last row of it. `doc_row` is where the doc comment
-    starts, or the definition if it has none. `members` are the definitions directly inside, and
+    in the first and ends in the last; decorators, `export` and the like are inside, and so are
+    attributes before it, which end at `head_row`. `signature` is its byte offsets, and
+    `signature_row` the last row of it. `doc_row` is where the doc comment starts, or the definition
+    if it has none. `members` are the definitions directly inside, and
     `has_error` says that there is a syntax error outside of these.
     """
 
@@ -91,6 +92,7 @@ class Definition:
     end: int
     rows: tuple[int, int]
     columns: tuple[int, int]
+    head_row: int
     signature: tuple[int, int]
     signature_row: int
     summary: str
@@ -282,6 +284,10 @@ class _Walk:
             while (plain := _GENERICS.sub("", text)) != text:
                 text = plain
 
+        # A test may be named by a sentence.
+        if kind == "test" and text:
+            return (text,)
+
         parts = _SEPARATOR.split(text) if _DOTTED.fullmatch(text) else text.split()
         telling_parts = tuple(part for part in parts if part not in self._language.silent)
         if kind in _NAMES_ONLY:
@@ -382,6 +388,7 @@ class _Walk:
             outer.end_byte,
             (first.start_point.row, outer.end_point.row),
             (first.start_point.column, outer.end_point.column),
+            outer.start_point.row,
             (start, max(start, end)),
             row,
             summary,

@@ -688,11 +688,15 @@ _ELIXIR_KINDS = {
     "defguard": "function",
     "defguardp": "function",
     "defdelegate": "function",
+    "test": "test",
+    "describe": "namespace",
 }
 
 
 def _elixir_name(node: ts.Node) -> ts.Node | str | None:
     """The name in the head of a definition: before its parameters, and before `when`."""
+    if _text(node.child_by_field_name("target")) == "describe":
+        return None
     arguments = _child(node, "arguments")
     head = arguments.named_child(0) if arguments and arguments.named_child_count else None
     if _text(node.child_by_field_name("target")) == "defimpl":
@@ -702,7 +706,7 @@ def _elixir_name(node: ts.Node) -> ts.Node | str | None:
 
     if head is not None and _text(head.child_by_field_name("operator")) == "when":
         head = head.child_by_field_name("left")
-    if head is None or head.type in ("identifier", "alias"):
+    if head is None or head.type in ("identifier", "alias", "string"):
         return head
     return head.child_by_field_name("target") or head.child_by_field_name("operator")
 

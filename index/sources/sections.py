@@ -27,7 +27,7 @@ class _Section:
     rows: list[int]
 
 
-def documents(
+def section_documents(
     text: str, path: str, language: str, fields: Mapping[str, Value]
 ) -> Iterator[Document | Skipped]:
     """A document per section of a page or notebook, or several if the section is long."""

@@ -159,20 +159,21 @@ class Change:
             ) from error
 
 
-def in_use(home: Path, project: Path) -> list[str]:
+def in_use(home: Path, project: Path | None) -> list[str]:
     """Agents that have settings in the home directory or in the project."""
     return [
         name
         for name, agent in AGENTS.items()
         if _below(home, agent.marker).exists()
-        or (agent.project is not None and (project / agent.project).exists())
+        or (project and agent.project and (project / agent.project).exists())
     ]
 
 
-def installation(name: str, scope: Scope, home: Path, project: Path) -> Change:
+def installation(name: str, scope: Scope, home: Path, project: Path | None) -> Change:
     """The change that adds Purlin to an agent's configuration, or brings its entry up to date.
 
-    Raises InvalidInput for a file that is not in the agent's format.
+    `project` is the root of a repository, None outside of one. Raises InvalidInput for a file that
+    is not in the agent's format.
     """
     agent = AGENTS[name]
     file = _file(agent, scope, home, project)
@@ -181,7 +182,7 @@ def installation(name: str, scope: Scope, home: Path, project: Path) -> Change:
     return Change(agent, file, before, _edited(file, before, agent.container, entry))
 
 
-def removal(name: str, scope: Scope, home: Path, project: Path) -> Change:
+def removal(name: str, scope: Scope, home: Path, project: Path | None) -> Change:
     """The change that removes Purlin from an agent's configuration. Raises InvalidInput."""
     agent = AGENTS[name]
     file = _file(agent, scope, home, project)
@@ -189,7 +190,7 @@ def removal(name: str, scope: Scope, home: Path, project: Path) -> Change:
     return Change(agent, file, before, _edited(file, before, agent.container, None))
 
 
-def _command(agent: Agent, scope: Scope, project: Path) -> tuple[str, list[str]]:
+def _command(agent: Agent, scope: Scope, project: Path | None) -> tuple[str, list[str]]:
     """The command of an entry and its arguments.
 
     Files of a project are shared, and name the command alone. Those of a user name the file, as
@@ -198,15 +199,26 @@ def _command(agent: Agent, scope: Scope, project: Path) -> tuple[str, list[str]]
     beside = Path(sys.executable).with_name("purlin")
     command = str(beside) if scope == "user" and beside.exists() else "purlin"
     if agent.project is None:
+        if project is None:
+            raise InvalidInput(
+                f"{agent.title} does not start servers in the project: "
+                "run this in the repository that it shall search.",
+                field="project",
+            )
         return command, ["mcp", "--path", str(project)]
     return command, ["mcp", *(["--path", agent.path] if agent.path else [])]
 
 
-def _file(agent: Agent, scope: Scope, home: Path, project: Path) -> Path:
+def _file(agent: Agent, scope: Scope, home: Path, project: Path | None) -> Path:
     if scope == "project":
         if agent.project is None:
             raise InvalidInput(
                 f"{agent.title} has no configuration of its own for a project; use --user.",
+                field="project",
+            )
+        if project is None:
+            raise InvalidInput(
+                "This directory is no project: change to a repository, or use --user.",
                 field="project",
             )
         return project / agent.project

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
@@ -79,7 +80,11 @@ def _change(action: str, arguments: Sequence[str]) -> int:
     from purlin.index.repositories import find_root
 
     options = _parse_change(action, arguments, list(agents.AGENTS))
-    home, project = Path.home(), find_root(Path())
+    home = Path.home()
+    project: Path | None = None
+    # A home directory is no project, but one's own settings can be changed there.
+    with contextlib.suppress(InvalidInput):
+        project = find_root(Path())
     names: list[str] = options.agent or agents.in_use(home, project)
     if not names:
         raise InvalidInput(
@@ -87,7 +92,7 @@ def _change(action: str, arguments: Sequence[str]) -> int:
             field="agent",
         )
 
-    plan: Callable[[str, Scope, Path, Path], Change] = (
+    plan: Callable[[str, Scope, Path, Path | None], Change] = (
         agents.installation if action == "install" else agents.removal
     )
     # All are planned before any is written: a file that is refused stops everything.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,6 @@ from purlin.cli.console import (
     err,
     out,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def serve(

@@ -1,0 +1,157 @@
+"""The walk of a directory: what git ignores, what is never entered, and its limits."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from purlin.index.records import Skipped
+from purlin.index.sources.files import FileContent, read_bounded, walk
+
+NAMES = ["a", "b", "build", "x.py", "y.py", "z.log"]
+PATTERNS = [
+    "a", "a/", "/a", "*.py", "!x.py", "build/", "a/b", "a/**/x.py", "**/y.py", "/*/b", "!/a/x.py", "b/*", "x?py",
+    "[ab]/x.py", "z.*", "!*", "\\!x", "# a", "", "a/b/", "!build/", "*.l[o]g", "**/b/**", "/x.py",
+]  # fmt: skip
+
+
+def write(root: Path, contents: dict[str, str]) -> Path:
+    for name, text in contents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def paths(root: Path, **options: object) -> list[str]:
+    items = walk(root, **options)  # type: ignore[arg-type]
+    return sorted(path for path in items if isinstance(path, str) and ".gitignore" not in path)
+
+
+def git(root: Path, *arguments: str) -> str:
+    command = ["git", "-c", "core.excludesFile=", *arguments]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+
+
+def files_of_git(root: Path) -> list[str]:
+    listed = git(root, "ls-files", "--others", "--exclude-standard").splitlines()
+    return sorted(path for path in listed if ".gitignore" not in path)
+
+
+# Git lists no untracked files of a directory that an ignored one is above, and neither does the walk.
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    ignores=st.lists(
+        st.tuples(
+            st.sampled_from(["", "a/", "a/b/"]),
+            st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=4),
+        ),
+        max_size=3,
+    )
+)
+def test_the_walk_agrees_with_git(
+    tmp_path_factory: pytest.TempPathFactory, ignores: list[tuple[str, list[str]]]
+) -> None:
+    root = tmp_path_factory.mktemp("repository")
+    directories = ["", "a/", "a/b/", "build/", "a/build/", "b/"]
+    files = [f"{directory}{name}" for directory in directories for name in NAMES[3:]]
+    write(root, dict.fromkeys(files, ""))
+    for directory, patterns in ignores:
+        write(root, {f"{directory}.gitignore": "\n".join(patterns) + "\n"})
+    git(root, "init", "-q")
+
+    assert paths(root) == files_of_git(root)
+
+
+def test_ignores_above_the_root_are_honoured(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            ".gitignore": "*.log\n/sub/build/\n/build/\n",
+            "sub/.gitignore": "local.py\n",
+            "sub/a/x.py": "",
+            "sub/a/x.log": "",
+            "sub/a/local.py": "",
+            "sub/build/y.py": "",
+            "sub/a/build/z.py": "",
+        },
+    )
+    before = ["a/build/z.py", "a/local.py", "a/x.log", "a/x.py"]
+    assert paths(tmp_path / "sub" / "a") == [name.removeprefix("a/") for name in before]
+
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".git" / "info").mkdir(exist_ok=True)
+    (tmp_path / ".git" / "info" / "exclude").write_text("z.py\n")
+
+    assert paths(tmp_path / "sub" / "a") == ["x.py"]
+    assert paths(tmp_path / "sub") == ["a/x.py"]
+
+
+def test_a_root_that_is_ignored_is_read(tmp_path: Path) -> None:
+    write(tmp_path, {".gitignore": "out/\n*.log\n", "out/a.py": "", "out/deep/b.log": ""})
+    git(tmp_path, "init", "-q")
+
+    assert paths(tmp_path) == []
+    assert paths(tmp_path / "out") == ["a.py", "deep/b.log"]
+
+
+def test_worktrees_of_a_repository_are_left_out(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "a.py": "",
+            "tree/.git": "gitdir: /x/.git/worktrees/tree\n",
+            "tree/b.py": "",
+            "module/.git": "gitdir: ../.git/modules/module\n",
+            "module/c.py": "",
+        },
+    )
+    assert paths(tmp_path) == ["a.py", "module/.git", "module/c.py"]
+    assert paths(tmp_path / "tree") == [".git", "b.py"]
+    assert [item for item in walk(tmp_path) if isinstance(item, Skipped)] == [
+        Skipped("tree/", "another worktree of a git repository: index it on its own")
+    ]
+
+
+def test_hidden_directories_are_entered_by_name(tmp_path: Path) -> None:
+    write(
+        tmp_path, {".github/a.yml": "", ".git/b": "", ".hidden/c": "", "d/.github/e": "", ".f": ""}
+    )
+    assert paths(tmp_path) == [".f"]
+    assert paths(tmp_path, hidden={".github"}) == [".f", ".github/a.yml", "d/.github/e"]
+
+
+def test_entries_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {f"{directory}/{file}.py": "" for directory in "abc" for file in "xyz"})
+    monkeypatch.setattr("purlin.index.sources.files.MAX_ENTRIES", 9)
+    *listed, last = walk(tmp_path)
+
+    assert listed == ["a/x.py", "a/y.py", "a/z.py", "b/x.py", "b/y.py", "b/z.py"]
+    assert isinstance(last, Skipped)
+    assert last.path == "c/"
+    assert last.reason.startswith("more than")
+    assert ".gitignore" in last.reason
+
+
+def test_links_in_a_circle(tmp_path: Path) -> None:
+    write(tmp_path, {"a/x.py": ""})
+    (tmp_path / "a" / "up").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "self").symlink_to(tmp_path / "self")
+    assert paths(tmp_path) == ["a/x.py"]
+
+
+def test_reading_is_bounded(tmp_path: Path) -> None:
+    path = write(tmp_path, {"a": "12345"}) / "a"
+
+    assert isinstance(read_bounded(path, "a", 5), FileContent)
+    assert read_bounded(path, "a", 4) == Skipped("a", "larger than 3.81e-06 MiB")
+
+    head = read_bounded(path, "a", 4, cut=True)
+    assert isinstance(head, FileContent)
+    assert head.data == b"1234"
