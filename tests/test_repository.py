@@ -178,6 +178,12 @@ def test_definition_comes_before_the_rest_of_its_file() -> None:
     assert found.scores()[1] == pytest.approx(1.0)
 
 
+def test_definitions_of_one_name_are_in_order_of_relevance() -> None:
+    found = evidence("Cache", ["a.rb", "cache.rb", "b.rb"], ["Cache"] * 3, [0.1, 0.2, 0.3])
+    assert found.scores().tolist() == [1.0, 1.0, 1.0]
+    assert found.order().tolist() == [1, 2, 0]
+
+
 def test_named_document_counts_as_defined() -> None:
     found = evidence("operator new", ["a.cc"] * 2, ["operator new", "x"], [0.3, 0.5], None, [1, 0])
     assert found.scores()[0] == pytest.approx(1.0)

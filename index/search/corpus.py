@@ -541,9 +541,9 @@ class Corpus:
             ranking.texts,
             np.isin(ranking.rows, query.named),
         )
-        scores = evidence.scores()
-        order = np.argsort(-scores, kind="stable")
-        return replace(ranking.take(order), scores=scores[order], evidence=evidence.take(order))
+        order = evidence.order()
+        scores = evidence.scores()[order]
+        return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
     def _candidates(self, query: _Query, depth: int, clock: _Clock) -> tuple[Rows, float | None]:
         """Rows that are named or among the first `depth` of a retriever.

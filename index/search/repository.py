@@ -75,9 +75,17 @@ class Evidence:
 
     def scores(self) -> Vectors:
         """Return the scores (n,) in 0-1."""
-        relevance = sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
-        relevance += self.definition * (1.0 - relevance)
-        return relevance * self.role * self.repetition
+        missing = (1.0 - self._relevance()) * (1.0 - self.definition)
+        scores = (1.0 - missing) * self.role * self.repetition
+        return np.asarray(scores, dtype=np.float32)
+
+    def order(self) -> Rows:
+        """Rows by score; definitions of one name, which all have the same, by their relevance."""
+        return np.lexsort((-self._relevance(), -self.scores()))
+
+    def _relevance(self) -> Vectors:
+        relevance: Vectors = sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
+        return relevance
 
     def _weighted(self) -> dict[str, Vectors]:
         total = sum(RELEVANCE.values())
@@ -164,7 +172,7 @@ class Repository:
         }
 
         once = Evidence(**parts, repetition=np.ones(len(documents), dtype=np.float32))
-        order = np.argsort(-once.scores(), kind="stable")
+        order = once.order()
         repetition = np.empty(len(documents), dtype=np.float32)
         repetitions = np.minimum(_counted(files[order]), MOST_REPETITIONS)
         repetition[order] = np.float32(REPETITION) ** repetitions
