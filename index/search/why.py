@@ -64,6 +64,6 @@ def _largest(scores: Mapping[str, float], explanation: Mapping[str, Any]) -> str
         text = parts.pop("text", total)
         shares = {name: share * text / total for name, share in shares.items()}
     for part, value in parts.items():
-        name = _PARTS[part] if part in _PARTS else part
+        name = _PARTS.get(part, part)
         shares[name] = shares.get(name, 0.0) + value
     return max(shares, key=lambda name: shares[name])
