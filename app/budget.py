@@ -101,12 +101,16 @@ def fit_lines(head: Head, lines: Sequence[str], first: int, last: int, max_token
         end += 1
 
     shown = list(lines[first - 1 : end])
+    structured = {**head.structured, "first_line": first}
+    texts = [head.text]
     if not shown:
         start, stop = _part_of_line(lines[first - 1], 0, len(lines[first - 1]), 0, room)
         shown, end = [lines[first - 1][start:stop]], first
+        structured["cut"] = True
+        texts.append(f"Line {first} is cut: raise max_tokens.")
 
-    texts = [head.text, *shown]
-    structured = {**head.structured, "first_line": first, "text": "\n".join(shown)}
+    texts += shown
+    structured["text"] = "\n".join(shown)
     if end < last:
         texts.append(f"Lines {first}-{end} of {len(lines)}: go on with lines {end + 1}-{last}.")
         structured["next_lines"] = f"{end + 1}-{last}"
@@ -115,12 +119,12 @@ def fit_lines(head: Head, lines: Sequence[str], first: int, last: int, max_token
 
 def _share(sizes: Sequence[int], room: int) -> int:
     """The largest size per text with which all texts together fit into `room`."""
-    for number, size in enumerate(sorted(sizes)):
+    for number, needed in enumerate(sorted(sizes)):
         share = room // (len(sizes) - number)
-        if size > share:
+        if needed > share:
             return share
         # What a short text does not need is left for the longer ones.
-        room -= size
+        room -= needed
     return max(sizes, default=0)
 
 

@@ -155,7 +155,7 @@ def _object(holder: Mapping[str, Any], key: str) -> JsonObject:
 def check_version(requested: Any) -> bool:
     """Whether a version is one without handshake. Raises Refused for a version that is unknown."""
     if requested not in (*HANDSHAKE, *STATELESS):
-        shown = requested[:_SHOWN] if isinstance(requested, str) else str(type(requested).__name__)
+        shown = requested[:_SHOWN] if isinstance(requested, str) else type(requested).__name__
         data = {"supported": [*HANDSHAKE, *STATELESS], "requested": shown}
         raise Refused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
     return requested in STATELESS

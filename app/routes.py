@@ -332,6 +332,7 @@ def _corpus_fields(status: Status[Corpus]) -> dict[str, Any]:
         **asdict(manifest),
         "bytes": sum(file["bytes"] for file in manifest.files.values()),
         "judged": manifest.judged or None,
+        "interim": manifest.interim or None,
         "drift": status.opened.drift,
         "warning": status.opened.warning,
         **_status_fields(status),

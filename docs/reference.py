@@ -23,6 +23,7 @@ from purlin.app.problems import PROBLEMS
 from purlin.app.settings import Settings
 
 Schema = Mapping[str, Any]
+ROOT = Path(__file__).resolve().parent.parent
 
 TOP = """\
 # API reference
@@ -373,6 +374,8 @@ def _toml_type(annotation: Any) -> str:
 def _toml_default(field: Field[Any]) -> str:
     if field.default is MISSING:
         return "required" if field.default_factory is MISSING else ""
+    if isinstance(field.default, Path):
+        return f"`{_json(field.default.relative_to(ROOT).as_posix())}`"
     return "none" if field.default is None else f"`{_json(field.default)}`"
 
 

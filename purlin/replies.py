@@ -219,7 +219,8 @@ class CorpusReply(CorpusStatus):
     are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `stale` is
     present if the build records its sources. `drift` is the largest 1 - cosine between the vectors
     of a few texts on this machine and on the one that made the build; `warning` is present if it is
-    too large for vectors to be comparable.
+    too large for vectors to be comparable. `interim` is true for a build that serves while
+    the vectors of another encoder are made.
     """
 
     created_at: str | None = None
@@ -238,6 +239,7 @@ class CorpusReply(CorpusStatus):
     stale: Stale | None = None
     drift: float | None = None
     warning: str | None = None
+    interim: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

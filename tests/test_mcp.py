@@ -354,6 +354,19 @@ def test_some_lines_are_read(client: TestClient) -> None:
     assert last["structuredContent"]["text"] == FILES["web/long.py"].split("\n")[300]
 
 
+def test_a_line_too_long_to_be_read_is_cut(tmp_path: Path) -> None:
+    make(tmp_path, "code", [Document("a", "code", "a", "first\n" + "x" * 5000)], HashEncoder())
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        start = call(client, "read_document", id="a", max_tokens=200)["structuredContent"]
+        rest = call(client, "read_document", id="a", max_tokens=200, lines=start["next_lines"])
+    assert (start["text"], start["next_lines"]) == ("first", "2-2")
+    assert rest["structuredContent"]["cut"] is True
+    assert 100 < len(rest["structuredContent"]["text"]) < 600
+    assert "Line 2 is cut: raise max_tokens." in text(rest)
+    assert len(text(rest).encode()) <= 200 * budget.BYTES_PER_TOKEN
+
+
 def test_sections_of_a_reference_are_read(client: TestClient) -> None:
     result = call(client, "read_document", id="functions.html#range", corpus="library")
     assert "If step is omitted, it defaults to 1." in text(result)

@@ -152,7 +152,7 @@ def test_unused_builds_are_reported(client: TestClient, home: Path) -> None:
     assert samples(client)["purlin_corpus_withheld", "code"] == 1
 
     broken = make(home, "code", numbered(5), HashEncoder())
-    (broken / "dense.json").write_text("{}")
+    (broken / "base" / "dense.json").write_text("{}")
     until(lambda: samples(client)["purlin_corpus_refused_total", "code"] == 1)
 
     assert samples(client)["purlin_corpus", "code", "serving"] == 1

@@ -130,7 +130,7 @@ def test_no_hits_are_status_1(shop: Path, encoder: str, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["search", "shop", "receipt"], "purlin search receipt --corpus shop"),
+        (["search", "shop", "receipt"], "in quotes: purlin search 'shop receipt'"),
         (["search"], "the following arguments are required: QUERY"),
         (["search", "x", "--path", "nowhere"], "There is no directory 'nowhere'"),
         (["search", "x", "--path", "/"], "is a whole home directory or file system"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from purlin.index import builds
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.build import build
-from purlin.index.records import Document, Hit, Mode
+from purlin.index.records import Document, Hit, Location, Mode
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.several import MAX_CORPORA, search_corpora
 from tests.conftest import HashEncoder, functions, source
@@ -37,7 +38,11 @@ def _corpus(home: Path, name: str, documents: list[Document], encoder: HashEncod
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Corpus]:
     home, encoder = tmp_path_factory.mktemp("home"), HashEncoder()
-    shared = functions(240, WORDS)
+    # With paths, so that the ranking model for repositories takes part.
+    shared = [
+        replace(document, location=Location(f"src/{WORDS[number % 7]}/m{number % 31}.py", number))
+        for number, document in enumerate(functions(240, WORDS))
+    ]
     return [
         _corpus(home, "first", shared[:150], encoder),
         _corpus(home, "second", shared[100:], encoder),
@@ -50,6 +55,7 @@ def _merged(corpora: list[Corpus], query: str, mode: Mode = "hybrid") -> list[tu
     hits: list[tuple[str, Hit, float]] = []
     for corpus in corpora:
         ranked = corpus.rank(query, 240, mode=mode)
+        assert (np.diff(ranked.scores) <= 0).all()
         found = corpus.search(query, k=240, mode=mode).hits
         hits += [
             (corpus.name, hit, float(score))

@@ -5,7 +5,7 @@ import { el, number } from "./dom.js";
 
 const UNITS = { code: "functions", product: "products", reference: "entries" };
 const KINDS = { code: "All code", product: "All products", reference: "All references" };
-const STAGES = { waiting: "waiting", start: "starting", read: "reading", encode: "encoding" };
+const STAGES = { waiting: "waiting", start: "starting", read: "reading", interim: "encoding", encode: "encoding" };
 const MOST = 16; // corpora in one search
 const POLL_MS = 1000;
 

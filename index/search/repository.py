@@ -76,14 +76,16 @@ class Evidence:
     def scores(self) -> Vectors:
         """Return the scores (n,) in 0-1."""
         missing = (1.0 - self._relevance()) * (1.0 - self.definition)
-        return (1.0 - missing) * self.role * self.repetition
+        scores = (1.0 - missing) * self.role * self.repetition
+        return np.asarray(scores, dtype=np.float32)
 
     def order(self) -> Rows:
         """Rows by score; definitions of one name, which all have the same, by their relevance."""
         return np.lexsort((-self._relevance(), -self.scores()))
 
     def _relevance(self) -> Vectors:
-        return sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
+        relevance: Vectors = sum(self._weighted().values(), np.zeros(len(self.text), np.float32))
+        return relevance
 
     def _weighted(self) -> dict[str, Vectors]:
         total = sum(RELEVANCE.values())

@@ -1,8 +1,10 @@
-"""Why a hit was found, in a few words: which words of the query it has, and which retriever counts."""
+"""Why a hit was found, in a few words: which words of the query it has, and what counts most."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from purlin.index.records import Hit
 from purlin.index.search.lexical import tokens
@@ -10,21 +12,25 @@ from purlin.index.search.lexical import tokens
 _WORD = re.compile(r"[^\W_]+(?:[-_.:/]+[^\W_]+)*")
 # Words of one place that are listed.
 _LISTED = 4
+# The parts of a score in words.
+_PARTS = {"path": "its path", "name": "its name", "file": "its file", "definition": "its name"}
 
 
 def why(query: str, hit: Hit) -> str:
     """Tell in one line why `hit`, which must have its explanation, answers `query`.
 
-    Such as "name: session, cookie; text: signed; meaning 0.62".
+    Such as "name: session, cookie; text: signed; meaning 0.62; mostly words".
     """
     explanation = hit.explanation or {}
     if explanation.get("named"):
         return "it is what you named"
 
-    parts = [f"{place}: {', '.join(words[:_LISTED])}" for place, words in _words(query, hit)]
+    reasons = [f"{place}: {', '.join(words[:_LISTED])}" for place, words in _words(query, hit)]
+    largest = _largest(hit.scores, explanation)
+    is_compared = len(hit.scores) > 1 and (reasons or largest != "meaning")
     if (cosine := hit.scores.get("dense")) is not None:
-        parts.append(f"meaning {cosine:.2f}")
-    return "; ".join(parts)
+        reasons.append(f"meaning {cosine:.2f}")
+    return "; ".join([*reasons, f"mostly {largest}"] if is_compared else reasons)
 
 
 def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
@@ -42,3 +48,22 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
                 words[place].append(word)
                 break
     return [(place, listed) for place, listed in words.items() if listed]
+
+
+def _largest(scores: Mapping[str, float], explanation: Mapping[str, Any]) -> str:
+    """What adds most to the score: words, meaning, or a part of the ranking model."""
+    weight = float(explanation.get("dense_weight", 1.0))
+    shares: dict[str, float] = {
+        "meaning": weight * max(scores.get("dense", 0.0), 0.0),
+        "words": (1 - weight) * scores.get("lexical", 0.0) ** explanation.get("lexical_power", 1.0),
+        "earlier queries": scores.get("log", 0.0),
+    }
+    parts: dict[str, float] = dict(explanation.get("parts", {}))
+    if total := sum(shares.values()):
+        # The model weighs the text as a whole.
+        text = parts.pop("text", total)
+        shares = {name: share * text / total for name, share in shares.items()}
+    for part, value in parts.items():
+        name = _PARTS.get(part, part)
+        shares[name] = shares.get(name, 0.0) + value
+    return max(shares, key=lambda name: shares[name])

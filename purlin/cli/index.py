@@ -78,22 +78,39 @@ def index_build(
 ) -> None:
     """Build a corpus and make it the active one; unchanged files are not read or encoded again.
 
+    A new corpus can be searched as soon as it is read, with static vectors until those of the encoder are there.
+
     With --queries and --qrels a build that answers them worse than the active one is kept, but not activated.
 
     Example: purlin index build code ~/src/project --name project
     """
-    from purlin.index.indexing.build import Options, build
+    from purlin.index import builds
+    from purlin.index.encoder import STATIC_ENCODER, load_encoder
+    from purlin.index.indexing.build import Options, build, known_digests
     from purlin.index.search.query_log import read_log
     from purlin.index.sources import open_source
 
     log = read_log(query_log) if query_log else []
     judged = _judgements(queries, qrels, measure, force)
-    sources = open_source(kind, paths, secondary=secondary, base_url=base_url)
+    sources = open_source(
+        kind,
+        paths,
+        secondary=secondary,
+        base_url=base_url,
+        digests=known_digests(home, name),
+    )
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
-    with undone_if_interrupted(), progress_bars() as progress:
-        manifest = build(home, name, kind, sources, open_encoder(encoder), options=options, origin=origin,
-                         progress=progress, judged=judged, force=force)  # fmt: skip
+    chosen = open_encoder(encoder)
+    interim = load_encoder(STATIC_ENCODER) if STATIC_ENCODER.is_dir() else None
+    interrupted = "interrupted; nothing was changed"
+    if interim is not None and name not in builds.corpora(home):
+        interrupted = (
+            "interrupted; if it can be searched already, the same command goes on from there"
+        )
+    with undone_if_interrupted(interrupted), progress_bars() as progress:
+        manifest = build(home, name, kind, sources, chosen, options=options, origin=origin, progress=progress,
+                         judged=judged, force=force, interim=interim)  # fmt: skip
     report_build(manifest)
     if log:
         out.print(f"query log: {manifest.logged:,} of {len(log):,} queries lead to its documents")
