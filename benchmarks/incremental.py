@@ -17,7 +17,7 @@ from pathlib import Path
 
 from purlin.index import builds
 from purlin.index.encoder import ENCODERS, TextEncoder, load_encoder
-from purlin.index.indexing.build import build, known_digests
+from purlin.index.indexing.build import build, file_digests
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
 
@@ -29,7 +29,7 @@ def timed_build(
 ) -> tuple[Corpus, float]:
     """Build the corpus `bench`; returns it, open, and the seconds until a search was answered."""
     started = time.perf_counter()
-    sources = open_source("code", [source], digests=known_digests(home, "bench"))
+    sources = open_source("code", [source], digests=file_digests(home, "bench"))
     build(home, "bench", "code", sources, encoder)
     corpus = Corpus.load(builds.current(home, "bench"), encoder, opened)
     hit = corpus.search("say what was added", k=1).hits[0]

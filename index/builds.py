@@ -332,18 +332,18 @@ def verify(directory: Path, manifest: AnyManifest) -> None:
 
 
 def checksums(
-    directory: Path, known: Mapping[str, Mapping[str, Any]] | None = None
+    directory: Path, linked: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Relative path -> {bytes, sha256} of every file below a directory.
 
-    Files that are `known` are not read.
+    The entries of `linked` files are taken over from the build that they are of.
     """
     entries = {}
     for path in sorted(directory.rglob("*")):
         if path.is_file():
             name = path.relative_to(directory).as_posix()
-            if known is not None and name in known:
-                entries[name] = dict(known[name])
+            if linked is not None and name in linked:
+                entries[name] = dict(linked[name])
             else:
                 entries[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
     return entries

@@ -279,8 +279,9 @@ def check_whole(home: Path, encoder: Encoder) -> str:
 # ---- files
 
 
-def test_damage_to_any_byte_is_noticed(tmp_path: Path) -> None:
+def test_damage_to_any_byte_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The corpus is large enough to have every kind of file."""
+    monkeypatch.setattr("purlin.index.search.dense.EXACT_ROWS", 4096)
     make(tmp_path, "code", [*FUNCTIONS, *numbered(4_500)], HashEncoder())
     with closing(Corpus.load(builds.current(tmp_path, "code"), HashEncoder())) as corpus:
         expected_hits = search_hits(corpus)

@@ -21,8 +21,9 @@ from purlin.app.open_builds import OpenCorpora
 from purlin.index import builds
 from purlin.index.encoder import load_encoder
 from purlin.index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
+from purlin.index.indexing.build import build
 from purlin.index.records import Document
-from tests.conftest import HashEncoder
+from tests.conftest import HashEncoder, source
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 from tests.static_files import write_static
 
@@ -362,3 +363,21 @@ def test_each_corpus_has_the_encoder_of_its_build(tmp_path: Path, encoder: HashE
 def encoder_of(corpora: OpenCorpora, name: str) -> str:
     with corpora.lease(name) as corpus:
         return corpus.encoder.name
+
+
+def test_segments_of_the_build_before_stay_in_memory(tmp_path: Path, encoder: HashEncoder) -> None:
+    def index(last: str) -> None:
+        documents = numbered(1_000)
+        files = [source(f"f{number}", documents[number::50]) for number in range(50)]
+        files.append(source("last", [Document("x", "reference", "x", last)]))
+        build(tmp_path, "docs", "reference", files, encoder)
+
+    index("one")
+    with closing(OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)) as corpora:
+        with corpora.lease("docs") as old:
+            index("two")
+            until(lambda: corpora.status("docs").build != old.build)
+        with corpora.lease("docs") as new:
+            assert new.segments[0].vectors is old.segments[0].vectors
+            assert new.document("x").body == "two"
+            assert new.search("two").hits[0].document_id == "x"

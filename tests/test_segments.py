@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from purlin.index import builds
 from purlin.index.indexing import reading
-from purlin.index.indexing.build import Options, build, known_digests
+from purlin.index.indexing.build import Options, build, file_digests
 from purlin.index.records import Document, Mode, Skipped, SourceFile
 from purlin.index.search import segments
 from purlin.index.search.corpus import Corpus
@@ -233,19 +233,19 @@ def test_segments_are_copied_where_files_cannot_be_linked(
     assert answers(tmp_path, "c") == before
 
 
-def test_known_digests_are_those_of_files_with_a_stamp(tmp_path: Path) -> None:
+def test_digests_are_those_of_files_with_a_stamp(tmp_path: Path) -> None:
     def stamped(path: str, stamp: tuple[int, int] | None, identifier: str) -> SourceFile:
         document = Document(identifier, "code", "f", "def f(): pass")
         return SourceFile(path, f"digest of {path}", lambda: iter([document]), stamp)
 
-    assert known_digests(tmp_path, "c") == {}
+    assert file_digests(tmp_path, "c") == {}
     files = [stamped("a", (3, 5), "a"), stamped("b", None, "b"), stamped("c", (4, 6), "a")]
     build(tmp_path, "c", "code", files, HashEncoder())
     # The second document `a` may appear once the first is gone: its file has to be read again.
-    assert known_digests(tmp_path, "c") == {"a": ((3, 5), "digest of a")}
+    assert file_digests(tmp_path, "c") == {"a": ((3, 5), "digest of a")}
 
     build(tmp_path, "c", "code", [stamped("a", (3, 9), "a")], HashEncoder())
-    assert known_digests(tmp_path, "c") == {"a": ((3, 9), "digest of a")}
+    assert file_digests(tmp_path, "c") == {"a": ((3, 9), "digest of a")}
 
 
 def test_segments_in_memory_are_shared(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from purlin.index.records import Content, Document, Skipped, SourceFile
 from purlin.index.sources import open_source
@@ -296,6 +298,56 @@ def test_cells_of_a_notebook(tmp_path: Path) -> None:
     assert section.location.start_line is None
     assert isinstance(broken, Skipped)
     assert broken.reason.startswith("not a notebook: ")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "line", ["a #" + " " * 100_000 + "b", "=" * 100_000 + "a", "[" * 100_000 + "a", "\\" * 100_000]
+)
+@pytest.mark.parametrize("name", ["a.md", "a.rst", "a.txt", "a.toml", "a.py", "a.js"])
+def test_long_lines_are_read_in_time(tmp_path: Path, name: str, line: str) -> None:
+    write(tmp_path, {name: f"{line}\n{line}\n"})
+    assert "".join(document.body for document in documents(tmp_path)).count(line) == 2
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    parts=st.lists(
+        st.sampled_from(
+            [
+                "# A\n",
+                "## B\n",
+                "A\n",
+                "===\n",
+                "---\n",
+                "```\n",
+                "\n",
+                " ",
+                "é",
+                "<b>",
+                '{"cells": [',
+                "]}",
+            ]
+        ),
+        max_size=20,
+    ),
+    suffix=st.sampled_from([".md", ".rst", ".txt", ".ipynb", ".yml", ".html", ".vue"]),
+)
+def test_any_text_gives_consistent_documents(tmp_path: Path, parts: list[str], suffix: str) -> None:
+    source = "".join(parts)
+    (tmp_path / f"one{suffix}").write_text(source)
+    items = [item for item in read(tmp_path / f"one{suffix}") if isinstance(item, Document)]
+
+    assert len({item.id for item in items}) == len(items)
+    for item in items:
+        lines = source.split("\n")
+        first, last = item.location.start_line, item.location.end_line
+        assert item.body.strip()
+        if first is not None and last is not None:
+            bodies = {line.rstrip() for line in item.body.split("\n")}
+            assert bodies <= {*(line.rstrip() for line in lines[first - 1 : last]), ""}
 
 
 # --- windows --------------------------------------------------------------------------------------

@@ -228,3 +228,16 @@ def test_a_static_encoder_loads_neither_onnxruntime_nor_tokenizers(directory: Pa
     ).stdout.split()
     assert "numpy" in loaded
     assert {"onnxruntime", "tokenizers", "faiss", "torch"}.isdisjoint(loaded)
+
+
+def test_the_released_encoder_knows_code() -> None:
+    encoder = load_encoder(STATIC_ENCODER)
+    passages = [
+        "def fetchURL(address):\n    return urllib.request.urlopen(address).read()",
+        "def removeDirectory(path):\n    shutil.rmtree(path)",
+        "func parseJSON(data []byte) (value any, err error)",
+    ]
+    queries = ["download a web page", "delete a folder", "decode json"]
+    cosines = encoder.encode(queries, role="query") @ encoder.encode(passages, role="passage").T
+    assert cosines.argmax(axis=1).tolist() == [0, 1, 2]
+    assert encoder.name == STATIC_ENCODER.name

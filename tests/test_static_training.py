@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
+from typer.testing import CliRunner
 
-from purlin.index.encoder import load_encoder
+from purlin.cli.commands import app as command_line
+from purlin.index.encoder import RELEASED_ENCODER, STATIC_ENCODER, load_encoder
 from purlin.index.errors import InvalidInput
 from purlin.index.static_encoder import StaticEncoder, Vocabulary
 from purlin.training.config import load_recipe
@@ -37,7 +38,7 @@ from purlin.training.static import (
 from tests.conftest import HashEncoder
 from tests.pair_files import write_jsonl
 from tests.tiny import tiny_encoder
-from tests.training_runs import metrics_rows
+from tests.training_runs import ROOT, metrics_rows
 
 VERBS = ("open", "close", "read", "write", "copy", "move", "parse", "print")
 NOUNS = ("file", "socket", "image", "table", "header")
@@ -52,6 +53,7 @@ ROWS = [
     for noun in NOUNS
 ]
 PAIRS = [Pair((row["summary"],), row["code"], group=row["source"]) for row in ROWS]
+pytestmark = pytest.mark.usefixtures("one_process")
 RECIPE = """
 name = "tiny"
 teacher = "teacher"
@@ -77,13 +79,6 @@ path = "pairs.jsonl"
 max_tokens = 64
 base_model = "a tiny one"
 """
-
-
-@pytest.fixture(autouse=True)
-def own_accelerator() -> Iterator[None]:
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture
@@ -337,3 +332,35 @@ def test_sources_keep_their_weights(data: Path) -> None:
     recipe = read(data, pairs=(source,), loop=LoopSettings(batch_size=4), group=2)
     schedule = GroupedSchedule([PAIRS], recipe)
     assert schedule.batches_per_epoch() == 5
+
+
+def test_the_command_trains_and_says_where(data: Path) -> None:
+    arguments = [
+        "train",
+        "static",
+        "--config",
+        str(data / "recipe.toml"),
+        "--out",
+        str(data / "out"),
+    ]
+    shown = CliRunner().invoke(command_line, [*arguments, "--cpu"])
+    assert shown.exit_code == 0, shown.output
+    assert "tiny: written" in " ".join(shown.output.split())
+    assert load_encoder(data / "out" / "tiny").dim == 4
+
+
+def test_the_released_recipe_is_valid(tmp_path: Path) -> None:
+    text = (ROOT / "configs" / "static-code.toml").read_text()
+    # Its data is not part of the repository.
+    for name in set(re.findall(r'(?:path|reference) = "([^"]+)"', text)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for name in ("cosqa", "csn_challenge", "icecat", "crowdflower", "questions/python.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "questions" / "python-tuning.jsonl").touch()
+
+    recipe = load_recipe(ROOT / "configs" / "static-code.toml", StaticRecipe, data=tmp_path)
+    assert recipe.name == STATIC_ENCODER.name
+    assert recipe.teacher == RELEASED_ENCODER
+    assert recipe.dim == load_encoder(STATIC_ENCODER).dim

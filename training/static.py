@@ -384,7 +384,7 @@ class StaticTask:
         self.vocabulary = vocabulary
         self.recipe = recipe
         self.device = accelerator.device
-        self.pairs = [pair for source in sources for pair in source]
+        self.pairs = [_with_first_query(pair) for source in sources for pair in source]
         self.schedule = GroupedSchedule(sources, recipe)
         self.dev = [(dev_set, read_dev_set(dev_set)) for dev_set in recipe.dev]
 
@@ -490,6 +490,11 @@ class GroupedSchedule(Schedule):
         rank = rng.permutation(groups[-1] + 1)
         rows: RowNumbers = shuffled[by_package][np.argsort(rank[groups], kind="stable")]
         return rows
+
+
+def _with_first_query(pair: Pair) -> Pair:
+    """Leave code the first of its queries: the others, whole comments, may stand in its passage."""
+    return replace(pair, queries=pair.queries[:1]) if pair.kind == "code" else pair
 
 
 def _digests(texts: Iterable[str]) -> Tensor:

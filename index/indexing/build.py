@@ -180,7 +180,7 @@ def _silent(stage: str, done: int, total: int | None) -> None:
     pass
 
 
-def known_digests(home: Path, name: str) -> Mapping[str, tuple[Stamp, str]]:
+def file_digests(home: Path, name: str) -> Mapping[str, tuple[Stamp, str]]:
     """Stamps and digests of the active build's files, for `open_source`; empty without a build."""
     try:
         directory = builds.current(home, name)
@@ -270,8 +270,8 @@ class _Builder:
             if not stores:
                 raise InvalidInput(self._nothing_message(skipped), field="path")
 
-            places = [(file.segment, file.number) for file in listing.files]
-            order = segments.order_of(places, stores)
+            numbers = [(file.segment, file.number) for file in listing.files]
+            order = segments.order_of(numbers, stores)
             live = None if order is None else order >= 0
             if order is not None:
                 np.save(self.directory / segments.ORDER_FILE, order)

@@ -211,10 +211,7 @@ class Reader:
             return self._ids.get(document_id)
 
         store = self._earlier.segments[0].store
-        try:
-            row = store.rows_of([document_id]).get(document_id)
-        except UnicodeEncodeError:
-            return None
+        row = store.rows_of([document_id]).get(document_id)
         if row is None:
             return None
 

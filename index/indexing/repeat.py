@@ -8,7 +8,7 @@ from purlin.index import builds
 from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.indexing.build import Options, build, known_digests
+from purlin.index.indexing.build import Options, build, file_digests
 from purlin.index.indexing.staleness import MAX_FILES, find_staleness, local_roots
 from purlin.index.pace import Progress
 from purlin.index.search.listing import read_listing
@@ -62,7 +62,7 @@ def repeat_build(
         roots,
         secondary=manifest.secondary,
         base_url=manifest.base_url,
-        digests=known_digests(home, name),
+        digests=file_digests(home, name),
     )
     options = Options(
         splitter=manifest.splitter,

@@ -604,9 +604,9 @@ class Corpus:
         scores[np.isin(rows, query.defining)] = 1.0
         scores[np.isin(rows, query.named)] = 1.0
 
-        # Ties go by cosine, then by the place among all passages.
-        places = rows if self._order is None else self._order[rows]
-        order = np.lexsort((places, -cosines, -scores))
+        # Ties go by cosine, then by the row that the passage has in a build of one segment.
+        final_rows = rows if self._order is None else self._order[rows]
+        order = np.lexsort((final_rows, -cosines, -scores))
         if distinct:
             _, first = np.unique(self._document_of[rows[order]], return_index=True)
             order = order[np.sort(first)]

@@ -1,7 +1,7 @@
 """The parts of a build: a base of all documents, and a delta of those that changed since.
 
     base/, delta/    documents, postings and vectors of each segment
-    order.npy        int32 (passages of all segments,): the place of each passage in a build that
+    order.npy        int32 (passages of all segments,): the row of each passage in a build that
                      has one segment only, and -1 for one that was removed since; absent if the
                      passages of the base are in order and all there
     fields.json      {field: whether any value is a number}
@@ -123,26 +123,26 @@ def field_types(stores: Sequence[Store], live: NDArray[np.bool_] | None) -> dict
 
 
 def order_of(files: Sequence[tuple[int, int]], stores: Sequence[Store]) -> NDArray[np.int32] | None:
-    """Place of each passage among those of the `files`, in the order of these.
+    """Row of each passage if those of the `files`, in this order, were in one segment.
 
     A file is given by its segment and its number there; passages of other files get -1. Returns
-    None if every passage is in its place already.
+    None if all have these rows already.
     """
-    ranks = []
-    places = np.array(files, dtype=np.int64).reshape(-1, 2)
+    of_segments = []
+    numbers = np.array(files, dtype=np.int64).reshape(-1, 2)
     for segment, reader in enumerate(stores):
-        own = np.flatnonzero(places[:, 0] == segment)
-        # Number of a file -> its place; numbers without documents do not matter.
-        count = max(int(places[own, 1].max(initial=-1)), int(reader.file_of.max(initial=-1))) + 1
-        place_of_file = np.full(count, -1, dtype=np.int64)
-        place_of_file[places[own, 1]] = own
-        ranks.append(place_of_file[reader.file_of[reader.document_of]])
+        own = np.flatnonzero(numbers[:, 0] == segment)
+        # Number of a file -> its position; numbers without documents do not matter.
+        count = max(int(numbers[own, 1].max(initial=-1)), int(reader.file_of.max(initial=-1))) + 1
+        position_of = np.full(count, -1, dtype=np.int64)
+        position_of[numbers[own, 1]] = own
+        of_segments.append(position_of[reader.file_of[reader.document_of]])
 
-    place = np.concatenate(ranks)
-    order = np.full(len(place), -1, dtype=np.int32)
-    live = np.flatnonzero(place >= 0)
+    positions = np.concatenate(of_segments)
+    order = np.full(len(positions), -1, dtype=np.int32)
+    live = np.flatnonzero(positions >= 0)
     # Stable: within a file, the order of the rows.
-    order[live[np.argsort(place[live], kind="stable")]] = np.arange(len(live))
+    order[live[np.argsort(positions[live], kind="stable")]] = np.arange(len(live))
     return None if np.array_equal(order, np.arange(len(order))) else order
 
 

@@ -49,7 +49,8 @@ _FIRST_LINE_BYTES = 128
 MIN_FILE_SUMMARY = 40
 # Stems that name a file's part in its directory rather than what is in it.
 _INDEX_STEMS = frozenset({"__init__", "index", "mod", "main", "lib", "init"})
-# A row that says nothing: only punctuation, or the end of something.
+# A row that says nothing: only punctuation, or the end of something. Longer rows say something.
+MAX_DULL_ROW = 200
 _DULL_ROW = re.compile(
     rb"[\W_]*(?:end|pass|else|fi|done|begin|endif|ifdef \w+|ifndef \w+|define \w+_H_*)?[\W_]*"
 )
@@ -332,7 +333,9 @@ def _says_more(definition: Definition, lines: list[bytes], contents: Outline) ->
 
 def _tells(row: int, lines: list[bytes], contents: Outline) -> bool:
     is_dull = row in contents.dull_rows or row in contents.quiet_rows
-    return not is_dull and not _DULL_ROW.fullmatch(lines[row])
+    if is_dull or not lines[row].strip():
+        return False
+    return len(lines[row]) > MAX_DULL_ROW or not _DULL_ROW.fullmatch(lines[row])
 
 
 def _module_documents(

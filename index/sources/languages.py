@@ -367,7 +367,7 @@ _C_DEFINITIONS: dict[str, str | KindOf] = {
     "enum_specifier": _has_body("enum"),
     "type_definition": _typedef_kind,
     "preproc_function_def": "macro",
-    "declaration": "constant",
+    "declaration": lambda node: "constant" if _child(node, "init_declarator") else None,
 }
 _C_INSIDE = "preproc_ifdef preproc_if preproc_else preproc_elif linkage_specification declaration_list declaration"
 _C_DULL = "preproc_include preproc_call using_declaration"
@@ -391,6 +391,10 @@ CPP = Language(
     module="tree_sitter_cpp",
     definitions=_C_DEFINITIONS
     | {
+        # `= default` and `= delete` are left to the class.
+        "function_definition": lambda node: (
+            None if _child(node, "default_method_clause", "delete_method_clause") else "function"
+        ),
         "class_specifier": _has_body("class"),
         "namespace_definition": "namespace",
         "alias_declaration": "type",

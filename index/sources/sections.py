@@ -11,6 +11,8 @@ from purlin.index.records import Document, Location, Skipped, Value
 from purlin.index.sources.windows import windows
 
 MAX_HEADING_CHARS = 200
+# Longer lines are no headings; to look for one in them takes time.
+MAX_HEADING_LINE = 500
 MAX_FRONT_MATTER = 200  # lines
 
 _FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
@@ -164,6 +166,8 @@ def _heading(
 ) -> tuple[int, str] | None:
     """Level and text of the heading in this row, if there is one."""
     line = lines[row].rstrip()
+    if len(line) > MAX_HEADING_LINE:
+        return None
     if language in ("markdown", "notebook", "asciidoc") and (match := _HEADING.match(line)):
         return len(match[1]), _ANCHOR.sub("", match[2])[:MAX_HEADING_CHARS]
 

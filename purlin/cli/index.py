@@ -86,7 +86,7 @@ def index_build(
     """
     from purlin.index import builds
     from purlin.index.encoder import STATIC_ENCODER, load_encoder
-    from purlin.index.indexing.build import Options, build, known_digests
+    from purlin.index.indexing.build import Options, build, file_digests
     from purlin.index.search.query_log import read_log
     from purlin.index.sources import open_source
 
@@ -97,7 +97,7 @@ def index_build(
         paths,
         secondary=secondary,
         base_url=base_url,
-        digests=known_digests(home, name),
+        digests=file_digests(home, name),
     )
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
