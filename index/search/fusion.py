@@ -41,5 +41,5 @@ HYBRID: dict[tuple[Architecture, Kind], Fusion] = {
     ("transformer", "reference"): Fusion(0.5, 1.0),
     ("static", "code"): Fusion(0.5, 1.5),
     ("static", "product"): Fusion(0.2, 1.0),
-    ("static", "reference"): Fusion(0.3, 1.0),
+    ("static", "reference"): Fusion(0.4, 1.0),
 }
