@@ -510,9 +510,10 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".js", "req.get = req.header = function header() {};", [("req.header", "method")]),
         (".py", "CODES = {\n  1: 2,\n}\nSHORT = 3\n", [("CODES", "constant"), ("one", "module")]),
         (".py", "class A:\n  rows = [\n    1,\n  ]\n", [("A", "class")]),
-        (".py", "__all__ = [\n  'a',\n  'b',\n]\nfrom x import (\n  a,\n  b,\n)\n", []),
+        # A file of imports alone is found by its path.
+        (".py", "__all__ = [\n  'a',\n  'b',\n]\nfrom x import (\n  a,\n  b,\n)\n", [("one", "module")]),
         (".go", "package p\nconst (\n\tA = iota\n\tB\n)\ntype F func(int) error\n", [("A", "constant"), ("F", "type")]),
-        (".go", "package p\n\nimport (\n\t\"fmt\"\n)\n", []),
+        (".go", "package p\n\nimport (\n\t\"fmt\"\n)\n", [("one", "module")]),
         # Modules that are only a name for what is inside.
         (".rb", "module Rails\n  module Paths\n    class Root\n      def a; end\n    end\n  end\nend\n",
          [("Rails.Paths.Root", "class"), ("Rails.Paths.Root.a", "method")]),
