@@ -10,13 +10,17 @@ from fastapi.testclient import TestClient
 
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
+from purlin.cli import run_quick
 from purlin.index.demo import demos
 from purlin.index.encoder import RELEASED_ENCODER, Encoder
 from purlin.index.indexing.build import build
 from purlin.index.sources.reference import python_help
 from tests.commands import same
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+# A hit's file and title.
+SHOWN_HIT = re.compile(r"^(\S+):\d+-\d+  \d\. (\S+)", re.MULTILINE)
 EXAMPLE = re.compile(
     r"\$ curl -s localhost:8000(/\S+) -H '[^']+' -d '([^']+)'\n(\{.*?\})\n```", re.DOTALL
 )
@@ -43,6 +47,21 @@ def test_readme_example_prints_the_shown_output(
     client: TestClient, path: str, body: str, printed: str
 ) -> None:
     assert same(printed, client.post(path, json=json.loads(body)).text)
+
+
+def test_readme_search_finds_the_shown_definitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [(query, shown)] = re.findall(
+        r'purlin search "([^"]+)" -k 2[^\n]*\n(.*?)```', README, re.DOTALL
+    )
+    monkeypatch.setenv("PURLIN_CACHE", str(tmp_path))
+
+    assert run_quick("search", [query, "--path", str(ROOT), "-k", "2"]) == 0
+
+    hits = SHOWN_HIT.findall(capsys.readouterr().out)
+    assert len(hits) == 2
+    assert hits == SHOWN_HIT.findall(shown)
 
 
 def test_readme_question_is_answered_without_a_manual(tmp_path: Path) -> None:
