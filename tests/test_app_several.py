@@ -8,7 +8,7 @@ import pytest
 
 from purlin.index.builds import current
 from tests.conftest import HashEncoder
-from tests.serving import FUNCTIONS, make, numbered, problem, serving
+from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 
 
 def test_several_corpora_are_searched_at_once(home: Path, encoder: HashEncoder) -> None:
@@ -55,5 +55,7 @@ def test_wrong_choice_of_corpora_is_explained(
     home: Path, corpus: object, status: int, message: str
 ) -> None:
     with serving(home) as client:
+        # Until all are open, a corpus of the kind may still come.
+        until(lambda: client.get("/readyz").status_code == 200)
         response = client.post("/search", json={"query": "sort", "corpus": corpus})
         assert message in problem(response, status)["detail"]

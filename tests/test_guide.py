@@ -25,6 +25,8 @@ GUIDE = (DOCS / "guide.md").read_text()
 NOT_RUN = {
     r"docker\b": "needs a container engine; tests/test_containers.py",
     r"make install-dev$": "what these tests run in",
+    r"make wheel$": "takes a build; tests/test_wheel.py",
+    r"(pipx|uvx|pip) ": "installs from dist/; tests/test_wheel.py",
     r"purlin serve$": "stays in the foreground; the guide, tests/test_serve.py",
     r"purlin train santa ": "tests/test_santa.py, with a tiny model",
     r"purlin train refqa ": "tests/test_train_reader.py, with a tiny model",

@@ -169,7 +169,10 @@ for number, ratios in enumerate([(3.0, 0.1), (0.1, 3.0)]):
     chosen = choose(state, measure=lambda: ratios[state.process_index], say=lines.append)
     (out / f"{state.process_index}-{number}").write_text(chosen)
 (out / f"{state.process_index}-lines").write_text("".join(lines))
-assert Accelerator(mixed_precision="bf16", cpu=True).num_processes == 2
+accelerator = Accelerator(mixed_precision="bf16", cpu=True)
+assert accelerator.num_processes == 2
+# Without it the processes' threads may outlive what they use, and abort.
+accelerator.end_training()
 """
 
 

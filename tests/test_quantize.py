@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
-from purlin import cli
+from purlin.cli import commands
 from purlin.index.encoder import MODEL, RELEASED_ENCODER, Encoder, open_session
 from purlin.index.qa.reader import Reader
 from purlin.training.export import (
@@ -177,7 +177,7 @@ def test_an_export_that_can_saturate_is_refused(saturating: Path) -> None:
 
 def test_an_old_encoder_is_exported_again(fp32: Path, saturating: Path, tmp_path: Path) -> None:
     arguments = ["train", "export", str(saturating), "--to", str(tmp_path / "new")]
-    result = CliRunner().invoke(cli.app, arguments)
+    result = CliRunner().invoke(commands.app, arguments)
     assert result.exit_code == 0, result.output
 
     refuse_saturation(tmp_path / "new")
@@ -191,7 +191,7 @@ def test_an_old_encoder_is_exported_again(fp32: Path, saturating: Path, tmp_path
 def test_a_reader_is_exported_again(reader_directory: Path, tmp_path: Path) -> None:
     """The tiny reader has 32-bit weights: nothing in it can saturate, and nothing changes."""
     result = CliRunner().invoke(
-        cli.app, ["train", "export", str(reader_directory), "--to", str(tmp_path / "new")]
+        commands.app, ["train", "export", str(reader_directory), "--to", str(tmp_path / "new")]
     )
     assert result.exit_code == 0, result.output
     assert Reader.load(tmp_path / "new").fingerprint == Reader.load(reader_directory).fingerprint
@@ -206,5 +206,5 @@ def test_an_exported_encoder_keeps_name_and_bits(
 ) -> None:
     arguments = ["train", "export", str(saturating), "--to", str(tmp_path / "new"), *options]
     with pytest.raises(Exception, match=message):
-        CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+        CliRunner().invoke(commands.app, arguments, catch_exceptions=False)
     assert not (tmp_path / "new").exists()

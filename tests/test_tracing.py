@@ -118,7 +118,7 @@ def test_a_search_joins_the_trace_of_its_client(home: Path, collector: Collector
     }
 
     stages = [child for child in collector.spans if child.parent_span_id == span.span_id]
-    assert {stage.name for stage in stages} == STAGES | {"queue"}
+    assert {stage.name for stage in stages} == STAGES | {"queue", "rerank"}
     assert {stage.trace_id.hex() for stage in stages} == {TRACE}
 
     timings = response.json()["timings_ms"]
@@ -283,7 +283,7 @@ def test_a_missing_extra_names_the_package(
 ) -> None:
     monkeypatch.delitem(sys.modules, "purlin.app.tracing", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
-    with pytest.raises(NotFound, match=r"is not installed: pip install 'purlin\[otel\]'"):
+    with pytest.raises(NotFound, match=r"is not installed: pip install 'purlin-search\[otel\]'"):
         serve(Settings(port=0))
 
 

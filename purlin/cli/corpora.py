@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from purlin.cli import terminal
 
 if TYPE_CHECKING:
-    from purlin.index.builds import Manifest
     from purlin.index.encoder import TextEncoder
     from purlin.index.search.corpus import Corpus
     from purlin.index.search.filters import Scalar
@@ -25,38 +23,40 @@ def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -
     released one.
     """
     from purlin.index import builds
-    from purlin.index.encoder import load_encoder
     from purlin.index.search.corpus import Corpus
 
-    loaded: dict[Path, TextEncoder] = {}
+    # By the fingerprint that a build names.
+    encoders: dict[str, TextEncoder] = {}
     opened = []
     for name in dict.fromkeys(names):
         directory = builds.current(home, name)
-        maker = _encoder_directory(encoder, builds.read_manifest(directory))
-        if maker not in loaded:
-            loaded[maker] = load_encoder(maker)
-        corpus = Corpus.load(directory, loaded[maker])
+        made_by = builds.read_manifest(directory).encoder
+        fingerprint = made_by["fingerprint"]
+        if fingerprint not in encoders:
+            encoders[fingerprint] = _open_encoder(encoder, made_by)
+
+        corpus = Corpus.load(directory, encoders[fingerprint])
         if corpus.warning is not None:
             terminal.print_note(f"warning: {corpus.warning}")
         opened.append(corpus)
     return opened
 
 
-def _encoder_directory(encoder: Path | str | None, manifest: Manifest) -> Path:
-    """Directory of the encoder to open a build with."""
-    from purlin.index.encoder import ENCODERS, SETTINGS, default_encoder, encoder_directory
+def _open_encoder(encoder: Path | str | None, made_by: Mapping[str, Any]) -> TextEncoder:
+    """Open the encoder that made a build, or else the one that was chosen."""
+    from purlin.index.encoder import (
+        ENCODERS,
+        default_encoder,
+        encoder_directory,
+        find_encoder,
+        load_encoder,
+    )
 
     chosen = encoder or os.environ.get("PURLIN_ENCODER")
     preferred = encoder_directory(chosen) if chosen else default_encoder()
-    if encoder is not None:
-        return preferred
-    for directory in (preferred, *ENCODERS.values()):
-        # A directory that is missing or damaged is not that encoder.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            settings = json.loads((directory / SETTINGS).read_bytes())
-            if settings["fingerprint"] == manifest.encoder["fingerprint"]:
-                return directory
-    return preferred
+    if encoder is None and (maker := find_encoder(made_by, (preferred, *ENCODERS.values()))):
+        return maker
+    return load_encoder(preferred)
 
 
 def parse_filter(conditions: Sequence[str] | None) -> dict[str, list[Scalar]] | None:
