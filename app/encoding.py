@@ -110,17 +110,17 @@ class Encoders:
         installed.
         """
         with self._lock:
-            known = self._by_fingerprint.get(encoder["fingerprint"])
-            if known is not None:
-                return known
+            opened = self._by_fingerprint.get(encoder["fingerprint"])
+            if opened is not None:
+                return opened
 
             try:
-                other = find_encoder(encoder, self._others)
+                maker = find_encoder(encoder, self._others)
             except NotFound as error:
                 raise EncoderMismatch(error.message) from error
-            if other is None:
+            if maker is None:
                 return self.own
-            bounded = self._by_fingerprint[other.fingerprint] = self._bounded(other)
+            bounded = self._by_fingerprint[maker.fingerprint] = self._bounded(maker)
             return bounded
 
     def _bounded(self, encoder: TextEncoder) -> TextEncoder:

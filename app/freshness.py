@@ -63,21 +63,21 @@ class _Files:
     """What is known of the single files of one build: when each was looked at, and if it changed."""
 
     build: str
-    known: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    results: dict[str, tuple[float, bool]] = field(default_factory=dict)
     look: _Look | None = None
 
     def outdated(self, names: Iterable[str]) -> list[str]:
         oldest = time.monotonic() - RECHECK_FILE_S
-        return [name for name in names if self.known.get(name, (-math.inf, False))[0] < oldest]
+        return [name for name in names if self.results.get(name, (-math.inf, False))[0] < oldest]
 
     def record(self, names: Iterable[str], changed: set[str]) -> None:
-        if len(self.known) > MAX_FILES_KEPT:
-            self.known = {}
+        if len(self.results) > MAX_FILES_KEPT:
+            self.results = {}
         now = time.monotonic()
-        self.known |= {name: (now, name in changed) for name in names}
+        self.results |= {name: (now, name in changed) for name in names}
 
     def changed(self, names: Iterable[str]) -> set[str]:
-        return {name for name in names if self.known.get(name, (0.0, False))[1]}
+        return {name for name in names if self.results.get(name, (0.0, False))[1]}
 
 
 class Freshness:

@@ -107,14 +107,14 @@ class Indexer:
             if encoder.fingerprint == made_by["fingerprint"]:
                 return encoder
 
-        found = find_encoder(made_by, map(Path, directories), threads=_threads())
-        if found is None:
+        maker = find_encoder(made_by, map(Path, directories), threads=_threads())
+        if maker is None:
             raise EncoderMismatch(
                 f"Corpus {manifest.name!r} was built with encoder {made_by['name']!r}, which this "
                 "server does not have: set PURLIN_ENCODER to it, or build the corpus again."
             )
-        self._encoders[made_by["fingerprint"]] = found
-        return found
+        self._encoders[made_by["fingerprint"]] = maker
+        return maker
 
     def _progress(self) -> Progress:
         """Write a few events a second, and the first and last one of each stage."""

@@ -202,13 +202,13 @@ class LocalCorpora:
             return self._served
 
 
-def _resolved(path: Path, given: str) -> Path:
+def _resolved(path: Path, argument: str) -> Path:
     """The path without symbolic links. Raises InvalidInput for what cannot be a path."""
     try:
         return path.resolve()
     except (OSError, ValueError, RuntimeError):
         raise InvalidInput(
-            f"path is {given[:200]!r}, which is no path; give one relative to the root.",
+            f"path is {argument[:200]!r}, which is no path; give one relative to the root.",
             field="path",
         ) from None
 

@@ -163,9 +163,9 @@ def check_version(requested: Any) -> bool:
 
 def check_envelope(message: JsonObject) -> None:
     """Refuse a request without the metadata that the stateless versions need."""
-    given = meta(message)
+    metadata = meta(message)
     needed = [_META + name for name in ("protocolVersion", "clientCapabilities")]
-    if missing := [name for name in needed if name not in given]:
+    if missing := [name for name in needed if name not in metadata]:
         raise Refused(INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}.")
 
 

@@ -152,9 +152,9 @@ class StdioServer:
             reply = {"error": {"code": mcp.INTERNAL_ERROR, "message": text}}
 
         with self._lock:
-            wanted = message_id in self._under_way
+            is_awaited = message_id in self._under_way
             self._under_way.discard(message_id)
-        if wanted:
+        if is_awaited:
             self._write(reply, message_id)
 
     # ---- output
@@ -175,10 +175,10 @@ class StdioServer:
 
 def _is_stateless(message: JsonObject) -> bool:
     """Whether a request carries its version (2026-07-28). Raises Refused."""
-    given = mcp.meta(message).get(mcp.VERSION_KEY)
-    if given is None:
+    version = mcp.meta(message).get(mcp.VERSION_KEY)
+    if version is None:
         return False
-    stateless = mcp.check_version(given)
+    stateless = mcp.check_version(version)
     if stateless:
         mcp.check_envelope(message)
     return stateless

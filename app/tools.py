@@ -318,12 +318,12 @@ def find_related(arguments: FindRelated, backend: Backend) -> Result:
     return _code_hits(reply, arguments.max_tokens, near=arguments.id)
 
 
-def _where(backend: Backend, corpus: str, given: str) -> Where:
+def _where(backend: Backend, corpus: str, identifier: str) -> Where:
     """The place that `path:line` or `path:first-last` means in code; anything else is an id."""
-    match = _PLACE.fullmatch(given)
+    match = _PLACE.fullmatch(identifier)
     # Ids of products and of sections may look like places.
     if match is None or backend.kind(corpus) != "code":
-        return given
+        return identifier
     return Place(backend.relative(corpus, match["path"]), int(match["line"]))
 
 

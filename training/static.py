@@ -427,8 +427,10 @@ class StaticTask:
         own = torch.arange(len(batch.rows), device=self.device)
 
         losses = [
-            contrastive(one, other, own, temperature=self.recipe.temperature, excluded=excluded)
-            for one, other in ((queries, passages), (passages, queries))
+            contrastive(
+                anchors, targets, own, temperature=self.recipe.temperature, excluded=excluded
+            )
+            for anchors, targets in ((queries, passages), (passages, queries))
         ]
         loss = torch.stack(losses).mean()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -285,14 +285,14 @@ class _Builder:
                 raise InvalidInput(self._nothing_message(skipped), field="path")
             self._check_options(documents)
 
-    def _link(self, wanted: Callable[[str], bool]) -> None:
-        """Link the wanted files of the segments that stay."""
+    def _link(self, is_linked: Callable[[str], bool]) -> None:
+        """Link those files of the segments that stay which `is_linked` names."""
         manifest, directory = self._earlier.manifest, self._earlier.directory
         if manifest is None or directory is None:
             return
         for name, details in manifest.files.items():
             segment, _, file = name.partition("/")
-            if segment in (BASE, DELTA)[: self._reader.kept] and wanted(file):
+            if segment in (BASE, DELTA)[: self._reader.kept] and is_linked(file):
                 builds.link(directory / name, self.directory / name)
                 self._linked[name] = details
 

@@ -93,8 +93,8 @@ class Earlier:
 
     def existing_ids(self, ids: Iterable[str]) -> set[str]:
         """Return those of the ids that some segment has."""
-        wanted = list(ids)
-        return {id for segment in self.segments for id in segment.store.rows_of(wanted)}
+        listed_ids = list(ids)
+        return {id for segment in self.segments for id in segment.store.rows_of(listed_ids)}
 
     # ---- vectors
 

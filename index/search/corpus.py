@@ -391,7 +391,9 @@ class Corpus:
             return min(here, key=lambda document: _lines(document)[1] - _lines(document)[0])
 
         nearest = sorted(documents, key=lambda document: _distance(document, line))[:_NEAREST_SHOWN]
-        listed = ", ".join(f"{one.title[:80]} ({one.location.start_line})" for one in nearest)
+        listed = ", ".join(
+            f"{document.title[:80]} ({document.location.start_line})" for document in nearest
+        )
         has = f"nearest are {listed}" if listed else "that file has none"
         raise NotFound(f"There is no document at line {line} of {path[:200]!r}; {has}.", field="id")
 
@@ -401,7 +403,7 @@ class Corpus:
             return []
         rows = np.flatnonzero(self._documents.allowed({"path": path})[self._document_of])
         stored = self._documents.fetch(rows.tolist())
-        return list({one.document.id: one.document for one in stored}.values())
+        return list({passage.document.id: passage.document for passage in stored}.values())
 
     def weights(self, query: str) -> Mapping[str, float]:
         """Map each distinct token of the query to its idf."""

@@ -93,9 +93,9 @@ def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
             field="corpus",
         )
 
-    known = {name for corpus in corpora for name in corpus.field_names}
-    if unknown := next((name for name in filter or {} if name not in known), None):
-        listed = ", ".join(sorted(known)[:_LISTED]) or "none"
+    field_names = {name for corpus in corpora for name in corpus.field_names}
+    if unknown := next((name for name in filter or {} if name not in field_names), None):
+        listed = ", ".join(sorted(field_names)[:_LISTED]) or "none"
         raise InvalidInput(
             f"None of these corpora has a filterable field {unknown[:80]!r}. They have: {listed}.",
             field=f"filter.{unknown[:80]}",

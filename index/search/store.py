@@ -511,11 +511,11 @@ class Documents:
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Document rows of those of the given ids that exist."""
-        wanted = list(ids)
+        listed_ids = list(ids)
         return {
             identifier: row + start
             for store, start in self._parts()
-            for identifier, row in store.rows_of(wanted).items()
+            for identifier, row in store.rows_of(listed_ids).items()
             if self._live_documents[row + start]
         }
 

@@ -25,7 +25,7 @@ def why(query: str, hit: Hit) -> str:
     if explanation.get("named"):
         return "it is what you named"
 
-    reasons = [f"{place}: {', '.join(words[:_LISTED])}" for place, words in _words(query, hit)]
+    reasons = [f"{part}: {', '.join(words[:_LISTED])}" for part, words in _words(query, hit)]
     largest = _largest(hit.scores, explanation)
     is_compared = len(hit.scores) > 1 and (reasons or largest != "meaning")
     if (cosine := hit.scores.get("dense")) is not None:
@@ -34,20 +34,20 @@ def why(query: str, hit: Hit) -> str:
 
 
 def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
-    """The query's words by the first place that has them."""
-    places = {
+    """The query's words by the first part of the hit that has them."""
+    tokens_of = {
         "name": frozenset(tokens(hit.title)),
         "path": frozenset(tokens(hit.location.path or "")),
         "text": frozenset(tokens(hit.text)),
     }
-    words: dict[str, list[str]] = {place: [] for place in places}
+    words: dict[str, list[str]] = {part: [] for part in tokens_of}
     for word in dict.fromkeys(_WORD.findall(query)):
         own = frozenset(tokens(word))
-        for place, known in places.items():
-            if not own.isdisjoint(known):
-                words[place].append(word)
+        for part, part_tokens in tokens_of.items():
+            if not own.isdisjoint(part_tokens):
+                words[part].append(word)
                 break
-    return [(place, listed) for place, listed in words.items() if listed]
+    return [(part, listed) for part, listed in words.items() if listed]
 
 
 def _largest(scores: Mapping[str, float], explanation: Mapping[str, Any]) -> str:

@@ -87,7 +87,7 @@ def _answer(options: argparse.Namespace, corpus: Corpus, root: Path | None) -> i
 
 
 def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
-    answers = [asdict(answer) | {"place": _place(answer, root)} for answer in result.answers]
+    answers = [asdict(answer) | {"place": _location(answer, root)} for answer in result.answers]
     record = {
         "answers": answers,
         "answerable": round(result.answerable, 4),
@@ -106,15 +106,15 @@ def _print_answers(result: AskResult, root: Path | None) -> None:
         terminal.print_note(f"probably not answered here (probability {result.answerable:.2f})")
 
     for rank, answer in enumerate(result.answers, 1):
-        place = styled(_place(answer, root), terminal.GREEN)
+        location = styled(_location(answer, root), terminal.GREEN)
         title = styled(" > ".join((*answer.terms, answer.title)), terminal.CYAN)
-        print_line(f"{place}  {rank}. {title}  {answer.score:.2f}")
+        print_line(f"{location}  {rank}. {title}  {answer.score:.2f}")
         for line in answer.text.split("\n"):
             print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
         print_line()
 
 
-def _place(answer: Answer, root: Path | None) -> str:
+def _location(answer: Answer, root: Path | None) -> str:
     """PATH:LINE#ANCHOR from the working directory as far as they are known, else the URL."""
     page, _, _ = answer.passage_id.partition("#")
     if root is None or not (root / page).is_file():

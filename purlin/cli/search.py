@@ -189,11 +189,11 @@ def _print_hit(query: str, hit: Hit, lines: int, root: Path | None, *, named: bo
     """
     from purlin.index.search.why import why
 
-    place = styled(_place(hit, root), terminal.GREEN)
+    location = styled(_location(hit, root), terminal.GREEN)
     corpus = f"[{hit.corpus}] " if named else ""
     title = corpus + styled(hit.title, terminal.CYAN)
     reason = styled(f"({why(query, hit)})", terminal.DIM)
-    print_line(f"{place}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
+    print_line(f"{location}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
 
     shown = terminal.highlighted(hit.text, hit.highlights).split("\n")
     for line in shown[: max(lines, 0)]:
@@ -201,7 +201,7 @@ def _print_hit(query: str, hit: Hit, lines: int, root: Path | None, *, named: bo
     print_line()
 
 
-def _place(hit: Hit, root: Path | None) -> str:
+def _location(hit: Hit, root: Path | None) -> str:
     """PATH:START-END from the working directory, else the URL, else the id."""
     location = hit.location
     if location.path is None:
