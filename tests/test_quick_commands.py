@@ -210,7 +210,7 @@ def test_ask_answers_from_the_documentation(
 
 
 def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
-    from purlin.cli.ask import _place
+    from purlin.cli.ask import _location
     from purlin.index.records import Answer
 
     passage = "A session is kept for 31 days, unless the visitor leaves before that."
@@ -219,10 +219,10 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
         "31 days", 0.9, start, start + 7, "sessions.md#sessions", "Sessions", (),
         "sessions.md#sessions", passage,
     )  # fmt: skip
-    assert _place(answer, shop) == "sessions.md:3#sessions"
-    assert _place(answer, None) == "sessions.md#sessions"
+    assert _location(answer, shop) == "sessions.md:3#sessions"
+    assert _location(answer, None) == "sessions.md#sessions"
     (shop / "sessions.md").write_text("# Sessions\n\nA session is kept for *31* days.\n")
-    assert _place(answer, shop) == "sessions.md#sessions"
+    assert _location(answer, shop) == "sessions.md#sessions"
 
 
 def test_classify_labels_texts_and_lines_of_stdin(
