@@ -11,7 +11,10 @@ from tests.conftest import HashEncoder
 
 
 class BlockingEncoder(HashEncoder):
-    """Records each call, which then waits for a permit (`permits.release`)."""
+    """Records each call for queries, which then waits for a permit (`permits.release`).
+
+    Passages are encoded at once: opening a corpus encodes those of its self-check.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,8 +24,9 @@ class BlockingEncoder(HashEncoder):
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
     ) -> Vectors:
-        self.calls.append(list(texts))
-        self.permits.acquire()
+        if role == "query":
+            self.calls.append(list(texts))
+            self.permits.acquire()
         if "bad" in texts:
             raise ZeroDivisionError("bad")
         return super().encode(texts, role=role, progress=progress)

@@ -236,8 +236,8 @@ def test_a_busy_server_refuses_requests(tmp_path: Path) -> None:
     make(tmp_path, "code", FUNCTIONS, HashEncoder())
     encoder = BlockingEncoder()
     with serving(tmp_path, encoder, threads=1, queue=1, queue_timeout_s=20) as client:
-        # Opens the corpus without the encoder.
-        client.post("/search", json={"query": "sort", "corpus": "code", "mode": "lexical"})
+        # The corpus is open: the encoder's first call is that of a search.
+        until(lambda: client.get("/readyz").status_code == 200)
         body = {"query": "sort", "corpus": "code"}
         first = BackgroundCall(lambda: client.post("/search", json=body))
         until(lambda: len(encoder.calls) == 1)
