@@ -122,19 +122,9 @@ class LocalCorpora:
             return self._in_home().document(corpus, where)
         with self._fresh(corpus) as opened:
             document = opened.document(document_id(opened, where))
-            return DocumentReply(
-                id=document.id,
-                kind=document.kind,
-                title=document.title,
-                summary=document.summary,
-                body=document.body,
-                context=document.context,
-                location=document.location,
-                fields=document.fields,
-                corpus=corpus,
-                build=opened.build,
-                took_ms=0,
-                stale=bool(_changed(opened, [document.location.path])),
+            changed = _changed(opened, [document.location.path])
+            return DocumentReply.of(
+                document, corpus=corpus, build=opened.build, took_ms=0, stale=bool(changed)
             )
 
     def ask(self, corpus: str, question: str, k: int) -> QaReply:

@@ -380,19 +380,12 @@ def show_document(name: str, document_id: str, service: ServiceOf) -> DocumentRe
     with service.lease(name) as corpus:
         document = corpus.document(document_id)
         changed = service.freshness.changed(corpus, [document.location.path])
-        return DocumentReply(
-            id=document.id,
-            kind=document.kind,
-            title=document.title,
-            summary=document.summary,
-            body=document.body,
-            context=document.context,
-            location=document.location,
-            fields=document.fields,
+        return DocumentReply.of(
+            document,
             corpus=corpus.name,
             build=corpus.build,
             took_ms=_ms_since(started),
-            stale=True if changed else None,
+            stale=bool(changed),
         )
 
 

@@ -125,12 +125,7 @@ def require_transformers(component: str) -> None:
 
 def is_static(directory: Path) -> bool:
     """Tell whether a directory says that it holds a static encoder."""
-    # Whatever is wrong with the directory, loading it reports.
-    try:
-        settings = json.loads((directory / SETTINGS).read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(settings, dict) and settings.get("type") == "static"
+    return _unchecked_settings(directory).get("type") == "static"
 
 
 def find_encoder(
@@ -150,11 +145,18 @@ def find_encoder(
 
 def encoder_name(directory: Path) -> str | None:
     """Read the name in an encoder's directory, without opening its model; None without one."""
-    try:
-        name = json.loads((directory / SETTINGS).read_bytes())["name"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    name = _unchecked_settings(directory).get("name")
     return name if isinstance(name, str) else None
+
+
+def _unchecked_settings(directory: Path) -> Mapping[str, Any]:
+    """Read what an encoder's directory says of itself; empty if that cannot be read."""
+    # Whatever is wrong with the directory, loading it reports.
+    try:
+        settings = json.loads((directory / SETTINGS).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def encoder_directory(text: str | Path) -> Path:

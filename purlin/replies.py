@@ -14,6 +14,7 @@ from typing import Any, Literal
 from purlin.index.records import (
     Answer,
     Classification,
+    Document,
     Hit,
     Kind,
     Location,
@@ -283,6 +284,26 @@ class DocumentReply:
     build: str
     took_ms: float
     stale: bool | None = None
+
+    @classmethod
+    def of(
+        cls, document: Document, *, corpus: str, build: str, took_ms: float, stale: bool
+    ) -> DocumentReply:
+        """Reply with a document of a build; `stale` is left out if it is false."""
+        return cls(
+            id=document.id,
+            kind=document.kind,
+            title=document.title,
+            summary=document.summary,
+            body=document.body,
+            context=document.context,
+            location=document.location,
+            fields=document.fields,
+            corpus=corpus,
+            build=build,
+            took_ms=took_ms,
+            stale=stale or None,
+        )
 
 
 # ---- probes

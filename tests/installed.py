@@ -104,7 +104,7 @@ def _requirements(wheel: Path) -> list[str]:
 
 def declared(requirements: Iterable[str], extras: Sequence[str]) -> list[Distribution]:
     """Return the distributions that requirements ask for, and those that these ask for."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     pending = [
         requirement for text in requirements if _applies(requirement := Requirement(text), extras)
     ]
@@ -112,13 +112,13 @@ def declared(requirements: Iterable[str], extras: Sequence[str]) -> list[Distrib
     while pending:
         requirement = pending.pop()
         name = canonicalize_name(requirement.name)
-        if name in found:
+        if name in distributions:
             continue
-        found[name] = distribution(name)
-        needed = map(Requirement, found[name].requires or ())
+        distributions[name] = distribution(name)
+        needed = map(Requirement, distributions[name].requires or ())
         pending.extend(each for each in needed if _applies(each, requirement.extras))
 
-    return list(found.values())
+    return list(distributions.values())
 
 
 def _applies(requirement: Requirement, extras: Iterable[str]) -> bool:

@@ -174,21 +174,21 @@ def answers(client: httpx.Client) -> bool:
 
 
 def state(client: httpx.Client, corpus: str) -> dict[str, Any]:
-    found: dict[str, Any] = client.get(f"/corpora/{corpus}").json()
-    return found
+    description: dict[str, Any] = client.get(f"/corpora/{corpus}").json()
+    return description
 
 
 def indexers(home: Path) -> list[int]:
     """Processes that build into `home`."""
-    wanted = f"purlin.app.indexer\0{home}\0".encode()
-    found = []
+    command_line = f"purlin.app.indexer\0{home}\0".encode()
+    processes = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
-            if wanted in (directory / "cmdline").read_bytes():
-                found.append(int(directory.name))
+            if command_line in (directory / "cmdline").read_bytes():
+                processes.append(int(directory.name))
         except OSError:
             pass
-    return found
+    return processes
 
 
 def test_server_serves_while_the_demo_is_built(tmp_path: Path) -> None:

@@ -157,14 +157,14 @@ def test_search_prints_hits_and_json(shop: Path) -> None:
     printed = _run("search", "DDR4-3200", "--corpus", "shop", "-k", 1, home=shop).stdout
     assert printed == _run("search", "shop", "DDR4-3200", "-k", 1, home=shop).stdout
     assert printed.startswith("m1  1. DDR4-3200 memory 16 GB  0.56  (name: DDR4-3200; meaning ")
-    found = _run(
+    output = _run(
         "search", "boil water", "--corpus", "shop", "--json", "--filter", "brand=Brava", home=shop
     ).stdout
-    assert [json.loads(line)["document_id"] for line in found.splitlines()] == ["k2"]
-    found = _run(
+    assert [json.loads(line)["document_id"] for line in output.splitlines()] == ["k2"]
+    output = _run(
         "search", "boil water", "--corpus", "shop", "--json", "--filter", "watt=2200", home=shop
     ).stdout
-    assert [json.loads(line)["document_id"] for line in found.splitlines()] == ["k1"]
+    assert [json.loads(line)["document_id"] for line in output.splitlines()] == ["k1"]
 
 
 def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_path: Path) -> None:
@@ -178,13 +178,13 @@ def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_
     assert built.returncode == 0, built.stderr
 
     both = ("--corpus", "shop", "--corpus", "tea")
-    found = _run("search", "electric kettle", *both, "--json", home=tmp_path, encoder=static)
-    hits = [json.loads(line) for line in found.stdout.splitlines()]
+    searched = _run("search", "electric kettle", *both, "--json", home=tmp_path, encoder=static)
+    hits = [json.loads(line) for line in searched.stdout.splitlines()]
     assert {hit["corpus"]: hit["encoder"] for hit in hits} == {
         "shop": "santa-minilm-l6-int8",
         "tea": "tiny-static",
     }
-    assert "vectors of different encoders" in found.stderr
+    assert "vectors of different encoders" in searched.stderr
     printed = _run("search", "Tea", *both, "-k", 1, home=tmp_path, encoder=static).stdout
     assert printed.startswith("tea.md")
     assert " 1. [tea] Tea  1.00  (it is what you named)" in printed
@@ -284,11 +284,11 @@ def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
         "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path
     )
     assert "query log: 1 of 2 queries lead to its documents" in done.stdout
-    found = _run(
+    output = _run(
         "search", "morning tea", "--corpus", "shop", "-k", 1, "--json", home=tmp_path
     ).stdout
-    assert json.loads(found)["document_id"] == "k1"
-    assert json.loads(found)["scores"]["log"] > 0.5
+    assert json.loads(output)["document_id"] == "k1"
+    assert json.loads(output)["scores"]["log"] > 0.5
     log.write_text("{}\n")
     wrong = _run(
         "index", "build", "product", corpus, "--name", "shop", "--query-log", log, home=tmp_path

@@ -330,10 +330,10 @@ def test_related_code_excludes_the_code_itself(client: TestClient) -> None:
 
 def test_a_document_is_read_in_parts(client: TestClient) -> None:
     lines = FILES["web/long.py"].rstrip().split("\n")
-    wanted: str | None = None
+    next_lines: str | None = None
     read: list[str] = []
-    while wanted is not None or not read:
-        arguments = {"lines": wanted} if wanted else {}
+    while next_lines is not None or not read:
+        arguments = {"lines": next_lines} if next_lines else {}
         result = call(client, "read_document", id="web/long.py:7-9", max_tokens=800, **arguments)
         content = result["structuredContent"]
 
@@ -341,8 +341,8 @@ def test_a_document_is_read_in_parts(client: TestClient) -> None:
         assert (content["path"], content["changed"]) == ("web/long.py", False)
         assert content["total_lines"] == len(lines)
         read += content["text"].split("\n")
-        wanted = content.get("next_lines")
-        assert (f"go on with lines {wanted}" in text(result)) == (wanted is not None)
+        next_lines = content.get("next_lines")
+        assert (f"go on with lines {next_lines}" in text(result)) == (next_lines is not None)
 
     assert read == lines
 

@@ -102,15 +102,15 @@ def parameters(project: Path, encoder: Path) -> StdioServerParameters:
 def test_the_official_client_searches_a_directory(project: Path, encoder: Path, mode: Any) -> None:
     async def run() -> tuple[Any, ...]:
         async with mcp.Client(parameters(project, encoder), mode=mode) as client:
-            found = await client.call_tool("search_code", {"query": "sort numbers", "k": 1})
+            searched = await client.call_tool("search_code", {"query": "sort numbers", "k": 1})
             refused = await client.call_tool("search_code", {"query": "x", "path": "../.."})
-            return client.protocol_version, await client.list_tools(), found, refused
+            return client.protocol_version, await client.list_tools(), searched, refused
 
-    version, listed, found, refused = anyio.run(run)
+    version, listed, searched, refused = anyio.run(run)
     assert version == (STATELESS[-1] if mode == "auto" else HANDSHAKE[-1])
     assert [tool.name for tool in listed.tools] == [tool.name for tool in TOOLS]
-    assert found.structured_content["hits"][0]["path"] == "tools/sort.py"
-    assert "1. tools/sort.py:1-3 sort_numbers" in found.content[0].text
+    assert searched.structured_content["hits"][0]["path"] == "tools/sort.py"
+    assert "1. tools/sort.py:1-3 sort_numbers" in searched.content[0].text
     assert refused.is_error
     assert "outside of" in refused.content[0].text
 
@@ -364,8 +364,8 @@ def test_paths_outside_are_refused(local: LocalCorpora, project: Path, path: str
         local.relative("workspace", path)
     for name, argument in (("search_code", "path"), ("find_related", "id")):
         arguments = {"query": "x"} if name == "search_code" else {}
-        given = path if argument == "path" else f"{path}:1"
-        reply = talk(local, call(1, name, **arguments, **{argument: given}))[1]
+        location = path if argument == "path" else f"{path}:1"
+        reply = talk(local, call(1, name, **arguments, **{argument: location}))[1]
         assert reply["result"]["isError"] is True
 
 

@@ -167,8 +167,8 @@ def test_search_clones_a_url(
         subprocess.run(["git", *identity, *command], cwd=shop, check=True)
 
     assert _purlin("search", "send_receipt", "--path", shop.as_uri(), "--encoder", encoder) == 0
-    place = capsys.readouterr().out.partition(":")[0]
-    clone = (shop / place).resolve()
+    printed_path = capsys.readouterr().out.partition(":")[0]
+    clone = (shop / printed_path).resolve()
     assert clone.read_text() == MAIL
     assert clone.is_relative_to(tmp_path / "cache" / "clones")
 

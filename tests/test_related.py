@@ -56,8 +56,8 @@ def test_related_documents_are_those_of_a_full_comparison(tmp_path: Path) -> Non
 
         result = corpus.related(document.id, k=7)
         assert document.id not in [hit.document_id for hit in result.hits]
-        found = [cosines[hit.document_id] for hit in result.hits]
-        assert found == pytest.approx(expected, abs=1e-3)
+        hit_cosines = [cosines[hit.document_id] for hit in result.hits]
+        assert hit_cosines == pytest.approx(expected, abs=1e-3)
         assert [hit.scores["dense"] for hit in result.hits] == pytest.approx(expected, abs=1e-3)
         assert result.total == len(documents) - 1
     corpus.close()

@@ -166,7 +166,7 @@ def test_symbol_in_a_sentence_counts_by_its_share() -> None:
 
 def test_definition_comes_before_the_rest_of_its_file() -> None:
     rest = np.array([True, False])
-    found = Repository(["cache.rb"] * 2, None, rest).evidence(
+    parts = Repository(["cache.rb"] * 2, None, rest).evidence(
         "Cache",
         {"cach": 1.0},
         np.arange(2),
@@ -174,19 +174,19 @@ def test_definition_comes_before_the_rest_of_its_file() -> None:
         np.array([0.9, 0.5], np.float32),
         np.array([True, True]),
     )
-    assert found.definition.tolist() == pytest.approx([0.9, 1.0])
-    assert found.scores()[1] == pytest.approx(1.0)
+    assert parts.definition.tolist() == pytest.approx([0.9, 1.0])
+    assert parts.scores()[1] == pytest.approx(1.0)
 
 
 def test_definitions_of_one_name_are_in_order_of_relevance() -> None:
-    found = evidence("Cache", ["a.rb", "cache.rb", "b.rb"], ["Cache"] * 3, [0.1, 0.2, 0.3])
-    assert found.scores().tolist() == [1.0, 1.0, 1.0]
-    assert found.order().tolist() == [1, 2, 0]
+    parts = evidence("Cache", ["a.rb", "cache.rb", "b.rb"], ["Cache"] * 3, [0.1, 0.2, 0.3])
+    assert parts.scores().tolist() == [1.0, 1.0, 1.0]
+    assert parts.order().tolist() == [1, 2, 0]
 
 
 def test_named_document_counts_as_defined() -> None:
-    found = evidence("operator new", ["a.cc"] * 2, ["operator new", "x"], [0.3, 0.5], None, [1, 0])
-    assert found.scores()[0] == pytest.approx(1.0)
+    parts = evidence("operator new", ["a.cc"] * 2, ["operator new", "x"], [0.3, 0.5], None, [1, 0])
+    assert parts.scores()[0] == pytest.approx(1.0)
 
 
 def test_secondary_and_superseded_files_count_less() -> None:

@@ -56,10 +56,10 @@ def _merged(corpora: list[Corpus], query: str, mode: Mode = "hybrid") -> list[tu
     for corpus in corpora:
         ranked = corpus.rank(query, 240, mode=mode)
         assert (np.diff(ranked.scores) <= 0).all()
-        found = corpus.search(query, k=240, mode=mode).hits
+        corpus_hits = corpus.search(query, k=240, mode=mode).hits
         hits += [
             (corpus.name, hit, float(score))
-            for hit, score in zip(found, ranked.scores, strict=True)
+            for hit, score in zip(corpus_hits, ranked.scores, strict=True)
         ]
     return [(name, hit.id) for name, hit, _ in sorted(hits, key=lambda each: -each[2])]
 

@@ -255,8 +255,8 @@ def test_training_learns_the_pairs(data: Path) -> None:
     assert isinstance(encoder, StaticEncoder)
     queries = encoder.encode([row["summary"] for row in ROWS], role="query")
     passages = encoder.encode([row["code"] for row in ROWS], role="passage")
-    found = (queries @ passages.T).argmax(axis=1) == np.arange(40)
-    assert found.mean() > 0.5
+    is_nearest = (queries @ passages.T).argmax(axis=1) == np.arange(40)
+    assert is_nearest.mean() > 0.5
 
     settings = json.loads((directory / "encoder.json").read_text())
     assert settings["measures"]["dev same MRR@100"] > 0.5

@@ -131,18 +131,18 @@ def test_first_index_of_another_process_is_waited_for(
 def test_threads_that_start_together_index_once(
     root: Path, kept: Path, encoder: HashEncoder
 ) -> None:
-    found: list[list[str]] = []
+    first_hits: list[list[str]] = []
 
     def search() -> None:
         with _open(root, kept, encoder) as opened:
-            found.append(_found(opened, "send_receipt")[:1])
+            first_hits.append(_found(opened, "send_receipt")[:1])
 
     threads = [threading.Thread(target=search) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [["mail.py::send_receipt"]] * 4
+    assert first_hits == [["mail.py::send_receipt"]] * 4
     assert len(encoder.encoded) == 2 + 4  # each function once, and a query of each thread
 
 

@@ -299,8 +299,8 @@ class Corpus:
     ) -> SearchResult:
         """Return hits offset + 1 to offset + k of the documents that pass `filter`, best first.
 
-        Each document has at most one hit. The ranking is exact, as if every passage were scored, so
-        pages are consistent.
+        Each document has at most one hit. Fused scores are exact, as if every passage were scored,
+        and the model for repositories ranks the same documents for every page: pages fit together.
         """
         check_search(query, k, offset, mode)
         clock = _Clock()

@@ -38,6 +38,24 @@ QueryLogFile = Annotated[
         help="JSON Lines {query, document}: earlier queries that find those documents, too."
     ),
 ]
+SplitterOption = Annotated[
+    Splitter | None, typer.Option(help="How bodies become passages [default: by kind].")
+]
+SecondaryCode = Annotated[
+    Secondary, typer.Option(help="Test, vendored, generated and minified code.")
+]
+BaseUrl = Annotated[str, typer.Option(help="Where the reference is on the web, for links.")]
+Queries = Annotated[
+    Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")
+]
+Qrels = Annotated[
+    Path | None,
+    typer.Option(help="Their judged documents, BEIR's .tsv, or TREC's with %XX in ids decoded."),
+]
+DecidingMeasure = Annotated[str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Activate the build even if it measures worse.")
+]
 
 
 @app.command("build")
@@ -49,32 +67,15 @@ def index_build(
     name: Annotated[str, typer.Option(help="The corpus's name.")],
     home: Home = HOME,
     encoder: EncoderDirectory = None,
-    splitter: Annotated[
-        Splitter | None, typer.Option(help="How bodies become passages [default: by kind].")
-    ] = None,
-    secondary: Annotated[
-        Secondary, typer.Option(help="Test, vendored, generated and minified code.")
-    ] = "demote",
-    base_url: Annotated[
-        str, typer.Option(help="Where the reference is on the web, for links.")
-    ] = "",
+    splitter: SplitterOption = None,
+    secondary: SecondaryCode = "demote",
+    base_url: BaseUrl = "",
     dense_weight: DenseWeight = None,
     query_log: QueryLogFile = None,
-    queries: Annotated[
-        Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")
-    ] = None,
-    qrels: Annotated[
-        Path | None,
-        typer.Option(
-            help="Their judged documents, BEIR's .tsv, or TREC's with %XX in ids decoded."
-        ),
-    ] = None,
-    measure: Annotated[
-        str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")
-    ] = "ndcg@10",
-    force: Annotated[
-        bool, typer.Option("--force", help="Activate the build even if it measures worse.")
-    ] = False,
+    queries: Queries = None,
+    qrels: Qrels = None,
+    measure: DecidingMeasure = "ndcg@10",
+    force: Force = False,
 ) -> None:
     """Build a corpus and make it the active one; unchanged files are not read or encoded again.
 
