@@ -48,6 +48,8 @@ def _static(tmp_path: Path) -> Path:
 def watching_server(tmp_path: Path) -> Iterator[TestClient]:
     settings = Settings(home=tmp_path / "home", encoder=_static(tmp_path), watch=True)
     with TestClient(create_app(settings)) as client:
+        # A search waits for its corpus, a description does not.
+        until(lambda: client.get("/readyz").status_code == 200)
         yield client
 
 
