@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
@@ -1106,11 +1106,25 @@ def test_identifiers_of_an_unknown_language() -> None:
     body=st.text(max_size=200),
     language=st.sampled_from(sorted({known_language.name for known_language in LANGUAGES})),
 )
+@example(body="{\U0010ffff", language="bash")  # crashed the process, in the grammar's scanner
 def test_identifiers_of_arbitrary_text(body: str, language: str) -> None:
     end = 0
     for span in identifiers(body, language):
         assert end <= span.start < span.end <= len(body)
         end = span.end
+
+
+def test_shell_script_beyond_ascii(tmp_path: Path) -> None:
+    script = tmp_path / "deploy.sh"
+    script.write_text(
+        '# 部署 \U0001f680 a release\ndeploy() {\n  echo "“{\U0010ffff”"\n}\n', encoding="utf-8"
+    )
+
+    (document,) = _opened(script)
+
+    assert document.title == "deploy"
+    assert document.summary == "部署 \U0001f680 a release"
+    assert "“{\U0010ffff”" in document.body
 
 
 # --- open_source ----------------------------------------------------------------------------------------------------

@@ -648,6 +648,8 @@ BASH = Language(
     assignments={"variable_assignment": ("name", "value")},
     other_values="constant",
     is_tolerant=True,
+    # It calls C's isdigit with whole code points, and that reads a table of 256 characters.
+    ascii_only=True,
 )
 
 LUA = Language(
