@@ -297,8 +297,8 @@ class Store:
 
         # Parsed together, which is faster than one by one.
         try:
-            values = json.loads(b"[" + b",".join([line for line, _, _ in lines]) + b"]")
-            return [Head(id, title, id[:length] or None) for id, title, length in values]
+            heads = json.loads(b"[" + b",".join([line for line, _, _ in lines]) + b"]")
+            return [Head(id, title, id[:length] or None) for id, title, length in heads]
         except (ValueError, TypeError) as error:
             raise self._foreign() from error
 
