@@ -183,10 +183,10 @@ class BlockFile:
         starts = numbers.astype(np.int64) * row_bytes + offset
         if self._content is not None:
             self._check_bounds(starts, starts + row_bytes)
-            content, positions = np.frombuffer(self._content, np.uint8), starts
+            content, positions = self._content, starts
         else:
             content, positions = self._gather(starts, starts + row_bytes)
-        return _windows(content, row_bytes)[positions]
+        return _windows(np.frombuffer(content, np.uint8), row_bytes)[positions]
 
     def parts(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> list[bytes]:
         """Bytes of each range, none of which is empty.
@@ -195,19 +195,18 @@ class BlockFile:
         """
         if self._content is not None:
             self._check_bounds(starts, stops)
-            whole, positions = memoryview(self._content), starts
+            content, positions = self._content, starts
         else:
-            gathered, positions = self._gather(starts.astype(np.int64), stops.astype(np.int64))
-            whole = gathered.data
-        lengths = (stops - starts).tolist()
+            content, positions = self._gather(starts.astype(np.int64), stops.astype(np.int64))
+        ends = positions + (stops - starts)
         return [
-            bytes(whole[position : position + length])
-            for position, length in zip(positions.tolist(), lengths, strict=True)
+            content[start:stop]
+            for start, stop in zip(positions.tolist(), ends.tolist(), strict=True)
         ]
 
     def _gather(
         self, starts: NDArray[np.int64], stops: NDArray[np.int64]
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    ) -> tuple[bytes, NDArray[np.int64]]:
         """Content of all blocks that these ranges touch, and the position of each range in it."""
         self._check_bounds(starts, stops)
         firsts = starts // BLOCK
@@ -224,10 +223,10 @@ class BlockFile:
         if len(starts) and (starts.min() < 0 or stops.max() > self.size):
             raise IndexError(f"Rows beyond the {self.size} bytes of the file were asked for.")
 
-    def _blocks(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def _blocks(self, numbers: NDArray[np.int64]) -> bytes:
         """Content of these blocks, verified; `numbers` ascend. The last one may be short."""
         if not len(numbers):
-            return np.empty(0, dtype=np.uint8)
+            return b""
         # Neighbours are read together.
         breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
         firsts = numbers[np.concatenate([[0], breaks])].tolist()
@@ -235,7 +234,7 @@ class BlockFile:
         runs = zip(firsts, lasts, strict=True)
         content = b"".join([self._pread(first, last + 1) for first, last in runs])
         self._verify(content, self._sums[numbers])
-        return np.frombuffer(content, np.uint8)
+        return content
 
     def _pread(self, first: int, stop: int) -> bytes:
         """Blocks from `first` to `stop`, not verified yet. Raises Altered if they were cut."""

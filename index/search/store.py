@@ -314,16 +314,16 @@ class Store:
         numbers = np.array(rows, dtype=np.int64)
         starts, stops = self.starts[numbers], self.starts[numbers + 1]
         beginnings = self.records.parts(starts, np.minimum(stops, starts + _HEAD_BYTES))
-        lines = [beginning.partition(b"\n") for beginning in beginnings]
+        lines = [beginning.partition(b"\n")[0] for beginning in beginnings]
 
-        long = [position for position, (_, newline, _) in enumerate(lines) if not newline]
+        long = [position for position, line in enumerate(lines) if len(line) == _HEAD_BYTES]
         whole = self.records.parts(starts[long], stops[long])
         for position, record in zip(long, whole, strict=True):
-            lines[position] = record.partition(b"\n")
+            lines[position] = record.partition(b"\n")[0]
 
         # Parsed together, which is faster than one by one.
         try:
-            heads = json.loads(b"[" + b",".join([line for line, _, _ in lines]) + b"]")
+            heads = json.loads(b"[" + b",".join(lines) + b"]")
             return [Head(id, title, id[:length] or None) for id, title, length in heads]
         except (ValueError, TypeError) as error:
             raise self._foreign() from error
