@@ -69,7 +69,7 @@ def test_a_build_is_active_and_searchable(tmp_path: Path, encoder: HashEncoder) 
         0,
         0,
     )
-    assert calls == [("read", 5, 5), ("encode", 0, 5), ("encode", 5, 5)]
+    assert [calls[0], calls[-1]] == [("read", 5, 5), ("encode", 5, 5)]
     corpus = Corpus.load(builds.current(tmp_path, "c"), encoder)
     assert corpus.search("thing 3", k=1).hits[0].document_id == "d3"
     assert corpus.manifest == builds.read_manifest(builds.current(tmp_path, "c"))

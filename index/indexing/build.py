@@ -43,6 +43,8 @@ from purlin.index.search.store import DOCUMENTS_FILE, Documents, Store
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
 INTERIM_PASSAGES = 500
+# The progress of indexing fewer rows is not shown.
+SHOWN_ROWS = 30_000
 _RECALL = "dense recall@100"
 
 
@@ -80,7 +82,7 @@ def build(
     """Build corpus `name` and activate it; the old build serves until the last moment.
 
     `origin` is recorded in the manifest. `progress(stage, done, total)` is called with the stages
-    read, interim, encode, log and measure. With `judged`, the build and the active one are measured
+    read, interim, encode, index, log and measure. With `judged`, the build and the active one are measured
     on the same queries. A build that is significantly worse is kept but not activated, and raises
     Worse, unless `force` is set.
 
@@ -455,14 +457,21 @@ class _Builder:
         manifest = self._earlier.manifest
         recall = float(manifest.measures[_RECALL]) if self._kept and manifest is not None else 1.0
         reused = [np.ones(len(store.document_of), np.bool_) for store in stores]
-        for number in range(self._kept if comparable else 0, len(stores)):
+        written = range(self._kept if comparable else 0, len(stores))
+        total, done = sum(len(reused[number]) for number in written), 0
+        for number in written:
+            if total >= SHOWN_ROWS:
+                self._plan.progress("index", done, total)
             directory = self.directory / self._names[number]
             earlier = self._earlier if comparable else None
             digests = stores[number].digests()
             reused[number] = write_vectors(directory, digests, encoder.dim, journal, earlier)
             measured = dense.build_index(directory)
+            done += len(digests)
             # That of a delta is always 1.
             recall = measured if number == 0 else recall
+        if total >= SHOWN_ROWS:
+            self._plan.progress("index", done, total)
 
         encoded = ~np.concatenate(reused)
         live = encoded if self._content.live is None else encoded & self._content.live

@@ -56,6 +56,13 @@ class Progressed:
     passages: int | None
     bytes: int
 
+    def __str__(self) -> str:
+        """Such as "640,000 of 1,000,000 passages (512 MB)"."""
+        size = f"({self.bytes / 1e6:,.0f} MB)"
+        if self.passages is None:
+            return f"{self.encoded:,} encoded passages {size}"
+        return f"{self.encoded:,} of {self.passages:,} passages {size}"
+
 
 class Unfinished:
     """The directory of a corpus's unfinished build, which need not exist."""
