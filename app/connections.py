@@ -51,7 +51,8 @@ def bound(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for listener in listeners:
             listener.close()
-        raise InvalidInput(*_not_bound(host, port, error)) from error
+        message, field = _not_bound(host, port, error)
+        raise InvalidInput(message, field=field) from error
     return listeners
 
 
