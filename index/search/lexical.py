@@ -30,6 +30,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from purlin.index.blocks import UNCHECKED, Reader
 from purlin.index.storage import read_array
 
 Rows = NDArray[np.int64]
@@ -163,13 +164,13 @@ class Postings:
     ends: NDArray[np.int64]
 
     @classmethod
-    def load(cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Postings:
+    def load(cls, directory: Path, files: Reader = UNCHECKED) -> Postings:
         """Read the files of `save`; `read` returns the content of a file."""
         rows, counts, bounds, lengths, ends = (
-            read_array(read(directory / name))
+            read_array(files.read(directory / name))
             for name in (ROWS_FILE, COUNTS_FILE, BOUNDS_FILE, LENGTHS_FILE, ENDS_FILE)
         )
-        return cls(rows, counts, bounds, lengths, read(directory / TOKENS_FILE), ends)
+        return cls(rows, counts, bounds, lengths, files.read(directory / TOKENS_FILE), ends)
 
     def save(self, directory: Path) -> None:
         """Write the files into `directory`, which is created."""
