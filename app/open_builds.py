@@ -21,6 +21,7 @@ from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import TextEncoder
+from purlin.index.engines.hosting import open_corpus
 from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.records import Kind
@@ -345,7 +346,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
             slot = self._slots.get(build.parent.name)
             serving = slot.open.build if slot is not None and slot.open is not None else None
         # A build after a small change has most of its segments in memory already.
-        corpus = Corpus.load(build, encoder, serving)
+        corpus = open_corpus(build, encoder, serving)
         corpus.filter_lookups = self.filters
         if corpus.warning is not None:
             self._log.warning("%s", corpus.warning)

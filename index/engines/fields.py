@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Value
-from purlin.index.search.filters import Condition, Filter, Scalar, clauses, filterable
+from purlin.index.search.filters import Filter, Scalar, clauses, filterable
 
 VALUES, RANGES = "values", "ranges"
 # What Milvus takes in one array.
@@ -32,6 +32,11 @@ def hashed(*parts: str) -> int:
     content = "\0".join(parts).encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(content, digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
+
+
+def folded(title: str) -> str:
+    """A title as its hash has it: the case of ASCII letters does not matter."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in title)
 
 
 def _number_key(value: int | float) -> str:
@@ -72,9 +77,7 @@ def stored(fields: Mapping[str, Value]) -> tuple[list[int], dict[str, str], dict
     return list(values), ranges, dict(widths)
 
 
-def expression(
-    conditions: Filter, numeric: Mapping[str, bool], widths: Mapping[str, int]
-) -> str:
+def expression(conditions: Filter, numeric: Mapping[str, bool], widths: Mapping[str, int]) -> str:
     """Return a filter as an expression of Milvus.
 
     `numeric` maps each field to whether any of its values is a number, `widths` those that are
@@ -109,8 +112,10 @@ def _range(name: str, bounds: Mapping[str, int | float | str], width: int) -> st
         )
     conditions = [_bound(name, operator, bound) for operator, bound in bounds.items()]
     positions = (
-        " and ".join(condition.format(path=f'{RANGES}["{_path(name, position)}"]')
-                     for condition in conditions)
+        " and ".join(
+            condition.format(path=f'{RANGES}["{_path(name, position)}"]')
+            for condition in conditions
+        )
         for position in range(width)
     )
     return f"({' or '.join(f'({position})' for position in positions)})"
@@ -125,8 +130,7 @@ def _bound(name: str, operator: str, bound: int | float | str) -> str:
         )
     key = _key(bound)
     # Numbers are not compared with texts.
-    others = f'{{path}} < "{chr(ord(key[0]) + 1)}"' if operator == "gte" else f'{{path}} >= "{key[0]}"'
+    others = (
+        f'{{path}} < "{chr(ord(key[0]) + 1)}"' if operator == "gte" else f'{{path}} >= "{key[0]}"'
+    )
     return f'{{path}} {_OPERATORS[operator]} "{key}" and {others}'
-
-
-__all__ = ["MAX_VALUES", "RANGES", "VALUES", "Condition", "expression", "hashed", "stored"]

@@ -132,9 +132,7 @@ def _schema(milvus: Milvus) -> Any:
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field(ROW, DataType.INT64, is_primary=True)
-    schema.add_field(
-        VALUES, DataType.ARRAY, element_type=DataType.INT64, max_capacity=MAX_VALUES
-    )
+    schema.add_field(VALUES, DataType.ARRAY, element_type=DataType.INT64, max_capacity=MAX_VALUES)
     schema.add_field(RANGES, DataType.JSON)
     return schema
 

@@ -25,7 +25,7 @@ from purlin.index.errors import EngineFailed, InvalidInput
 if TYPE_CHECKING:
     from pymilvus import MilvusClient
 
-ADDRESS_VARIABLE, TOKEN_VARIABLE = "PURLIN_MILVUS", "PURLIN_MILVUS_TOKEN"  # noqa: S105 - names
+ADDRESS_VARIABLE, TOKEN_VARIABLE = "PURLIN_MILVUS", "PURLIN_MILVUS_TOKEN"
 TIMEOUT_VARIABLE, FALLBACK_VARIABLE = "PURLIN_MILVUS_TIMEOUT_S", "PURLIN_MILVUS_FALLBACK"
 _TIMEOUT_S = 5.0
 # Of what a build waits for: a flush, an index, a collection that is loaded.

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from purlin.index import builds, self_check, storage
 from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.engines import hosting
+from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, PurlinError, Worse
 from purlin.index.indexing import gate
 from purlin.index.indexing.earlier import Earlier
@@ -73,11 +75,12 @@ def build(
     force: bool = False,
     interim: TextEncoder | None = None,
     durable: bool = True,
+    engine: Connection | None = None,
 ) -> Manifest:
     """Build corpus `name` and activate it; the old build serves until the last moment.
 
     `origin` is recorded in the manifest. `progress(stage, done, total)` is called with the stages
-    read, interim, encode, log and measure. With `judged`, the build and the active one are measured
+    read, interim, encode, log, measure and store. With `judged`, the build and the active one are measured
     on the same queries. A build that is significantly worse is kept but not activated, and raises
     Worse, unless `force` is set.
 
@@ -88,19 +91,22 @@ def build(
     A build that is not `durable` is not flushed to disk, which takes as long as all the rest of a
     small one. If the machine fails soon after, it may be damaged, and has to be made again.
 
-    Raises Busy, StorageFailed, and InvalidInput if the sources have no document, no judged document
+    With `engine`, the documents go there, and all are read and encoded; there is no interim build.
+
+    Raises Busy, EngineFailed, StorageFailed, and InvalidInput if the sources have no document, no judged document
     exists, or no query of the log leads to a document; nothing is left behind then.
     """
     report = progress or _silent
-    plan = _Plan(home, name, kind, options or Options(), origin, report, judged, durable)
+    plan = _Plan(home, name, kind, options or Options(), origin, report, judged, durable, engine)
     with builds.locked(home, name) as directory:
         serves_early = (
             interim is not None
+            and engine is None
             and interim.fingerprint != encoder.fingerprint
             and name not in builds.corpora(home)
         )
         with builds.staging(directory) as staging_dir, storage.storage_errors():
-            with Earlier.open(home, name, kind) as earlier:
+            with Earlier() if engine else Earlier.open(home, name, kind) as earlier:
                 builder = _Builder(plan, staging_dir, earlier)
                 builder.read(sources, encoder)
                 if interim is None or not serves_early or builder.passages < INTERIM_PASSAGES:
@@ -128,6 +134,7 @@ class _Plan:
     progress: Progress
     judged: Judgements | None
     durable: bool
+    engine: Connection | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -148,8 +155,14 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
     if force and manifest.judged.get("refused"):
         manifest = replace(manifest, judged={**manifest.judged, "refused": False})
 
+    if plan.engine is not None:
+        storing = partial(plan.progress, "store")
+        manifest = hosting.move(plan.engine, builder.directory, manifest, storing)
     directory = builder.directory.parent
     build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+    if plan.engine is not None:
+        refused = bool(manifest.judged.get("refused"))
+        hosting.finish(plan.engine, manifest, build_name, active=not refused)
     _activate(directory, build_name, manifest, plan.durable)
     return manifest
 
