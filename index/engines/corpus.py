@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from purlin.index.errors import EngineFailed
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus, Ranked, Retrieved, SearchResult
 
-_SINGLE: tuple[Mode, ...] = ("dense", "lexical")
+_R = TypeVar("_R")
 
 
 class HostedCorpus(Corpus):
@@ -23,45 +22,45 @@ class HostedCorpus(Corpus):
 
     def __init__(self, *arguments: Any, fallback: bool, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._fallback = fallback or len(self.manifest.engine["retrievers"]) == 1
+        self._fallback = fallback
 
     def search(self, query: str, *, mode: Mode = "hybrid", **options: Any) -> SearchResult:
         """Search as `Corpus.search` does, or with one retriever if the other fails."""
-        try:
-            return super().search(query, mode=mode, **options)
-        except EngineFailed as error:
-            for other in self._others(mode):
-                with contextlib.suppress(EngineFailed):
-                    result = super().search(query, mode=other, **options)
-                    return replace(result, warning=_warning(other, error))
-            raise
+        search = super().search
+        result, warning = self._answered(mode, lambda mode: search(query, mode=mode, **options))
+        return replace(result, warning=warning)
 
     def rank(self, query: str, depth: int, *, mode: Mode = "hybrid", **options: Any) -> Ranked:
         """Rank as `Corpus.rank` does, or with one retriever if the other fails."""
-        try:
-            return super().rank(query, depth, mode=mode, **options)
-        except EngineFailed as error:
-            for other in self._others(mode):
-                with contextlib.suppress(EngineFailed):
-                    ranked = super().rank(query, depth, mode=other, **options)
-                    return replace(ranked, warning=_warning(other, error))
-            raise
+        rank = super().rank
+        ranked, warning = self._answered(
+            mode, lambda mode: rank(query, depth, mode=mode, **options)
+        )
+        return replace(ranked, warning=warning)
 
     def passages(
         self, query: str, k: int, *, mode: Mode = "hybrid"
     ) -> tuple[list[Retrieved], Mapping[str, float]]:
         """Return passages as `Corpus.passages` does, or of one retriever if the other fails."""
+        passages = super().passages
+        return self._answered(mode, lambda mode: passages(query, k, mode=mode))[0]
+
+    def _answered(self, mode: Mode, answer: Callable[[Mode], _R]) -> tuple[_R, str | None]:
+        """Return an answer in this mode, or else in another one, and then a warning."""
+        retrievers: list[Mode] = self.manifest.engine["retrievers"]
+        if mode == "hybrid" and len(retrievers) == 1:
+            version = self.manifest.engine["version"]
+            return answer(retrievers[0]), _warning(retrievers[0], f"Milvus {version} has no other.")
         try:
-            return super().passages(query, k, mode=mode)
-        except EngineFailed:
-            for other in self._others(mode):
-                with contextlib.suppress(EngineFailed):
-                    return super().passages(query, k, mode=other)
+            return answer(mode), None
+        except EngineFailed as error:
+            for other in retrievers if self._fallback and mode == "hybrid" else ():
+                try:
+                    return answer(other), _warning(other, error.message)
+                except EngineFailed:
+                    continue
             raise
 
-    def _others(self, mode: Mode) -> tuple[Mode, ...]:
-        return _SINGLE if self._fallback and mode == "hybrid" else ()
 
-
-def _warning(mode: Mode, error: EngineFailed) -> str:
-    return f"Degraded: these hits are those of {mode} search alone. {error.message}"
+def _warning(mode: Mode, reason: str) -> str:
+    return f"Degraded: these hits are those of {mode} search alone. {reason}"

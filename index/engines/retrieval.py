@@ -236,6 +236,8 @@ class MilvusLexical:
 
     def _vector(self, weights: Mapping[str, float]) -> dict[int, float]:
         """Token number -> share of the query's weight, for tokens that some passage has."""
+        if not weights:
+            return {}
         if not self._collection.milvus.has_sparse:
             raise EngineFailed(
                 f"Milvus {self._collection.milvus.version} has no sparse vectors, which lexical "
