@@ -157,6 +157,7 @@ class BlockFile:
 
     def close(self) -> None:
         """Close the file; what is not in memory cannot be read any more."""
+        self._descriptor = -1
         self._closer()
 
     def read(self, start: int, stop: int) -> memoryview:
@@ -181,23 +182,54 @@ class BlockFile:
 
         Raises Altered, and IndexError for rows beyond the file.
         """
-        if not len(numbers):
-            return np.empty((0, row_bytes), dtype=np.uint8)
         starts = numbers.astype(np.int64) * row_bytes + offset
-        if starts.min() < offset or starts.max() + row_bytes > self.size:
-            raise IndexError(f"Rows beyond the {self.size} bytes of the file were asked for.")
-
         if self._content is not None:
-            return _windows(np.frombuffer(self._content, np.uint8), row_bytes)[starts]
-        firsts, lasts = starts // BLOCK, (starts + row_bytes - 1) // BLOCK
-        spans = np.arange((lasts - firsts).max() + 1)
-        blocks = np.unique(np.minimum(firsts[:, None] + spans, lasts[:, None]))
-        # The blocks of a row follow each other in the file, so they do among those that are read.
-        positions = np.searchsorted(blocks, firsts) * BLOCK + starts % BLOCK
-        return _windows(self._blocks(blocks), row_bytes)[positions]
+            self._check_bounds(starts, starts + row_bytes)
+            content, positions = np.frombuffer(self._content, np.uint8), starts
+        else:
+            content, positions = self._gather(starts, starts + row_bytes)
+        return _windows(content, row_bytes)[positions]
+
+    def parts(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> list[bytes]:
+        """Bytes of each range, none of which is empty.
+
+        Raises Altered, and IndexError for ranges beyond the file.
+        """
+        if self._content is not None:
+            self._check_bounds(starts, stops)
+            whole, positions = memoryview(self._content), starts
+        else:
+            gathered, positions = self._gather(starts.astype(np.int64), stops.astype(np.int64))
+            whole = memoryview(gathered)
+        lengths = (stops - starts).tolist()
+        return [
+            bytes(whole[position : position + length])
+            for position, length in zip(positions.tolist(), lengths, strict=True)
+        ]
+
+    def _gather(
+        self, starts: NDArray[np.int64], stops: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Content of all blocks that these ranges touch, and the position of each range in it."""
+        self._check_bounds(starts, stops)
+        firsts = starts // BLOCK
+        counts = (stops - 1) // BLOCK - firsts + 1
+        # 0, 1, ... for the blocks of each range.
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        numbers = np.unique(np.repeat(firsts, counts) + within)
+
+        # The blocks of a range follow each other in the file, so they do among those read.
+        positions = np.searchsorted(numbers, firsts) * BLOCK + starts % BLOCK
+        return self._blocks(numbers), positions
+
+    def _check_bounds(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> None:
+        if len(starts) and (starts.min() < 0 or stops.max() > self.size):
+            raise IndexError(f"Rows beyond the {self.size} bytes of the file were asked for.")
 
     def _blocks(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Content of these blocks, verified; `numbers` ascend. The last one may be short."""
+        if not len(numbers):
+            return np.empty(0, dtype=np.uint8)
         length = len(numbers) * BLOCK
         if (numbers[-1] + 1) * BLOCK > self.size:
             length -= int((numbers[-1] + 1) * BLOCK - self.size)
@@ -217,6 +249,8 @@ class BlockFile:
 
     def _read_into(self, content: memoryview, block: int) -> None:
         """Fill `content` with the bytes from a block on."""
+        if self._descriptor < 0:
+            raise ValueError(self._message("is closed"))
         position, start = 0, block * BLOCK
         try:
             while position < len(content):
@@ -239,7 +273,7 @@ class BlockFile:
 
 def _windows(content: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
     """View (positions, length) of the bytes that begin at each position."""
-    shape = (len(content) - length + 1, length)
+    shape = (max(len(content) - length + 1, 0), length)
     return np.lib.stride_tricks.as_strided(content, shape, (1, 1), writeable=False)
 
 

@@ -99,10 +99,31 @@ def test_any_rows_are_what_was_written(
 
 
 @HELD
+@given(ranges=st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 9000)), max_size=20))
+def test_any_parts_are_what_was_written(held: str, ranges: list[tuple[int, int]]) -> None:
+    content = content_of(5 * BLOCK + 77)
+    starts = np.array([start for start, _ in ranges], dtype=np.int64)
+    stops = np.minimum(starts + [length for _, length in ranges], len(content)).astype(np.int64)
+    with TemporaryDirectory() as directory:
+        with closing(opened(write(Path(directory) / "file", content), held)) as file:
+            parts = file.parts(starts, stops)
+    assert parts == [
+        content[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
+    ]
+
+
+@HELD
 @pytest.mark.parametrize("rows", [[-1], [0, 207]])
 def test_rows_beyond_the_file_are_refused(path: Path, held: str, rows: list[int]) -> None:
     with closing(opened(path, held)) as file, pytest.raises(IndexError, match="beyond"):
         file.rows(np.array(rows), 100)
+
+
+def test_a_closed_file_says_so(path: Path) -> None:
+    file = opened(path, "disk")
+    file.close()
+    with pytest.raises(ValueError, match="file is closed"):
+        file.read(0, 1)
 
 
 @given(st.integers(0, 5 * BLOCK + 76), st.integers(0, 7))
