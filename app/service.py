@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from purlin.app.building import Builder, demo_jobs
 from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
+from purlin.app.following import Follower
 from purlin.app.freshness import Freshness
 from purlin.app.metrics import Metrics
 from purlin.app.open_builds import OpenClassifiers, OpenCorpora
@@ -20,6 +21,7 @@ from purlin.app.watching import Watcher
 from purlin.index import builds
 from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import ENCODERS
+from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.qa.reader import Reader
@@ -37,6 +39,9 @@ class Service:
         self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
         self.builder = Builder(settings.home, self._built, keep=settings.watch)
+        self.follower = None
+        if settings.milvus:
+            self.follower = Follower(settings.home, Connection.of(settings.milvus))
         self.watcher = None
         if settings.watch:
             directories = (settings.encoder, *ENCODERS.values())
@@ -58,6 +63,8 @@ class Service:
             self.builder.add(*demo_jobs(self.home, self._settings.encoder, fingerprint))
         if self.watcher is not None:
             self.watcher.start()
+        if self.follower is not None:
+            self.follower.start()
 
     def lease(self, corpus: str) -> AbstractContextManager[Corpus]:
         """Yield the build of a corpus that serves, as `OpenBuilds.lease` does.
@@ -102,6 +109,8 @@ class Service:
         """Stop making and opening builds, and close everything that is open."""
         if self.watcher is not None:
             self.watcher.close()
+        if self.follower is not None:
+            self.follower.close()
         self.builder.close()
         self.corpora.close()
         self.classifiers.close()

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Value
-from purlin.index.search.filters import Filter, Scalar, clauses, filterable
+from purlin.index.search.filters import Clause, Filter, Scalar, clauses, filterable
 
 VALUES, RANGES = "values", "ranges"
 # What Milvus takes in one array.
@@ -24,7 +24,6 @@ MAX_VALUES = 4096
 MAX_COMPARED = 64
 # Bytes of a text that are kept to be compared; a bound must be shorter.
 _KEPT_BYTES = 64
-_OPERATORS = {"gte": ">=", "lte": "<="}
 
 
 def hashed(*parts: str) -> int:
@@ -83,45 +82,42 @@ def expression(conditions: Filter, numeric: Mapping[str, bool], widths: Mapping[
     `numeric` maps each field to whether any of its values is a number, `widths` those that are
     lists to their largest number of values. Raises InvalidInput, which names the field.
     """
-    clauses(conditions, numeric)
-    parts = []
-    for name, condition in conditions.items():
-        if isinstance(condition, Mapping):
-            parts.append(_range(name, condition, widths.get(name, 1)))
-        else:
-            parts.append(_one_of(name, condition))
+    parts = [
+        _one_of(clause) if clause.values else _range(clause, widths.get(clause.name, 1))
+        for clause in clauses(conditions, numeric)
+    ]
     return " and ".join(parts)
 
 
-def _one_of(name: str, condition: Scalar | Sequence[Scalar]) -> str:
-    values = [condition] if isinstance(condition, Scalar) else condition
-    hashes = [_hash_of(name, _plain(value)) for value in values]
-    return f"array_contains_any({VALUES}, [{', '.join(map(str, hashes))}])"
+def _one_of(clause: Clause) -> str:
+    hashes = [str(_hash_of(clause.name, value)) for value in clause.values]
+    return f"array_contains_any({VALUES}, [{', '.join(hashes)}])"
 
 
-def _plain(value: Scalar) -> Scalar:
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def _range(name: str, bounds: Mapping[str, int | float | str], width: int) -> str:
+def _range(clause: Clause, width: int) -> str:
+    """Condition that any of the field's first `width` values is within the bounds."""
     if width > MAX_COMPARED:
         raise InvalidInput(
-            f"{name!r} has lists of up to {width} values; this corpus is in Milvus, where ranges "
-            f"look at no more than {MAX_COMPARED}. Filter by values.",
-            field=f"filter.{name}",
+            f"{clause.name!r} has lists of up to {width} values; this corpus is in Milvus, where "
+            f"ranges look at no more than {MAX_COMPARED}. Filter by values.",
+            field=f"filter.{clause.name}",
         )
-    conditions = [_bound(name, operator, bound) for operator, bound in bounds.items()]
-    positions = (
-        " and ".join(
-            condition.format(path=f'{RANGES}["{_path(name, position)}"]')
-            for condition in conditions
-        )
-        for position in range(width)
-    )
+    bounds = {"gte": clause.gte, "lte": clause.lte}
+    tests = [
+        test
+        for operator, bound in bounds.items()
+        if bound is not None
+        for test in _bound(clause.name, operator, bound)
+    ]
+    positions = []
+    for position in range(width):
+        path = f'{RANGES}["{_path(clause.name, position)}"]'
+        positions.append(" and ".join(f"{path} {test}" for test in tests))
     return f"({' or '.join(f'({position})' for position in positions)})"
 
 
-def _bound(name: str, operator: str, bound: int | float | str) -> str:
+def _bound(name: str, operator: str, bound: int | float | str) -> tuple[str, str]:
+    """What a key has to fulfil: the bound, and to be of its type."""
     if isinstance(bound, str) and len(bound.encode()) >= _KEPT_BYTES:
         raise InvalidInput(
             f"A bound has {len(bound.encode())} bytes; in Milvus, at most {_KEPT_BYTES - 1} are "
@@ -129,8 +125,9 @@ def _bound(name: str, operator: str, bound: int | float | str) -> str:
             field=f"filter.{name}.{operator}",
         )
     key = _key(bound)
-    # Numbers are not compared with texts.
-    others = (
-        f'{{path}} < "{chr(ord(key[0]) + 1)}"' if operator == "gte" else f'{{path}} >= "{key[0]}"'
-    )
-    return f'{{path}} {_OPERATORS[operator]} "{key}" and {others}'
+    if bound != bound:
+        # Nothing compares with what is not a number.
+        return '== "n"', '== "n"'
+    if operator == "gte":
+        return f'>= "{key}"', f'< "{chr(ord(key[0]) + 1)}"'
+    return f'<= "{key}"', f'>= "{key[0]}"'

@@ -31,7 +31,13 @@ from purlin.index.engines.retrieval import (
     Traits,
 )
 from purlin.index.engines.upload import Contents, Uploaded, upload, write_files
-from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, NotFound
+from purlin.index.errors import (
+    Damaged,
+    EncoderMismatch,
+    EngineFailed,
+    InvalidInput,
+    NotFound,
+)
 from purlin.index.search import dense, query_log, segments
 from purlin.index.search.corpus import Corpus, check_encoder
 from purlin.index.search.listing import LISTING_FILE
@@ -231,7 +237,7 @@ def open_corpus(directory: Path, encoder: TextEncoder, opened: Corpus | None = N
     if not manifest.engine:
         return Corpus.load(directory, encoder, opened)
     check_encoder(manifest, encoder)
-    connection = Connection.of(str(manifest.engine["address"]))
+    connection = Connection.of(recorded=str(manifest.engine["address"]))
     milvus = connected(connection)
     _check(milvus, manifest)
 
@@ -289,11 +295,14 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
     """Make a finished build the active one, on disk and in Milvus; see `builds.activate`."""
     manifest = _hosted(builds.builds_directory(home, name) / build)
     if manifest is not None:
-        # Before anything is switched.
+        if manifest.judged.get("refused") and not force:
+            # Raises Worse, before anything is switched.
+            builds.activate(home, name, build)
         _check(_milvus(manifest), manifest)
-    builds.activate(home, name, build, force=force)
     if manifest is not None:
+        # Other servers follow the alias; so may this one, if its own disk fails now.
         _switch(_milvus(manifest), manifest)
+    builds.activate(home, name, build, force=force)
 
 
 def roll_back(home: Path, name: str) -> str:
@@ -325,7 +334,7 @@ def _hosted(directory: Path) -> Manifest | None:
 
 
 def _milvus(manifest: Manifest) -> Milvus:
-    return connected(Connection.of(str(manifest.engine["address"])))
+    return connected(Connection.of(recorded=str(manifest.engine["address"])))
 
 
 # ---- attaching
@@ -346,8 +355,16 @@ def hosted(connection: Connection) -> list[str]:
 def attach(home: Path, name: str, connection: Connection) -> str:
     """Make the build of a corpus that is active in Milvus the active one here; returns its name.
 
-    Raises NotFound if Milvus has none, and Damaged if its files are not those of its manifest.
+    Raises NotFound if Milvus has none, Damaged if its files are not those of its manifest, and
+    InvalidInput if there is a corpus of that name whose documents are here.
     """
+    here = builds.active_manifest(home, name)
+    if here is not None and not here.engine:
+        raise InvalidInput(
+            f"There is a corpus {name!r} already, whose documents are on this machine; delete it, "
+            "or build the other one under another name.",
+            field="corpus",
+        )
     milvus = connected(connection)
     target = _target(milvus, name)
     described = _description(milvus, target) if target is not None else {}

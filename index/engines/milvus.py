@@ -12,7 +12,6 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -50,13 +49,13 @@ class Connection:
     fallback: bool = False
 
     @classmethod
-    def of(cls, address: str = "", environ: Mapping[str, str] | None = None) -> Connection:
-        """Return the connection to an address, by default that of the environment.
+    def of(cls, address: str = "", *, recorded: str = "") -> Connection:
+        """Return the connection to `address`, or that of the environment, or else `recorded`.
 
         Raises InvalidInput.
         """
-        variables = os.environ if environ is None else environ
-        address = variables.get(ADDRESS_VARIABLE, "") or address
+        variables = os.environ
+        address = address or variables.get(ADDRESS_VARIABLE, "") or recorded
         token = variables.get(TOKEN_VARIABLE, "")
         fallback = variables.get(FALLBACK_VARIABLE, "").lower() in ("1", "true", "yes", "on")
         try:
