@@ -22,7 +22,7 @@ from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import TextEncoder
 from purlin.index.engines.hosting import open_corpus
-from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
+from purlin.index.errors import Altered, Damaged, EngineFailed, NotFound, PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from purlin.app.encoding import Encoders
 
 RETRY_S = 60.0  # after which a refused build is tried again
+ENGINE_RETRY_S = 5.0  # the same if an engine could not be reached
 
 
 class Build(Protocol):
@@ -79,7 +80,8 @@ class _Slot(Generic[_B]):
         """Return whether the requested build is to be opened now."""
         if self.loading is not None and not self.loading.done():
             return False
-        retry = self.problem is not None and time.monotonic() - self.tried_at > RETRY_S
+        pause_s = ENGINE_RETRY_S if isinstance(self.problem, EngineFailed) else RETRY_S
+        retry = self.problem is not None and time.monotonic() - self.tried_at > pause_s
         return requested != self.requested or retry
 
 

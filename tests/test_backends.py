@@ -283,7 +283,7 @@ def test_hits_have_texts_fields_and_explanations(corpus: Corpus, backend: Backen
 
 
 def test_unknown_field_is_named(corpus: Corpus) -> None:
-    with pytest.raises(InvalidInput, match="no filterable field 'lamg'.*'lang'"):
+    with pytest.raises(InvalidInput, match=r"no filterable field 'lamg'.*'lang'"):
         corpus.search("open", mode="dense", filter={"lamg": "en"})
 
 

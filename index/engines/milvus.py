@@ -105,32 +105,41 @@ class Milvus:
 
     def call(self, method: str, *arguments: Any, slow: bool = False, **options: Any) -> Any:
         """Call a method of the client, with the connection's time limit unless it is `slow`."""
-        self._check_pause()
         limit_s = _SLOW_TIMEOUT_S if slow else self.connection.timeout_s
-        # pymilvus reports failures of any kind, and logs them with their parameters.
+        # pymilvus reports failures of any kind.
         try:
-            client = self._connected()
-            return getattr(client, method)(*arguments, timeout=limit_s, **options)
+            return getattr(self._connected(), method)(*arguments, timeout=limit_s, **options)
+        except EngineFailed:
+            raise
         except Exception as error:  # noqa: BLE001
             raise self._failed(error, limit_s) from None
 
-    def _check_pause(self) -> None:
-        if time.monotonic() - self._failed_at < _PAUSE_S:
-            raise EngineFailed(self._failure)
-
     def _connected(self) -> MilvusClient:
         with self._lock:
+            # Those that waited for the lock must not wait for the same server one by one.
+            if time.monotonic() - self._failed_at < _PAUSE_S:
+                raise EngineFailed(self._failure)
             if self._client is None:
-                logging.getLogger("pymilvus").setLevel(logging.CRITICAL + 1)
-                from pymilvus import MilvusClient
-
-                self._client = MilvusClient(
-                    uri=self.connection.address,
-                    token=self.connection.token,
-                    timeout=self.connection.timeout_s,
-                    dedicated=True,
-                )
+                self._client = self._connect()
             return self._client
+
+    def _connect(self) -> MilvusClient:
+        # It logs what it raises, with parameters.
+        logging.getLogger("pymilvus").setLevel(logging.CRITICAL + 1)
+        from pymilvus import MilvusClient
+
+        connection = self.connection
+        try:
+            return MilvusClient(
+                uri=connection.address,
+                token=connection.token,
+                timeout=connection.timeout_s,
+                dedicated=True,
+            )
+        except Exception as error:  # noqa: BLE001
+            failed = self._failed(error, connection.timeout_s)
+            self._failure, self._failed_at = failed.message, time.monotonic()
+            raise failed from None
 
     def _failed(self, error: Exception, limit_s: float) -> EngineFailed:
         """What went wrong, in words; remembers that the server cannot be reached."""
