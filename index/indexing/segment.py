@@ -33,7 +33,7 @@ class SegmentWriter:
         self.directory = directory
         self._splitter = splitter
         self._earlier = earlier
-        self.store = StoreWriter(directory, [segment.store for segment in earlier.segments])
+        self.store = StoreWriter(directory)
         self._lexical = LexicalBuilder()
         # For each passage, the row of the earlier build that it was copied from, or -1.
         self._origins = array("q")
