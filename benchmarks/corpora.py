@@ -6,7 +6,6 @@ Everything is made once below a scratch directory and is used again afterwards.
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 from collections.abc import Mapping, Sequence
@@ -71,7 +70,7 @@ class Shared:
     def prepare(self) -> None:
         """Make what is missing: weights in both forms, texts, vectors, and Purlin's corpus."""
         self.scratch.mkdir(parents=True, exist_ok=True)
-        encoder = self._encoder()
+        encoder = self.encoder()
         cache_directory = self.scratch / f"vectors-{self.judged.name}"
         if not self.vectors.exists():
             encode_corpus(encoder, corpus_texts(self.judged.corpus), cache_directory)
@@ -81,7 +80,7 @@ class Shared:
             cached = CachedEncoder(encoder, VectorCache(cache_directory))
             build_corpus(self.home, self.judged.name, self.judged.corpus, cached)
 
-    def _encoder(self) -> Encoder:
+    def encoder(self) -> Encoder:
         """The base model as sentence-transformers has it and as Purlin exports it, in 8 bits."""
         from purlin.training.export import BASE_CARD, base_checkpoint, export
 
@@ -109,7 +108,7 @@ def write_shared(source: Path, cache: VectorCache, texts: Path, vectors: Path) -
     with staging.open("w", encoding="utf-8") as lines:
         for identifier, text in zip(ids, contents, strict=True):
             lines.write(json.dumps({"id": identifier, "text": text}) + "\n")
-    os.replace(staging, texts)
+    staging.replace(texts)
 
     np.save(vectors, cache.vectors(contents))
 
@@ -140,5 +139,3 @@ def load_queries(data: Path, seed: int = 0) -> list[str]:
     distinct = list(dict.fromkeys(queries))
     random.Random(seed).shuffle(distinct)
     return distinct
-
-

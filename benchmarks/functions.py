@@ -19,7 +19,6 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -188,7 +187,7 @@ class Collection:
             lines.flush()
 
         # The digests come second: where they are, the rows are complete.
-        os.replace(staging, final)
+        staging.replace(final)
         np.save(self.directory / f"functions-{name}.npy", np.array(digests, np.uint64))
         return len(digests)
 
@@ -224,7 +223,9 @@ def read_packages(path: Path) -> list[tuple[str, str]]:
 # ---- the run
 
 
-def collect(collection: Collection, data: Path, packages: list[tuple[str, str]], limit: int) -> None:
+def collect(
+    collection: Collection, data: Path, packages: list[tuple[str, str]], limit: int
+) -> None:
     """Add source after source until there are `limit` functions."""
     add_source(collection, "000-challenge", challenge_rows(data), limit)
     add_source(collection, "001-pairs", pair_rows(data), limit)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -117,7 +116,7 @@ def encode_corpus(encoder: TextEncoder, texts: Iterator[str], directory: Path) -
         with staging.open("wb") as file:
             keys = np.frombuffer(b"".join(map(text_key, chunk)), f"V{KEY_BYTES}")
             np.savez(file, keys=keys, vectors=vectors)
-        os.replace(staging, path)
+        staging.replace(path)
 
         rate = len(chunk) / (time.monotonic() - started)
         print(f"{total:,} texts, {rate:.0f}/s", flush=True)

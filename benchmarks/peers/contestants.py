@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from benchmarks.processes import Running, free_port, serving
 DEPTH = 10
 
 
-class Contestant(ABC):
+class Contestant:
     """A search service over a shared corpus."""
 
     name: str
@@ -31,8 +30,8 @@ class Contestant(ABC):
     def prepare(self) -> None:
         """Make its index, if it keeps one on disk."""
 
-    @abstractmethod
-    def command(self, port: int) -> list[str | Path]: ...
+    def command(self, port: int) -> list[str | Path]:
+        raise NotImplementedError
 
     def environment(self) -> Mapping[str, str]:
         return {}
@@ -76,7 +75,7 @@ class Purlin(Contestant):
         return Request("POST", "/search", body)
 
     def ids(self, reply: bytes) -> list[str]:
-        return [hit["document"]["id"] for hit in json.loads(reply)["hits"]]
+        return [hit["document_id"] for hit in json.loads(reply)["hits"]]
 
 
 class PurlinDense(Purlin):

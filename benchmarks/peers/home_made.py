@@ -77,7 +77,10 @@ class Searcher:
         vectors = self._model.encode(queries, normalize_embeddings=True, show_progress_bar=False)
         scores, rows = self._index.search(vectors, k)
         return [
-            [self._documents[row] | {"score": float(score)} for score, row in zip(*pair, strict=True)]
+            [
+                self._documents[row] | {"score": float(score)}
+                for score, row in zip(*pair, strict=True)
+            ]
             for pair in zip(scores, rows, strict=True)
         ]
 

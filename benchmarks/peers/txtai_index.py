@@ -34,7 +34,11 @@ def build(texts: Path, vectors: Path, checkpoint: Path, out: Path, hybrid: bool)
     embeddings.save(str(out / "index"))
 
     # JSON is YAML, too.
-    config = {"path": str(out / "index"), "writable": False, "embeddings": {"path": str(checkpoint)}}
+    config = {
+        "path": str(out / "index"),
+        "writable": False,
+        "embeddings": {"path": str(checkpoint)},
+    }
     (out / "config.yml").write_text(json.dumps(config), encoding="utf-8")
 
 
