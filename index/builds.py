@@ -26,14 +26,16 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from purlin.index.blocks import SUMS_SUFFIX, BlockFile, sums_path
 from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse
 from purlin.index.records import Kind, Secondary, Splitter
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
-MANIFEST_FORMAT = 2
+MANIFEST_FORMAT = 3
 KEPT_BUILDS = 3
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
@@ -72,7 +74,7 @@ class AnyManifest(Protocol):
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Any]]:
-        """Relative path -> size and SHA-256 of the file."""
+        """Relative path -> size of the file, and SHA-256 of its content or of its blocks' sums."""
         ...
 
     def to_json(self) -> str:
@@ -89,7 +91,7 @@ class Manifest:
     `segments` are the directories of its documents, see `purlin.index.search.segments`; `texts` is
     the version of what they were cut into. An `interim` build serves while the vectors of another
     encoder are made.
-    `files` maps a relative path to its size and SHA-256. `logged` counts the earlier queries that
+    `files` maps a relative path to what `checksums` returns for it. `logged` counts the earlier queries that
     lead to documents of the build. `judged` describes the quality check, if there was one (see
     `purlin.index.indexing.gate.measure_build`).
     """
@@ -269,9 +271,9 @@ def damage_message(directory: Path, file: str, problem: str) -> str:
 
 
 class Files:
-    """Files of a build, each verified in the same pass that reads it.
+    """Files of a build, each verified as it is read: whole, or the blocks that a read touches.
 
-    Raises Damaged, which names the file.
+    Each file can be opened once. Raises Damaged, which names the file.
     """
 
     def __init__(self, directory: Path, manifest: AnyManifest) -> None:
@@ -279,18 +281,32 @@ class Files:
         self._unread = dict(manifest.files)
 
     def read(self, path: Path) -> bytes:
-        """Return the verified content of a file of the build. Each file can be read once."""
-        name = path.relative_to(self._directory).as_posix()
+        """Return the verified content of a file that is read whole."""
+        name = self._name(path)
         with self._opened(name) as file:
             content = file.read()
             self._verify(name, hashlib.sha256(content))
         return content
 
+    def blocks(self, path: Path) -> BlockFile:
+        """Open a file whose blocks are verified when they are read."""
+        name = self._name(path)
+        entry = self._entry(name, "blocks")
+        sums = self._read_sums(name, entry)
+        message = partial(damage_message, self._directory, name)
+        file = BlockFile(path, int(entry["bytes"]), sums, message)
+        del self._unread[name]
+        return file
+
     def check(self, path: Path) -> None:
         """Verify a file of the build without keeping its content."""
-        name = path.relative_to(self._directory).as_posix()
-        with self._opened(name) as file:
-            self._verify(name, hashlib.file_digest(file, "sha256"))
+        name = self._name(path)
+        if "blocks" in self._unread[name]:
+            with contextlib.closing(self.blocks(path)) as blocks:
+                blocks.check()
+        else:
+            with self._opened(name) as file:
+                self._verify(name, hashlib.file_digest(file, "sha256"))
 
     def skip(self, directory: Path) -> None:
         """Leave out the unread files of a directory, whose content is in memory already."""
@@ -303,10 +319,32 @@ class Files:
         for name in list(self._unread):
             self.check(self._directory / name)
 
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._directory).as_posix()
+
+    def _entry(self, name: str, checksum: str) -> Mapping[str, Any]:
+        """Entry of a file that is read in one of the two ways: "sha256" or "blocks"."""
+        entry = self._unread.get(name, {})
+        if checksum not in entry:
+            raise self._damaged(name, "is not listed in manifest.json as this version reads it")
+        return entry
+
+    def _read_sums(self, name: str, entry: Mapping[str, Any]) -> bytes:
+        try:
+            sums = sums_path(self._directory / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise self._damaged(name + SUMS_SUFFIX, "is missing") from error
+        except OSError as error:
+            raise self._damaged(name + SUMS_SUFFIX, f"cannot be read ({error.strerror})") from error
+
+        if hashlib.sha256(sums).hexdigest() != entry["blocks"]:
+            raise self._damaged(name + SUMS_SUFFIX, "was altered")
+        return sums
+
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[io.BufferedReader]:
         """Open a file after a check of its size."""
-        expected = self._unread[name]["bytes"]
+        expected = self._entry(name, "sha256")["bytes"]
         try:
             with (self._directory / name).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -336,26 +374,42 @@ def checksums(
 ) -> dict[str, dict[str, Any]]:
     """Relative path -> {bytes, sha256} of every file below a directory.
 
-    The entries of `linked` files are taken over from the build that they are of.
+    A file with sums of its blocks has {bytes, blocks}, the SHA-256 of the sums. The entries of
+    `linked` files are taken over from the build that they are of.
     """
     entries = {}
     for path in sorted(directory.rglob("*")):
-        if path.is_file():
-            name = path.relative_to(directory).as_posix()
-            if linked is not None and name in linked:
-                entries[name] = dict(linked[name])
-            else:
-                entries[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        if not path.is_file() or _is_sums(path):
+            continue
+        name = path.relative_to(directory).as_posix()
+        if linked is not None and name in linked:
+            entries[name] = dict(linked[name])
+        elif sums_path(path).is_file():
+            entries[name] = {"bytes": path.stat().st_size, "blocks": _sha256(sums_path(path))}
+        else:
+            entries[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
     return entries
 
 
+def _is_sums(path: Path) -> bool:
+    return path.suffix == SUMS_SUFFIX and path.with_suffix("").is_file()
+
+
 def link(source: Path, target: Path) -> None:
-    """Make `target` the same file as `source`, or a copy of it where files cannot be linked."""
+    """Make `target` the same file as `source`, or a copy of it where files cannot be linked.
+
+    The sums of its blocks follow the file.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        shutil.copyfile(source, target)
+    pairs = [(source, target)]
+    if sums_path(source).is_file():
+        pairs.append((sums_path(source), sums_path(target)))
+
+    for existing, new in pairs:
+        try:
+            new.hardlink_to(existing)
+        except OSError:
+            shutil.copyfile(existing, new)
 
 
 def _sha256(path: Path) -> str:

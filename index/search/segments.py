@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +37,13 @@ VECTOR_FILES = frozenset({dense.VECTORS_FILE, dense.SETTINGS_FILE, dense.INDEX_F
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One open segment. `checksums` maps each of its files to its SHA-256 (hex)."""
+    """One open segment. `entries` maps each of its files to its entry in the manifest."""
 
     name: str
     store: Store
     postings: Postings
     vectors: VectorSegment
-    checksums: Mapping[str, str]
+    entries: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def load(
@@ -54,9 +55,9 @@ class Segment:
         again. Raises Damaged.
         """
         prefix = f"{directory.name}/"
-        checksums = {
-            name.removeprefix(prefix): str(details["sha256"])
-            for name, details in manifest.files.items()
+        entries = {
+            name.removeprefix(prefix): entry
+            for name, entry in manifest.files.items()
             if name.startswith(prefix)
         }
         documents = directory / store.DOCUMENTS_FILE
@@ -67,16 +68,16 @@ class Segment:
             directory,
             manifest.kind,
             before=before,
-            sha256=checksums[store.DOCUMENTS_FILE],
+            sha256=str(entries[store.DOCUMENTS_FILE]["sha256"]),
             read=files.read,
         )
 
-        if opened is not None and opened.checksums == checksums:
+        if opened is not None and opened.entries == entries:
             files.skip(directory)
-            return cls(directory.name, reader, opened.postings, opened.vectors, checksums)
-        postings = Postings.load(directory / LEXICAL_DIRECTORY, files.read)
-        vectors = VectorSegment.load(directory, files.read)
-        return cls(directory.name, reader, postings, vectors, checksums)
+            return cls(directory.name, reader, opened.postings, opened.vectors, entries)
+        postings = Postings.load(directory / LEXICAL_DIRECTORY, files)
+        vectors = VectorSegment.load(directory, files)
+        return cls(directory.name, reader, postings, vectors, entries)
 
 
 def open_documents(directory: Path, manifest: Manifest) -> Documents:
