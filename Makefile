@@ -9,7 +9,7 @@ CONSTRAINTS ?= constraints.txt
 PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
 .PHONY: serve test test-long check format docs wheel install install-dev clean
-.PHONY: bench bench-search bench-search-large bench-classify bench-encode bench-growth bench-tables
+.PHONY: bench bench-search bench-search-large bench-classify bench-encode bench-limits bench-growth bench-tables
 
 serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
@@ -47,7 +47,7 @@ BENCH_FUNCTIONS ?= $(BENCH_SCRATCH)/functions
 BENCH = $(VENV)/bin/python -m benchmarks
 BENCH_DIRS = --data $(BENCH_DATA) --scratch $(BENCH_SCRATCH)
 
-bench: bench-encode bench-search bench-search-large bench-classify bench-growth bench-tables
+bench: bench-encode bench-search-large bench-classify bench-growth bench-search bench-limits bench-tables
 
 bench-search: $(VENV)/.dev
 	$(BENCH).peers search $(BENCH_DIRS) --corpus cosqa
@@ -60,6 +60,9 @@ bench-classify: $(VENV)/.dev
 
 bench-encode: $(VENV)/.dev
 	$(BENCH).peers encode $(BENCH_DIRS)
+
+bench-limits: $(VENV)/.dev
+	$(BENCH).peers limits $(BENCH_DIRS) --corpus csn
 
 bench-growth: $(VENV)/.dev
 	$(BENCH).functions --data $(BENCH_DATA) --out $(BENCH_FUNCTIONS)

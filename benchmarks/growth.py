@@ -21,6 +21,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -118,7 +119,7 @@ def measure_build(subset: Subset, records: Records) -> None:
 # ---- serve
 
 
-def serve(subset: Subset):  # type: ignore[no-untyped-def]
+def serve(subset: Subset) -> AbstractContextManager[Running]:
     port = free_port()
     command = [sys.executable, "-m", "purlin", "serve", "--home", subset.home, "--port", str(port)]
     ready = search_request("a function that opens a file")

@@ -32,6 +32,10 @@ NAMES = {
     "haystack": "Haystack, hybrid, in memory",
     "txtai-label": "txtai 9.14 `/label` (untrained model of the same size)",
     "txtai-similarity": "txtai 9.14 `/similarity` with labels as texts",
+    "faiss-flat": "FAISS, exact",
+    "faiss-hnsw": "FAISS, HNSW",
+    "purlin-dense-stage": "Purlin's stage `dense`",
+    "purlin-lexical-stage": "Purlin's stage `lexical`",
     "sentence-transformers": "sentence-transformers, torch",
     "sentence-transformers-onnx-int8": "sentence-transformers, ONNX int8",
 }
@@ -144,6 +148,21 @@ def encode_table(scratch: Path) -> Table:
     return table
 
 
+def limits_table(scratch: Path, corpus: str) -> Table:
+    """Median latency of retrievers alone, and their recall."""
+    records = select(Records(scratch, "limits"), corpus=corpus)
+    if not records:
+        return []
+
+    table = [header("retriever, one thread | p50 ms | recall@10")]
+    for name in contestants(records):
+        measured = select(records, contestant=name)
+        recall = [record for record in measured if "recall" in record]
+        row = [NAMES.get(name, name), cell(measured, "p50_ms", 2), cell(recall, "recall", 3)]
+        table.append(row)
+    return table
+
+
 def growth_table(scratch: Path) -> Table:
     """Cost of building, opening and searching corpora of growing size."""
     records = list(Records(scratch, "growth"))
@@ -211,6 +230,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "ratio-csn": lambda scratch: ratio_table(scratch, "csn"),
     "classify": classify_table,
     "encode": encode_table,
+    "limits": lambda scratch: limits_table(scratch, "csn"),
     "growth": growth_table,
     "sizing": sizing_table,
 }

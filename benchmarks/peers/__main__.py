@@ -3,6 +3,7 @@
     python -m benchmarks.peers search --scratch DIR --data DIR [--corpus cosqa] [--with purlin txtai ...]
     python -m benchmarks.peers classify --scratch DIR --data DIR
     python -m benchmarks.peers encode --scratch DIR --data DIR
+    python -m benchmarks.peers limits --scratch DIR --data DIR [--corpus cosqa]
 
 Environments, indexes and results are kept in the scratch directory: a run that was stopped goes on
 where it was, and `python -m benchmarks.tables` writes the results into docs/performance.md.
@@ -29,7 +30,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("comparison", choices=["search", "classify", "encode"])
+    parser.add_argument("comparison", choices=["search", "classify", "encode", "limits"])
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True, help="the directory of the data sets")
     parser.add_argument("--corpus", choices=list(CORPORA), default="cosqa")
@@ -52,6 +53,10 @@ def main() -> None:
         from benchmarks.peers import classify
 
         classify.compare(scratch, options.data, options.rounds)
+    elif options.comparison == "limits":
+        from benchmarks.peers import limits
+
+        limits.compare(scratch, options.data, options.corpus)
     else:
         from benchmarks.peers import encode
 
