@@ -15,7 +15,7 @@ from purlin.index.indexing.earlier import Earlier, EarlierSegment
 from purlin.index.passages import lexical_text, render, split
 from purlin.index.records import Document, Splitter
 from purlin.index.search import dense
-from purlin.index.search.lexical import LexicalBuilder
+from purlin.index.search.lexical_builder import LexicalBuilder
 from purlin.index.search.segments import LEXICAL_DIRECTORY
 from purlin.index.search.store import DIGEST_BYTES, Store, StoreWriter
 
@@ -34,7 +34,7 @@ class SegmentWriter:
         self._splitter = splitter
         self._earlier = earlier
         self.store = StoreWriter(directory, [segment.store for segment in earlier.segments])
-        self._lexical = LexicalBuilder()
+        self._lexical = LexicalBuilder(directory / LEXICAL_DIRECTORY)
         # For each passage, the row of the earlier build that it was copied from, or -1.
         self._origins = array("q")
         # Passage row -> rendered text, of the first rows that were read.
@@ -66,11 +66,12 @@ class SegmentWriter:
     def close(self) -> None:
         """Write everything but the vectors."""
         self.store.close()
-        self._lexical.postings().save(self.directory / LEXICAL_DIRECTORY)
+        self._lexical.close()
 
     def abandon(self) -> None:
         """Release the files without completing them."""
         self.store.abandon()
+        self._lexical.abandon()
 
     def reusable(self, store: Store, encoder: TextEncoder) -> NDArray[np.int64]:
         """For each passage, the row of the earlier build that has its vector, or -1."""
