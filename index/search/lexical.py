@@ -12,10 +12,12 @@ is known from their least burdens. Then the unread tiers are read for the rows a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,27 +35,51 @@ _ROUNDING = 1e-6
 _COUNTED_TOKENS = 65_536
 
 
+class _Unread(NamedTuple):
+    """A tier that a search has not read, and the most that it can add to the score of a row."""
+
+    most: float
+    segment: int
+    tier: Tier
+
+
 @dataclass(slots=True)
 class _Token:
-    """A token of a query: its idf, and the tiers of its postings.
-
-    Both lists have (most, segment, tier): the most that the tier can add to the score of a row.
-    Those that a search has not read are in the order of `most`, highest first.
-    """
+    """A token of a query: its idf, and its unread tiers, those first that can add most."""
 
     idf: float
-    unread: list[tuple[float, int, Tier]]
-    read: list[tuple[float, int, Tier]]
+    unread: list[_Unread]
 
     @property
     def most(self) -> float:
-        """The most that the token can add to the score of a row that was not met with it."""
-        return self.unread[0][0] if self.unread else 0.0
+        """The most that the unread tiers can add to the score of a row."""
+        return self.unread[0].most if self.unread else 0.0
 
     def value(self) -> float:
         """How much the next tier lowers `most`, for each row that is read."""
-        following = self.unread[1][0] if len(self.unread) > 1 else 0.0
-        return (self.most - following) / self.unread[0][2].count
+        following = self.unread[1].most if len(self.unread) > 1 else 0.0
+        return (self.most - following) / self.unread[0].tier.count
+
+
+def _next_tiers(query: Sequence[_Token], lowest: float) -> list[tuple[_Token, _Unread]]:
+    """Choose tiers to read, so that rows of the unread ones alone stay below the score `lowest`.
+
+    As long as that is 0, one more of each token.
+    """
+    if not lowest:
+        return [(token, token.unread.pop(0)) for token in query if token.unread]
+    chosen = []
+    while (tokens := [token for token in query if token.unread]) and (
+        sum(token.most for token in tokens) >= lowest
+    ):
+        token = max(tokens, key=_Token.value)
+        chosen.append((token, token.unread.pop(0)))
+    return chosen
+
+
+def _lowest(sums: LexicalScores, depth: int) -> float:
+    """The score in position `depth`, or 0 if there are fewer."""
+    return float(np.partition(sums, -depth)[-depth]) if len(sums) >= depth else 0.0
 
 
 class Lexical:
@@ -81,6 +107,7 @@ class Lexical:
             else np.flatnonzero(~live[start:end]).astype(np.int32)
             for start, end in zip(self._starts, self._starts[1:], strict=False)
         ]
+        self._local = threading.local()
         # Where rows were removed, a token's postings are read to count those left.
         self._df = lru_cache(_COUNTED_TOKENS)(self._count_live)
 
@@ -102,7 +129,7 @@ class Lexical:
             for tier in segment.tiers(token):
                 df += tier.count
                 if len(removed):
-                    df -= int(np.count_nonzero(_positions(segment.read(tier)[0], removed) >= 0))
+                    df -= len(_common(removed, segment.read(tier)[0])[0])
         return df
 
     # ---- search
@@ -130,75 +157,93 @@ class Lexical:
         self, weights: Mapping[str, float], depth: int, allowed: NDArray[np.bool_] | None
     ) -> Rows:
         """Rows, in ascending order, that include the best `depth`."""
-        query = [_Token(idf, self._tiers(token, idf), []) for token, idf in weights.items()]
+        query = [_Token(idf, self._tiers(token, idf)) for token, idf in weights.items()]
         slack = 1.0 - _ROUNDING * (len(query) + 10)
-        # What is short, and the first tiers of the rest.
-        for token in query:
-            token.read, token.unread = token.unread[:1], token.unread[1:]
+        # What is short; if that is not enough, one more tier of each token until it is.
+        chosen = [
+            (token, token.unread.pop(0))
+            for token in query
+            for unread in token.unread[:]
+            if unread.tier.least_burden == 0
+        ]
+        met = [rows := np.zeros(0, np.int64)]
+        lowest, sums = 0.0, self._sums()
 
-        while True:
-            rows, sums, rest = self._met(query, allowed)
-            lowest = 0.0
-            if len(rows) >= depth:
-                lowest = float(np.partition(sums, -depth)[-depth]) * slack
-            if not self._read_on(query, lowest):
-                return rows[sums + rest >= lowest]
+        try:
+            while True:
+                for token, unread in chosen:
+                    rows, gains = self._entries(token, unread, allowed)
+                    before = sums.take(rows)
+                    sums[rows] = before + gains
+                    met.append(rows[before == 0])
+                rows = np.concatenate(met)
+                scores = sums.take(rows)
+                lowest = _lowest(scores, depth) * slack
+                if not (chosen := _next_tiers(query, lowest)):
+                    break
 
-    def _tiers(self, token: str, idf: float) -> list[tuple[float, int, Tier]]:
+            most = sum(token.most for token in query)
+            rows = np.sort(rows[scores >= lowest - most])
+            return self._refined(query, rows, sums.take(rows), depth, slack)
+        finally:
+            for rows in met:
+                sums[rows] = 0.0
+
+    def _sums(self) -> LexicalScores:
+        """Zeros (rows,) of this thread; a search puts back to 0 what it changes."""
+        sums: LexicalScores | None = getattr(self._local, "sums", None)
+        if sums is None:
+            sums = self._local.sums = np.zeros(self.rows, dtype=np.float32)
+        return sums
+
+    def _refined(
+        self,
+        query: Sequence[_Token],
+        rows: Rows,
+        sums: LexicalScores,
+        depth: int,
+        slack: float,
+    ) -> Rows:
+        """Those of the rows (n,) that can be among the best `depth`, by the unread tiers.
+
+        `sums` (n,) is what the rows have got by the tiers that were read.
+        """
+        most = sum(token.most for token in query)
+        for token in sorted(query, key=lambda token: -token.most):
+            lowest = _lowest(sums, depth) * slack
+            kept = sums >= lowest - most
+            rows, sums = rows[kept], sums[kept]
+            most -= token.most
+            for unread in token.unread:
+                tier_rows, counts = self._read(unread.segment, unread.tier)
+                found, entries = _common(rows, tier_rows)
+                sums[found] += self._gains(token.idf, rows[found], counts[entries])
+        return rows
+
+    def _tiers(self, token: str, idf: float) -> list[_Unread]:
         tiers = [
-            (self._most(idf, segment, tier), number, tier)
+            _Unread(self._most(idf, segment, tier), number, tier)
             for number, segment in enumerate(self._segments)
             for tier in segment.tiers(token)
         ]
-        return sorted(tiers, key=lambda tier: -tier[0])
+        return sorted(tiers, key=lambda unread: -unread.most)
 
     def _most(self, idf: float, segment: Postings, tier: Tier) -> float:
         """The most that a tier can add to a score, whatever the mean length is by now."""
         burden = tier.least_burden * min(1.0, segment.mean / self._mean)
         return idf / (1.0 + K1 * burden) * (1.0 + _ROUNDING)
 
-    def _met(
-        self, query: Sequence[_Token], allowed: NDArray[np.bool_] | None
-    ) -> tuple[Rows, LexicalScores, LexicalScores]:
-        """Allowed rows of the tiers that were read, in ascending order; what each has got by them,
-        and the most that the unread tiers can add.
-        """
-        all_rows = [np.zeros(0, np.int32)]
-        gains, met = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
-        for token in query:
-            for _, segment, tier in token.read:
-                rows, counts = self._read(segment, tier)
-                if allowed is not None:
-                    kept = allowed[rows]
-                    rows, counts = rows[kept], counts[kept]
-                all_rows.append(rows)
-                gains.append(self._gains(token.idf, rows, counts))
-                met.append(np.full(len(rows), token.most, np.float32))
-
-        joined = np.concatenate(all_rows)
-        order = np.argsort(joined)
-        ordered = joined[order]
-        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        if not len(starts):
-            return np.zeros(0, np.int64), gains[0], met[0]
-        unread = np.float32(sum(token.most for token in query))
-        sums = np.add.reduceat(np.concatenate(gains)[order], starts)
-        rest = unread - np.add.reduceat(np.concatenate(met)[order], starts)
-        return ordered[starts].astype(np.int64), sums, rest
-
-    def _read_on(self, query: Sequence[_Token], lowest: float) -> bool:
-        """Choose tiers to read, so that a row that was not met stays below the score `lowest`.
-
-        Returns whether there are any.
-        """
-        chosen = False
-        while (unread := [token for token in query if token.unread]) and (
-            sum(token.most for token in unread) >= lowest
-        ):
-            token = max(unread, key=_Token.value)
-            token.read.append(token.unread.pop(0))
-            chosen = True
-        return chosen
+    def _entries(
+        self, token: _Token, unread: _Unread, allowed: NDArray[np.bool_] | None
+    ) -> tuple[Rows, LexicalScores]:
+        """Allowed rows of a tier, in ascending order, and what the token adds to their scores."""
+        tier_rows, counts = self._read(unread.segment, unread.tier)
+        # Converted once, not at each look-up.
+        rows = tier_rows.astype(np.int64)
+        if allowed is not None:
+            kept = allowed.take(rows)
+            rows, counts = rows[kept], counts[kept]
+        return rows, self._gains(token.idf, rows, counts)
 
     def _read(self, segment: int, tier: Tier) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
         """Rows of a tier among those of all segments, and how often each has the token."""
@@ -211,7 +256,8 @@ class Lexical:
     ) -> LexicalScores:
         """BM25 (n,) that a token adds to these rows."""
         frequencies = counts.astype(np.float32)
-        gains: LexicalScores = np.float32(idf) * (frequencies / (frequencies + self._norms[rows]))
+        gains: LexicalScores = frequencies / (frequencies + self._norms.take(rows))
+        gains *= np.float32(idf)
         return gains
 
     # ---- given rows
@@ -233,12 +279,11 @@ class Lexical:
         """Yield positions of those of the rows that have the token, and how often each has it."""
         for segment, start in zip(self._segments, self._starts, strict=False):
             own = np.flatnonzero((rows >= start) & (rows < start + len(segment)))
-            local = (rows[own] - start).astype(np.int32)
+            local = rows[own] - start
             for tier in segment.tiers(token):
                 tier_rows, counts = segment.read(tier)
-                entries = _positions(tier_rows, local)
-                found = np.flatnonzero(entries >= 0)
-                yield own[found], counts[entries[found]]
+                found, entries = _common(local, tier_rows)
+                yield own[found], counts[entries]
 
     def matching(
         self, weights: Mapping[str, float], allowed: NDArray[np.bool_] | None = None
@@ -264,12 +309,13 @@ class Lexical:
         return parts
 
 
-def _positions(rows: NDArray[np.int32], wanted: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Position (n,) of each wanted row among ascending rows, -1 for one that is not there."""
-    if not len(rows):
-        return np.full(len(wanted), -1)
-    positions = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-    return np.where(rows[positions] == wanted, positions, -1)
+def _common(
+    wanted: NDArray[np.integer], rows: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions (m,) of wanted rows that are among ascending rows, and their positions there."""
+    entries = rows.searchsorted(wanted.astype(np.int32, copy=False))
+    found = np.flatnonzero(rows.take(entries, mode="clip") == wanted) if len(rows) else entries[:0]
+    return found, entries[found]
 
 
 def top(scores: LexicalScores, depth: int) -> Rows:

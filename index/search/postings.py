@@ -37,7 +37,7 @@ B = 0.75
 # Records of more rows have tiers.
 LONG = 4096
 # Shares of a record's rows that are in its tiers but the last.
-TIERS = (1 / 16, 3 / 16)
+TIERS = (1 / 64, 3 / 64, 1 / 8)
 GROUP = 64
 POSTINGS_FILE, TERMS_FILE, LENGTHS_FILE = "postings.bin", "terms.bin", "lengths.npy"
 GROUPS_FILE, GROUP_TOKENS_FILE = "groups.npy", "groups.txt"
