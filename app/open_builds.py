@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -63,7 +63,11 @@ class _Open(Generic[_B]):
 
 @dataclass(slots=True)
 class _Slot(Generic[_B]):
-    """The state of one name. `requested` is the content of CURRENT that was last acted upon."""
+    """The state of one name. `requested` is the content of CURRENT that was last acted upon.
+
+    `altered` are the builds whose files changed in use: they are verified whole before they are
+    opened again.
+    """
 
     name: str
     requested: str = ""
@@ -73,6 +77,7 @@ class _Slot(Generic[_B]):
     open: _Open[_B] | None = None
     switches: int = 0
     refusals: int = 0
+    altered: set[str] = field(default_factory=set)
 
     def due(self, requested: str) -> bool:
         """Return whether the requested build is to be opened now."""
@@ -222,6 +227,7 @@ class OpenBuilds(Generic[_B]):
                 return
             self._replace(slot, None)
             slot.problem, slot.requested = problem, ""
+            slot.altered.add(opened.build.build)
         self._log.error("%s", problem.message)
 
     def _forget(self, name: str) -> None:
@@ -246,6 +252,9 @@ class OpenBuilds(Generic[_B]):
     def _open(self, slot: _Slot[_B], directory: Path) -> PurlinError | None:
         """Open a build and put it in service, or return the error that it is refused with."""
         try:
+            if directory.name in slot.altered:
+                builds.verify(directory)
+                slot.altered.remove(directory.name)
             opened = self._load_build(directory)
         except PurlinError as error:
             return error

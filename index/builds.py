@@ -72,13 +72,17 @@ CLASSIFIERS = Catalog(
 )
 
 
-class AnyManifest(Protocol):
-    """The part that the manifests of corpora and classifiers share."""
+class ListsFiles(Protocol):
+    """What lists the files of a build."""
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Any]]:
         """Relative path -> size of the file, and SHA-256 of its content or of its blocks' sums."""
         ...
+
+
+class AnyManifest(ListsFiles, Protocol):
+    """The part that the manifests of corpora and classifiers share."""
 
     def to_json(self) -> str:
         """Content of `manifest.json`."""
@@ -279,7 +283,7 @@ class Files:
     Each file can be opened once. Raises Damaged, which names the file.
     """
 
-    def __init__(self, directory: Path, manifest: AnyManifest) -> None:
+    def __init__(self, directory: Path, manifest: ListsFiles) -> None:
         self._directory = directory
         self._unread = dict(manifest.files)
 
@@ -367,9 +371,19 @@ class Files:
         return Damaged(damage_message(self._directory, name, problem))
 
 
-def verify(directory: Path, manifest: AnyManifest) -> None:
-    """Compare every file of a build with its checksum. Damaged names the first that differs."""
-    Files(directory, manifest).check_others()
+def verify(directory: Path, manifest: ListsFiles | None = None) -> None:
+    """Compare every file of a build with its checksum. Damaged names the first that differs.
+
+    Without a `manifest`, the build may be of a corpus or of a classifier.
+    """
+    Files(directory, manifest or _Listing(read_manifest_json(directory)["files"])).check_others()
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The part of a manifest that lists the files."""
+
+    files: Mapping[str, Mapping[str, Any]]
 
 
 def checksums(

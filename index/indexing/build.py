@@ -39,7 +39,7 @@ from purlin.index.search.fusion import HYBRID
 from purlin.index.search.listing import LISTING_FILE, Listing, read_listing
 from purlin.index.search.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
-from purlin.index.search.store import DOCUMENTS_FILE, Documents, Store
+from purlin.index.search.store import Documents, Store
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
 INTERIM_PASSAGES = 500
@@ -341,12 +341,7 @@ class _Builder:
     @contextlib.contextmanager
     def _stores(self) -> Iterator[list[Store]]:
         """Open the documents of all segments."""
-        stores = []
-        for name in self._names:
-            # A file that stays may be linked by another build at any time.
-            entry = self._linked.get(f"{name}/{DOCUMENTS_FILE}")
-            sha256 = str(entry["sha256"]) if entry is not None else None
-            stores.append(Store(self.directory / name, self._plan.kind, sha256=sha256))
+        stores = [Store(self.directory / name, self._plan.kind) for name in self._names]
         try:
             yield stores
         finally:

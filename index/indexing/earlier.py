@@ -20,7 +20,7 @@ from purlin.index.records import Kind
 from purlin.index.search.dense import VECTORS_FILE
 from purlin.index.search.lexical import Postings
 from purlin.index.search.listing import IndexedFile, Listing, read_listing
-from purlin.index.search.segments import LEXICAL_DIRECTORY, open_store
+from purlin.index.search.segments import LEXICAL_DIRECTORY
 from purlin.index.search.store import Store
 
 
@@ -74,7 +74,7 @@ class Earlier:
             return cls()
 
         segments = [
-            EarlierSegment(directory / segment, open_store(directory, segment, manifest))
+            EarlierSegment(directory / segment, Store(directory / segment, kind))
             for segment in manifest.segments
         ]
         return cls(directory, manifest, listing, segments)

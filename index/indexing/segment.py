@@ -41,7 +41,7 @@ class SegmentWriter:
         self.directory = directory
         self._splitter = splitter
         self._encoding, self._first_row = encoding, first_row
-        self.store = StoreWriter(directory, [segment.store for segment in earlier.segments])
+        self.store = StoreWriter(directory)
         self._lexical = LexicalBuilder()
 
     def add(self, document: Document, file: int) -> None:
