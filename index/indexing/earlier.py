@@ -70,7 +70,8 @@ class Earlier:
             files.check_others()
         except PurlinError:
             return cls()
-        if manifest.kind != kind:
+        # What an engine has is not read back.
+        if manifest.kind != kind or manifest.engine:
             return cls()
 
         segments = [
