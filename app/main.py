@@ -26,8 +26,9 @@ from purlin.app.protocols import ProtocolErrors, protocols_router
 from purlin.app.routes import api_router
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
-from purlin.index.encoder import ENCODERS, TextEncoder, available_cpus, load_encoder
+from purlin.index.encoder import ENCODERS, TextEncoder, available_cpus
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.tuning import load_tuned, summary
 
 if TYPE_CHECKING:
     from purlin.app.tracing import Spans
@@ -105,7 +106,7 @@ def serve(settings: Settings) -> None:
 
     Raises NotFound or Damaged, before anything listens, if the encoder cannot be loaded.
     """
-    app = create_app(settings, load_encoder(settings.encoder))
+    app = create_app(settings, load_tuned(settings.encoder))
     uvicorn.run(
         app,
         host=settings.host,
@@ -164,7 +165,9 @@ def _lifespan(
 
         encoder = preloaded
         if encoder is None:
-            encoder = await anyio.to_thread.run_sync(load_encoder, settings.encoder)
+            encoder = await anyio.to_thread.run_sync(load_tuned, settings.encoder)
+        if plan := summary(encoder):
+            _log.info("%s", plan)
         encoders = Encoders(
             encoder, tuple(ENCODERS.values()), max_calls=available_cpus(), metrics=metrics
         )
