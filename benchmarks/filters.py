@@ -18,7 +18,6 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-
 from purlin.index.records import Document, Location, Passage
 from purlin.index.search.filters import Filter
 from purlin.index.search.store import Documents, Store, StoreWriter

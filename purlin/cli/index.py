@@ -123,7 +123,7 @@ def index_build(
     )
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
-    chosen = open_encoder(encoder)
+    chosen = open_encoder(encoder, tuned=True)
     interim = load_encoder(STATIC_ENCODER) if STATIC_ENCODER.is_dir() else None
     active = builds.active_manifest(home, name)
     if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
@@ -310,7 +310,7 @@ def build_demo(home: Path, encoder: Path | None) -> None:
     missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
     if not missing:
         return
-    loaded = open_encoder(encoder)
+    loaded = open_encoder(encoder, tuned=True)
     for number, demo in enumerate(missing, 1):
         out.print(
             f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
