@@ -118,7 +118,9 @@ def index_build(
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
     chosen = open_encoder(encoder)
-    interim = load_encoder(STATIC_ENCODER) if STATIC_ENCODER.is_dir() else None
+    # Documents in an engine are sent once, with the vectors that stay.
+    early = engine is None and STATIC_ENCODER.is_dir()
+    interim = load_encoder(STATIC_ENCODER) if early else None
     interrupted = "interrupted; nothing was changed"
     if interim is not None and name not in builds.corpora(home):
         interrupted = (
