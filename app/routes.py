@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import TypeAdapter
 
-from purlin.app.building import Builder
+from purlin.app.building import Builder, BuildingElsewhere
 from purlin.app.errors import Opening
 from purlin.app.open_builds import Status
 from purlin.app.problems import responses
@@ -342,7 +342,7 @@ def _corpus_fields(status: Status[Corpus]) -> dict[str, Any]:
 
 
 def _with_builder_fields(
-    name: str, fields: dict[str, Any] | None, builder: Builder
+    name: str, fields: dict[str, Any] | None, builder: Builder | BuildingElsewhere
 ) -> dict[str, Any]:
     """Add what the builder does with a corpus, which may not exist yet, and how it failed."""
     problem, building = builder.problem(name), builder.building().get(name)

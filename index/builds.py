@@ -6,7 +6,8 @@
 
 A build's name ends with the start of its manifest's SHA-256. So the name vouches for the manifest,
 and the manifest for every other file. Work in progress lives in `.making-*`, which no reader looks
-at; what a killed build left behind is removed when the next one starts. The write lock is a lock on
+at; what a killed build left behind is removed when the next one starts, except for `.unfinished`,
+which it goes on from (see `purlin.index.indexing.unfinished`). The write lock is a lock on
 the directory NAME itself and disappears with the process that holds it.
 
 This module knows builds as directories. `purlin.index.indexing.build` makes a corpus's build, and
@@ -37,6 +38,8 @@ from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, stor
 
 MANIFEST_FORMAT = 3
 KEPT_BUILDS = 3
+# Directory of what the next build of a corpus goes on from.
+UNFINISHED = ".unfinished"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
 _MAX_MANIFEST_BYTES = 16 * 2**20
@@ -616,3 +619,4 @@ def delete(home: Path, name: str) -> None:
         (directory / "CURRENT").unlink(missing_ok=True)
         for build in builds(home, name):
             shutil.rmtree(directory / build)
+        shutil.rmtree(directory / UNFINISHED, ignore_errors=True)

@@ -15,6 +15,7 @@ from purlin.cli.console import (
     HOME,
     EncoderDirectory,
     Home,
+    err,
     open_encoder,
     out,
     progress_bars,
@@ -65,7 +66,8 @@ MilvusAddress = Annotated[
     ),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Activate the build even if it measures worse.")
+    bool,
+    typer.Option("--force", help="Make a build though nothing changed, even if it measures worse."),
 ]
 
 
@@ -92,6 +94,9 @@ def index_build(
 ) -> None:
     """Build a corpus and make it the active one; unchanged files are not read or encoded again.
 
+    A build that was interrupted or killed goes on from where it was when the same command runs again. If nothing has
+    changed, no build is made.
+
     A new corpus can be searched as soon as it is read, with static vectors until those of the encoder are there.
 
     With --queries and --qrels a build that answers them worse than the active one is kept, but not activated.
@@ -102,11 +107,12 @@ def index_build(
     from purlin.index.encoder import STATIC_ENCODER, load_encoder
     from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.build import Options, build, file_digests
+    from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search.query_log import read_log
     from purlin.index.sources import open_source
 
     log = read_log(query_log) if query_log else []
-    judged = _judgements(queries, qrels, measure, force)
+    judged = _judgements(queries, qrels, measure)
     engine = Connection.of(milvus) if backend == "milvus" else None
     sources = open_source(
         kind,
@@ -121,22 +127,22 @@ def index_build(
     # Documents in an engine are sent once, with the vectors that stay.
     early = engine is None and STATIC_ENCODER.is_dir()
     interim = load_encoder(STATIC_ENCODER) if early else None
-    interrupted = "interrupted; nothing was changed"
-    if interim is not None and name not in builds.corpora(home):
-        interrupted = (
-            "interrupted; if it can be searched already, the same command goes on from there"
-        )
+    active = builds.active_manifest(home, name)
+    if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
+        err.print(f"going on from {unfinished}")
+    interrupted = "interrupted; the same command goes on from there"
     with undone_if_interrupted(interrupted), progress_bars() as progress:
         manifest = build(home, name, kind, sources, chosen, options=options, origin=origin, progress=progress,
                          judged=judged, force=force, interim=interim, engine=engine)  # fmt: skip
+    if manifest == active:
+        out.print(f"{name}: nothing has changed since its active build; --force makes another one")
+        return
     report_build(manifest)
     if log:
         out.print(f"query log: {manifest.logged:,} of {len(log):,} queries lead to its documents")
 
 
-def _judgements(
-    queries: Path | None, qrels: Path | None, measure: str, force: bool
-) -> Judgements | None:
+def _judgements(queries: Path | None, qrels: Path | None, measure: str) -> Judgements | None:
     from purlin.index.errors import InvalidInput
     from purlin.index.indexing.gate import Judgements
 
@@ -145,10 +151,6 @@ def _judgements(
     if queries is not None or qrels is not None:
         raise InvalidInput(
             "--queries and --qrels go together: give both, or neither.", field="queries"
-        )
-    if force:
-        raise InvalidInput(
-            "--force overrules measures: give --queries and --qrels, too.", field="force"
         )
     return None
 
@@ -208,9 +210,12 @@ def index_show(
     Example: purlin index show code --skipped 100
     """
     from purlin.index import builds
+    from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search import segments
     from purlin.index.search.listing import read_listing
 
+    if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
+        out.print(f"unfinished: {unfinished}; `purlin index build` goes on from there")
     try:
         directory = builds.current(home, name)
     finally:
