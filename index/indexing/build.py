@@ -8,6 +8,7 @@ disk; `purlin.app.open_builds` serves them.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -197,7 +198,12 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
     build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
     if plan.engine is not None:
         refused = bool(manifest.judged.get("refused"))
-        hosting.finish(plan.engine, manifest, build_name, active=not refused)
+        try:
+            hosting.finish(plan.engine, manifest, build_name, active=not refused)
+        except BaseException:
+            # Without its description in the engine it cannot be opened.
+            shutil.rmtree(directory / build_name, ignore_errors=True)
+            raise
     _activate(directory, build_name, manifest, plan.durable)
     return manifest
 

@@ -124,7 +124,9 @@ def index_build(
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
     chosen = open_encoder(encoder, tuned=True)
-    interim = load_encoder(STATIC_ENCODER) if STATIC_ENCODER.is_dir() else None
+    # Documents in an engine are sent once, with the vectors that stay.
+    early = engine is None and STATIC_ENCODER.is_dir()
+    interim = load_encoder(STATIC_ENCODER) if early else None
     active = builds.active_manifest(home, name)
     if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
         err.print(f"going on from {unfinished}")
