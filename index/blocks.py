@@ -169,7 +169,7 @@ class BlockFile:
             return memoryview(self._content)[start:stop]
 
         first, last = start // BLOCK, -(-stop // BLOCK)
-        content = memoryview(np.empty(min(last * BLOCK, self.size) - first * BLOCK, np.uint8))
+        content = np.empty(min(last * BLOCK, self.size) - first * BLOCK, np.uint8).data
         self._read_into(content, first)
         if _sums(content) != self._sums[first:last].tolist():
             raise self.altered("was altered")
@@ -200,7 +200,7 @@ class BlockFile:
             whole, positions = memoryview(self._content), starts
         else:
             gathered, positions = self._gather(starts.astype(np.int64), stops.astype(np.int64))
-            whole = memoryview(gathered)
+            whole = gathered.data
         lengths = (stops - starts).tolist()
         return [
             bytes(whole[position : position + length])
@@ -233,7 +233,7 @@ class BlockFile:
         length = len(numbers) * BLOCK
         if (numbers[-1] + 1) * BLOCK > self.size:
             length -= int((numbers[-1] + 1) * BLOCK - self.size)
-        content = memoryview(np.empty(length, np.uint8))
+        content = np.empty(length, np.uint8).data
 
         # Neighbours are read together.
         breaks = np.flatnonzero(np.diff(numbers) != 1) + 1

@@ -46,3 +46,7 @@ class Busy(PurlinError):
 
 class StorageFailed(PurlinError):
     """The disk is full, read-only or failing."""
+
+
+class EngineFailed(PurlinError):
+    """The engine that holds a corpus is down, slow, or not the one that is needed."""
