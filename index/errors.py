@@ -46,3 +46,7 @@ class Busy(PurlinError):
 
 class StorageFailed(PurlinError):
     """The disk is full, read-only or failing."""
+
+
+class Unavailable(PurlinError):
+    """A service that Purlin depends on, such as a cluster or an engine, does not answer."""

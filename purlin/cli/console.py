@@ -47,8 +47,11 @@ class ShowProgress(Protocol):
         """Show how much of a stage is done, and what it says itself of the time it has left."""
 
 
-def open_encoder(directory: Path | None) -> TextEncoder:
-    """Open an encoder directory, by default that of the released transformer, if it can run."""
+def open_encoder(directory: Path | None, ray: str | None = None) -> TextEncoder:
+    """Open an encoder directory, by default that of the released transformer, if it can run.
+
+    With `ray`, the address of a cluster, its workers encode.
+    """
     from purlin.index.encoder import (
         TRANSFORMER_EXTRA,
         default_encoder,
@@ -60,7 +63,12 @@ def open_encoder(directory: Path | None) -> TextEncoder:
     chosen = default_encoder() if directory is None else encoder_directory(directory)
     if directory is None and is_static(chosen):
         err.print(f"the static encoder is used; for the transformer: {TRANSFORMER_EXTRA}")
-    return load_encoder(chosen)
+    if ray is None:
+        return load_encoder(chosen)
+
+    from purlin.index.ray_encoder import RayEncoder
+
+    return RayEncoder(chosen, ray)
 
 
 @contextlib.contextmanager

@@ -53,6 +53,13 @@ Qrels = Annotated[
     typer.Option(help="Their judged documents, BEIR's .tsv, or TREC's with %XX in ids decoded."),
 ]
 DecidingMeasure = Annotated[str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        help="Encode with the workers of a Ray cluster: host:port, auto, or local for one worker per CPU.",
+    ),
+]
 Force = Annotated[
     bool, typer.Option("--force", help="Activate the build even if it measures worse.")
 ]
@@ -76,6 +83,7 @@ def index_build(
     qrels: Qrels = None,
     measure: DecidingMeasure = "ndcg@10",
     force: Force = False,
+    ray: RayAddress = None,
 ) -> None:
     """Build a corpus and make it the active one; unchanged files are not read or encoded again.
 
@@ -102,7 +110,7 @@ def index_build(
     )
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
-    chosen = open_encoder(encoder)
+    chosen = open_encoder(encoder, ray)
     interim = load_encoder(STATIC_ENCODER) if STATIC_ENCODER.is_dir() else None
     interrupted = "interrupted; nothing was changed"
     if interim is not None and name not in builds.corpora(home):
