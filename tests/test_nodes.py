@@ -23,7 +23,15 @@ from tests.training_runs import metrics_rows
 
 __all__ = ["bases"]
 
-LAUNCH = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--mixed_precision", "no"]
+# Without --multi_gpu, which means several devices of any kind, it starts one process, whatever number is asked for.
+LAUNCH = [
+    sys.executable,
+    "-m",
+    "accelerate.commands.launch",
+    "--multi_gpu",
+    "--mixed_precision",
+    "no",
+]
 PURLIN = [sys.executable, "-m", "purlin"]
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 
@@ -40,6 +48,8 @@ def kill(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def free_port() -> int:
@@ -70,6 +80,7 @@ def alone(bases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> t
 
 
 def assert_trained_alike(first: Path, second: Path) -> None:
+    """Compare a run of one process with one of two."""
     for stage in ("pretrain", "finetune"):
         rows = zip(metrics_rows(first / stage), metrics_rows(second / stage), strict=True)
         for first_row, second_row in rows:
@@ -93,6 +104,7 @@ def test_accelerate_launch_with_two_processes_trains_as_one_does(
     )
 
     assert done.returncode == 0, done.stderr[-4000:]
+    assert "2 processes" in done.stderr
     assert_trained_alike(out, tmp_path / "out")
 
 
