@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import TypeAdapter
 
-from purlin.app.building import Builder
+from purlin.app.building import Builder, BuildingElsewhere
 from purlin.app.errors import Opening
 from purlin.app.open_builds import Status
 from purlin.app.problems import responses
@@ -30,6 +30,7 @@ from purlin.app.schemas import (
 from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
 from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.engines import hosting
 from purlin.index.qa.ask import answer_question
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.several import search_corpora
@@ -117,6 +118,7 @@ def _search_one(request: SearchRequest, name: str, service: Service) -> SearchRe
             corpus=corpus.name,
             build=corpus.build,
             encoder=corpus.encoder.name,
+            warning=results.warning,
             timings_ms=results.timings_ms if request.explain else None,
         )
 
@@ -340,7 +342,7 @@ def _corpus_fields(status: Status[Corpus]) -> dict[str, Any]:
 
 
 def _with_builder_fields(
-    name: str, fields: dict[str, Any] | None, builder: Builder
+    name: str, fields: dict[str, Any] | None, builder: Builder | BuildingElsewhere
 ) -> dict[str, Any]:
     """Add what the builder does with a corpus, which may not exist yet, and how it failed."""
     problem, building = builder.problem(name), builder.building().get(name)
@@ -402,7 +404,7 @@ def post_activate(name: str, body: ActivateRequest, service: ServiceOf) -> Activ
 
     A build that was refused because it answered the judged queries worse takes `force`.
     """
-    builds.activate(service.home, name, body.build, force=body.force)
+    hosting.activate(service.home, name, body.build, force=body.force)
     return ActiveReply(corpus=name, build=body.build)
 
 
@@ -411,13 +413,13 @@ def post_activate(name: str, body: ActivateRequest, service: ServiceOf) -> Activ
 )
 def post_rollback(name: str, service: ServiceOf) -> ActiveReply:
     """Activate the build that was active before the current one."""
-    return ActiveReply(corpus=name, build=builds.roll_back(service.home, name))
+    return ActiveReply(corpus=name, build=hosting.roll_back(service.home, name))
 
 
 @api_router.delete("/corpora/{name}", responses=responses(404, 409, 422, 503))
 def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
     """Delete a corpus with all its builds."""
-    builds.delete(service.home, name)
+    hosting.delete(service.home, name)
     return DeletedReply(corpus=name)
 
 

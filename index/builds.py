@@ -6,7 +6,8 @@
 
 A build's name ends with the start of its manifest's SHA-256. So the name vouches for the manifest,
 and the manifest for every other file. Work in progress lives in `.making-*`, which no reader looks
-at; what a killed build left behind is removed when the next one starts. The write lock is a lock on
+at; what a killed build left behind is removed when the next one starts, except for `.unfinished`,
+which it goes on from (see `purlin.index.indexing.unfinished`). The write lock is a lock on
 the directory NAME itself and disappears with the process that holds it.
 
 This module knows builds as directories. `purlin.index.indexing.build` makes a corpus's build, and
@@ -26,15 +27,19 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from purlin.index.blocks import SUMS_SUFFIX, BlockFile, sums_path
 from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse
 from purlin.index.records import Kind, Secondary, Splitter
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
-MANIFEST_FORMAT = 2
+MANIFEST_FORMAT = 3
 KEPT_BUILDS = 3
+# Directory of what the next build of a corpus goes on from.
+UNFINISHED = ".unfinished"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
 _MAX_MANIFEST_BYTES = 16 * 2**20
@@ -67,13 +72,17 @@ CLASSIFIERS = Catalog(
 )
 
 
-class AnyManifest(Protocol):
-    """The part that the manifests of corpora and classifiers share."""
+class ListsFiles(Protocol):
+    """What lists the files of a build."""
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Any]]:
-        """Relative path -> size and SHA-256 of the file."""
+        """Relative path -> size of the file, and SHA-256 of its content or of its blocks' sums."""
         ...
+
+
+class AnyManifest(ListsFiles, Protocol):
+    """The part that the manifests of corpora and classifiers share."""
 
     def to_json(self) -> str:
         """Content of `manifest.json`."""
@@ -89,9 +98,10 @@ class Manifest:
     `segments` are the directories of its documents, see `purlin.index.search.segments`; `texts` is
     the version of what they were cut into. An `interim` build serves while the vectors of another
     encoder are made.
-    `files` maps a relative path to its size and SHA-256. `logged` counts the earlier queries that
+    `files` maps a relative path to what `checksums` returns for it. `logged` counts the earlier queries that
     lead to documents of the build. `judged` describes the quality check, if there was one (see
-    `purlin.index.indexing.gate.measure_build`).
+    `purlin.index.indexing.gate.measure_build`). `engine` tells where the documents are if they are not
+    here, see `purlin.index.engines.hosting`.
     """
 
     name: str
@@ -116,6 +126,7 @@ class Manifest:
     took_s: float = 0.0
     measures: Mapping[str, Any] = field(default_factory=dict)
     judged: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
@@ -269,28 +280,42 @@ def damage_message(directory: Path, file: str, problem: str) -> str:
 
 
 class Files:
-    """Files of a build, each verified in the same pass that reads it.
+    """Files of a build, each verified as it is read: whole, or the blocks that a read touches.
 
-    Raises Damaged, which names the file.
+    Each file can be opened once. Raises Damaged, which names the file.
     """
 
-    def __init__(self, directory: Path, manifest: AnyManifest) -> None:
+    def __init__(self, directory: Path, manifest: ListsFiles) -> None:
         self._directory = directory
         self._unread = dict(manifest.files)
 
     def read(self, path: Path) -> bytes:
-        """Return the verified content of a file of the build. Each file can be read once."""
-        name = path.relative_to(self._directory).as_posix()
+        """Return the verified content of a file that is read whole."""
+        name = self._name(path)
         with self._opened(name) as file:
             content = file.read()
             self._verify(name, hashlib.sha256(content))
         return content
 
+    def blocks(self, path: Path) -> BlockFile:
+        """Open a file whose blocks are verified when they are read."""
+        name = self._name(path)
+        entry = self._entry(name, "blocks")
+        sums = self._read_sums(name, entry)
+        message = partial(damage_message, self._directory, name)
+        file = BlockFile(path, int(entry["bytes"]), sums, message)
+        del self._unread[name]
+        return file
+
     def check(self, path: Path) -> None:
         """Verify a file of the build without keeping its content."""
-        name = path.relative_to(self._directory).as_posix()
-        with self._opened(name) as file:
-            self._verify(name, hashlib.file_digest(file, "sha256"))
+        name = self._name(path)
+        if "blocks" in self._unread[name]:
+            with contextlib.closing(self.blocks(path)) as blocks:
+                blocks.check()
+        else:
+            with self._opened(name) as file:
+                self._verify(name, hashlib.file_digest(file, "sha256"))
 
     def skip(self, directory: Path) -> None:
         """Leave out the unread files of a directory, whose content is in memory already."""
@@ -303,10 +328,32 @@ class Files:
         for name in list(self._unread):
             self.check(self._directory / name)
 
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._directory).as_posix()
+
+    def _entry(self, name: str, checksum: str) -> Mapping[str, Any]:
+        """Entry of a file that is read in one of the two ways: "sha256" or "blocks"."""
+        entry = self._unread.get(name, {})
+        if checksum not in entry:
+            raise self._damaged(name, "is not listed in manifest.json as this version reads it")
+        return entry
+
+    def _read_sums(self, name: str, entry: Mapping[str, Any]) -> bytes:
+        try:
+            sums = sums_path(self._directory / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise self._damaged(name + SUMS_SUFFIX, "is missing") from error
+        except OSError as error:
+            raise self._damaged(name + SUMS_SUFFIX, f"cannot be read ({error.strerror})") from error
+
+        if hashlib.sha256(sums).hexdigest() != entry["blocks"]:
+            raise self._damaged(name + SUMS_SUFFIX, "was altered")
+        return sums
+
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[io.BufferedReader]:
         """Open a file after a check of its size."""
-        expected = self._unread[name]["bytes"]
+        expected = self._entry(name, "sha256")["bytes"]
         try:
             with (self._directory / name).open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -326,9 +373,19 @@ class Files:
         return Damaged(damage_message(self._directory, name, problem))
 
 
-def verify(directory: Path, manifest: AnyManifest) -> None:
-    """Compare every file of a build with its checksum. Damaged names the first that differs."""
-    Files(directory, manifest).check_others()
+def verify(directory: Path, manifest: ListsFiles | None = None) -> None:
+    """Compare every file of a build with its checksum. Damaged names the first that differs.
+
+    Without a `manifest`, the build may be of a corpus or of a classifier.
+    """
+    Files(directory, manifest or _Listing(read_manifest_json(directory)["files"])).check_others()
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The part of a manifest that lists the files."""
+
+    files: Mapping[str, Mapping[str, Any]]
 
 
 def checksums(
@@ -336,26 +393,42 @@ def checksums(
 ) -> dict[str, dict[str, Any]]:
     """Relative path -> {bytes, sha256} of every file below a directory.
 
-    The entries of `linked` files are taken over from the build that they are of.
+    A file with sums of its blocks has {bytes, blocks}, the SHA-256 of the sums. The entries of
+    `linked` files are taken over from the build that they are of.
     """
     entries = {}
     for path in sorted(directory.rglob("*")):
-        if path.is_file():
-            name = path.relative_to(directory).as_posix()
-            if linked is not None and name in linked:
-                entries[name] = dict(linked[name])
-            else:
-                entries[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        if not path.is_file() or _is_sums(path):
+            continue
+        name = path.relative_to(directory).as_posix()
+        if linked is not None and name in linked:
+            entries[name] = dict(linked[name])
+        elif sums_path(path).is_file():
+            entries[name] = {"bytes": path.stat().st_size, "blocks": _sha256(sums_path(path))}
+        else:
+            entries[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
     return entries
 
 
+def _is_sums(path: Path) -> bool:
+    return path.suffix == SUMS_SUFFIX and path.with_suffix("").is_file()
+
+
 def link(source: Path, target: Path) -> None:
-    """Make `target` the same file as `source`, or a copy of it where files cannot be linked."""
+    """Make `target` the same file as `source`, or a copy of it where files cannot be linked.
+
+    The sums of its blocks follow the file.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        shutil.copyfile(source, target)
+    pairs = [(source, target)]
+    if sums_path(source).is_file():
+        pairs.append((sums_path(source), sums_path(target)))
+
+    for existing, new in pairs:
+        try:
+            new.hardlink_to(existing)
+        except OSError:
+            shutil.copyfile(existing, new)
 
 
 def _sha256(path: Path) -> str:
@@ -434,6 +507,26 @@ def publish(staging_dir: Path, manifest: AnyManifest, *, durable: bool = True) -
     return build
 
 
+def adopt(staging_dir: Path, build: str) -> None:
+    """Give a directory with the files of a build that was made elsewhere the build's name.
+
+    Raises Damaged if the files are not those of its manifest.
+    """
+    directory = staging_dir.parent / build
+    if not _BUILD.fullmatch(build):
+        raise Damaged(f"{build[:60]!r} is not the name of a build.")
+    for path in staging_dir.iterdir():
+        fsync(path)
+    staging_dir.chmod(0o755)
+    staging_dir.rename(directory)
+    try:
+        verify(directory, read_manifest(directory))
+    except Damaged:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    fsync(directory.parent)
+
+
 def _timestamp(directory: Path) -> str:
     """Current time, or a microsecond after the newest build if the clock was set back.
 
@@ -500,10 +593,10 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
         switch(directory, build)
 
 
-def roll_back(home: Path, name: str) -> str:
-    """Activate the newest build that is older than the active one and was not refused.
+def previous(home: Path, name: str) -> str:
+    """Name of the newest build that is older than the active one and was not refused.
 
-    Returns its name. Raises NotFound if there is none.
+    Raises NotFound if there is none.
     """
     active = current(home, name)
     older = [build for build in builds(home, name) if build < active.name]
@@ -512,8 +605,6 @@ def roll_back(home: Path, name: str) -> str:
         raise NotFound(
             f"Corpus {name!r} has no build before {active.name}, the active one.", field="corpus"
         )
-
-    activate(home, name, candidates[-1])
     return candidates[-1]
 
 
@@ -528,3 +619,4 @@ def delete(home: Path, name: str) -> None:
         (directory / "CURRENT").unlink(missing_ok=True)
         for build in builds(home, name):
             shutil.rmtree(directory / build)
+        shutil.rmtree(directory / UNFINISHED, ignore_errors=True)

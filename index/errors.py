@@ -48,5 +48,5 @@ class StorageFailed(PurlinError):
     """The disk is full, read-only or failing."""
 
 
-class Unavailable(PurlinError):
-    """A service that Purlin depends on, such as a cluster or an engine, does not answer."""
+class EngineFailed(PurlinError):
+    """An engine or cluster that is needed is down, slow, or not the right one."""

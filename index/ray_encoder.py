@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Role, TextEncoder, Vectors, load_encoder
-from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound, Unavailable
+from purlin.index.errors import EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.records import Architecture
 from purlin.index.self_check import SELF_CHECK_TEXTS, TOLERANCE
 
@@ -45,7 +45,7 @@ class RayEncoder:
     workers on this machine alone, one per CPU. Vectors are those of the encoder in `directory`, to
     the last bits of a float: batches are composed of other texts. Safe to share between threads.
 
-    Raises NotFound without Ray, Unavailable if no cluster answers at the address, and whatever
+    Raises NotFound without Ray, EngineFailed if no cluster answers at the address, and whatever
     `load_encoder` does.
     """
 
@@ -80,7 +80,7 @@ class RayEncoder:
     ) -> Vectors:
         """Return unit vectors (texts, dim) in the order of the texts.
 
-        Raises Unavailable if the cluster is lost or loses its workers again and again, and
+        Raises EngineFailed if the cluster is lost or loses its workers again and again, and
         EncoderMismatch if a worker's vectors differ from those of this machine.
         """
         vectors: Vectors = np.empty((len(texts), self.dim), dtype=np.float32)
@@ -104,7 +104,7 @@ class RayEncoder:
         except self._ray.exceptions.RayTaskError as error:
             raise _task_failure(error) from error
         except self._ray.exceptions.RayError as error:
-            raise Unavailable(
+            raise EngineFailed(
                 f"The Ray cluster could not encode the texts ({type(error).__name__}). See `ray "
                 "status`; the same command goes on from the vectors that are finished."
             ) from error
@@ -153,8 +153,8 @@ def _check_address(address: str) -> None:
         raise _no_cluster(address, error) from error
 
 
-def _no_cluster(address: str, error: Exception) -> Unavailable:
-    return Unavailable(
+def _no_cluster(address: str, error: Exception) -> EngineFailed:
+    return EngineFailed(
         f"No Ray cluster answers at {address!r} ({error}). Start one with `ray start --head`, "
         "or use 'local' for workers on this machine.",
         field="ray",
@@ -165,7 +165,7 @@ def _task_failure(error: ray.exceptions.RayTaskError) -> Exception:
     """Return what a worker raised as an error for people."""
     if isinstance(error.cause, EncoderMismatch):
         return EncoderMismatch(error.cause.message)
-    return Unavailable(
+    return EngineFailed(
         f"A worker of the Ray cluster failed: {error.cause!r}. All machines need the same version "
         f"of Purlin: {RAY_EXTRA}."
     )

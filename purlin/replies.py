@@ -124,8 +124,9 @@ class ClassifiersReply:
 class Building:
     """A build that this server makes.
 
-    `stage` is `waiting` for other builds, `start`, `read` or `encode`; `done` and `total` count its
-    units (documents, passages), and `remaining_s` is an estimate for this stage. `encoder` is
+    `stage` is `waiting` for other builds, `start`, `read`, `encode` or `index`; `done` and `total`
+    count its units (documents, passages), and `remaining_s` is an estimate for this stage and those
+    after it. `encoder` is
     absent if the build keeps that of the build before.
     """
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from purlin.index import builds
-from purlin.index.builds import Manifest
+from purlin.index.blocks import BlockWriter, seal
+from purlin.index.builds import Files, Manifest
 from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, StorageFailed
 
 
@@ -17,6 +18,8 @@ def _publish(home: Path, name: str, content: str, activate: bool = True) -> str:
     with builds.locked(home, name) as directory, builds.staging(directory) as staging_dir:
         (staging_dir / "lexical").mkdir()
         (staging_dir / "lexical" / "data").write_text(content)
+        with BlockWriter(staging_dir / "large") as file:
+            file.write(content.encode() * 4000)
         manifest = Manifest(
             name=name, kind="code", created_at=content, encoder={}, documents=1, passages=1, skipped=0,
             splitter="whole", dense_weight=0.5, lexical_power=2.0, segments=("base",), texts=1,
@@ -71,7 +74,7 @@ def _alter(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "lexical/data"])
+@pytest.mark.parametrize("file", ["manifest.json", "lexical/data", "large", "large.sums"])
 @pytest.mark.parametrize("harm", [_truncate, _alter, Path.unlink])
 def test_damaged_file_is_named(tmp_path: Path, file: str, harm: Callable[[Path], None]) -> None:
     good = _publish(tmp_path, "c", "good")
@@ -173,7 +176,7 @@ def _rewritten(home: Path, old: str, new: str) -> Path:
     return rewritten
 
 
-@pytest.mark.parametrize(("old", "new"), [('"format": 2', '"format": 9'), ('"demote": true,', "")])
+@pytest.mark.parametrize(("old", "new"), [('"format": 3', '"format": 9'), ('"demote": true,', "")])
 def test_build_of_another_version_is_refused(tmp_path: Path, old: str, new: str) -> None:
     directory = _rewritten(tmp_path, old, new)
     with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
@@ -190,3 +193,40 @@ def test_file_is_verified_as_it_is_read(tmp_path: Path) -> None:
     again = builds.Files(directory, builds.read_manifest(directory))
     with pytest.raises(Damaged, match=r"lexical/data was altered"):
         again.read(directory / "lexical" / "data")
+
+
+def test_block_files_are_listed_with_their_sums(tmp_path: Path) -> None:
+    build = _publish(tmp_path, "c", "content")
+    directory = tmp_path / "corpora" / "c" / build
+    files = builds.read_manifest(directory).files
+    assert set(files) == {"large", "lexical/data"}
+    digest = hashlib.sha256((directory / "large.sums").read_bytes()).hexdigest()
+    assert files["large"] == {"bytes": 28_000, "blocks": digest}
+
+
+def test_each_file_is_opened_as_it_is_listed(tmp_path: Path) -> None:
+    build = _publish(tmp_path, "c", "content")
+    directory = tmp_path / "corpora" / "c" / build
+    files = Files(directory, builds.read_manifest(directory))
+    with pytest.raises(Damaged, match="is not listed"):
+        files.blocks(directory / "lexical" / "data")
+    with pytest.raises(Damaged, match="is not listed"):
+        files.read(directory / "large")
+    assert bytes(files.blocks(directory / "large").read(7000, 7010)) == b"contentcon"
+
+    # What is open is not read again.
+    (directory / "large").write_bytes(b"")
+    files.check_others()
+
+
+def test_linked_files_keep_their_sums(tmp_path: Path) -> None:
+    for name in ("large", "plain"):
+        (tmp_path / name).write_bytes(b"x" * 5000)
+    seal(tmp_path / "large")
+    for name in ("large", "plain"):
+        builds.link(tmp_path / name, tmp_path / "copy" / name)
+    entries = builds.checksums(tmp_path / "copy")
+    assert {name: sorted(entry) for name, entry in entries.items()} == {
+        "large": ["blocks", "bytes"],
+        "plain": ["bytes", "sha256"],
+    }

@@ -29,11 +29,11 @@ def _all_scores(corpus: Corpus, query: str, mode: Mode) -> np.ndarray:
     query_vector = corpus._encoder.encode([query], role="query")[0]
     rows = np.arange(len(corpus._dense))
     cosines = np.maximum(corpus._dense.scores(query_vector, rows), 0)
-    shares = corpus._lexical.scores(corpus._lexical.weights(query))
+    shares = corpus._lexical.scores(corpus._lexical.weights(query), rows)
     weight = {"dense": 1.0, "lexical": 0.0, "hybrid": corpus.manifest.dense_weight}[mode]
     power = corpus.manifest.lexical_power if mode == "hybrid" else 1
     fused = weight * cosines + (1 - weight) * shares**power
-    roles = [s.document.fields["role"] for s in corpus._documents.fetch(range(len(fused)))]
+    roles = [s.document.fields["role"] for s in corpus._passages.fetch(range(len(fused)))]
     return fused * np.where(np.array(roles) == "test", 0.9, 1.0)
 
 

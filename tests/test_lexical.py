@@ -1,5 +1,6 @@
 import itertools
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import bm25s
@@ -13,6 +14,7 @@ from purlin.index.search.lexical import (
     B,
     Lexical,
     LexicalBuilder,
+    LexicalScores,
     Postings,
     matches,
     tokens,
@@ -26,6 +28,10 @@ def _index(texts: list[str], directory: Path) -> Lexical:
         builder.add(text)
     builder.postings().save(directory)
     return Lexical([Postings.load(directory)])
+
+
+def _all_scores(lexical: Lexical, weights: Mapping[str, float]) -> LexicalScores:
+    return lexical.scores(weights, np.arange(lexical.rows))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +95,7 @@ def test_scores_are_shares_of_the_bm25_maximum(tmp_path: Path) -> None:
     most = sum(weights.values())
     assert most == pytest.approx(sum(math.log(1 + (4 - df + 0.5) / (df + 0.5)) for df in (1, 2, 0)))
     expected = [bm25(query, row) / most for row in rows]
-    np.testing.assert_allclose(lexical.scores(weights), expected, rtol=1e-5)
+    np.testing.assert_allclose(_all_scores(lexical, weights), expected, rtol=1e-5)
     assert sum(lexical.explain(weights, 2).values()) == pytest.approx(expected[2], rel=1e-5)
     assert set(lexical.explain(weights, 0)) == {"appl"}
 
@@ -114,7 +120,7 @@ def test_scores_are_those_of_bm25s(texts: list[str], words: list[str]) -> None:
 
     lexical = _lexical([f"{text} always" for text in texts])
     weights = lexical.weights(" ".join([*query, "always"]))
-    scores = lexical.scores(weights) * sum(weights.values())
+    scores = _all_scores(lexical, weights) * sum(weights.values())
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -172,8 +178,8 @@ def test_segments_score_like_one_without_the_removed_rows(
     query = "red greens größe and the grey"
     assert parts.weights(query) == whole.weights(query)
     weights = whole.weights(query)
-    assert parts.scores(weights)[live].tolist() == whole.scores(weights).tolist()
-    assert not parts.scores(weights)[~live].any()
+    assert _all_scores(parts, weights)[live].tolist() == _all_scores(whole, weights).tolist()
+    assert not _all_scores(parts, weights)[~live].any()
     for row, place in zip(np.flatnonzero(live), range(len(kept)), strict=True):
         assert parts.explain(weights, int(row)) == whole.explain(weights, place)
 
@@ -181,20 +187,22 @@ def test_segments_score_like_one_without_the_removed_rows(
 def test_frequent_tokens_do_not_overflow() -> None:
     lexical = _lexical(["word " * 70_000, "other"])
     weights = lexical.weights("word")
-    assert 0.9 < lexical.scores(weights)[0] < 1
-    assert lexical.explain(weights, 0)["word"] == pytest.approx(float(lexical.scores(weights)[0]))
+    assert 0.9 < _all_scores(lexical, weights)[0] < 1
+    assert lexical.explain(weights, 0)["word"] == pytest.approx(
+        float(_all_scores(lexical, weights)[0])
+    )
 
 
 def test_query_without_known_words_scores_0(tmp_path: Path) -> None:
     lexical = _index(["one two"], tmp_path / "lexical")
-    assert not lexical.scores(lexical.weights("zebra")).any()
-    assert not lexical.scores(lexical.weights("the of")).any()
+    assert not _all_scores(lexical, lexical.weights("zebra")).any()
+    assert not _all_scores(lexical, lexical.weights("the of")).any()
 
 
 def test_texts_without_any_word_can_be_indexed(tmp_path: Path) -> None:
     lexical = _index(["", "!!"], tmp_path / "lexical")
     assert lexical.rows == 2
-    assert not lexical.scores(lexical.weights("word")).any()
+    assert not _all_scores(lexical, lexical.weights("word")).any()
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.9]), max_size=40), st.integers(1, 50))

@@ -147,7 +147,7 @@ def test_nearness_equals_a_loop() -> None:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = np.sort(random.integers(0, 15, 40))
     log, query = QueryLog(vectors, rows, [f"q{n}" for n in range(40)]), vectors[5]
-    nearness = log.nearness(query, 20)
+    nearness = log.nearness(query).of(np.arange(20))
     for row in range(20):
         cosines = {n: float(vectors[n] @ query) for n in range(40) if rows[n] == row}
         expected = max(0.0, (max(cosines.values()) - FLOOR) / (1 - FLOOR)) if cosines else 0.0

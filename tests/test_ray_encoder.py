@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
-from purlin.index.errors import Damaged, EncoderMismatch, InvalidInput, NotFound, Unavailable
+from purlin.index.errors import Damaged, EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.ray_encoder import CHUNK_TEXTS, RayEncoder
 
 ray = pytest.importorskip("ray")
@@ -85,7 +85,7 @@ def test_worker_with_other_vectors_is_refused(cluster: RayEncoder) -> None:
 
 
 def test_worker_that_cannot_open_the_encoder_is_reported(cluster: RayEncoder) -> None:
-    with pytest.raises(Unavailable, match="same version of Purlin"):
+    with pytest.raises(EngineFailed, match="same version of Purlin"):
         _encode_with(cluster, [ray.put(({}, None))])
 
 
@@ -105,7 +105,7 @@ def test_invalid_address_is_refused(address: str) -> None:
 
 
 def test_cluster_that_does_not_answer_is_named() -> None:
-    with pytest.raises(Unavailable, match=r"No Ray cluster answers at '127\.0\.0\.1:1'"):
+    with pytest.raises(EngineFailed, match=r"No Ray cluster answers at '127\.0\.0\.1:1'"):
         RayEncoder(STATIC_ENCODER, "127.0.0.1:1")
 
 

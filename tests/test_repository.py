@@ -16,9 +16,10 @@ from purlin.index.indexing import reading
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, Hit, Location, SourceFile
 from purlin.index.search import repository
+from purlin.index.search.contracts import Details
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.lexical import tokens
-from purlin.index.search.repository import Evidence, Repository
+from purlin.index.search.repository import Evidence
 from tests.conftest import HashEncoder, source
 
 PATHS = [
@@ -51,14 +52,15 @@ def evidence(
     named: Sequence[bool] | None = None,
 ) -> Evidence:
     """Evidence for documents in row order, every word of the query with the weight 1."""
-    mask = None if secondary is None else np.array(secondary)
-    return Repository(paths, mask).evidence(
+    none = np.zeros(len(paths), dtype=np.bool_)
+    mask = none if secondary is None else np.array(secondary)
+    return repository.weigh(
         query,
         dict.fromkeys(tokens(query), 1.0),
-        np.arange(len(paths)),
-        titles,
+        Details(titles, paths, mask, none),
         np.array(text, np.float32),
-        np.array(named or [False] * len(paths)),
+        np.array(named) if named else none,
+        set(paths).intersection,
     )
 
 
@@ -165,14 +167,14 @@ def test_symbol_in_a_sentence_counts_by_its_share() -> None:
 
 
 def test_definition_comes_before_the_rest_of_its_file() -> None:
-    rest = np.array([True, False])
-    parts = Repository(["cache.rb"] * 2, None, rest).evidence(
+    rest, none = np.array([True, False]), np.array([False, False])
+    parts = repository.weigh(
         "Cache",
         {"cach": 1.0},
-        np.arange(2),
-        ["Cache", "Cache"],
+        Details(["Cache", "Cache"], ["cache.rb"] * 2, none, rest),
         np.array([0.9, 0.5], np.float32),
         np.array([True, True]),
+        {"cache.rb"}.intersection,
     )
     assert parts.definition.tolist() == pytest.approx([0.9, 1.0])
     assert parts.scores()[1] == pytest.approx(1.0)

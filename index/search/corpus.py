@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,21 @@ from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
 from purlin.index.search import query_log, repository, segments
-from purlin.index.search.dense import Dense, Rows
+from purlin.index.search.contracts import (
+    Allowed,
+    DenseRetriever,
+    LexicalRetriever,
+    PassageStore,
+    Rows,
+)
+from purlin.index.search.dense import Dense
 from purlin.index.search.filters import Filter
 from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
-from purlin.index.search.lexical import Lexical, LexicalScores, matches, top
+from purlin.index.search.lexical import Lexical, LexicalScores, matches
 from purlin.index.search.listing import LISTING_FILE, Listing
-from purlin.index.search.query_log import QueryLog, blend
-from purlin.index.search.repository import Evidence, Repository
+from purlin.index.search.local import LocalPassages
+from purlin.index.search.query_log import Nearness, QueryLog, blend
+from purlin.index.search.repository import Evidence
 from purlin.index.search.segments import Segment
 from purlin.index.search.store import Documents, StoredPassage
 from purlin.index.storage import read_array
@@ -42,19 +50,21 @@ _FIRST_DEPTH = 200
 _CACHED_FILTERS = 64
 # Factor on the score of test, vendored, generated and minified code.
 _SECONDARY_PRIOR = 0.9
-_SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
+_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """One page of hits. `total` counts the documents on all pages.
 
-    `timings_ms` maps a step (encode, dense, lexical, fuse, fetch) to its milliseconds.
+    `timings_ms` maps a step (encode, dense, lexical, fuse, fetch) to its milliseconds. `warning` is
+    present if only one of two retrievers answered.
     """
 
     hits: tuple[Hit, ...]
     total: int
     timings_ms: Mapping[str, float]
+    warning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +119,23 @@ class _Ranking:
 class _Query:
     """A query with everything that is computed once per search.
 
-    `allowed` is a mask of the passages that were not removed and pass the filter, or None if all
-    do. `nearness` is that of each document to earlier
-    queries. `named` are the rows whose id or title is exactly the query: they score 1. `defining`
-    are those whose last name is the query. `reranked` tells whether a ranking model follows.
+    `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
+    documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
+    whose id or title is exactly the query: they score 1. `defining` are those whose last name is
+    the query, `excluded` those that are no hits. `reranked` tells whether a ranking model follows.
     """
 
     text: str
     mode: Mode
-    allowed: NDArray[np.bool_] | None
-    vector: Vectors | None
-    nearness: Vectors | None
-    weights: Mapping[str, float]
-    lexical: LexicalScores | None
-    named: Rows
-    defining: Rows
-    reranked: bool
+    allowed: Allowed | None
+    documents: int
+    vector: Vectors | None = None
+    nearness: Nearness | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
+    named: Rows = field(default_factory=_NO_ROWS.copy)
+    defining: Rows = field(default_factory=_NO_ROWS.copy)
+    excluded: Rows = field(default_factory=_NO_ROWS.copy)
+    reranked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,7 @@ class Ranked:
     timings_ms: Mapping[str, float]
     query: _Query
     ranking: _Ranking
+    warning: str | None = None
 
 
 class _Clock:
@@ -163,38 +175,33 @@ class Corpus:
         build: str,
         manifest: builds.Manifest,
         encoder: TextEncoder,
-        parts: Sequence[Segment],
-        documents: Documents,
-        order: NDArray[np.int32] | None,
+        dense: DenseRetriever,
+        lexical: LexicalRetriever,
+        passages: PassageStore,
         listing: bytes,
+        *,
         log: QueryLog | None = None,
         drift: float | None = None,
+        segments: Sequence[Segment] = (),
     ) -> None:
         self.name = manifest.name
         # Largest 1 - cosine of the self-check's vectors between the build's machine and this one.
         self.drift = drift
         self.build = build
         self.manifest = manifest
+        self.segments = segments
         self._encoder = encoder
-        self.segments = parts
-        self._documents = documents
+        self._dense = dense
+        self._lexical = lexical
+        self._passages = passages
         self._listing = listing
         self._log = log
+        self._has_roles = manifest.demote and "role" in passages.field_names
+        # Files tell more of code than its text: a model ranks by them, too.
+        self._has_model = manifest.kind == "code" and passages.has_files
 
-        # Rows count on from segment to segment. `_order` breaks ties as a build of one segment
-        # would, and `_live` leaves out the rows that were removed since their segment was written.
-        self._order = order
-        self._live = None if order is None else order >= 0
-        self._dense = Dense([segment.vectors for segment in parts])
-        self._lexical = Lexical([segment.postings for segment in parts], self._live)
-        # Passage row -> document row.
-        self._document_of = documents.document_of
-        self._secondary = self._secondary_documents()
-        self._priors = self._role_priors()
-        self._repository = self._open_repository()
-
-        # Masks of passages by filter, least recently used first.
-        self._filters: OrderedDict[str, NDArray[np.bool_]] = OrderedDict()
+        # What a filter allows, and how many documents, by filter; least recently used first.
+        self._filters: OrderedDict[str, tuple[Allowed, int]] = OrderedDict()
         self._filters_lock = threading.Lock()
         # Replaceable, so that successive builds of a corpus can share one counter.
         self.filter_lookups = Lookups()
@@ -209,12 +216,7 @@ class Corpus:
         documents' file was changed.
         """
         manifest = builds.read_manifest(directory)
-        if manifest.encoder["fingerprint"] != encoder.fingerprint:
-            raise EncoderMismatch(
-                f"Corpus {manifest.name!r} was built with encoder {manifest.encoder['name']!r} "
-                f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
-                f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
-            )
+        check_encoder(manifest, encoder)
         return cls.open(directory, manifest, encoder, opened)
 
     @classmethod
@@ -249,11 +251,22 @@ class Corpus:
         listing = files.read(directory / LISTING_FILE)
 
         files.check_others()
-        return cls(directory.name, manifest, encoder, parts, documents, order, listing, log, drift)
+        return cls(
+            directory.name,
+            manifest,
+            encoder,
+            Dense([part.vectors for part in parts]),
+            Lexical([part.postings for part in parts], live),
+            LocalPassages(documents, order),
+            listing,
+            log=log,
+            drift=drift,
+            segments=parts,
+        )
 
     def close(self) -> None:
         """Release the files; later searches fail."""
-        self._documents.close()
+        self._passages.close()
 
     @property
     def encoder(self) -> TextEncoder:
@@ -267,11 +280,11 @@ class Corpus:
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id. Raises NotFound."""
-        return self._documents.document(document_id)
+        return self._passages.document(document_id)
 
     def count(self, document_ids: Iterable[str]) -> int:
         """How many of the given ids exist in this corpus."""
-        return len(self._documents.rows_of(document_ids))
+        return len(self._passages.rows_of(document_ids))
 
     def file_names(self, limit: int) -> tuple[list[str], list[str]]:
         """Names of the source files that were read, and of the skipped ones; `limit` of each."""
@@ -285,7 +298,7 @@ class Corpus:
     @property
     def field_names(self) -> list[str]:
         """Sorted names that a filter may use."""
-        return self._documents.field_names
+        return self._passages.field_names
 
     def search(
         self,
@@ -333,21 +346,23 @@ class Corpus:
         rows = ranked.ranking.rows[start:stop]
         return tuple(
             self._hit(ranked.query, ranked.ranking, position, stored, explain=explain)
-            for position, stored in enumerate(self._documents.fetch(rows.tolist()), start)
+            for position, stored in enumerate(self._passages.fetch(rows.tolist()), start)
         )
 
-    def passages(self, query: str, k: int) -> tuple[list[Retrieved], Mapping[str, float]]:
+    def passages(
+        self, query: str, k: int, *, mode: Mode = "hybrid"
+    ) -> tuple[list[Retrieved], Mapping[str, float]]:
         """Return the best `k` passages, possibly several of a document, and the timings in ms.
 
         Their hits have no highlights; `highlighted` adds them.
         """
-        check_search(query, k, 0, "hybrid")
+        check_search(query, k, 0, mode)
         clock = _Clock()
-        prepared = self._prepare(query, "hybrid", None, clock, reranks=False)
+        prepared = self._prepare(query, mode, None, clock, reranks=False)
         ranking = self._rank(prepared, k, clock, distinct=False)
 
         retrieved = []
-        for position, stored in enumerate(self._documents.fetch(ranking.rows[:k].tolist())):
+        for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist())):
             hit = self._hit(prepared, ranking, position, stored, highlight=False)
             retrieved.append(Retrieved(hit, stored.document, stored.passage))
         clock.lap("fetch")
@@ -361,21 +376,20 @@ class Corpus:
         """
         _check_k(k)
         clock = _Clock()
-        row = self._documents.rows_of([document_id]).get(document_id)
+        row = self._passages.rows_of([document_id]).get(document_id)
         if row is None:
             raise NotFound(
                 f"There is no document {document_id[:200]!r} in this corpus.", field="id"
             )
-        own = self._document_of == row
-        others = ~own if self._live is None else ~own & self._live
-        vector = self._dense.mean(np.flatnonzero(own))
-        none = np.zeros(0, dtype=np.int64)
-        query = _Query("", "dense", others, vector, None, {}, None, none, none, reranked=False)
+        own = self._passages.passages_of(np.array([row]))
+        query = _Query("", "dense", self._passages.everything, self.manifest.documents)
+        query.vector = self._dense.mean(own)
+        query.excluded = own
 
         ranking = self._rank(query, k, clock)
         hits = tuple(
             self._hit(query, ranking, position, stored, highlight=False)
-            for position, stored in enumerate(self._documents.fetch(ranking.rows[:k].tolist()))
+            for position, stored in enumerate(self._passages.fetch(ranking.rows[:k].tolist()))
         )
         clock.lap("fetch")
         return SearchResult(hits, self.manifest.documents - 1, clock.laps)
@@ -401,8 +415,7 @@ class Corpus:
         """Documents of a file, in the order of their rows."""
         if "path" not in self.field_names:
             return []
-        rows = np.flatnonzero(self._documents.allowed({"path": path})[self._document_of])
-        stored = self._documents.fetch(rows.tolist())
+        stored = self._passages.fetch(self._passages.rows_where({"path": path}).tolist())
         return list({passage.document.id: passage.document for passage in stored}.values())
 
     def weights(self, query: str) -> Mapping[str, float]:
@@ -432,10 +445,9 @@ class Corpus:
         *,
         reranks: bool = True,
     ) -> _Query:
-        none = np.zeros(0, dtype=np.int64)
-        reranked = reranks and self._repository is not None and mode != "dense"
-        prepared = _Query(query, mode, None, None, None, {}, None, none, none, reranked)
-        prepared.allowed = self._allowed(filter) if filter else self._live
+        allowed, documents = self._allowed(filter)
+        prepared = _Query(query, mode, allowed, documents)
+        prepared.reranked = reranks and self._has_model and mode != "dense"
         clock.lap("filter")
 
         if mode != "lexical":
@@ -445,39 +457,36 @@ class Corpus:
         clock.lap("encode")
 
         if prepared.vector is not None and self._log is not None:
-            prepared.nearness = self._log.nearness(prepared.vector, len(self._documents))
+            prepared.nearness = self._log.nearness(prepared.vector)
             clock.lap("dense")
 
         if mode != "dense":
             prepared.weights = self._lexical.weights(query)
             prepared.named = self._named(query.strip())
-            prepared.defining = self._defining(query) if reranked else none
-            scores = self._lexical.scores(prepared.weights)
-            scores[prepared.named] = 1.0
-            if prepared.allowed is not None:
-                scores = np.where(prepared.allowed, scores, np.float32(0.0))
-            prepared.lexical = scores
+            if prepared.reranked:
+                prepared.defining = self._defining(query)
         clock.lap("lexical")
         return prepared
 
     def _named(self, query: str) -> Rows:
         """Rows whose id or title is the query; titles of code have dots, whatever the query has."""
-        named = self._documents.rows_named(query)
+        named = self._passages.rows_named(query)
         title = ".".join(repository.names_of(query))
         if self.manifest.kind == "code" and title not in ("", query):
-            named = np.union1d(named, self._documents.rows_named(title))
+            named = np.union1d(named, self._passages.rows_named(title))
         return named
 
     def _defining(self, query: str) -> Rows:
         """Rows whose last name is that of the symbol that the query is, as far as any is ranked."""
         names = repository.names_of(query)
-        if not names or "name" not in self._documents.field_names:
-            return np.zeros(0, dtype=np.int64)
-        defining = self._documents.allowed({"name": names[-1]})[self._document_of]
-        return np.flatnonzero(defining)[: repository.DEPTH]
+        if not names or "name" not in self.field_names:
+            return _NO_ROWS
+        return self._passages.rows_where({"name": names[-1]}, repository.DEPTH)
 
-    def _allowed(self, filter: Filter) -> NDArray[np.bool_]:
-        """Mask of the passages whose documents pass the filter."""
+    def _allowed(self, filter: Filter | None) -> tuple[Allowed | None, int]:
+        """Return what a filter allows, and how many documents that is."""
+        if not filter:
+            return self._passages.everything, self.manifest.documents
         key = repr(sorted(filter.items(), key=lambda item: item[0]))
         with self._filters_lock:
             if (cached := self._filters.get(key)) is not None:
@@ -486,12 +495,13 @@ class Corpus:
                 return cached
 
         self.filter_lookups.count(misses=1)
-        mask: NDArray[np.bool_] = self._documents.allowed(filter)[self._document_of]
+        allowed = self._passages.allowed(filter)
+        counted = allowed, self._passages.count(allowed)
         with self._filters_lock:
-            self._filters[key] = mask
+            self._filters[key] = counted
             while len(self._filters) > _CACHED_FILTERS:
                 self._filters.popitem(last=False)
-        return mask
+        return counted
 
     def _rank(
         self, query: _Query, needed: int, clock: _Clock, *, distinct: bool = True
@@ -510,8 +520,9 @@ class Corpus:
             return first
 
         others = self._rank_by_text(query, needed, clock, distinct=True)
-        ranked = self._document_of[first.rows]
-        return first.then(others.take(~np.isin(self._document_of[others.rows], ranked)))
+        document_of = self._passages.document_of
+        ranked = np.isin(document_of(others.rows), document_of(first.rows))
+        return first.then(others.take(~ranked))
 
     def _rank_by_text(
         self, query: _Query, needed: int, clock: _Clock, *, distinct: bool
@@ -533,15 +544,16 @@ class Corpus:
 
     def _reranked(self, query: _Query, ranking: _Ranking) -> _Ranking:
         """Rank these rows by the model of a repository."""
-        assert self._repository is not None
-        documents = self._document_of[ranking.rows]
-        evidence = self._repository.evidence(
+        details = self._passages.details(self._passages.document_of(ranking.rows))
+        if not self._has_roles:
+            details = replace(details, secondary=np.zeros_like(details.secondary))
+        evidence = repository.weigh(
             query.text,
             query.weights,
-            documents,
-            self._documents.titles(documents.tolist()),
+            details,
             ranking.texts,
             np.isin(ranking.rows, query.named),
+            self._passages.existing_paths,
         )
         order = evidence.order()
         scores = evidence.scores()[order]
@@ -553,21 +565,22 @@ class Corpus:
         Also returns the highest score that any other row could get, or None if there is no other.
         """
         named = np.concatenate([query.named, query.defining])
-        rows = [named if query.allowed is None else named[query.allowed[named]]]
+        rows = [named[self._passages.is_allowed(named, query.allowed)]]
         cosine, share, more = 0.0, 0.0, False
 
         if query.vector is not None:
-            dense_rows, cosines = self._dense.search(query.vector, depth, query.allowed)
-            rows.append(dense_rows)
-            if len(dense_rows) == depth:
+            needed = depth + len(query.excluded)
+            dense_rows, cosines = self._dense.search(query.vector, needed, query.allowed)
+            rows.append(dense_rows[~np.isin(dense_rows, query.excluded)])
+            if len(dense_rows) == needed:
                 cosine, more = float(cosines[-1]), True
             clock.lap("dense")
 
-        if query.lexical is not None:
-            lexical_rows = top(query.lexical, depth)
+        if query.mode != "dense":
+            lexical_rows, shares = self._lexical_best(query, depth)
             rows.append(lexical_rows)
             if len(lexical_rows) == depth:
-                share = float(query.lexical[lexical_rows[-1]])
+                share = float(shares[-1])
                 # In hybrid mode, the dense retriever tells whether there are other rows.
                 more = more or query.mode == "lexical"
             clock.lap("lexical")
@@ -575,82 +588,71 @@ class Corpus:
         fusion = self._fusion(query.mode)
         bound = fusion.fuse(np.array([cosine], np.float32), np.array([share], np.float32))
         if query.nearness is not None:
-            nearest = top(query.nearness, depth)
-            rows.append(self._rows_of(nearest, query.allowed))
-            limit = np.zeros(1, dtype=np.float32)
-            if len(nearest) == depth:
-                limit = query.nearness[nearest[-1:]]
+            documents, nearness = query.nearness.nearest(depth)
+            near = self._passages.passages_of(documents)
+            rows.append(near[self._passages.is_allowed(near, query.allowed)])
+            limit = nearness[-1:] if len(nearness) == depth else np.zeros(1, dtype=np.float32)
             bound = blend(bound, limit)
 
         return np.unique(np.concatenate(rows)), float(bound[0]) if more else None
 
-    def _rows_of(self, documents: Rows, allowed: NDArray[np.bool_] | None) -> Rows:
-        """Allowed passage rows of these document rows."""
-        selected = np.zeros(len(self._documents), dtype=np.bool_)
-        selected[documents] = True
-        mask = selected[self._document_of]
-        return np.flatnonzero(mask if allowed is None else mask & allowed)
+    def _lexical_best(self, query: _Query, depth: int) -> tuple[Rows, LexicalScores]:
+        """The first `depth` allowed rows by words: the named ones, then those of the retriever."""
+        named = np.unique(query.named[self._passages.is_allowed(query.named, query.allowed)])
+        rows, shares = self._lexical.search(query.weights, depth, query.allowed)
+        others = ~np.isin(rows, named)
+        ones = np.ones(len(named), dtype=np.float32)
+        return (
+            np.concatenate([named, rows[others]])[:depth],
+            np.concatenate([ones, shares[others]])[:depth],
+        )
 
     def _score(self, query: _Query, rows: Rows, *, distinct: bool) -> _Ranking:
         """Rank these rows; with `distinct`, only the best row of each document is kept."""
-        zeros = np.zeros(len(rows), dtype=np.float32)
-        cosines = self._dense.scores(query.vector, rows) if query.vector is not None else zeros
-        shares = query.lexical[rows] if query.lexical is not None else zeros
+        documents = self._passages.document_of(rows)
+        cosines = np.zeros(len(rows), dtype=np.float32)
+        shares = np.zeros(len(rows), dtype=np.float32)
+        if query.vector is not None:
+            cosines = self._dense.scores(query.vector, rows)
+        if query.mode != "dense":
+            shares = self._lexical.scores(query.weights, rows)
+            shares[np.isin(rows, query.named)] = 1.0
 
         texts = self._fusion(query.mode).fuse(cosines, shares)
-        if self._priors is not None and not query.reranked:
-            texts = texts * self._priors[rows]
+        if not query.reranked:
+            texts = texts * self._priors(documents)
         if query.nearness is not None:
-            texts = blend(texts, query.nearness[self._document_of[rows]])
+            texts = blend(texts, query.nearness.of(documents))
         scores = texts.copy()
         scores[np.isin(rows, query.defining)] = 1.0
         scores[np.isin(rows, query.named)] = 1.0
 
         # Ties go by cosine, then by the row that the passage has in a build of one segment.
-        final_rows = rows if self._order is None else self._order[rows]
-        order = np.lexsort((final_rows, -cosines, -scores))
+        order = np.lexsort((self._passages.order(rows), -cosines, -scores))
         if distinct:
-            _, first = np.unique(self._document_of[rows[order]], return_index=True)
+            _, first = np.unique(documents[order], return_index=True)
             order = order[np.sort(first)]
         return _Ranking(rows[order], scores[order], texts[order], cosines[order], shares[order])
+
+    def _priors(self, documents: Rows) -> Vectors:
+        """Factors (n,) on the scores of passages by the roles of their documents."""
+        if not self._has_roles:
+            return np.ones(len(documents), dtype=np.float32)
+        secondary = self._passages.secondary(documents)
+        return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
 
     def _fusion(self, mode: Mode) -> Fusion:
         hybrid = Fusion(self.manifest.dense_weight, self.manifest.lexical_power)
         return {"dense": DENSE, "lexical": LEXICAL, "hybrid": hybrid}[mode]
 
-    def _secondary_documents(self) -> NDArray[np.bool_] | None:
-        """Mask of the documents with a secondary role, or None if none is demoted."""
-        if not self.manifest.demote or "role" not in self._documents.field_names:
-            return None
-        secondary = self._documents.allowed({"role": _SECONDARY})
-        return secondary if secondary.any() else None
-
-    def _role_priors(self) -> Vectors | None:
-        """Factor of each passage's score, or None if no passage is demoted."""
-        if self._secondary is None:
-            return None
-        secondary = self._secondary[self._document_of]
-        return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
-
-    def _open_repository(self) -> Repository | None:
-        """What the ranking of code needs to know of its files, or None without files."""
-        if self.manifest.kind != "code":
-            return None
-        paths = self._documents.paths()
-        if all(path is None for path in paths):
-            return None
-        modules = None
-        if "kind" in self._documents.field_names:
-            modules = self._documents.allowed({"kind": "module"})
-        return Repository(paths, self._secondary, modules)
-
     def _total(self, query: _Query) -> int:
         """Count the documents that the query can return."""
-        if query.mode == "lexical" and query.lexical is not None:
-            return len(np.unique(self._document_of[query.lexical > 0]))
-        if query.allowed is None:
-            return self.manifest.documents
-        return len(np.unique(self._document_of[query.allowed]))
+        if query.mode != "lexical":
+            return query.documents
+        matching = self._lexical.matching(query.weights, query.allowed)
+        named = query.named[self._passages.is_allowed(query.named, query.allowed)]
+        rows = np.concatenate([matching, named])
+        return len(np.unique(self._passages.document_of(rows)))
 
     # ---- hits
 
@@ -690,22 +692,22 @@ class Corpus:
         scores = {}
         if query.vector is not None:
             scores["dense"] = _rounded(ranking.cosines[position])
-        if query.lexical is not None:
+        if query.mode != "dense":
             scores["lexical"] = _rounded(ranking.lexical[position])
         if query.nearness is not None:
-            document_row = self._document_of[ranking.rows[position]]
-            scores["log"] = _rounded(query.nearness[document_row])
+            document = self._passages.document_of(ranking.rows[position : position + 1])
+            scores["log"] = _rounded(query.nearness.of(document)[0])
         return scores
 
     def _explanation(self, query: _Query, ranking: _Ranking, position: int) -> dict[str, Any]:
         row = int(ranking.rows[position])
+        document = self._passages.document_of(ranking.rows[position : position + 1])
         fusion = self._fusion(query.mode)
         explanation: dict[str, Any] = {}
         if query.vector is not None and self._log is not None:
-            earlier = self._log.nearest(query.vector, int(self._document_of[row]))
-            explanation["earlier"] = earlier
+            explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))
 
-        prior = float(self._priors[row]) if self._priors is not None else 1.0
+        prior = float(self._priors(document)[0])
         if (evidence := ranking.evidence) is not None and position < len(evidence.role):
             prior = float(evidence.role[position])
             explanation |= {
@@ -713,11 +715,10 @@ class Corpus:
                 "repetition": float(evidence.repetition[position]),
             }
 
-        lexical = query.lexical is not None
         return explanation | {
             "dense_weight": fusion.dense_weight,
             "lexical_power": fusion.lexical_power,
-            "terms": self._lexical.explain(query.weights, row) if lexical else {},
+            "terms": self._lexical.explain(query.weights, row),
             "named": row in query.named,
             "prior": prior,
         }
@@ -730,6 +731,16 @@ def _highlights(text: str, query_tokens: frozenset[str]) -> tuple[tuple[int, int
 def _rounded(score: np.float32) -> float:
     """Round a score to four digits; further digits differ between processors."""
     return round(float(score), 4)
+
+
+def check_encoder(manifest: builds.Manifest, encoder: TextEncoder) -> None:
+    """Raise EncoderMismatch if a build was made with another encoder."""
+    if manifest.encoder["fingerprint"] != encoder.fingerprint:
+        raise EncoderMismatch(
+            f"Corpus {manifest.name!r} was built with encoder {manifest.encoder['name']!r} "
+            f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
+            f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
+        )
 
 
 def check_query(query: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.blocks import UNCHECKED, Reader
 from purlin.index.encoder import Vectors
 from purlin.index.storage import read_array
 
@@ -132,19 +133,17 @@ class VectorSegment:
         self._overfetch = overfetch
 
     @classmethod
-    def load(
-        cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes
-    ) -> VectorSegment:
+    def load(cls, directory: Path, files: Reader = UNCHECKED) -> VectorSegment:
         """Read the files of `build_index` into memory; `read` returns the content of a file."""
-        vectors = read_array(read(directory / VECTORS_FILE))
-        settings = json.loads(read(directory / SETTINGS_FILE))
+        vectors = read_array(files.read(directory / VECTORS_FILE))
+        settings = json.loads(files.read(directory / SETTINGS_FILE))
         if not settings["scanned"] or not _can_scan():
             # A product of half-precision numbers takes six times as long.
             return cls(vectors.astype(np.float32), None, settings["overfetch"])
 
         import faiss
 
-        content = np.frombuffer(read(directory / INDEX_FILE), np.uint8)
+        content = np.frombuffer(files.read(directory / INDEX_FILE), np.uint8)
         return cls(vectors, faiss.deserialize_index(content), settings["overfetch"])
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Filters: conditions on the fields of documents, checked and turned into SQL."""
+"""Filters: conditions on the fields of documents, checked and turned into typed clauses."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ Filter = Mapping[str, Condition]
 
 MAX_CONDITIONS = 32
 MAX_VALUES = 1000
-_OPERATORS = {"gte": ">=", "lte": "<="}
+_OPERATORS = ("gte", "lte")
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A condition on the field `name`: SQL about `value`, and the values of its placeholders."""
+    """A condition on the field `name`: a value that is one of `values`, or else within bounds.
+
+    Integers and real numbers are compared as numbers, and never with texts; true and false are
+    texts.
+    """
 
     name: str
-    sql: str
-    values: tuple[Scalar, ...]
+    values: tuple[Scalar, ...] = ()
+    gte: int | float | str | None = None
+    lte: int | float | str | None = None
 
 
 def clauses(conditions: Filter, numeric: Mapping[str, bool]) -> list[Clause]:
@@ -72,9 +77,7 @@ def _one_of(name: str, condition: Scalar | Sequence[Scalar]) -> Clause:
     if not all(isinstance(value, Scalar) for value in values):
         raise InvalidInput("A value must be a text, a number, true or false.", field=field)
 
-    placeholders = ",".join("?" * len(values))
-    stored = tuple(_sql_value(value, field) for value in values)
-    return Clause(name, f"value IN ({placeholders})", stored)
+    return Clause(name, tuple(_stored(value, field) for value in values))
 
 
 def _range(name: str, bounds: Mapping[str, int | float | str], numeric: bool) -> Clause:
@@ -84,7 +87,6 @@ def _range(name: str, bounds: Mapping[str, int | float | str], numeric: bool) ->
         operator = repr(unknown[0][:40]) if unknown else "nothing"
         raise InvalidInput(f"A range takes gte and lte; {operator} was given.", field=field)
 
-    parts, values = [], []
     for operator, bound in bounds.items():
         if isinstance(bound, bool) or not isinstance(bound, (int, float, str)):
             raise InvalidInput(f"{operator} takes a number or a text.", field=f"{field}.{operator}")
@@ -92,14 +94,12 @@ def _range(name: str, bounds: Mapping[str, int | float | str], numeric: bool) ->
             raise InvalidInput(
                 f"{name!r} has no numbers to compare with.", field=f"{field}.{operator}"
             )
-
-        types = "'text'" if isinstance(bound, str) else "'integer', 'real'"
-        parts.append(f"value {_OPERATORS[operator]} ? AND typeof(value) IN ({types})")
-        values.append(_sql_value(bound, f"{field}.{operator}"))
-    return Clause(name, " AND ".join(parts), tuple(values))
+        _stored(bound, f"{field}.{operator}")
+    return Clause(name, gte=bounds.get("gte"), lte=bounds.get("lte"))
 
 
-def _sql_value(value: Scalar, field: str) -> Scalar:
+def _stored(value: Scalar, field: str) -> Scalar:
+    """The value as it is stored; checks that it can be."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -117,13 +117,18 @@ def filterable(fields: Mapping[str, Value]) -> Iterator[tuple[str, Scalar]]:
     for name, field_value in fields.items():
         values = field_value if isinstance(field_value, tuple) else (field_value,)
         for value in values:
-            if isinstance(value, str) and len(value) > MAX_FILTERABLE_CHARS:
-                continue
-            yield name, str(value).lower() if isinstance(value, bool) else _storable(value)
+            if isinstance(value, str):
+                if len(value) <= MAX_FILTERABLE_CHARS:
+                    yield name, value
+            elif isinstance(value, bool):
+                yield name, str(value).lower()
+            # Nothing compares with what is not a number.
+            elif value == value:
+                yield name, _fitting(value)
 
 
-def _storable(value: Scalar) -> Scalar:
-    """The value, as a float if it is an integer beyond SQLite's 64 bits."""
+def _fitting(value: int | float) -> int | float:
+    """The value, as a float if it is an integer beyond 64 bits."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return float(value)
     return value

@@ -30,8 +30,10 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from purlin.index.blocks import UNCHECKED, Reader
 from purlin.index.storage import read_array
 
+Rows = NDArray[np.int64]
 LexicalScores = NDArray[np.float32]
 K1, B = 1.2, 0.75
 ROWS_FILE, COUNTS_FILE, BOUNDS_FILE = "rows.npy", "counts.npy", "bounds.npy"
@@ -162,13 +164,13 @@ class Postings:
     ends: NDArray[np.int64]
 
     @classmethod
-    def load(cls, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> Postings:
+    def load(cls, directory: Path, files: Reader = UNCHECKED) -> Postings:
         """Read the files of `save`; `read` returns the content of a file."""
         rows, counts, bounds, lengths, ends = (
-            read_array(read(directory / name))
+            read_array(files.read(directory / name))
             for name in (ROWS_FILE, COUNTS_FILE, BOUNDS_FILE, LENGTHS_FILE, ENDS_FILE)
         )
-        return cls(rows, counts, bounds, lengths, read(directory / TOKENS_FILE), ends)
+        return cls(rows, counts, bounds, lengths, files.read(directory / TOKENS_FILE), ends)
 
     def save(self, directory: Path) -> None:
         """Write the files into `directory`, which is created."""
@@ -329,11 +331,38 @@ class Lexical:
         df = sum(len(rows) for rows, _ in self._entries(token))
         return float(np.log1p((self._count - df + 0.5) / (df + 0.5)))
 
-    def scores(self, weights: Mapping[str, float]) -> LexicalScores:
-        """Return BM25 (rows,) of every row as a share of the sum of `weights`.
+    def search(
+        self,
+        weights: Mapping[str, float],
+        depth: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> tuple[Rows, LexicalScores]:
+        """Return rows and scores of the `depth` best rows with any of the tokens, best first.
+
+        `allowed` (rows,) restricts the rows.
+        """
+        scores = self._all_scores(weights)
+        if allowed is not None:
+            scores[~allowed] = 0.0
+        rows = top(scores, depth)
+        return rows, scores[rows]
+
+    def scores(self, weights: Mapping[str, float], rows: Rows) -> LexicalScores:
+        """Return BM25 (len(rows),) of these rows as a share of the sum of `weights`.
 
         It is 0 without a match, and always below 1.
         """
+        scores: LexicalScores = self._all_scores(weights)[rows]
+        return scores
+
+    def matching(
+        self, weights: Mapping[str, float], allowed: NDArray[np.bool_] | None = None
+    ) -> Rows:
+        """Return all rows with any of the tokens, in ascending order."""
+        scores = self._all_scores(weights)
+        return np.flatnonzero(scores > 0 if allowed is None else (scores > 0) & allowed)
+
+    def _all_scores(self, weights: Mapping[str, float]) -> LexicalScores:
         scores = np.zeros(self.rows, dtype=np.float32)
         for token, idf in weights.items():
             for rows, counts in self._entries(token):

@@ -23,6 +23,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.ranking import MAX_LINE_CHARS, parsed, read_lines
 from purlin.index.pace import StageProgress
 from purlin.index.records import is_text
+from purlin.index.search.lexical import top
 from purlin.index.storage import read_array
 
 # Cosine of unrelated queries.
@@ -125,6 +126,29 @@ def logged_vectors(directory: Path) -> dict[str, Vectors]:
     return dict(zip(texts, np.load(directory / VECTORS_FILE), strict=True))
 
 
+class Nearness:
+    """Nearness in 0-1 of a query to documents: 0 but for those that an earlier query led to.
+
+    `documents` (m,) ascend, and `values` (m,) are their nearness.
+    """
+
+    def __init__(self, documents: NDArray[np.int64], values: Vectors) -> None:
+        self._documents = documents
+        self._values = values
+
+    def of(self, documents: NDArray[np.int64]) -> Vectors:
+        """Return the nearness (n,) of these documents."""
+        positions = np.searchsorted(self._documents, documents)
+        positions = np.minimum(positions, len(self._documents) - 1)
+        is_logged = self._documents[positions] == documents
+        return np.where(is_logged, self._values[positions], np.float32(0.0))
+
+    def nearest(self, depth: int) -> tuple[NDArray[np.int64], Vectors]:
+        """Return the nearest `depth` documents with a nearness above 0, best first."""
+        positions = top(self._values, depth)
+        return self._documents[positions], self._values[positions]
+
+
 class QueryLog:
     """Earlier queries: unit vectors (m, dim), `texts`, and the rows (m,) of their documents.
 
@@ -149,15 +173,11 @@ class QueryLog:
         documents = read_array(read(directory / DOCUMENTS_FILE))
         return cls(vectors, documents, texts)
 
-    def nearness(self, query: Vectors, count: int) -> Vectors:
-        """Nearness (count,) in 0-1 of the documents in rows 0 to count - 1 to `query` (dim,).
-
-        It is 0 for a document that no earlier query led to.
-        """
-        nearness = np.zeros(count, dtype=np.float32)
+    def nearness(self, query: Vectors) -> Nearness:
+        """Return the nearness of all documents to `query` (dim,)."""
         cosines = np.maximum.reduceat(self._vectors @ query, self._starts)
-        nearness[self._documents] = np.clip((cosines - FLOOR) / (1.0 - FLOOR), 0.0, 1.0)
-        return nearness
+        near = np.clip((cosines - FLOOR) / (1.0 - FLOOR), 0.0, 1.0).astype(np.float32)
+        return Nearness(self._documents, near)
 
     def nearest(self, query: Vectors, document: int) -> str:
         """Start of the nearest earlier query that led to the document in this row, or ""."""

@@ -19,16 +19,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from itertools import takewhile
+from itertools import chain, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.passages import path_text
+from purlin.index.search.contracts import Details, Rows
 from purlin.index.search.lexical import tokens
 
 # Documents that the model ranks, whatever page is asked for: the best by text of those that one of
@@ -57,8 +58,6 @@ _TELLING = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|\w_\w|\w(?:::|->|[.#\\])\w|\
 _ABBREVIATION = re.compile(r"[^\W\d_aeiou]{2,4}")
 _OLD = re.compile(r"(^|/)_?(legacy|deprecated|compat)(/|\.\w+$)")
 _VERSION = re.compile(r"v\d+")
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,78 +104,57 @@ class Evidence:
         return parts | {"definition": float(self.definition[row]) * rest}
 
 
-class Repository:
-    """What is known of a corpus's documents beside their texts; safe to share between threads.
+def weigh(
+    query: str,
+    weights: Mapping[str, float],
+    documents: Details,
+    text: Vectors,
+    named: NDArray[np.bool_],
+    existing_paths: Callable[[Iterable[str]], set[str]],
+) -> Evidence:
+    """Weigh documents (n,) with their text scores, best first.
 
-    `paths` (documents,) are those of the documents' files; a document without one gets no evidence
-    from files. `secondary` masks documents that play a secondary role, None if they count fully;
-    `modules` masks those that are the code outside of a file's definitions.
+    `weights` maps the query's tokens to their idf. `named` masks documents whose id or title is the
+    query. The order of documents decides which of a file's equal hits comes first. A document
+    without a path gets no evidence from files. `existing_paths` tells which paths the corpus has.
     """
+    total = sum(weights.values()) or 1.0
+    files = sorted({path for path in documents.paths if path is not None})
+    numbers = {path: number for number, path in enumerate(files)}
+    # A document without a path is a file of its own.
+    file_of = np.array(
+        [
+            numbers[path] if path is not None else len(files) + row
+            for row, path in enumerate(documents.paths)
+        ],
+        dtype=np.int64,
+    )
+    path_shares = np.zeros(len(files) + len(documents.paths), dtype=np.float32)
+    matched = _PathWords(files).matched(weights) / np.float32(total)
+    path_shares[: len(files)] = matched ** np.float32(SHARE_POWER)
 
-    def __init__(
-        self,
-        paths: Sequence[str | None],
-        secondary: NDArray[np.bool_] | None = None,
-        modules: NDArray[np.bool_] | None = None,
-    ) -> None:
-        files = sorted({path for path in paths if path is not None})
-        numbers = {path: number for number, path in enumerate(files)}
-        # Document row -> file; a document without a path is a file of its own.
-        self._file_of = np.array(
-            [
-                numbers[path] if path is not None else len(files) + row
-                for row, path in enumerate(paths)
-            ],
-            dtype=np.int64,
-        )
-        self._files = len(files) + len(paths)
+    definition = _definitions(query, weights, documents.titles)
+    definition[named & (definition == 0.0)] = 1.0
+    definition[documents.modules] *= np.float32(FILE_NAME)
+    names = [_share(weights, total, title) for title in documents.titles]
+    superseded = _superseded(files, existing_paths)
+    is_old = np.array([path in superseded for path in documents.paths], dtype=np.bool_)
+    demoted = is_old | documents.secondary
+    parts = {
+        "text": text,
+        "path": path_shares[file_of],
+        "name": np.array(names, np.float32) ** np.float32(SHARE_POWER),
+        "file": _other_hits(file_of, text),
+        "definition": definition,
+        "role": np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
+    }
 
-        old = np.array([_is_superseded(file, numbers) for file in files], dtype=np.bool_)
-        in_old = np.append(old, np.zeros(len(paths), dtype=np.bool_))[self._file_of]
-        demoted = in_old if secondary is None else in_old | secondary
-        self._roles = np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0))
-        self._modules = np.zeros(len(paths), dtype=np.bool_) if modules is None else modules
-        self._words = _PathWords(files)
-
-    def evidence(
-        self,
-        query: str,
-        weights: Mapping[str, float],
-        documents: Rows,
-        titles: Sequence[str],
-        text: Vectors,
-        named: NDArray[np.bool_],
-    ) -> Evidence:
-        """Weigh documents (n,) with their titles and text scores, best first.
-
-        `weights` maps the query's tokens to their idf. `named` masks documents whose id or title is
-        the query. The order of documents decides which of a file's equal hits comes first.
-        """
-        total = sum(weights.values()) or 1.0
-        path_shares = np.zeros(self._files, dtype=np.float32)
-        matched = self._words.matched(weights) / np.float32(total)
-        path_shares[: self._words.files] = matched ** np.float32(SHARE_POWER)
-        files = self._file_of[documents]
-
-        definition = _definitions(query, weights, titles)
-        definition[named & (definition == 0.0)] = 1.0
-        definition[self._modules[documents]] *= np.float32(FILE_NAME)
-        parts = {
-            "text": text,
-            "path": path_shares[files],
-            "name": np.array([_share(weights, total, title) for title in titles], np.float32)
-            ** np.float32(SHARE_POWER),
-            "file": _other_hits(files, text),
-            "definition": definition,
-            "role": self._roles[documents],
-        }
-
-        once = Evidence(**parts, repetition=np.ones(len(documents), dtype=np.float32))
-        order = once.order()
-        repetition = np.empty(len(documents), dtype=np.float32)
-        repetitions = np.minimum(_counted(files[order]), MOST_REPETITIONS)
-        repetition[order] = np.float32(REPETITION) ** repetitions
-        return Evidence(**parts, repetition=repetition)
+    once = Evidence(**parts, repetition=np.ones(len(text), dtype=np.float32))
+    order = once.order()
+    repetition = np.empty(len(text), dtype=np.float32)
+    repetitions = np.minimum(_counted(file_of[order]), MOST_REPETITIONS)
+    repetition[order] = np.float32(REPETITION) ** repetitions
+    return Evidence(**parts, repetition=repetition)
 
 
 # ---- paths
@@ -189,7 +167,7 @@ class _PathWords:
         self.files = len(files)
         files_with: dict[str, list[int]] = {}
         for number, path in enumerate(files):
-            for word in set(tokens(path_text(path))):
+            for word in _words_of_path(path):
                 files_with.setdefault(word, []).append(number)
 
         self._files_with = {word: np.array(rows) for word, rows in files_with.items()}
@@ -230,15 +208,29 @@ def _abbreviates(word: str, token: str) -> bool:
     )
 
 
-def _is_superseded(path: str, files: Mapping[str, int]) -> bool:
-    """Whether the path says legacy code, or is of a version kept beside the current file."""
-    if _OLD.search(path):
-        return True
+@lru_cache(maxsize=65_536)
+def _words_of_path(path: str) -> frozenset[str]:
+    return frozenset(tokens(path_text(path)))
+
+
+def _superseded(
+    paths: Sequence[str], existing_paths: Callable[[Iterable[str]], set[str]]
+) -> set[str]:
+    """Those of the paths that say legacy code, or are of a version kept beside the current file."""
+    superseded = {path for path in paths if _OLD.search(path)}
+    current_of = {path: currents for path in paths if (currents := list(_without_version(path)))}
+    if current_of:
+        existing = existing_paths(chain.from_iterable(current_of.values()))
+        superseded |= {path for path, files in current_of.items() if existing.intersection(files)}
+    return superseded
+
+
+def _without_version(path: str) -> Iterator[str]:
+    """Yield the path without each of its folders that is named like a version."""
     parts = path.split("/")
-    return any(
-        _VERSION.fullmatch(part) and "/".join((*parts[:at], *parts[at + 1 :])) in files
-        for at, part in enumerate(parts[:-1])
-    )
+    for at, part in enumerate(parts[:-1]):
+        if _VERSION.fullmatch(part):
+            yield "/".join((*parts[:at], *parts[at + 1 :]))
 
 
 # ---- names

@@ -89,7 +89,7 @@ def progress_bars() -> Iterator[ShowProgress]:
 
         def update(stage: str, done: int, total: int | None, remaining: str = "") -> None:
             if stage not in tasks:
-                paces[stage] = Pace()
+                paces[stage] = Pace(stage=stage)
                 tasks[stage] = shown.add_task(stage, total=None, pace="")
             paces[stage].update(done, total)
             shown.update(

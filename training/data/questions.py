@@ -432,8 +432,10 @@ class Miner:
         turns. If fewer than `depth` passages share a word with the question, they are repeated; if
         none does, the passages after its own are used.
         """
+        rows = np.arange(len(self.texts))
         lexical = (
-            self.lexical.scores(self.lexical.weights(question.question)) for question in questions
+            self.lexical.scores(self.lexical.weights(question.question), rows)
+            for question in questions
         )
         rankings = [self._rank(questions, lexical, depth)]
 

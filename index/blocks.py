@@ -1,0 +1,304 @@
+"""Files that are read a part at a time, each 4 KiB block checked whenever a read touches it.
+
+    F         any content
+    F.sums    uint64, little-endian, per block of F: its XXH3-64
+
+A mapped file that is cut kills the process that reads it, and a file that is read whole costs its
+size in memory and time. So large files stay on disk and are read with `pread`. A read gives the
+bytes that were written or raises Altered, whatever happened to the file since. The descriptor
+stays open: a file that was removed or replaced can be read on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
+
+from purlin.index.errors import Altered, Damaged
+
+Buffer = bytes | bytearray | memoryview
+BLOCK = 4096
+SUMS_SUFFIX = ".sums"
+# Files up to this size are read into memory when they are opened.
+MOST_IN_MEMORY = 4 * 2**20
+# Bytes that are read or summed together.
+_CHUNK = 256 * BLOCK
+
+
+def sums_path(path: Path) -> Path:
+    """Path of the file with the sums of `path`."""
+    return path.with_name(path.name + SUMS_SUFFIX)
+
+
+class BlockWriter:
+    """Binary file for writing, with the sums of its blocks, which `close` writes beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("wb", buffering=0)
+        self._sums = array("Q")
+        self._pending = bytearray()
+        self._written = 0
+
+    def write(self, content: Buffer) -> int:
+        """Append bytes; returns how many. Raises OSError."""
+        before = self.tell()
+        self._pending += content
+        length = self.tell() - before
+        if len(self._pending) >= _CHUNK:
+            self._flush(len(self._pending) // BLOCK * BLOCK)
+        return length
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._written + len(self._pending)
+
+    def _flush(self, stop: int) -> None:
+        """Write the first `stop` pending bytes, which end with a block or with the file."""
+        with memoryview(self._pending)[:stop] as whole:
+            self._sums.extend(_sums(whole))
+            position = 0
+            while position < stop:
+                position += self._file.write(whole[position:])
+        self._written += stop
+        del self._pending[:stop]
+
+    def close(self) -> None:
+        """Write what is pending, and the sums. Raises OSError."""
+        if self._file.closed:
+            return
+        with self._file:
+            self._flush(len(self._pending))
+        _write_sums(self._path, self._sums)
+
+    def abandon(self) -> None:
+        """Close without completing the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
+
+
+def seal(path: Path) -> None:
+    """Write the sums of a file that exists. Raises OSError."""
+    sums = array("Q")
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            sums.extend(_sums(memoryview(chunk)))
+    _write_sums(path, sums)
+
+
+def _sums(content: memoryview) -> list[int]:
+    """XXH3-64 of each block of `content`, the last of which may be short."""
+    return [
+        xxh3_64_intdigest(content[start : start + BLOCK]) for start in range(0, len(content), BLOCK)
+    ]
+
+
+def _write_sums(path: Path, sums: array[int]) -> None:
+    if sys.byteorder == "big":
+        sums.byteswap()
+    sums_path(path).write_bytes(sums)
+
+
+class BlockFile:
+    """A file with sums, open for reading; safe to share between threads.
+
+    `sums` is the content of its `.sums`, which the caller has verified. `message` makes the text
+    of an error from a problem, such as "was cut". Raises Damaged if the file is missing, not as
+    large as its sums say, or altered, as far as it is read now.
+    """
+
+    def __init__(
+        self, path: Path, size: int, sums: bytes, message: Callable[[str], str] | None = None
+    ) -> None:
+        self.size = size
+        self._sums = np.frombuffer(sums, "<u8")
+        self._message = message or (lambda problem: f"{path.name} {problem}.")
+        if len(self._sums) != -(-size // BLOCK):
+            raise Damaged(self._message("does not fit its sums"))
+
+        self._descriptor = self._open(path)
+        # A file is closed once nothing reads it any more: builds share their segments.
+        self._closer = weakref.finalize(self, os.close, self._descriptor)
+        self._content: bytes | None = None
+        if size <= MOST_IN_MEMORY:
+            content = bytes(self.read(0, size))
+            self._content = content
+            self.close()
+
+    def _open(self, path: Path) -> int:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise Damaged(self._message("is missing")) from error
+        except OSError as error:
+            raise Damaged(self._message(f"cannot be read ({error.strerror})")) from error
+
+        if (size := os.fstat(descriptor).st_size) != self.size:
+            os.close(descriptor)
+            raise Damaged(self._message(f"has {size} bytes, not {self.size}"))
+        return descriptor
+
+    def close(self) -> None:
+        """Close the file; what is not in memory cannot be read any more."""
+        self._descriptor = -1
+        self._closer()
+
+    def read(self, start: int, stop: int) -> memoryview:
+        """Bytes from `start` to `stop`, or the file's end. Raises Altered."""
+        stop = min(stop, self.size)
+        if start >= stop:
+            return memoryview(b"")
+        if self._content is not None:
+            return memoryview(self._content)[start:stop]
+
+        first, last = start // BLOCK, -(-stop // BLOCK)
+        content = np.empty(min(last * BLOCK, self.size) - first * BLOCK, np.uint8).data
+        self._read_into(content, first)
+        if _sums(content) != self._sums[first:last].tolist():
+            raise self.altered("was altered")
+        return content[start - first * BLOCK : stop - first * BLOCK].toreadonly()
+
+    def rows(
+        self, numbers: NDArray[np.integer], row_bytes: int, offset: int = 0
+    ) -> NDArray[np.uint8]:
+        """Rows (n, row_bytes) of the file, which all have this length and begin at `offset`.
+
+        Raises Altered, and IndexError for rows beyond the file.
+        """
+        starts = numbers.astype(np.int64) * row_bytes + offset
+        if self._content is not None:
+            self._check_bounds(starts, starts + row_bytes)
+            content, positions = np.frombuffer(self._content, np.uint8), starts
+        else:
+            content, positions = self._gather(starts, starts + row_bytes)
+        return _windows(content, row_bytes)[positions]
+
+    def parts(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> list[bytes]:
+        """Bytes of each range, none of which is empty.
+
+        Raises Altered, and IndexError for ranges beyond the file.
+        """
+        if self._content is not None:
+            self._check_bounds(starts, stops)
+            whole, positions = memoryview(self._content), starts
+        else:
+            gathered, positions = self._gather(starts.astype(np.int64), stops.astype(np.int64))
+            whole = gathered.data
+        lengths = (stops - starts).tolist()
+        return [
+            bytes(whole[position : position + length])
+            for position, length in zip(positions.tolist(), lengths, strict=True)
+        ]
+
+    def _gather(
+        self, starts: NDArray[np.int64], stops: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Content of all blocks that these ranges touch, and the position of each range in it."""
+        self._check_bounds(starts, stops)
+        firsts = starts // BLOCK
+        counts = (stops - 1) // BLOCK - firsts + 1
+        # 0, 1, ... for the blocks of each range.
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        numbers = np.unique(np.repeat(firsts, counts) + within)
+
+        # The blocks of a range follow each other in the file, so they do among those read.
+        positions = np.searchsorted(numbers, firsts) * BLOCK + starts % BLOCK
+        return self._blocks(numbers), positions
+
+    def _check_bounds(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> None:
+        if len(starts) and (starts.min() < 0 or stops.max() > self.size):
+            raise IndexError(f"Rows beyond the {self.size} bytes of the file were asked for.")
+
+    def _blocks(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Content of these blocks, verified; `numbers` ascend. The last one may be short."""
+        if not len(numbers):
+            return np.empty(0, dtype=np.uint8)
+        length = len(numbers) * BLOCK
+        if (numbers[-1] + 1) * BLOCK > self.size:
+            length -= int((numbers[-1] + 1) * BLOCK - self.size)
+        content = np.empty(length, np.uint8).data
+
+        # Neighbours are read together.
+        breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+        bounds = [0, *breaks.tolist(), len(numbers)]
+        for start, stop, block in zip(
+            bounds[:-1], bounds[1:], numbers[bounds[:-1]].tolist(), strict=True
+        ):
+            self._read_into(content[start * BLOCK : stop * BLOCK], block)
+
+        if _sums(content) != self._sums[numbers].tolist():
+            raise self.altered("was altered")
+        return np.frombuffer(content, np.uint8)
+
+    def _read_into(self, content: memoryview, block: int) -> None:
+        """Fill `content` with the bytes from a block on."""
+        if self._descriptor < 0:
+            raise ValueError(self._message("is closed"))
+        position, start = 0, block * BLOCK
+        try:
+            while position < len(content):
+                count = os.preadv(self._descriptor, [content[position:]], start + position)
+                if not count:
+                    raise self.altered("was cut")
+                position += count
+        except OSError as error:
+            raise self.altered(f"cannot be read ({error.strerror})") from error
+
+    def check(self) -> None:
+        """Verify all blocks. Raises Altered."""
+        for start in range(0, self.size, _CHUNK):
+            self.read(start, start + _CHUNK)
+
+    def altered(self, problem: str) -> Altered:
+        """Error that names the file, what is wrong with it, and the remedy."""
+        return Altered(self._message(problem))
+
+
+def _windows(content: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
+    """View (positions, length) of the bytes that begin at each position."""
+    shape = (max(len(content) - length + 1, 0), length)
+    return np.lib.stride_tricks.as_strided(content, shape, (1, 1), writeable=False)
+
+
+class Reader(Protocol):
+    """Opens the files of a directory: `purlin.index.builds.Files`, or Unchecked."""
+
+    def read(self, path: Path) -> bytes:
+        """Content of a file that is read whole."""
+        ...
+
+    def blocks(self, path: Path) -> BlockFile:
+        """Open a file that has sums."""
+        ...
+
+
+class Unchecked:
+    """Opens files that no manifest vouches for (yet): what their sums say is believed."""
+
+    def read(self, path: Path) -> bytes:
+        """Content of a file that is read whole. Raises OSError."""
+        return path.read_bytes()
+
+    def blocks(self, path: Path) -> BlockFile:
+        """Open a file that has sums. Raises OSError and Damaged."""
+        return BlockFile(path, path.stat().st_size, sums_path(path).read_bytes())
+
+
+UNCHECKED = Unchecked()

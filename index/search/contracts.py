@@ -1,0 +1,169 @@
+"""What a corpus asks of the engine that holds it: two retrievers, and its documents.
+
+`purlin.index.search.corpus` fuses, ranks and explains by these contracts alone, so that a search is
+the same whatever holds the vectors, the postings and the texts. A passage is known by its row and
+a document by its row, int64 numbers that an engine chooses and keeps as long as a build is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.encoder import Vectors
+from purlin.index.records import Document
+from purlin.index.search.filters import Filter
+from purlin.index.search.lexical import LexicalScores
+from purlin.index.search.store import StoredPassage
+
+Rows = NDArray[np.int64]
+# The passages that a search may return, as the engine that made it knows them: a mask of all rows,
+# or an expression. A corpus hands it on and never looks inside.
+Allowed = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What the ranking of a repository asks of n documents.
+
+    `paths` are those of their files, None for a record of a list. `secondary` masks documents whose
+    role counts less, `modules` those that are the code outside of a file's definitions.
+    """
+
+    titles: Sequence[str]
+    paths: Sequence[str | None]
+    secondary: NDArray[np.bool_]
+    modules: NDArray[np.bool_]
+
+
+class DenseRetriever(Protocol):
+    """Search by the vectors of passages."""
+
+    def search(
+        self, query: Vectors, depth: int, allowed: Allowed | None = None
+    ) -> tuple[Rows, Vectors]:
+        """Return rows and cosines of the `depth` allowed passages nearest to `query` (dim,).
+
+        Best first; fewer only if there are no more.
+        """
+        ...
+
+    def scores(self, query: Vectors, rows: Rows) -> Vectors:
+        """Return the cosines (len(rows),) of `query` (dim,) with these passages."""
+        ...
+
+    def mean(self, rows: Rows) -> Vectors:
+        """Return the unit vector (dim,) between the vectors of these passages."""
+        ...
+
+
+class LexicalRetriever(Protocol):
+    """Search by words: scores are shares in 0-1 of the most that the query could get."""
+
+    def weights(self, query: str) -> Mapping[str, float]:
+        """Map each distinct token of the query to the most that it can add to a score."""
+        ...
+
+    def search(
+        self, weights: Mapping[str, float], depth: int, allowed: Allowed | None = None
+    ) -> tuple[Rows, LexicalScores]:
+        """Return rows and scores of the `depth` best allowed passages with any of the tokens.
+
+        Best first, ties in the order of rows; fewer only if there are no more.
+        """
+        ...
+
+    def scores(self, weights: Mapping[str, float], rows: Rows) -> LexicalScores:
+        """Return the scores (len(rows),) of these passages, 0 for one without any of the tokens."""
+        ...
+
+    def matching(self, weights: Mapping[str, float], allowed: Allowed | None = None) -> Rows:
+        """Return all allowed rows with any of the tokens, in ascending order."""
+        ...
+
+    def explain(self, weights: Mapping[str, float], row: int) -> dict[str, float]:
+        """Map each token that adds to the score of a passage to what it adds."""
+        ...
+
+
+class PassageStore(Protocol):
+    """The documents of a build and their passages, without those that were removed."""
+
+    @property
+    def field_names(self) -> list[str]:
+        """Sorted names that a filter may use."""
+        ...
+
+    @property
+    def has_files(self) -> bool:
+        """Whether any document is part of a file, whose path tells what the document is for."""
+        ...
+
+    @property
+    def everything(self) -> Allowed | None:
+        """What a search without a filter may return; None if no row was removed."""
+        ...
+
+    def allowed(self, conditions: Filter) -> Allowed:
+        """Return what a search with this filter may return. InvalidInput names a wrong field."""
+        ...
+
+    def count(self, allowed: Allowed) -> int:
+        """Count the documents that have an allowed passage."""
+        ...
+
+    def is_allowed(self, rows: Rows, allowed: Allowed | None) -> NDArray[np.bool_]:
+        """Tell of each passage (n,) whether it is allowed."""
+        ...
+
+    def document_of(self, rows: Rows) -> Rows:
+        """Return the document (n,) of each passage."""
+        ...
+
+    def passages_of(self, documents: Rows) -> Rows:
+        """Return the rows of all passages of these documents, in ascending order."""
+        ...
+
+    def order(self, rows: Rows) -> Rows:
+        """Return numbers (n,) that sort passages of equal score."""
+        ...
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """Map those of the ids that exist to their documents."""
+        ...
+
+    def rows_named(self, name: str) -> Rows:
+        """Return passages of the documents whose id or title is `name`; titles in any case."""
+        ...
+
+    def rows_where(self, conditions: Filter, limit: int | None = None) -> Rows:
+        """Return passages that pass a filter, in ascending order; at most the first `limit`."""
+        ...
+
+    def secondary(self, documents: Rows) -> NDArray[np.bool_]:
+        """Tell of each document (n,) whether its role counts less, as that of a test does."""
+        ...
+
+    def details(self, documents: Rows) -> Details:
+        """Return what the ranking of a repository asks of these documents."""
+        ...
+
+    def existing_paths(self, paths: Iterable[str]) -> set[str]:
+        """Return those of the paths that some document's file has."""
+        ...
+
+    def document(self, document_id: str) -> Document:
+        """Return the document with this id, whole. Raises NotFound."""
+        ...
+
+    def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
+        """Return passages in the given order; those of one document share its object."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections; later calls fail."""
+        ...

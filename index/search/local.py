@@ -1,0 +1,138 @@
+"""The documents of a build on this machine, as a corpus asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.records import Document
+from purlin.index.search.contracts import Details, Rows
+from purlin.index.search.filters import Filter
+from purlin.index.search.store import Documents, StoredPassage
+
+SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
+
+Mask = NDArray[np.bool_]
+
+
+class LocalPassages:
+    """The passages of a build's segments: the contract `PassageStore`, where `Allowed` is a mask.
+
+    `order` (passages,) breaks ties as a build of one segment would, and is -1 for rows that were
+    removed since their segment was written. None means that all rows are in order and there.
+    """
+
+    def __init__(self, documents: Documents, order: NDArray[np.int32] | None) -> None:
+        self._documents = documents
+        self._order = order
+        self.everything = None if order is None else order >= 0
+
+        # Masks of documents: every search looks at a few of their rows.
+        self._secondary = self._having("role", SECONDARY)
+        self._modules = self._having("kind", ("module",))
+        self._paths = documents.paths()
+        self._files = {path for path in self._paths if path is not None}
+
+    def _having(self, field: str, values: Sequence[str]) -> Mask | None:
+        if field not in self._documents.field_names:
+            return None
+        return self._documents.allowed({field: values})
+
+    @property
+    def field_names(self) -> list[str]:
+        """Sorted names that a filter may use."""
+        return self._documents.field_names
+
+    @property
+    def has_files(self) -> bool:
+        """Whether any document is part of a file, whose path tells what the document is for."""
+        return bool(self._files)
+
+    # ---- restrictions
+
+    def allowed(self, conditions: Filter) -> Mask:
+        """Mask (passages,) of those whose documents pass the filter."""
+        mask: Mask = self._documents.allowed(conditions)[self._documents.document_of]
+        return mask
+
+    def count(self, allowed: Mask) -> int:
+        """Count the documents that have an allowed passage."""
+        documents = self._documents.document_of[allowed]
+        # The passages of a document follow each other.
+        return int(np.count_nonzero(np.diff(documents, prepend=-1)))
+
+    def is_allowed(self, rows: Rows, allowed: Mask | None) -> Mask:
+        """Tell of each passage (n,) whether it is allowed."""
+        return np.ones(len(rows), dtype=np.bool_) if allowed is None else allowed[rows]
+
+    # ---- rows
+
+    def document_of(self, rows: Rows) -> Rows:
+        """Return the document (n,) of each passage."""
+        documents: Rows = self._documents.document_of[rows].astype(np.int64)
+        return documents
+
+    def passages_of(self, documents: Rows) -> Rows:
+        """Return the rows of all passages of these documents, in ascending order."""
+        starts, ends = (
+            np.searchsorted(self._documents.document_of, np.sort(documents), side)
+            for side in ("left", "right")
+        )
+        counts = ends - starts
+        # Each document's first row, and how many rows of it came before.
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows: Rows = np.repeat(starts, counts) + within
+        return rows
+
+    def order(self, rows: Rows) -> Rows:
+        """Return numbers (n,) that sort passages of equal score."""
+        return rows if self._order is None else self._order[rows].astype(np.int64)
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """Map those of the ids that exist to their documents."""
+        return self._documents.rows_of(ids)
+
+    def rows_named(self, name: str) -> Rows:
+        """Return passages of the documents whose id or title is `name`; titles in any case."""
+        return self._documents.rows_named(name)
+
+    def rows_where(self, conditions: Filter, limit: int | None = None) -> Rows:
+        """Return passages that pass a filter, in ascending order; at most the first `limit`."""
+        return self.passages_of(np.flatnonzero(self._documents.allowed(conditions))[:limit])[:limit]
+
+    # ---- what documents are
+
+    def secondary(self, documents: Rows) -> Mask:
+        """Tell of each document (n,) whether its role counts less, as that of a test does."""
+        return _among(self._secondary, documents)
+
+    def details(self, documents: Rows) -> Details:
+        """Return what the ranking of a repository asks of these documents."""
+        return Details(
+            self._documents.titles(documents.tolist()),
+            [self._paths[document] for document in documents.tolist()],
+            self.secondary(documents),
+            _among(self._modules, documents),
+        )
+
+    def existing_paths(self, paths: Iterable[str]) -> set[str]:
+        """Return those of the paths that some document's file has."""
+        return self._files.intersection(paths)
+
+    def document(self, document_id: str) -> Document:
+        """Return the document with this id, whole. Raises NotFound."""
+        return self._documents.document(document_id)
+
+    def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
+        """Return passages in the given order; those of one document share its object."""
+        return self._documents.fetch(rows)
+
+    def close(self) -> None:
+        """Release the files; later calls fail."""
+        self._documents.close()
+
+
+def _among(mask: Mask | None, documents: Rows) -> Mask:
+    return np.zeros(len(documents), dtype=np.bool_) if mask is None else mask[documents]
