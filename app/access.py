@@ -21,11 +21,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from purlin.app.problems import MEDIA_TYPE, reply
+from purlin.app.shared import MAX_RATES, Shared
 from purlin.index.errors import InvalidInput
 
 SCOPES = ("search", "classify", "qa", "admin")
 MIN_KEY_CHARS = 20
-MAX_API_KEYS = 1_000
+MAX_API_KEYS = MAX_RATES
 MAX_KEYS_BYTES = 2**20
 REFUSALS = (
     HTTPStatus.UNAUTHORIZED,
@@ -110,6 +111,15 @@ def read_keys_file(path: Path) -> tuple[Key, ...]:
             f"{path} has more than {MAX_KEYS_BYTES:,} bytes: it cannot be a file of keys."
         )
     return parse_keys(text, str(path))
+
+
+def configured_keys(text: str, file: Path | None) -> tuple[Key, ...]:
+    """Return the keys of the settings `keys` and `keys_file`. Raises InvalidInput."""
+    if file is None:
+        return parse_keys(text, "PURLIN_KEYS")
+    if text:
+        raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: unset one of them.")
+    return read_keys_file(file)
 
 
 def new_key(name: str, scopes: Sequence[str], per_minute: int | None = None) -> tuple[str, str]:
@@ -217,13 +227,17 @@ class Access:
         *,
         keys: Sequence[Key],
         hosts: Sequence[str] = (),
+        shared: Shared | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
         self._keys = keys
         self._hosts = hosts
+        shared = shared or Shared()
         self._rates = {
-            key.name: _Rate(key.per_minute, clock) for key in keys if key.per_minute is not None
+            key.name: _Rate(key.per_minute, shared, number, clock)
+            for number, key in enumerate(keys)
+            if key.per_minute is not None
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -284,26 +298,31 @@ class Access:
 
 
 class _Rate:
-    """A token bucket that fills at the rate of a key and holds BURST_S of it, at least one token."""
+    """A leaky bucket of the uses of a key, in the table that all workers share.
 
-    def __init__(self, per_minute: int, clock: Callable[[], float]) -> None:
+    It drains at the rate of the key and holds BURST_S of it, at least one use.
+    """
+
+    def __init__(
+        self, per_minute: int, shared: Shared, number: int, clock: Callable[[], float]
+    ) -> None:
         self._per_s = per_minute / 60
         self._capacity = max(1.0, self._per_s * BURST_S)
+        self._shared = shared
+        self._number = number
         self._clock = clock
-        self._tokens = self._capacity
-        self._updated = clock()
 
     def take(self) -> float:
-        """Take a token and return 0.0, or return the seconds until there is one."""
-        now = self._clock()
-        filled = self._tokens + (now - self._updated) * self._per_s
-        self._tokens = min(self._capacity, filled)
-        self._updated = now
-
-        if self._tokens < 1.0:
-            return (1.0 - self._tokens) / self._per_s
-        self._tokens -= 1.0
-        return 0.0
+        """Count a use and return 0.0, or return the seconds until there is room for one."""
+        uses, times = self._shared.rate_uses, self._shared.rate_times
+        with self._shared.locked():
+            now = self._clock()
+            left = max(0.0, uses[self._number] - (now - times[self._number]) * self._per_s)
+            # Sums of fractions may miss a whole use by a rounding error.
+            excess = round(left + 1.0 - self._capacity, 9)
+            uses[self._number] = left + (excess <= 0)
+            times[self._number] = now
+        return max(0.0, round(excess / self._per_s, 6))
 
 
 def _bearer(scope: Scope) -> bytes:

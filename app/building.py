@@ -7,12 +7,15 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
+from purlin.app.shared import Shared
 from purlin.index import builds
 from purlin.index.demo import demos
 from purlin.index.encoder import STATIC_ENCODER, encoder_name, is_static
@@ -54,7 +57,7 @@ class _Running:
 
     def update(self, stage: str, done: int, total: int | None) -> None:
         if stage != self.stage:
-            self.pace = Pace()
+            self.pace = Pace(stage=stage)
         self.stage, self.done, self.total = stage, done, total
         self.pace.update(done, total)
 
@@ -82,17 +85,73 @@ def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
     return jobs
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """What is being built, with kind and progress, and why corpora could not be; by their names."""
+
+    building: Mapping[str, tuple[Kind, Building]] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+_NEWS = TypeAdapter(News)
+
+
+class BuildingElsewhere:
+    """What another worker of this server builds, as far as it has told the others."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._version = 0.0
+        self._news = News()
+
+    def building(self) -> Mapping[str, tuple[Kind, Building]]:
+        """Kind and progress of each corpus that is being built, or waits to be; by its name."""
+        return self._latest().building
+
+    def problem(self, corpus: str) -> str | None:
+        """Return why the last job for a corpus failed; None if it did not."""
+        return self._latest().problems.get(corpus)
+
+    def names(self) -> set[str]:
+        """Names of the corpora that are being built, or wait to be, or could not be built."""
+        news = self._latest()
+        return {*news.building, *news.problems}
+
+    def _latest(self) -> News:
+        version = self._shared.news[0]
+        if version != self._version:
+            page = self._shared.read_page(self._shared.workers)
+            self._version, self._news = version, _NEWS.validate_json(page)
+        return self._news
+
+
+def tell_workers(shared: Shared, news: News) -> None:
+    """Let the other workers know what this one builds."""
+    if shared.workers > 1:
+        shared.write_page(shared.workers, _NEWS.dump_json(news))
+        shared.news[0] += 1
+
+
 class Builder:
     """A queue of jobs, and the process that does them while there are any.
 
-    `built` is called with the name of each corpus that has a new build. With `keep`, the process
-    stays for jobs to come, with its encoders in memory.
+    `built` is called with the name of each corpus that has a new build, and `changed` whenever
+    there is news of what is being built. With `keep`, the process stays for jobs to come, with its
+    encoders in memory.
     """
 
-    def __init__(self, home: Path, built: Callable[[str], object], *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        home: Path,
+        built: Callable[[str], object],
+        *,
+        keep: bool = False,
+        changed: Callable[[News], object] = lambda _: None,
+    ) -> None:
         self._home = home
         self._built = built
         self._keep = keep
+        self._tell = changed
         self._changed = threading.Condition()
         self._jobs: list[Job] = []
         self._running: _Running | None = None
@@ -109,6 +168,13 @@ class Builder:
                 self._thread = threading.Thread(target=self._work, name="builder", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
+        self._tell(self.news())
+
+    def news(self) -> News:
+        """Return what is being built, and what could not be."""
+        building = self.building()
+        with self._changed:
+            return News(building, dict(self._problems))
 
     def building(self) -> dict[str, tuple[Kind, Building]]:
         """Kind and progress of each corpus that is being built, or waits to be; by its name."""
@@ -164,6 +230,7 @@ class Builder:
                 before = self._problems.pop(job.corpus, None)
                 if event["end"] == "failed":
                     self._problems[job.corpus] = event["message"]
+            self._tell(self.news())
 
             # The same problem again is not logged.
             if event["end"] == "failed" and event["message"] != before and not self._closing:
@@ -207,6 +274,7 @@ class Builder:
                     assert self._running is not None
                     begins = self._running.stage == "start"
                     self._running.update(*progress)
+                self._tell(self.news())
                 if begins:
                     _log.info("%s is being built", job.corpus)
                 lines(*progress)

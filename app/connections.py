@@ -7,10 +7,13 @@ but neither the number of connections, nor a request that never comes, nor a rep
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 import socket
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from purlin.index.errors import InvalidInput
 
 BACKLOG = 128  # connections that wait in the kernel, and that are accepted at once
 MAX_CONNECTIONS = 1_000
@@ -27,6 +30,53 @@ def max_connections() -> int:
     """The limit on connections: at most half of the files that the process may have open."""
     max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return min(MAX_CONNECTIONS, max_files // 2)
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of a host, which do not listen yet.
+
+    Port 0 is a free port, the same for all. Raises InvalidInput.
+    """
+    listeners: list[socket.socket] = []
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
+            listener = socket.socket(family, kind, protocol)
+            listeners.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind((address[0], port, *address[2:]))
+            port = listener.getsockname()[1]
+    except OSError as error:
+        for listener in listeners:
+            listener.close()
+        message, field = _not_bound(host, port, error)
+        raise InvalidInput(message, field=field) from error
+    return listeners
+
+
+def address(listener: socket.socket) -> str:
+    """Return the URL of a socket that is bound."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _not_bound(host: str, port: int, error: OSError) -> tuple[str, str]:
+    """Why an address cannot be listened on, with the remedy; and the setting that is wrong."""
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} of {host} is in use: stop the program that listens there, "
+            "or set --port (PURLIN_PORT) to a free one.",
+            "port",
+        )
+    if error.errno == errno.EACCES:
+        return f"Listening on port {port} of {host} is not allowed: use one above 1023.", "port"
+    return (
+        f"{host!r} is not an address of this machine ({error.strerror}): "
+        "set --host (PURLIN_HOST) to one.",
+        "host",
+    )
 
 
 class Connection(H11Protocol):
@@ -89,8 +139,9 @@ class Connection(H11Protocol):
     def _holds_too_much(self, unread: int) -> bool:
         """Whether unread replies are too large together and this is the longest of them."""
         # Cheap first: the longest is never below the mean.
-        if unread <= MAX_UNREAD_BYTES // len(self.connections):
+        max_unread = MAX_UNREAD_BYTES // (self.config.workers or 1)
+        if unread <= max_unread // len(self.connections):
             return False
 
         sizes = [connection.transport.get_write_buffer_size() for connection in self.connections]
-        return sum(sizes) > MAX_UNREAD_BYTES and unread >= max(sizes)
+        return sum(sizes) > max_unread and unread >= max(sizes)

@@ -85,7 +85,7 @@ class Encoders:
     """The server's own encoder, and further ones that builds were made with.
 
     `own` answers all requests that concern no corpus. The `others` are opened when a build of
-    theirs is; each has its own slots, and stays open.
+    theirs is, with `threads` per call; each has its own slots, and stays open.
     """
 
     def __init__(
@@ -94,9 +94,11 @@ class Encoders:
         others: Sequence[Path] = (),
         *,
         max_calls: int = 1,
+        threads: int | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._max_calls = max_calls
+        self._threads = threads
         self._metrics = metrics or Metrics()
         self._others = others
         self._lock = threading.Lock()
@@ -115,7 +117,7 @@ class Encoders:
                 return opened
 
             try:
-                maker = find_encoder(encoder, self._others)
+                maker = find_encoder(encoder, self._others, threads=self._threads)
             except NotFound as error:
                 raise EncoderMismatch(error.message) from error
             if maker is None:

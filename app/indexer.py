@@ -95,7 +95,7 @@ class Indexer:
         active = builds.current(self._home, job["corpus"])
         encoder = self._encoder_of(builds.read_manifest(active), job["encoders"])
         repeat_build(self._home, job["corpus"], encoder, progress=self._progress())
-        return "built"
+        return "built" if builds.current(self._home, job["corpus"]) != active else "unchanged"
 
     def _open(self, directory: str) -> TextEncoder:
         if directory not in self._encoders:

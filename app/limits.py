@@ -8,6 +8,8 @@ import anyio
 from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from purlin.app.shared import Shared
+
 MAX_BODIES = 8  # bodies of the greatest size that may be held at once
 SMALL_BODY_BYTES = 2**16  # bodies up to this size are always accepted
 
@@ -20,11 +22,13 @@ class BodyLimit:
     they are small.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self, app: ASGIApp, *, max_bytes: int, timeout_s: float, shared: Shared | None = None
+    ) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
-        self._held_bytes = 0
+        self._shared = shared or Shared()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point."""
@@ -36,14 +40,18 @@ class BodyLimit:
         try:
             await self._app(scope, body.receive, send)
         finally:
-            self._held_bytes -= body.size
+            self._shared.body_bytes[self._shared.number] -= body.size
 
     def _hold(self, body: _Body, size: int) -> None:
         """Count `size` more bytes of a body."""
-        self._held_bytes += size
+        # Each worker writes its own cell only, so that no lock is needed.
+        self._shared.body_bytes[self._shared.number] += size
         body.size += size
 
-        if self._held_bytes > MAX_BODIES * self._max_bytes and body.size > SMALL_BODY_BYTES:
+        if (
+            sum(self._shared.body_bytes) > MAX_BODIES * self._max_bytes
+            and body.size > SMALL_BODY_BYTES
+        ):
             raise HTTPException(
                 503,
                 "The server holds as many long request bodies as it can: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from purlin.app import access, logs, mcp_http, problems
-from purlin.app.connections import BACKLOG, Connection
+from purlin.app.connections import BACKLOG, Connection, address, bound
 from purlin.app.encoding import Encoders
 from purlin.app.limits import BodyLimit
 from purlin.app.metrics import Meter, Metrics, metrics_router
@@ -26,31 +26,35 @@ from purlin.app.protocols import ProtocolErrors, protocols_router
 from purlin.app.routes import api_router
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
+from purlin.app.shared import Shared
 from purlin.index.encoder import ENCODERS, TextEncoder, available_cpus
-from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.errors import NotFound
 from purlin.index.tuning import load_tuned, summary
 
 if TYPE_CHECKING:
     from purlin.app.tracing import Spans
 
 
-def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAPI:
-    """Make the HTTP service.
+def create_app(
+    settings: Settings, encoder: TextEncoder | None = None, shared: Shared | None = None
+) -> FastAPI:
+    """Make the HTTP service; `shared` is what the workers of a server have in common.
 
     Only the keys are read now. The app loads `settings.encoder` when it starts, unless an encoder
     is given. Raises NotFound if the environment asks for OpenTelemetry spans and the packages for
     that are not installed.
     """
-    keys = _keys(settings)
-    metrics = Metrics()
+    keys = access.configured_keys(settings.keys.get_secret_value(), settings.keys_file)
+    shared = shared or Shared()
+    metrics = Metrics(shared)
     spans = _spans(os.environ)
 
     app = FastAPI(
         title="Purlin",
         summary="Search over code, products and references, and classification by label names.",
         version=version("purlin-search"),
-        lifespan=_lifespan(settings, encoder, keys, metrics, spans),
-        middleware=_middleware(settings, keys, metrics, spans),
+        lifespan=_lifespan(settings, encoder, keys, metrics, spans, shared),
+        middleware=_middleware(settings, keys, metrics, spans, shared),
         redirect_slashes=False,
         docs_url=None,  # FastAPI's page loads scripts from another site
         redoc_url=None,
@@ -67,7 +71,11 @@ def create_app(settings: Settings, encoder: TextEncoder | None = None) -> FastAP
 
 
 def _middleware(
-    settings: Settings, keys: tuple[access.Key, ...], metrics: Metrics, spans: Spans | None
+    settings: Settings,
+    keys: tuple[access.Key, ...],
+    metrics: Metrics,
+    spans: Spans | None,
+    shared: Shared,
 ) -> list[Middleware]:
     """Return the middleware in the order in which a request meets it."""
     hosts = [name.lower().removesuffix(".") for name in settings.hosts]
@@ -87,47 +95,61 @@ def _middleware(
         Middleware(problems.UnexpectedErrors),
         # All that follow may answer with a problem, which gets the headers of those above.
         *([cors] if settings.cors_origins else []),
-        Middleware(access.Access, keys=keys, hosts=hosts),
-        Middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s),
+        Middleware(access.Access, keys=keys, hosts=hosts, shared=shared),
+        Middleware(
+            BodyLimit,
+            max_bytes=settings.max_body_bytes,
+            timeout_s=settings.body_timeout_s,
+            shared=shared,
+        ),
         Middleware(
             RequestQueue,
             running=settings.threads,
             waiting=settings.queue,
             deadline_s=settings.queue_timeout_s,
             metrics=metrics,
+            shared=shared,
         ),
     ]
 
 
 def serve(settings: Settings) -> None:
-    """Run the server until SIGTERM or SIGINT, then finish the running requests.
+    """Run the server in this process until SIGTERM or SIGINT, then finish the running requests.
 
     They get `shutdown_timeout_s` to finish.
 
-    Raises NotFound or Damaged, before anything listens, if the encoder cannot be loaded.
+    Raises InvalidInput, NotFound or Damaged, before anything listens, if the address cannot be
+    used or the encoder cannot be loaded.
     """
-    app = create_app(settings, load_tuned(settings.encoder))
-    uvicorn.run(
+    with ExitStack() as stack:
+        listeners = bound(settings.host, settings.port)
+        for listener in listeners:
+            stack.enter_context(listener)
+
+        app = create_app(settings, load_tuned(settings.encoder))
+        config = server_config(app, settings)
+        _log.info("Purlin is starting on %s (Ctrl-C stops it)", address(listeners[0]))
+        uvicorn.Server(config).run(sockets=listeners)
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """Return how uvicorn serves the app; the logs are set up now."""
+    return uvicorn.Config(
         app,
-        host=settings.host,
-        port=settings.port,
+        workers=settings.workers,
         access_log=False,
         log_config=logs.config(settings.log),
         server_header=False,
         http=Connection,
+        ws="none",
         backlog=BACKLOG,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
 
 
-def _keys(settings: Settings) -> tuple[access.Key, ...]:
-    text = settings.keys.get_secret_value()
-    if settings.keys_file is None:
-        return access.parse_keys(text, "PURLIN_KEYS")
-
-    if text:
-        raise InvalidInput("PURLIN_KEYS and PURLIN_KEYS_FILE are both set: unset one of them.")
-    return access.read_keys_file(settings.keys_file)
+def cpus_of_worker(workers: int) -> int | None:
+    """Return the CPUs that each of several workers plans with; None for one, which has all."""
+    return None if workers == 1 else max(1, available_cpus() // workers)
 
 
 def _spans(environ: Mapping[str, str]) -> Spans | None:
@@ -156,6 +178,7 @@ def _lifespan(
     keys: tuple[access.Key, ...],
     metrics: Metrics,
     spans: Spans | None,
+    shared: Shared,
 ) -> _Lifespan:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[Mapping[str, Service]]:
@@ -168,11 +191,16 @@ def _lifespan(
             encoder = await anyio.to_thread.run_sync(load_tuned, settings.encoder)
         if plan := summary(encoder):
             _log.info("%s", plan)
+        cpus = cpus_of_worker(settings.workers)
         encoders = Encoders(
-            encoder, tuple(ENCODERS.values()), max_calls=available_cpus(), metrics=metrics
+            encoder,
+            tuple(ENCODERS.values()),
+            max_calls=cpus or available_cpus(),
+            threads=cpus,
+            metrics=metrics,
         )
 
-        service = Service(settings, encoders, metrics)
+        service = Service(settings, encoders, metrics, shared)
         metrics.show(settings.home, encoder, service.corpora.statuses, service.caches)
         await anyio.to_thread.run_sync(service.open)
 

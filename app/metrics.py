@@ -22,9 +22,12 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from purlin.app.merging import MergedMetrics
 from purlin.app.open_builds import Status
+from purlin.app.shared import Shared
 from purlin.index import builds
 from purlin.index.encoder import Encoder, TextEncoder
 from purlin.index.errors import PurlinError
@@ -45,11 +48,17 @@ recorded_stages: ContextVar[list[Stages] | None] = ContextVar("recorded_stages",
 
 
 class Metrics:
-    """The metrics of one server. No label comes from a client, so their number is bounded."""
+    """The metrics of one server. No label comes from a client, so their number is bounded.
 
-    def __init__(self) -> None:
+    With `shared` of several workers, they are those of all workers together.
+    """
+
+    def __init__(self, shared: Shared | None = None) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self._shown: Collector = self.registry
+        if shared is not None and shared.workers > 1:
+            self._shown = MergedMetrics(self.registry, shared)
         self._scraping = anyio.CapacityLimiter(1)
 
         self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
@@ -90,9 +99,7 @@ class Metrics:
 
     async def text(self) -> bytes:
         """All metrics in Prometheus's format, made in a thread of their own: it reads the disk."""
-        return await anyio.to_thread.run_sync(
-            generate_latest, self.registry, limiter=self._scraping
-        )
+        return await anyio.to_thread.run_sync(generate_latest, self._shown, limiter=self._scraping)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"purlin_{name}", help_text, labels, registry=self.registry)

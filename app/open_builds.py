@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -21,7 +21,8 @@ from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import TextEncoder
-from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
+from purlin.index.engines.hosting import open_corpus
+from purlin.index.errors import Altered, Damaged, EngineFailed, NotFound, PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from purlin.app.encoding import Encoders
 
 RETRY_S = 60.0  # after which a refused build is tried again
+ENGINE_RETRY_S = 5.0  # the same if an engine could not be reached
 
 
 class Build(Protocol):
@@ -63,7 +65,11 @@ class _Open(Generic[_B]):
 
 @dataclass(slots=True)
 class _Slot(Generic[_B]):
-    """The state of one name. `requested` is the content of CURRENT that was last acted upon."""
+    """The state of one name. `requested` is the content of CURRENT that was last acted upon.
+
+    `altered` are the builds whose files changed in use: they are verified whole before they are
+    opened again.
+    """
 
     name: str
     requested: str = ""
@@ -73,12 +79,14 @@ class _Slot(Generic[_B]):
     open: _Open[_B] | None = None
     switches: int = 0
     refusals: int = 0
+    altered: set[str] = field(default_factory=set)
 
     def due(self, requested: str) -> bool:
         """Return whether the requested build is to be opened now."""
         if self.loading is not None and not self.loading.done():
             return False
-        retry = self.problem is not None and time.monotonic() - self.tried_at > RETRY_S
+        pause_s = ENGINE_RETRY_S if isinstance(self.problem, EngineFailed) else RETRY_S
+        retry = self.problem is not None and time.monotonic() - self.tried_at > pause_s
         return requested != self.requested or retry
 
 
@@ -222,6 +230,7 @@ class OpenBuilds(Generic[_B]):
                 return
             self._replace(slot, None)
             slot.problem, slot.requested = problem, ""
+            slot.altered.add(opened.build.build)
         self._log.error("%s", problem.message)
 
     def _forget(self, name: str) -> None:
@@ -246,6 +255,9 @@ class OpenBuilds(Generic[_B]):
     def _open(self, slot: _Slot[_B], directory: Path) -> PurlinError | None:
         """Open a build and put it in service, or return the error that it is refused with."""
         try:
+            if directory.name in slot.altered:
+                builds.verify(directory)
+                slot.altered.remove(directory.name)
             opened = self._load_build(directory)
         except PurlinError as error:
             return error
@@ -345,7 +357,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
             slot = self._slots.get(build.parent.name)
             serving = slot.open.build if slot is not None and slot.open is not None else None
         # A build after a small change has most of its segments in memory already.
-        corpus = Corpus.load(build, encoder, serving)
+        corpus = open_corpus(build, encoder, serving)
         corpus.filter_lookups = self.filters
         if corpus.warning is not None:
             self._log.warning("%s", corpus.warning)

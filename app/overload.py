@@ -15,10 +15,10 @@ from purlin.app.access import needs
 from purlin.app.errors import Left
 from purlin.app.metrics import Metrics
 from purlin.app.problems import reply
+from purlin.app.shared import Shared
+from purlin.app.slots import Slots
 
 RETRY_AFTER_S = 1
-RUSH_S = 0.1  # a rush begins when requests have been refused for this long
-CALM_S = 0.5  # and ends when none has been refused for this long
 
 # Set when the client of the current request has closed its connection; None outside of requests.
 client_gone: ContextVar[threading.Event | None] = ContextVar("client_gone", default=None)
@@ -40,6 +40,8 @@ class RequestQueue:
 
     Short bursts find slots. During a rush, when refusals go on, waiting would only make the
     accepted requests late: half as many run, rounded up, and none waits (cf. CoDel, RFC 8289).
+
+    The limits hold for all workers that share a table together.
     """
 
     def __init__(
@@ -50,17 +52,17 @@ class RequestQueue:
         waiting: int,
         deadline_s: float,
         metrics: Metrics | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self._app = app
-        self._max_running = running
-        self._max_waiting = waiting
         self._deadline_s = deadline_s
         self._running = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        # Each with the time since when it waits.
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
 
-        # Times by the monotonic clock; before the first refusal the server is calm.
-        self._rush_started = -CALM_S
-        self._last_refusal = -CALM_S
+        shared = shared or Shared()
+        shared.listeners.append(self._collect)
+        self._slots = Slots(shared, running=running, waiting=waiting)
 
         self._metrics = metrics or Metrics()
         self._metrics.running.set_function(lambda: self._running)
@@ -70,25 +72,10 @@ class RequestQueue:
         """ASGI entry point."""
         if scope["type"] != "http" or needs(scope["method"], scope["path"]) is None:
             await self._app(scope, receive, send)
-        elif self._is_full():
+        elif self._slots.is_full():
             await self._refuse(scope, receive, send)
         else:
             await self._admit(scope, receive, send)
-
-    def _limits(self) -> tuple[int, int]:
-        """How many requests may run now, and how many may wait."""
-        refusing_s = self._last_refusal - self._rush_started
-        calm_s = time.monotonic() - self._last_refusal
-
-        if refusing_s > RUSH_S and calm_s < CALM_S:
-            return (self._max_running + 1) // 2, 0
-        return self._max_running, self._max_waiting
-
-    def _has_slot(self) -> bool:
-        return self._running < self._limits()[0]
-
-    def _is_full(self) -> bool:
-        return not self._has_slot() and len(self._waiting) >= self._limits()[1]
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body, wait for a slot and run the request, unless its client leaves."""
@@ -110,15 +97,14 @@ class RequestQueue:
 
     async def _take_slot(self, incoming: _Incoming) -> bool:
         """Wait for a slot; False if none is free before the deadline or the client leaves."""
-        if self._has_slot():
-            self._running += 1
-            return True
-        # Others may have filled the queue while the body arrived.
-        if self._is_full():
-            return False
+        entered = self._slots.enter()
+        if entered != "wait":
+            self._running += entered == "run"
+            return entered == "run"
 
         slot = asyncio.get_running_loop().create_future()
-        self._waiting.append(slot)
+        self._waiting.append((slot, time.monotonic()))
+        self._report_queue()
         try:
             await asyncio.wait(
                 {slot, incoming.disconnected},
@@ -139,7 +125,12 @@ class RequestQueue:
         if slot.done():
             self._release_slot()
         else:
-            self._waiting.remove(slot)
+            self._waiting = deque(waiter for waiter in self._waiting if waiter[0] is not slot)
+            self._report_queue()
+
+    def _report_queue(self) -> None:
+        oldest = self._waiting[0][1] if self._waiting else 0.0
+        self._slots.queue_is(len(self._waiting), oldest)
 
     async def _run(self, scope: Scope, incoming: _Incoming, send: Send) -> None:
         token = client_gone.set(incoming.gone)
@@ -150,17 +141,29 @@ class RequestQueue:
             self._release_slot()
 
     def _release_slot(self) -> None:
-        """Free a slot, and grant one to the request that has waited longest."""
+        """Free a slot, and grant one to the request that has waited longest, here or elsewhere."""
         self._running -= 1
-        if self._waiting and self._has_slot():
-            self._running += 1
-            self._waiting.popleft().set_result(None)
+        if self._slots.release():
+            self._grant()
+
+    def _collect(self) -> None:
+        """Use the slots that other workers have freed for requests of this one."""
+        for _ in range(self._slots.collect()):
+            self._grant()
+
+    def _grant(self) -> None:
+        """Give a slot that is this worker's to its first request in the queue."""
+        self._running += 1
+        if not self._waiting:
+            # The request that the slot was meant for has left meanwhile.
+            self._release_slot()
+            return
+        slot, _ = self._waiting.popleft()
+        slot.set_result(None)
+        self._report_queue()
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        now = time.monotonic()
-        if now - self._last_refusal > CALM_S:
-            self._rush_started = now
-        self._last_refusal = now
+        self._slots.refused()
         self._metrics.refused.inc()
 
         response = reply(

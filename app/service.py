@@ -5,21 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from purlin.app.building import Builder, demo_jobs
+from purlin.app.building import Builder, BuildingElsewhere, demo_jobs, tell_workers
 from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
+from purlin.app.following import Follower
 from purlin.app.freshness import Freshness
 from purlin.app.metrics import Metrics
 from purlin.app.open_builds import OpenClassifiers, OpenCorpora
 from purlin.app.settings import Settings
+from purlin.app.shared import Shared
 from purlin.app.watching import Watcher
 from purlin.index import builds
 from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import ENCODERS
+from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.qa.reader import Reader
@@ -29,21 +33,41 @@ from purlin.index.search.corpus import Corpus
 class Service:
     """The encoders, the reader, and the corpora and classifiers that use them."""
 
-    def __init__(self, settings: Settings, encoders: Encoders, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        encoders: Encoders,
+        metrics: Metrics,
+        shared: Shared | None = None,
+    ) -> None:
+        self._shared = shared = shared or Shared()
         timeout_s = settings.open_timeout_s
         self.home = settings.home
         self.metrics = metrics
         self.encoder = encoder = encoders.own
         self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
-        self.builder = Builder(settings.home, self._built, keep=settings.watch)
-        self.watcher = None
-        if settings.watch:
-            directories = (settings.encoder, *ENCODERS.values())
-            self.watcher = Watcher(settings.home, self.builder, directories)
+        self._own_builder: Builder | None = None
+        self.builder: Builder | BuildingElsewhere = BuildingElsewhere(shared)
+        self.watcher: Watcher | None = None
+        # One worker builds, watches and follows for all.
+        if shared.number == 0:
+            self.builder = self._own_builder = Builder(
+                settings.home,
+                self._built,
+                keep=settings.watch,
+                changed=partial(tell_workers, shared),
+            )
+            if settings.watch:
+                directories = (settings.encoder, *ENCODERS.values())
+                self.watcher = Watcher(settings.home, self._own_builder, directories)
+        self.follower: Follower | None = None
+        if settings.milvus and shared.number == 0:
+            self.follower = Follower(settings.home, Connection.of(settings.milvus))
         self.classifier = Classifier(encoder)
         self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)
 
+        self._seen_built = shared.built[0]
         self._settings = settings
         self._reader: Reader | None = None
         self._reader_directory = settings.reader
@@ -53,11 +77,17 @@ class Service:
         """Start to open all corpora and classifiers, to build demo corpora, and to watch; returns at once."""
         self.corpora.open_all()
         self.classifiers.open_all()
-        if self._settings.demo:
+        self._shared.listeners.append(self._follow)
+        if self._own_builder is not None:
+            # What a worker before this one was building is no longer.
+            tell_workers(self._shared, self._own_builder.news())
+        if self._own_builder is not None and self._settings.demo:
             fingerprint = self.encoder.fingerprint
-            self.builder.add(*demo_jobs(self.home, self._settings.encoder, fingerprint))
+            self._own_builder.add(*demo_jobs(self.home, self._settings.encoder, fingerprint))
         if self.watcher is not None:
             self.watcher.start()
+        if self.follower is not None:
+            self.follower.start()
 
     def lease(self, corpus: str) -> AbstractContextManager[Corpus]:
         """Yield the build of a corpus that serves, as `OpenBuilds.lease` does.
@@ -94,15 +124,27 @@ class Service:
         return self.corpora.ready() and self.classifiers.ready()
 
     def _built(self, corpus: str) -> None:
-        """Begin to open a new build at once, not only at the next request."""
+        """Begin to open a new build at once, here and in the other workers, not only when asked."""
         with suppress(NotFound):
             self.corpora.status(corpus)
+        if self._shared.workers > 1:
+            self._shared.built[0] += 1
+            self._shared.ring_others()
+
+    def _follow(self) -> None:
+        """Begin to open what another worker has built; called in the event loop."""
+        if self._shared.built[0] != self._seen_built:
+            self._seen_built = self._shared.built[0]
+            threading.Thread(target=self.corpora.statuses, daemon=True).start()
 
     def close(self) -> None:
         """Stop making and opening builds, and close everything that is open."""
         if self.watcher is not None:
             self.watcher.close()
-        self.builder.close()
+        if self.follower is not None:
+            self.follower.close()
+        if self._own_builder is not None:
+            self._own_builder.close()
         self.corpora.close()
         self.classifiers.close()
         if self._reader is not None:

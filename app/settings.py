@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from purlin.app.shared import MAX_WORKERS
 from purlin.index.encoder import available_cpus, default_encoder, encoder_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader import RELEASED_READER
@@ -59,11 +60,21 @@ class Settings(BaseSettings):
     demo: bool = Field(
         default=False, description="build the demo corpora that are missing, while serving"
     )
+    milvus: str = Field(
+        default="",
+        description="address of a Milvus: its corpora are served, too, and followed",
+    )
     watch: bool = Field(
         default=False, description="build corpora again when their sources change, while serving"
     )
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_WORKERS,
+        description="processes that answer requests; `auto` is one per CPU",
+    )
     log: Literal["plain", "json"] = Field(
         default="plain", description="json also logs one line per request"
     )
@@ -123,6 +134,11 @@ class Settings(BaseSettings):
             name = str(first_error["loc"][0])
             rule = first_error["msg"].replace("Input should", "must")
             raise InvalidInput(f"PURLIN_{name.upper()} {rule}.", field=name) from None
+
+    @field_validator("workers", mode="before")
+    @classmethod
+    def _automatic(cls, value: Any) -> Any:
+        return min(available_cpus(), MAX_WORKERS) if value == "auto" else value
 
     @field_validator("encoder")
     @classmethod

@@ -19,7 +19,7 @@ from purlin.index import builds
 from purlin.index.indexing.repeat import why_not_repeatable
 from purlin.index.indexing.staleness import local_roots
 from purlin.index.records import Kind
-from purlin.index.search.store import FileState, file_state
+from purlin.index.storage import FileState, file_state
 
 if TYPE_CHECKING:
     from watchfiles import Change

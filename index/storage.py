@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, locks, and errors of a failing disk."""
+"""Files that are written whole or not at all, their state, locks, and errors of a failing disk."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import fcntl
 import io
 import math
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +36,28 @@ def read_array(content: bytes) -> NDArray[Any]:
     return numbers.reshape(shape, order="F" if by_columns else "C")
 
 
+class FileState(NamedTuple):
+    """State of a file.
+
+    `changed_ns`, the time of the inode's last change, cannot be set back, unlike the time of the
+    last write; but it moves with links to the file, too.
+    """
+
+    inode: int
+    size: int
+    written_ns: int
+    changed_ns: int
+
+
+def file_state(path: Path) -> FileState | None:
+    """State of a file that differs after any write, cut or replacement; None without a file."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - it runs for many files
+    except FileNotFoundError:
+        return None
+    return FileState(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
 @contextlib.contextmanager
 def storage_errors() -> Iterator[None]:
     """Raise StorageFailed for the errors of a full, read-only or failing disk."""
@@ -44,24 +65,24 @@ def storage_errors() -> Iterator[None]:
         yield
     except PurlinError:
         raise
-    except (OSError, sqlite3.OperationalError, RuntimeError) as error:
+    except (OSError, RuntimeError) as error:
         raise StorageFailed(_storage_message(error)) from error
 
 
 def _storage_message(error: Exception) -> str:
     number = error.errno if isinstance(error, OSError) else None
-    # SQLite and FAISS have no error number. An OSError's text is not searched: it names a path.
+    # FAISS has no error number. An OSError's text is not searched: it names a path.
     text = str(error) if number is None else ""
 
     full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if full or "disk is full" in text or "No space" in text:
+    if full or "No space" in text:
         return (
             f"The disk is full or a size limit was reached ({error}). "
             "Free some space or set PURLIN_HOME elsewhere."
         )
 
     read_only = number in (errno.EROFS, errno.EACCES, errno.EPERM)
-    if read_only or "readonly" in text:
+    if read_only:
         return (
             f"PURLIN_HOME cannot be written to ({error}). "
             "Set PURLIN_HOME to a directory that can be written to."

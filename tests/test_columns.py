@@ -91,11 +91,6 @@ def text_of(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-@pytest.fixture(params=["whole", "spilled"])
-def together(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.mark.parametrize("together", ["whole", "in parts"])
 @given(documents=st.lists(FIELDS, max_size=30), conditions=st.lists(CONDITIONS, max_size=5))
 def test_filters_select_what_a_loop_selects(

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import logging.config
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,7 @@ def test_a_request_is_one_line_without_its_text(home: Path, written: io.StringIO
     assert line == {
         "level": "info",
         "logger": "purlin.requests",
+        "process": os.getpid(),
         "message": "request",
         "request_id": "abc-1",
         "trace_id": TRACE,

@@ -298,7 +298,7 @@ def test_damage_to_any_byte_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
 
     print(f"\n{damages.total()} damages of {len(damages)} files ({', '.join(sorted(damages))}); "
           f"still right: {dict(answered)}")  # fmt: skip
-    files = {"dense.faiss", "vectors.npy", "documents.sqlite", "manifest.json", "CURRENT"}
+    files = {"dense.faiss", "vectors.npy", "documents.bin", "manifest.json", "CURRENT"}
 
     assert files <= damages.keys()
     assert not any(count for name, count in answered.items() if name != "CURRENT")

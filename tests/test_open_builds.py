@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +19,21 @@ from purlin.app import open_builds
 from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
 from purlin.app.open_builds import OpenCorpora
-from purlin.index import builds
+from purlin.index import blocks, builds
 from purlin.index.encoder import load_encoder
-from purlin.index.errors import Altered, Damaged, EncoderMismatch, InvalidInput, NotFound
+from purlin.index.errors import Damaged, EncoderMismatch, InvalidInput, NotFound
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
+from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder, source
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 from tests.static_files import write_static
+
+
+@pytest.fixture(autouse=True)
+def large_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read files from disk as if they were large."""
+    monkeypatch.setattr(blocks, "MOST_IN_MEMORY", -1)
 
 
 class OtherEncoder(HashEncoder):
@@ -55,7 +63,7 @@ def build_of(corpora: OpenCorpora, name: str = "code") -> str:
 
 
 def damage(build: Path) -> None:
-    path = build / "base" / "documents.sqlite"
+    path = build / "base" / "documents.bin"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -122,7 +130,7 @@ def test_damaged_build_is_refused(
     until(lambda: build_of(served) == first and served.status("code").problem is not None)
     status = served.status("code")
     assert (status.state, status.build) == ("serving", first)
-    assert f"{damaged.name}/base/documents.sqlite was altered" in str(status.problem)
+    assert f"{damaged.name}/base/documents.bin was altered" in str(status.problem)
     for _ in range(5):
         assert build_of(served) == first
     assert [record.message for record in caplog.records if record.name == "purlin.corpora"] == [
@@ -142,10 +150,10 @@ def test_build_altered_in_use_falls_back(
     with closing(OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)) as corpora:
         assert build_of(corpora) == second.name
         damage(second)
-        with pytest.raises(Damaged, match=r"documents\.sqlite was changed while it was in use"):
+        with pytest.raises(Damaged, match=r"documents\.bin was altered"):
             build_of(corpora)
         assert build_of(corpora) == first.name
-        assert f"{second.name}/base/documents.sqlite was altered" in str(
+        assert f"{second.name}/base/documents.bin was altered" in str(
             corpora.status("code").problem
         )
         damage(first)
@@ -154,14 +162,35 @@ def test_build_altered_in_use_falls_back(
         with pytest.raises(Damaged, match=second.name):
             build_of(corpora)
         assert corpora.status("code").state == "refused"
-    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 4
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 3
 
 
-def test_touched_build_serves_again(served: OpenCorpora, tmp_path: Path) -> None:
+def test_altered_build_is_verified_whole_before_it_serves_again(
+    tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = make(tmp_path, "code", numbered(5), encoder)
+    # The damaged block is one that opening the build does not read.
+    wide = [replace(document, fields={"padding": "x" * 9000}) for document in numbered(9)]
+    second = make(tmp_path, "code", wide, encoder)
+    with closing(OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)) as corpora:
+        assert build_of(corpora) == second.name
+        sound = (second / "base" / "documents.bin").read_bytes()
+        damage(second)
+        with closing(Corpus.load(second, encoder)):
+            pass
+        with pytest.raises(Damaged, match=r"documents\.bin was altered"):
+            build_of(corpora)
+        for _ in range(3):
+            assert build_of(corpora) == first.name
+
+        (second / "base" / "documents.bin").write_bytes(sound)
+        monkeypatch.setattr(open_builds, "RETRY_S", 0.0)
+        until(lambda: build_of(corpora) == second.name)
+
+
+def test_touched_build_stays_in_use(served: OpenCorpora, tmp_path: Path) -> None:
     build = build_of(served)
-    os.utime(builds.current(tmp_path, "code") / "base" / "documents.sqlite")
-    with pytest.raises(Altered):
-        build_of(served)
+    os.utime(builds.current(tmp_path, "code") / "base" / "documents.bin")
     assert build_of(served) == build
     assert served.status("code").problem is None
 
@@ -193,7 +222,7 @@ def test_fallback_skips_newer_builds(tmp_path: Path, encoder: HashEncoder) -> No
     builds.activate(tmp_path, "code", first.name)
     damage(first)
     corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
-    with pytest.raises(Damaged, match=r"documents\.sqlite was altered"):
+    with pytest.raises(Damaged, match=r"documents\.bin was altered"):
         build_of(corpora)
     assert corpora.status("code").state == "refused"
     corpora.close()
@@ -203,12 +232,12 @@ def test_repaired_build_is_retried(
     tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = make(tmp_path, "code", FUNCTIONS, encoder)
-    sound = (build / "base" / "documents.sqlite").read_bytes()
+    sound = (build / "base" / "documents.bin").read_bytes()
     damage(build)
     corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged):
         build_of(corpora)
-    (build / "base" / "documents.sqlite").write_bytes(sound)
+    (build / "base" / "documents.bin").write_bytes(sound)
     with pytest.raises(Damaged):
         build_of(corpora)
     monkeypatch.setattr(open_builds, "RETRY_S", 0.0)
@@ -264,7 +293,7 @@ def test_refused_corpora_do_not_block_others(tmp_path: Path, encoder: HashEncode
         assert client.post("/search", json=ask | {"corpus": "code"}).status_code == 200
         broken = problem(client.post("/search", json=ask | {"corpus": "broken"}), 503)
         assert broken["type"] == "urn:purlin:problem:damaged"
-        assert "documents.sqlite" in broken["detail"]
+        assert "documents.bin" in broken["detail"]
         foreign = problem(client.post("/search", json=ask | {"corpus": "foreign"}), 503)
         assert foreign["type"] == "urn:purlin:problem:encoder-mismatch"
         assert client.get("/corpora/broken").json()["problem"] == broken["detail"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from purlin.app import overload
+from purlin.app import slots
 from purlin.app.overload import RequestQueue, client_gone
 from tests.blocking import BackgroundCall, BlockingEncoder
 from tests.conftest import HashEncoder
@@ -104,8 +104,8 @@ def test_requests_beyond_the_queue_are_refused_at_once() -> None:
 
 
 def test_in_a_rush_half_run_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overload, "RUSH_S", 0.0)
-    monkeypatch.setattr(overload, "CALM_S", 0.3)
+    monkeypatch.setattr(slots, "RUSH_S", 0.0)
+    monkeypatch.setattr(slots, "CALM_S", 0.3)
 
     async def scenario() -> None:
         first, second = Work(), Work()

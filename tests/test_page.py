@@ -677,7 +677,7 @@ def test_address_with_labels_ignores_the_classifier(tmp_path: Path, tab: Tab) ->
 
 def test_refused_corpus_shows_the_reason(tmp_path: Path, tab: Tab) -> None:
     make(tmp_path, "good", FUNCTIONS, HashEncoder())
-    (make(tmp_path, "torn", FUNCTIONS, HashEncoder()) / "base" / "documents.sqlite").write_bytes(
+    (make(tmp_path, "torn", FUNCTIONS, HashEncoder()) / "base" / "documents.bin").write_bytes(
         b"torn"
     )
     with served(tmp_path) as address:
@@ -686,7 +686,7 @@ def test_refused_corpus_shows_the_reason(tmp_path: Path, tab: Tab) -> None:
             "good": "serving",
             "torn": "refused",
         }
-        assert "documents.sqlite" in tab.texts("[data-name=torn] .notice")[0]
+        assert "documents.bin" in tab.texts("[data-name=torn] .notice")[0]
         shown(tab, f"{address}#search?corpus=torn&query=sort")
         assert tab.texts(".problem h2") == ["This needs the operator's attention"]
         assert tab.run(

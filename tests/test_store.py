@@ -1,20 +1,24 @@
-import hashlib
 import os
 import re
-import shutil
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from purlin.index.errors import Altered, InvalidInput, NotFound
+from purlin.index import blocks
+from purlin.index.blocks import seal
+from purlin.index.errors import Altered, Damaged, InvalidInput, NotFound
 from purlin.index.records import Document, Location, Passage, Skipped, Span
+from purlin.index.search import names
+from purlin.index.search import store as store_module
 from purlin.index.search.filters import Filter
-from purlin.index.search.store import Documents, Store, StoreWriter, file_state
+from purlin.index.search.store import MAX_NAMED, Documents, Store, StoreWriter
 
 DOCUMENTS = [
     Document(
@@ -86,7 +90,7 @@ def test_documents_round_trip(store: Store, documents: Documents) -> None:
 
 def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    writer = StoreWriter(tmp_path / "other", [store])
+    writer = StoreWriter(tmp_path / "other")
     first = Document("first", "code", "first", "x", fields={"language": "c", "price": 1})
     add_file(writer, [first])
     writer.copy(store, 0, writer.add_file())
@@ -103,9 +107,13 @@ def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
         assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [2, 3]
         assert np.flatnonzero(opened.allowed({"price": {"lte": 5}})).tolist() == [0, 2, 4]
 
+        assert opened.existing_paths(["a.py"]) == {"a.py"}
+        assert opened.rows_of(["c", "a.py::f"]) == {"c": 3, "a.py::f": 1}
+        assert opened.rows_named("G").tolist() == [4, 5]
+
         # A copy of a copy: the rows of its fields are counted rightly, too.
         (tmp_path / "third").mkdir()
-        writer = StoreWriter(tmp_path / "third", [other])
+        writer = StoreWriter(tmp_path / "third")
         for file in (2, 1):
             writer.copy(other, file, writer.add_file())
         writer.close()
@@ -129,6 +137,7 @@ def test_removed_passages_are_left_out(store: Store, tmp_path: Path) -> None:
         assert opened.rows_of(["a.py::f", "b/ü#2", "c"]) == {"a.py::f": 0, "b/ü#2": 3}
         assert opened.rows_named("h").tolist() == []
         assert opened.rows_named("changed").tolist() == [6, 7]
+        assert opened.existing_paths(["a.py", "b"]) == {"a.py"}
         assert opened.fetch([7, 0, 6])[0].document == changed
         assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [3]
         with pytest.raises(NotFound):
@@ -208,89 +217,205 @@ def test_hostile_field_names_are_only_names(documents: Documents) -> None:
     assert not documents.allowed({"language": "' OR 1=1 --"}).any()
 
 
+# ---- what names a document
+
+
+NAMED = st.sampled_from(["f", "F", "ß", "É", "é", "a\x00", "x" * 400, '"\n', ""])
+
+
+@pytest.mark.parametrize("together", [2, 256])
+@given(titles=st.lists(NAMED, max_size=40), queries=st.lists(NAMED, min_size=1))
+def test_names_are_those_of_a_loop(together: int, titles: list[str], queries: list[str]) -> None:
+    listed = [
+        Document(f"{title}-{number}", "code", title, "x") for number, title in enumerate(titles)
+    ]
+    with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        # As many entries as that fit into a block.
+        patch.setattr(names, "BLOCK", together * 16)
+        patch.setattr(names, "_TOGETHER", together)
+        writer = StoreWriter(Path(directory))
+        add_file(writer, listed)
+        writer.close()
+        with closing(Store(Path(directory), "code")) as store:
+            ids = [document.id for document in listed]
+            assert store.rows_of([*reversed(ids), "?"]) == {id: row for row, id in enumerate(ids)}
+            assert store.ids(0) == ids
+            assert store.titles(range(len(ids))[::-1]) == titles[::-1]
+            for query in [*queries, *ids[:3]]:
+                assert store.rows_named(query) == [
+                    passage
+                    for row, document in enumerate(listed)
+                    for passage in (2 * row, 2 * row + 1)
+                    if query == document.id or ascii_lower(query) == ascii_lower(document.title)
+                ]
+
+
+def ascii_lower(text: str) -> str:
+    return "".join(character.lower() if character.isascii() else character for character in text)
+
+
+def test_names_with_one_hash_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "hash_of", lambda _: 7)
+    monkeypatch.setattr(store_module, "hash_of", lambda _: 7)
+    writer = StoreWriter(tmp_path)
+    add_file(writer, DOCUMENTS)
+    writer.close()
+    with closing(Store(tmp_path, "code")) as store:
+        assert store.rows_of(["c", "b/ü#2", "d"]) == {"c": 2, "b/ü#2": 1}
+        assert store.rows_named("G") == [2, 3]
+
+
+def test_many_documents_of_one_title_are_cut(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    add_file(writer, [Document(str(number), "code", "main", "x") for number in range(600)])
+    writer.close()
+    with closing(Store(tmp_path, "code")) as store:
+        assert store.rows_named("Main") == list(range(MAX_NAMED))
+
+
+def test_paths_are_those_that_ids_begin_with(tmp_path: Path) -> None:
+    listed = [
+        Document("a.py::f", "code", "f", "x", location=Location("a.py")),
+        Document("b.py", "code", "f", "x", location=Location("b.py")),
+        Document("c::f", "code", "f", "x"),
+        Document("::f", "code", "f", "x", location=Location("")),
+    ]
+    writer = StoreWriter(tmp_path)
+    for document in listed:
+        add_file(writer, [document])
+    writer.close()
+    with closing(Store(tmp_path, "code")) as store:
+        documents = Documents([store, store], {})
+        assert documents.paths_of([0, 1, 2, 7]) == ["a.py", None, None, None]
+        assert documents.has_files
+        assert documents.existing_paths(["a.py", "b.py", "", "c"]) == {"a.py"}
+        removed = np.arange(16) >= 2
+        assert not Documents([store], {}, removed[:8]).has_files
+        assert Documents([store], {}, removed[:8]).existing_paths(["a.py"]) == set()
+        assert Documents([store, store], {}, removed).existing_paths(["a.py"]) == {"a.py"}
+        assert store.document(3).location == Location("")
+
+
+def test_texts_that_cannot_be_stored_change_nothing(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    with pytest.raises(UnicodeEncodeError):
+        writer.add(Document("x", "code", "t", "\ud800"), writer.add_file(), [])
+    add_file(writer, DOCUMENTS[:1])
+    writer.close()
+    with closing(Store(tmp_path, "code")) as store:
+        assert list(store.read_file(1)) == [DOCUMENTS[0], SKIPPED]
+        assert store.rows_of(["\ud800"]) == {}
+
+
+def test_a_store_without_documents_is_empty(tmp_path: Path) -> None:
+    StoreWriter(tmp_path).close()
+    with closing(Store(tmp_path, "code")) as store:
+        documents = Documents([store], store.field_types())
+        assert (len(documents), documents.count, documents.field_names) == (0, 0, [])
+        assert documents.rows_of(["a"]) == {}
+        assert documents.rows_named("a").tolist() == []
+        assert documents.allowed({}).tolist() == []
+
+
 # ---- a file that is changed while it is open
 
 
 def _write(path: Path) -> None:
-    """One byte, and the times set back."""
+    """Change every byte, and set the times back."""
     before = path.stat()
-    with path.open("r+b") as file:
-        file.seek(before.st_size // 2)
-        byte = file.read(1)[0]
-        file.seek(-1, os.SEEK_CUR)
-        file.write(bytes([byte ^ 1]))
+    content = path.read_bytes()
+    path.write_bytes(bytes(byte ^ 1 for byte in content))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def _replace(path: Path) -> None:
-    copy = path.with_name("copy")
-    shutil.copy2(path, copy)
-    copy.replace(path)
-
-
-HARMS = [
-    _write,
-    lambda path: os.truncate(path, 9000),
-    lambda path: os.truncate(path, 0),
-    _replace,
-    os.utime,
-]
-
-
-@pytest.mark.parametrize("harm", HARMS)
-def test_changed_file_is_noticed_by_the_next_query(
-    store: Store, documents: Documents, tmp_path: Path, harm: Callable[[Path], None]
-) -> None:
-    harm(tmp_path / "documents.sqlite")
-    for ask in (
-        lambda: store.fetch([0]),
-        lambda: documents.document("c"),
-        lambda: documents.allowed({"hot": True}),
-    ):
-        with pytest.raises(Altered, match=r"documents\.sqlite (was changed|cannot be read)"):
-            ask()
-
-
-def test_change_before_opening_is_noticed(store: Store, tmp_path: Path) -> None:
-    path = tmp_path / "documents.sqlite"
-    before = file_state(path)
-    _write(path)
-    with pytest.raises(Altered):
-        Store(tmp_path, "code", before=before).document(2)
-
-
-def test_removed_file_can_still_be_read(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "documents.sqlite").unlink()
-    assert store.document(2) == DOCUMENTS[2]
-
-
-def test_linked_file_stays_in_use(tmp_path: Path, store: Store) -> None:
-    path = tmp_path / "documents.sqlite"
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    opened = Store(tmp_path, "code", sha256=digest)
-    path.with_name("link").hardlink_to(path)
-    assert opened.document(2) == DOCUMENTS[2]
-    with pytest.raises(Altered):
-        # Without a checksum, nothing tells that only a link was added.
-        store.document(2)
-    _write(path)
-    with pytest.raises(Altered, match="was changed while it was in use"):
-        opened.document(2)
+@pytest.fixture
+def on_disk(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The store, opened as if its files were large."""
+    monkeypatch.setattr(blocks, "MOST_IN_MEMORY", -1)
+    return Store(tmp_path, "code")
 
 
 @pytest.mark.parametrize(
-    "record", ["x", "[]", "{}", '{"location": 3}', '{"location": [], "entities": [[1]]}']
+    "harm", [_write, lambda path: os.truncate(path, 9), lambda path: os.truncate(path, 0)]
 )
-def test_foreign_rows_are_refused(store: Store, tmp_path: Path, record: str) -> None:
-    store.close()
-    with closing(sqlite3.connect(tmp_path / "documents.sqlite")) as db, db:
-        db.execute("UPDATE documents SET record = ? WHERE id = 'c'", (record,))
-        db.execute("DELETE FROM passages WHERE row = 1")
-    opened = Store(tmp_path, "code")
-    for ask in (
-        lambda: opened.document(2),
-        lambda: opened.fetch([4]),
-        lambda: opened.fetch([0, 1]),
-    ):
-        with pytest.raises(Altered, match=r"did not write|lacks rows"):
-            ask()
+def test_changed_file_is_noticed_by_the_next_read(
+    on_disk: Store, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    documents = Documents([on_disk], on_disk.field_types())
+    reads: dict[str, list[Callable[[], object]]] = {
+        "documents": [
+            lambda: documents.fetch([0]),
+            lambda: documents.document("c"),
+            lambda: documents.titles([0]),
+        ],
+        "titles": [lambda: documents.rows_named("f")],
+        "ids": [lambda: documents.rows_of(["c"])],
+        "columns": [lambda: documents.allowed({"hot": True})],
+        "digests": [on_disk.digests],
+    }
+    for file, own in reads.items():
+        harm(tmp_path / f"{file}.bin")
+        for read in own:
+            with pytest.raises(Altered, match=rf"{file}\.bin was (altered|cut)"):
+                read()
+
+
+def test_a_sound_part_of_a_changed_file_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "MOST_IN_MEMORY", -1)
+    writer = StoreWriter(tmp_path)
+    add_file(writer, [Document(str(number), "code", "t", "x" * 9000) for number in range(3)])
+    writer.close()
+    with closing(Store(tmp_path, "code")) as store:
+        whole = store.document(0)
+        os.truncate(tmp_path / "documents.bin", 20_000)
+        assert store.document(0) == whole
+        with pytest.raises(Altered):
+            store.document(2)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        Path.unlink,
+        os.utime,
+        lambda path: path.with_name("link").hardlink_to(path),
+        lambda path: path.with_name("skipped.bin").replace(path),
+    ],
+)
+def test_a_file_that_is_removed_replaced_or_linked_stays_in_use(
+    on_disk: Store, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    harm(tmp_path / "documents.bin")
+    assert on_disk.document(2) == DOCUMENTS[2]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b'["c","h",0]\nx',
+        b'["c","h",0]\n[]',
+        b'["c","h",0]\n{}',
+        b'["c"]\n{"location":[],"passages":[[0,0,1,""]]}',
+        b'["c","h",0]\n{"location":3}',
+        b'["c","h",0]\n{"location":[],"entities":[[1]]}',
+        b'["c","h",0]\n{"location":[]}',
+    ],
+)
+def test_foreign_records_are_refused(store: Store, tmp_path: Path, record: bytes) -> None:
+    path = tmp_path / "documents.bin"
+    path.write_bytes(path.read_bytes()[: store.starts[2]] + record)
+    seal(path)
+    ends = np.append(store.starts[1:3], path.stat().st_size)
+    np.save(tmp_path / "record_ends.npy", ends)
+    with closing(Store(tmp_path, "code")) as opened:
+        with pytest.raises(Altered, match="did not write"):
+            opened.fetch([4])
+
+    path.write_bytes(path.read_bytes() + b"more")
+    seal(path)
+    with pytest.raises(Damaged, match="does not fit"):
+        Store(tmp_path, "code")

@@ -164,7 +164,7 @@ def test_cache_of_another_version_is_made_again(
         assert _found(opened, "send_receipt")[0] == "mail.py::send_receipt"
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "base/vectors.npy", "base/documents.sqlite"])
+@pytest.mark.parametrize("file", ["manifest.json", "base/vectors.npy", "base/documents.bin"])
 def test_damaged_index_is_made_again(
     root: Path, kept: Path, encoder: HashEncoder, file: str
 ) -> None:

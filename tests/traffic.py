@@ -47,6 +47,13 @@ def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+def free_port() -> int:
+    """Return a port of the loopback that nobody listens on."""
+    with socket.create_server((HOST, 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
 # ---- the server
 
 
@@ -64,9 +71,7 @@ class Server:
         env: dict[str, str] | None = None,
         **settings: object,
     ) -> None:
-        with socket.create_server((HOST, 0)) as listener:
-            self.port: int = listener.getsockname()[1]
-
+        self.port = free_port()
         self.url = f"http://{HOST}:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
         self._command = purlin("serve", "--home", home, "--port", str(self.port), before=before)

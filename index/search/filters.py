@@ -95,7 +95,7 @@ def _range(name: str, bounds: Mapping[str, int | float | str], numeric: bool) ->
                 f"{name!r} has no numbers to compare with.", field=f"{field}.{operator}"
             )
         _stored(bound, f"{field}.{operator}")
-    return Clause(name, **bounds)
+    return Clause(name, gte=bounds.get("gte"), lte=bounds.get("lte"))
 
 
 def _stored(value: Scalar, field: str) -> Scalar:

@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 from purlin.index.builds import Files, Manifest
 from purlin.index.records import Skipped
-from purlin.index.search import dense, store
+from purlin.index.search import dense
 from purlin.index.search.dense import VectorSegment
-from purlin.index.search.lexical import Postings
 from purlin.index.search.listing import Listing
-from purlin.index.search.store import Documents, Store, file_state
+from purlin.index.search.postings import Postings
+from purlin.index.search.store import Documents, Store
+from purlin.index.storage import read_array
 
 BASE, DELTA = "base", "delta"
 ORDER_FILE, FIELDS_FILE, LEXICAL_DIRECTORY = "order.npy", "fields.json", "lexical"
@@ -60,17 +61,7 @@ class Segment:
             for name, entry in manifest.files.items()
             if name.startswith(prefix)
         }
-        documents = directory / store.DOCUMENTS_FILE
-        # Taken before the file is verified, so that the store notices any change since.
-        before = file_state(documents)
-        files.check(documents)
-        reader = Store(
-            directory,
-            manifest.kind,
-            before=before,
-            sha256=str(entries[store.DOCUMENTS_FILE]["sha256"]),
-            read=files.read,
-        )
+        reader = Store(directory, manifest.kind, files)
 
         if opened is not None and opened.entries == entries:
             files.skip(directory)
@@ -81,19 +72,14 @@ class Segment:
 
 
 def open_documents(directory: Path, manifest: Manifest) -> Documents:
-    """Open the documents of a build, whose files are not verified."""
-    stores = [open_store(directory, name, manifest) for name in manifest.segments]
+    """Open the documents of a build; what is read is verified."""
+    files = Files(directory, manifest)
+    stores = [Store(directory / name, manifest.kind, files) for name in manifest.segments]
     order = None
     if ORDER_FILE in manifest.files:
-        order = np.load(directory / ORDER_FILE)
-    numeric = json.loads((directory / FIELDS_FILE).read_bytes())
+        order = read_array(files.read(directory / ORDER_FILE))
+    numeric = json.loads(files.read(directory / FIELDS_FILE))
     return Documents(stores, numeric, None if order is None else order >= 0)
-
-
-def open_store(directory: Path, segment: str, manifest: Manifest) -> Store:
-    """Open the documents of one segment, whose files are not verified."""
-    entry = manifest.files[f"{segment}/{store.DOCUMENTS_FILE}"]
-    return Store(directory / segment, manifest.kind, sha256=str(entry["sha256"]))
 
 
 def left_out(listing: Listing, stores: Sequence[Store]) -> list[Skipped]:

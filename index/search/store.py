@@ -1,24 +1,27 @@
-"""Documents, passages and filterable fields of a segment, in a SQLite file.
+"""Documents and passages of a segment, and their names and filterable fields, on disk.
 
-The file is written once and only read afterwards. Three arrays beside it tell which rows belong
-together:
+    documents.bin     a record per document: a line with id, title and path, and a line with the rest
+                      and the passages, both JSON
+    record_ends.npy   int64 (documents,): where each record ends
+    file_of.npy       int32 (documents,): the source file of each document, ascending
+    document_of.npy   int32 (passages,): the document of each passage, ascending
+    digests.bin       uint64 (passages, 2): the digest of each passage's rendered text
+    skipped.bin       a JSON line for each thing that the readers skipped
+    ids.*, titles.*   rows by id and title, see `purlin.index.search.names`
+    paths.*           the first row of each file by path
+    columns.*         the fields, see `purlin.index.search.columns`
 
-    document_of.npy   int32 (passages,): the document of each passage
-    documents.npy     int32 (documents, 2): the source file of each document, and how many rows the
-                      fields of all documents up to this one have
-    digests.npy       uint64 (passages, 2): the digest of each passage's rendered text
+The files are written once and only read afterwards. Those with the suffix .bin stay on disk; each
+read of one is verified and raises Altered if the file was changed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import sqlite3
-import threading
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,33 +29,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index import builds
+from purlin.index.blocks import UNCHECKED, BlockWriter, Reader
 from purlin.index.errors import Altered, NotFound
 from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span
+from purlin.index.search.columns import Columns, ColumnsWriter
 from purlin.index.search.filters import Clause, Filter, clauses, filterable
+from purlin.index.search.names import Names, hash_of, write_names
 from purlin.index.storage import read_array
 
-DOCUMENTS_FILE = "documents.sqlite"
-ROWS_FILE, DIGESTS_FILE = "documents.npy", "digests.npy"
-DOCUMENT_OF_FILE = "document_of.npy"
+DOCUMENTS_FILE, DIGESTS_FILE, SKIPPED_FILE = "documents.bin", "digests.bin", "skipped.bin"
+ENDS_FILE, FILE_OF_FILE, DOCUMENT_OF_FILE = "record_ends.npy", "file_of.npy", "document_of.npy"
+_IDS, _TITLES, _PATHS = "ids", "titles", "paths"
 # Passages of documents whose title is the query.
 MAX_NAMED = 1000
 DIGEST_BYTES = 16
-
-_SCHEMA = """
-CREATE TABLE skipped (file INTEGER NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, line INTEGER);
-CREATE INDEX skipped_by_file ON skipped (file);
-CREATE TABLE documents (row INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, file INTEGER NOT NULL,
-                        title TEXT NOT NULL COLLATE NOCASE,
-                        body TEXT NOT NULL, summary TEXT NOT NULL, record TEXT NOT NULL);
-CREATE INDEX documents_by_title ON documents (title);
-CREATE TABLE passages (row INTEGER PRIMARY KEY, document INTEGER NOT NULL, number INTEGER NOT NULL,
-                       start INTEGER NOT NULL, "end" INTEGER NOT NULL, context TEXT NOT NULL);
-CREATE INDEX passages_by_document ON passages (document);
-CREATE TABLE fields (name TEXT, value, document INTEGER);
-"""
-# Created last: one sort is faster than a million insertions.
-_FIELDS_INDEX = "CREATE INDEX fields_by_value ON fields (name, value, document)"
+# Bytes that nearly every first line of a record fits into.
+_HEAD_BYTES = 320
+# Documents, and bytes, that are read together.
+_READ_TOGETHER, _COPIED_TOGETHER = 1000, 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,32 +57,36 @@ class StoredPassage:
     passage: Passage
 
 
+class Head(NamedTuple):
+    """What names a document. `path` is that of its file; None for records of a list."""
+
+    id: str
+    title: str
+    path: str | None
+
+
 class StoreWriter:
     """Writes the files of one segment, which readers see only after `close`.
 
-    Rows count from 0 in the order in which they are added. `earlier` are the stores of segments
-    from which files may be copied.
+    Rows count from 0 in the order in which they are added. Memory holds some 40 bytes a document,
+    whatever is in it. Stores that files are copied from stay open until then.
     """
 
-    def __init__(self, directory: Path, earlier: Sequence[Store] = ()) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._db = sqlite3.connect(
-            f"{(directory / DOCUMENTS_FILE).absolute().as_uri()}", uri=True, isolation_level=None
-        )
-        self._db.executescript(
-            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA page_size = 8192;"
-            + _SCHEMA
-        )
-        self._schemas: dict[int, str] = {}
-        for number, store in enumerate(earlier):
-            self._db.execute(f"ATTACH ? AS earlier{number}", (store.uri,))
-            self._schemas[id(store)] = f"earlier{number}"
+        self._records = BlockWriter(directory / DOCUMENTS_FILE)
+        self._digests = BlockWriter(directory / DIGESTS_FILE)
+        self._skipped = BlockWriter(directory / SKIPPED_FILE)
+        self._columns = ColumnsWriter(directory)
 
-        self._db.execute("BEGIN")
         self.files = 0
-        self._document_of, self._file_of, self._field_ends = array("i"), array("i"), array("i")
-        self._fields = 0
-        self._digests = bytearray()
+        self._ends = array("q")
+        self._document_of, self._file_of = array("i"), array("i")
+        self._ids, self._titles = array("Q"), array("Q")
+        # Where a path begins, the hash of it and the row.
+        self._paths, self._path_rows = array("Q"), array("q")
+        self._last_path = ""
+        self._copied: dict[Store, _Copied] = {}
 
     @property
     def documents(self) -> int:
@@ -107,99 +105,95 @@ class StoreWriter:
 
     def add_skipped(self, skipped: Skipped, file: int) -> None:
         """Record what the reader of a file skipped."""
-        row = (file, *printable(skipped))
-        self._db.execute("INSERT INTO skipped VALUES (?, ?, ?, ?)", row)
+        self._skipped.write(_line([file, *printable(skipped)]))
 
     def add(self, document: Document, file: int, passages: Iterable[tuple[Passage, bytes]]) -> None:
-        """Append a document with its passages and the digests of their rendered texts."""
+        """Append a document with its passages and the digests of their rendered texts.
+
+        Raises UnicodeEncodeError before anything is added.
+        """
         row = self.documents
-        values = (
-            row,
-            document.id,
-            file,
-            document.title,
-            document.body,
-            document.summary,
-            _to_json(document),
-        )
-        self._db.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        listed = list(passages)
+        record = _record(document, [passage for passage, _ in listed])
+
+        self._records.write(record)
+        self._ends.append(self._records.tell())
         self._file_of.append(file)
-
-        for passage, digest in passages:
-            span = (passage.number, passage.start, passage.end, passage.context)
-            self._db.execute(
-                "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)", (self.passages, row, *span)
-            )
-            self._document_of.append(row)
-            self._digests += digest
-
-        rows = [(name, value, row) for name, value in filterable(document.fields)]
-        self._db.executemany("INSERT INTO fields VALUES (?, ?, ?)", rows)
-        self._fields += len(rows)
-        self._field_ends.append(self._fields)
+        self._ids.append(hash_of(document.id))
+        self._titles.append(hash_of(_folded(document.title)))
+        path = _path_of(document)
+        if path and path != self._last_path:
+            self._paths.append(hash_of(path))
+            self._path_rows.append(row)
+        self._last_path = path
+        self._document_of.extend([row] * len(listed))
+        for _, digest in listed:
+            self._digests.write(digest)
+        for name, value in filterable(document.fields):
+            self._columns.add(name, value, row)
 
     def copy(self, store: Store, file: int, number: int) -> None:
-        """Append what `store`, one of the earlier ones, has of its source file `file`.
+        """Append what the store of an earlier segment has of its source file `file`, once each.
 
         `number` is the file's number here.
         """
         first, last = store.document_rows(file)
         first_passage, last_passage = store.passage_rows(file)
-        documents = self.documents - first
-        passages = self.passages - first_passage
+        row, before = self.documents, self._records.tell()
 
-        self._copy(
-            "documents",
-            store,
-            f"row + {documents}, id, {number}, title, body, summary, record",
-            "row >= ? AND row < ?",
-            (first, last),
+        start, stop = int(store.starts[first]), int(store.starts[last])
+        for position in range(start, stop, _COPIED_TOGETHER):
+            content = store.records.read(position, min(position + _COPIED_TOGETHER, stop))
+            self._records.write(content)
+        self._ends.frombytes((store.starts[first + 1 : last + 1] + (before - start)).tobytes())
+        self._digests.write(
+            store.digest_file.read(first_passage * DIGEST_BYTES, last_passage * DIGEST_BYTES)
         )
-        self._copy(
-            "passages",
-            store,
-            f'row + {passages}, document + {documents}, number, start, "end", context',
-            "row >= ? AND row < ?",
-            (first_passage, last_passage),
-        )
-        ends = store.field_ends(first, last)
-        self._copy(
-            "fields",
-            store,
-            f"name, value, document + {documents}",
-            "rowid > ? AND rowid <= ?",
-            (int(ends[0]), int(ends[-1])),
-        )
-        self._copy("skipped", store, f"{number}, path, reason, line", "file = ?", (file,))
+        for skipped in store.skipped_in(file):
+            self.add_skipped(skipped, number)
 
+        copied = self._copied.setdefault(store, _Copied(store))
+        copied.rows[first:last] = np.arange(row, row + last - first)
+        self._ids.frombytes(copied.ids[first:last].tobytes())
+        self._titles.frombytes(copied.titles[first:last].tobytes())
+        paths = slice(*_range_of(copied.path_rows, first, last))
+        self._paths.frombytes(copied.paths[paths].tobytes())
+        self._path_rows.frombytes((copied.path_rows[paths] + (row - first)).tobytes())
+        self._last_path = ""
         self._file_of.extend([number] * (last - first))
-        self._field_ends.extend((ends[1:] + (self._fields - ends[0])).tolist())
-        self._fields += int(ends[-1] - ends[0])
-        copied = store.document_of[first_passage:last_passage] + documents
-        self._document_of.extend(copied.tolist())
-        self._digests += store.digests()[first_passage:last_passage].tobytes()
-
-    def _copy(
-        self, table: str, store: Store, columns: str, condition: str, values: tuple[int, ...]
-    ) -> None:
-        sql = f"INSERT INTO {table} SELECT {columns} FROM {self._schemas[id(store)]}.{table} WHERE {condition}"
-        self._db.execute(sql, values)
+        documents = store.document_of[first_passage:last_passage] + np.int32(row - first)
+        self._document_of.frombytes(documents.tobytes())
 
     def close(self) -> None:
-        """Commit and close; the files are complete only then."""
-        self._db.execute(_FIELDS_INDEX)
-        self._db.execute("COMMIT")
-        self._db.close()
+        """Complete the files."""
+        for store, copied in self._copied.items():
+            self._columns.copy(store.columns, copied.rows)
+        self._columns.close()
+        for file in (self._records, self._digests, self._skipped):
+            file.close()
 
+        np.save(self._directory / ENDS_FILE, np.array(self._ends, np.int64))
+        np.save(self._directory / FILE_OF_FILE, np.array(self._file_of, np.int32))
         np.save(self._directory / DOCUMENT_OF_FILE, np.array(self._document_of, np.int32))
-        documents = np.array([self._file_of, self._field_ends], np.int32).T
-        np.save(self._directory / ROWS_FILE, np.ascontiguousarray(documents))
-        digests = np.frombuffer(bytes(self._digests), np.uint64).reshape(-1, 2)
-        np.save(self._directory / DIGESTS_FILE, digests)
+        write_names(self._directory, _IDS, np.array(self._ids, np.uint64))
+        write_names(self._directory, _TITLES, np.array(self._titles, np.uint64))
+        path_rows = np.array(self._path_rows, np.int64)
+        write_names(self._directory, _PATHS, np.array(self._paths, np.uint64), path_rows)
 
     def abandon(self) -> None:
-        """Close without completing the files."""
-        self._db.close()
+        """Release the files without completing them."""
+        for file in (self._records, self._digests, self._skipped, self._columns):
+            file.abandon()
+
+
+class _Copied:
+    """What is copied from one store: the new row of each of its documents, or -1."""
+
+    def __init__(self, store: Store) -> None:
+        self.rows = np.full(len(store), -1, dtype=np.int32)
+        _, self.ids = store.by_id.entries()
+        _, self.titles = store.by_title.entries()
+        self.path_rows, self.paths = store.by_path.entries()
 
 
 def printable(skipped: Skipped) -> tuple[str, str, int | None]:
@@ -210,249 +204,212 @@ def printable(skipped: Skipped) -> tuple[str, str, int | None]:
     return path, reason, skipped.line
 
 
-class FileState(NamedTuple):
-    """State of a file.
-
-    `changed_ns`, the time of the inode's last change, cannot be set back, unlike the time of the
-    last write; but it moves with links to the file, too.
-    """
-
-    inode: int
-    size: int
-    written_ns: int
-    changed_ns: int
-
-
-def file_state(path: Path) -> FileState | None:
-    """State of a file that differs after any write, cut or replacement; None without a file."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - every query calls it
-    except FileNotFoundError:
-        return None
-    return FileState(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
 class Store:
     """Reads the files of one segment; safe to share between threads.
 
-    Each query reads its rows from the file, and raises Altered if the file is no longer in the
-    state `before` (by default, that of now). A file that was removed can still be read. With
-    `sha256` (hex), a file of which only the status changed, as when a later build links it, is
-    compared with that and stays in use.
+    Raises Damaged for a file that is not as `files` says, and Altered once one was changed. A file
+    that was removed can still be read.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        kind: Kind,
-        *,
-        before: FileState | None = None,
-        sha256: str | None = None,
-        read: Callable[[Path], bytes] = Path.read_bytes,
-    ) -> None:
-        self._path = directory / DOCUMENTS_FILE
-        self._before = before or file_state(self._path)
-        self._sha256 = sha256
-        self._db = sqlite3.connect(self.uri, uri=True, check_same_thread=False)
-        self._lock = threading.Lock()
+    def __init__(self, directory: Path, kind: Kind, files: Reader = UNCHECKED) -> None:
         self._kind: Kind = kind
+        self.records = files.blocks(directory / DOCUMENTS_FILE)
+        self.digest_file = files.blocks(directory / DIGESTS_FILE)
+        self._skipped_file = files.blocks(directory / SKIPPED_FILE)
+        self.columns = Columns(directory, files)
+        self.by_id = Names(directory, _IDS, files)
+        self.by_title = Names(directory, _TITLES, files)
+        self.by_path = Names(directory, _PATHS, files)
 
         # Passage row -> document row.
-        self.document_of = read_array(read(directory / DOCUMENT_OF_FILE)).astype(np.int64)
-        documents = read_array(read(directory / ROWS_FILE))
+        self.document_of = read_array(files.read(directory / DOCUMENT_OF_FILE))
         # Document row -> number of its source file; ascending.
-        self.file_of = documents[:, 0]
-        self._field_ends = documents[:, 1]
-
-    @property
-    def uri(self) -> str:
-        """Address that SQLite opens the file by."""
-        return f"{self._path.absolute().as_uri()}?mode=ro&immutable=1"
+        self.file_of = read_array(files.read(directory / FILE_OF_FILE))
+        # Document row -> start of its record; the last is the end of them all.
+        ends = read_array(files.read(directory / ENDS_FILE))
+        self.starts = np.concatenate([np.zeros(1, np.int64), ends])
+        if self.starts[-1] != self.records.size:
+            raise self.records.altered("does not fit its segment")
 
     def __len__(self) -> int:
         return len(self.file_of)
 
-    def _all(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
-            try:
-                rows = self._db.execute(sql, values).fetchall()
-            # A mistake of this code, not of the file.
-            except sqlite3.ProgrammingError:
-                raise
-            except sqlite3.DatabaseError as error:
-                raise self._altered(f"cannot be read any more ({error})") from error
-
-            state = file_state(self._path)
-            if state not in (self._before, None):
-                self._check_again(state)
-        return rows
-
-    def _check_again(self, state: FileState) -> None:
-        """Accept a file of which only the status changed if its content is still the same."""
-        written = self._before is None or state[:3] != self._before[:3]
-        if written or self._sha256 is None:
-            raise self._altered("was changed while it was in use")
-
-        with self._path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != self._sha256 or file_state(self._path) != state:
-            raise self._altered("was changed while it was in use")
-        self._before = state
-
-    def _altered(self, problem: str) -> Altered:
-        segment = self._path.parent
-        return Altered(
-            builds.damage_message(segment.parent, f"{segment.name}/{self._path.name}", problem)
-        )
-
     def close(self) -> None:
-        """Release the file."""
-        with self._lock:
-            self._db.close()
+        """Release the files."""
+        for file in (
+            self.records,
+            self.digest_file,
+            self._skipped_file,
+            self.columns,
+            self.by_id,
+            self.by_title,
+            self.by_path,
+        ):
+            file.close()
 
     # ---- rows
 
     def document_rows(self, file: int) -> tuple[int, int]:
         """First document row of a source file, and the first after it."""
-        first, last = np.searchsorted(self.file_of, [file, file + 1])
-        return int(first), int(last)
+        return _range_of(self.file_of, file, file + 1)
 
     def passage_rows(self, file: int) -> tuple[int, int]:
         """First passage row of a source file, and the first after it."""
-        first, last = np.searchsorted(self.document_of, self.document_rows(file))
-        return int(first), int(last)
-
-    def field_ends(self, first: int, last: int) -> NDArray[np.int64]:
-        """Rows of `fields` before document `first`, and up to each document before `last`."""
-        before = self._field_ends[first - 1 : first] if first else np.zeros(1, np.int64)
-        return np.concatenate([before, self._field_ends[first:last]]).astype(np.int64)
+        return _range_of(self.document_of, *self.document_rows(file))
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Document rows of those of the given ids that exist in this segment."""
-        sql = "SELECT id, row FROM documents WHERE id IN (SELECT value FROM json_each(?))"
-        return dict(self._all(sql, (json.dumps(list(ids)),)))
+        listed = list(ids)
+        candidates = self.by_id.rows(listed)
+        rows = [row for own in candidates for row in own]
+        heads = dict(zip(rows, self.heads(rows), strict=True))
+        return {
+            identifier: row
+            for identifier, own in zip(listed, candidates, strict=True)
+            for row in own
+            if heads[row].id == identifier
+        }
 
     def ids(self, file: int) -> list[str]:
         """Ids of the documents of a source file."""
-        sql = "SELECT id FROM documents WHERE row >= ? AND row < ?"
-        return [identifier for (identifier,) in self._all(sql, self.document_rows(file))]
+        return [head.id for head in self.heads(range(*self.document_rows(file)))]
 
     def rows_named(self, name: str) -> list[int]:
-        """Passage rows of the documents whose id or title is `name`; titles in any case."""
-        sql = """SELECT p.row FROM documents JOIN passages p ON p.document = documents.row
-                 WHERE documents.id = ? OR documents.title = ? LIMIT ?"""
-        return [row for (row,) in self._all(sql, (name, name, MAX_NAMED))]
+        """Passage rows of the documents whose id or title is `name`; titles in any ASCII case."""
+        (by_id,) = self.by_id.rows([name])
+        (by_title,) = self.by_title.rows([_folded(name)])
+        rows = sorted({*by_id, *by_title[:MAX_NAMED]})
+        named = [
+            row
+            for row, head in zip(rows, self.heads(rows), strict=True)
+            if head.id == name or _folded(head.title) == _folded(name)
+        ]
+        passages = [
+            row
+            for document in named
+            for row in range(*_range_of(self.document_of, document, document + 1))
+        ]
+        return passages[:MAX_NAMED]
 
-    def titles(self, rows: Sequence[int]) -> list[str]:
-        """Titles of the documents in these rows."""
-        sql = "SELECT row, title FROM documents WHERE row IN (SELECT value FROM json_each(?))"
-        titles = dict(self._all(sql, (json.dumps(list(rows)),)))
-        return [titles[row] for row in rows]
-
-    def paths(self) -> list[str | None]:
-        """Path (documents,) of the file that each document is in; None for records of a list.
-
-        Documents of one source file have one path, which their ids begin with.
-        """
-        _, first_rows, numbers = np.unique(self.file_of, return_index=True, return_inverse=True)
-        sql = """SELECT id, json_extract(record, '$.location[0]') FROM documents
-                 WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row"""
-        selected = self._all(sql, (json.dumps(first_rows.tolist()),))
-        paths = [path if path and id_.startswith(f"{path}::") else None for id_, path in selected]
-        return [paths[number] for number in numbers.tolist()]
+    def rows_in(self, paths: Iterable[str]) -> dict[str, int]:
+        """For those of the paths that a file has, the first row of its documents."""
+        listed = list(paths)
+        candidates = self.by_path.rows(listed)
+        return {
+            path: row
+            for path, own in zip(listed, candidates, strict=True)
+            for row, head in zip(reversed(own), self.heads(own[::-1]), strict=True)
+            if head.path == path
+        }
 
     def digests(self) -> NDArray[np.uint64]:
         """Digests (passages, 2) of the rendered texts of all passages."""
-        digests: NDArray[np.uint64] = np.load(self._path.parent / DIGESTS_FILE)
-        return digests
+        content = self.digest_file.read(0, self.digest_file.size)
+        return np.frombuffer(content, np.uint64).reshape(-1, 2)
 
     # ---- reading
 
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        """What names the documents in these rows."""
+        numbers = np.array(rows, dtype=np.int64)
+        starts, stops = self.starts[numbers], self.starts[numbers + 1]
+        beginnings = self.records.parts(starts, np.minimum(stops, starts + _HEAD_BYTES))
+        lines = [beginning.partition(b"\n")[0] for beginning in beginnings]
+
+        long = [position for position, line in enumerate(lines) if len(line) == _HEAD_BYTES]
+        whole = self.records.parts(starts[long], stops[long])
+        for position, record in zip(long, whole, strict=True):
+            lines[position] = record.partition(b"\n")[0]
+
+        # Parsed together, which is faster than one by one.
+        try:
+            heads = json.loads(b"[" + b",".join(lines) + b"]")
+            return [Head(id, title, id[:length] or None) for id, title, length in heads]
+        except (ValueError, TypeError) as error:
+            raise self._foreign() from error
+
+    def titles(self, rows: Sequence[int]) -> list[str]:
+        """Titles of the documents in these rows."""
+        return [head.title for head in self.heads(rows)]
+
+    def paths_of(self, rows: Sequence[int]) -> list[str | None]:
+        """Paths of the files that the documents in these rows are in; None for records of a list."""
+        return [head.path for head in self.heads(rows)]
+
     def document(self, row: int) -> Document:
         """The document in this row, whole."""
-        return self._documents({row})[row]
+        return self._read([row])[row][0]
 
     def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
         """Passages of these rows in the given order; those of one document share its object."""
-        sql = """SELECT row, document, number, start, "end", context FROM passages
-                 WHERE row IN (SELECT value FROM json_each(?))"""
-        selected = self._all(sql, (json.dumps(list(rows)),))
-        if len(selected) != len(set(rows)):
-            raise self._altered("lacks rows")
+        numbers = np.array(rows, dtype=np.int64)
+        document_rows = self.document_of[numbers]
+        documents = self._read(np.unique(document_rows).tolist())
+        firsts = np.searchsorted(self.document_of, document_rows)
 
-        documents = self._documents({document_row for _, document_row, *_ in selected})
-        passages = {}
-        for row, document_row, *columns in selected:
-            document = documents[document_row]
-            passages[row] = StoredPassage(document, Passage(document.id, *columns))
-        return [passages[row] for row in rows]
-
-    def _documents(self, rows: set[int]) -> dict[int, Document]:
-        sql = f"SELECT row, {_COLUMNS} FROM documents WHERE row IN (SELECT value FROM json_each(?))"
-        selected = self._all(sql, (json.dumps(sorted(rows)),))
-        documents = {row: self._document(columns) for row, *columns in selected}
-        if len(documents) != len(rows):
-            raise self._altered("lacks rows")
-        return documents
+        fetched = []
+        for document_row, number in zip(
+            document_rows.tolist(), (numbers - firsts).tolist(), strict=True
+        ):
+            document, passages = documents[document_row]
+            try:
+                fetched.append(StoredPassage(document, Passage(document.id, *passages[number])))
+            except (IndexError, TypeError) as error:
+                raise self._foreign() from error
+        return fetched
 
     def read_file(self, file: int) -> Iterator[Document | Skipped]:
         """Yield what a source file yielded when it was read: documents, then what was skipped."""
-        documents = f"SELECT {_COLUMNS} FROM documents WHERE row >= ? AND row < ? ORDER BY row"
-        for row in self._all(documents, self.document_rows(file)):
-            yield self._document(row)
+        first, last = self.document_rows(file)
+        for start in range(first, last, _READ_TOGETHER):
+            rows = range(start, min(start + _READ_TOGETHER, last))
+            documents = self._read(rows)
+            yield from (documents[row][0] for row in rows)
+        yield from self.skipped_in(file)
 
-        skipped = "SELECT path, reason, line FROM skipped WHERE file = ?"
-        for path, reason, line in self._all(skipped, (file,)):
-            yield Skipped(path, reason, line)
+    def _read(self, rows: Sequence[int]) -> dict[int, tuple[Document, Sequence[Any]]]:
+        """Documents by row, each with its passages as they are stored."""
+        numbers = np.array(rows, dtype=np.int64)
+        records = self.records.parts(self.starts[numbers], self.starts[numbers + 1])
+        try:
+            return {
+                row: _parse(record, self._kind) for row, record in zip(rows, records, strict=True)
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._foreign() from error
+
+    def _foreign(self) -> Altered:
+        return self.records.altered("has a record that Purlin did not write")
 
     def skipped(self) -> list[tuple[int, Skipped]]:
         """What the readers skipped: the number of the source file, and what it was."""
-        rows = self._all("SELECT file, path, reason, line FROM skipped ORDER BY file, rowid")
-        return [(file, Skipped(*columns)) for file, *columns in rows]
+        return [(file, item) for file, items in sorted(self._skipped.items()) for item in items]
 
-    def _document(self, row: Sequence[Any]) -> Document:
-        identifier, title, body, summary, record = row
-        try:
-            return _from_json(identifier, self._kind, title, body, summary, record)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._altered("has a record that Purlin did not write") from error
+    def skipped_in(self, file: int) -> list[Skipped]:
+        """What the reader of a source file skipped."""
+        return self._skipped.get(file, [])
+
+    @cached_property
+    def _skipped(self) -> dict[int, list[Skipped]]:
+        content = bytes(self._skipped_file.read(0, self._skipped_file.size))
+        skipped: dict[int, list[Skipped]] = {}
+        for line in content.splitlines():
+            file, *columns = json.loads(line)
+            skipped.setdefault(file, []).append(Skipped(*columns))
+        return skipped
 
     # ---- filters
 
     def field_types(self, rows: NDArray[np.bool_] | None = None) -> dict[str, bool]:
         """Map each field name to whether any of its values is a number, in the given `rows`.
 
-        `rows` is a mask (documents,). A loose scan of the index: one step per name, not per value,
-        and further ones only over rows that are left out.
+        `rows` is a mask (documents,).
         """
-        types: dict[str, bool] = {}
-        row = self._all("SELECT min(name) FROM fields")[0]
-        while row[0] is not None:
-            name = str(row[0])
-            # In SQLite, numbers sort before texts.
-            numeric = self._has_field(name, "value < ''", rows)
-            if numeric or self._has_field(name, "value >= ''", rows):
-                types[name] = numeric
-            row = self._all("SELECT min(name) FROM fields WHERE name > ?", (name,))[0]
-        return types
-
-    def _has_field(self, name: str, condition: str, rows: NDArray[np.bool_] | None) -> bool:
-        sql = f"SELECT document FROM fields WHERE name = ? AND {condition}"
-        if rows is None:
-            return bool(self._all(f"{sql} LIMIT 1", (name,)))
-        with self._lock:
-            return any(rows[row] for (row,) in self._db.execute(sql, (name,)))
+        return self.columns.types(rows)
 
     def matching(self, checked: Sequence[Clause]) -> NDArray[np.bool_]:
         """Mask (documents,) of the documents that fulfil every clause."""
-        mask = np.ones(len(self), dtype=np.bool_)
-        for clause in checked:
-            sql = f"SELECT document FROM fields WHERE name = ? AND {clause.sql}"
-            rows = self._all(sql, (clause.name, *clause.values))
-            fulfilled = np.zeros(len(self), dtype=np.bool_)
-            fulfilled[np.fromiter((row for (row,) in rows), np.int64, len(rows))] = True
-            mask &= fulfilled
-        return mask
+        return self.columns.matching(checked, len(self))
 
 
 class Documents:
@@ -476,8 +433,12 @@ class Documents:
         self._passage_starts = [0, *accumulate(len(store.document_of) for store in stores)]
 
         # Passage row -> document row.
-        self.document_of = np.concatenate(
-            [store.document_of + start for store, start in self._parts()]
+        self.document_of = (
+            stores[0].document_of
+            if len(stores) == 1
+            else np.concatenate(
+                [store.document_of + np.int32(start) for store, start in self._parts()]
+            )
         )
         self._live_documents = np.ones(len(self), dtype=np.bool_)
         if live is not None:
@@ -533,23 +494,44 @@ class Documents:
 
     def titles(self, rows: Sequence[int]) -> list[str]:
         """Titles of the documents in these rows."""
-        titles: dict[int, str] = {}
+        return [head.title for head in self.heads(rows)]
+
+    def paths_of(self, rows: Sequence[int]) -> list[str | None]:
+        """Paths of the files that the documents in these rows are in; None for records of a list."""
+        return [head.path for head in self.heads(rows)]
+
+    def heads(self, rows: Sequence[int]) -> list[Head]:
+        """What names the documents in these rows."""
+        if len(self.stores) == 1:
+            return self.stores[0].heads(rows)
+        heads: dict[int, Head] = {}
         for store, start in self._parts():
             own = [row for row in rows if start <= row < start + len(store)]
-            titles |= dict(zip(own, store.titles([row - start for row in own]), strict=True))
-        return [titles[row] for row in rows]
+            heads |= zip(own, store.heads([row - start for row in own]), strict=True)
+        return [heads[row] for row in rows]
 
-    def paths(self) -> list[str | None]:
-        """Path (documents,) of the file that each document is in.
+    @property
+    def has_files(self) -> bool:
+        """Whether any document is in a file, rather than a record of a list."""
+        return any(
+            self._live_documents[store.by_path.entries()[0] + start].any()
+            for store, start in self._parts()
+        )
 
-        It is None for records of a list, and for documents that were removed.
-        """
-        paths = [path for store in self.stores for path in store.paths()]
-        live = self._live_documents.tolist()
-        return [path if lives else None for path, lives in zip(paths, live, strict=True)]
+    def existing_paths(self, paths: Iterable[str]) -> set[str]:
+        """Those of the paths that some document's file has."""
+        listed = list(paths)
+        return {
+            path
+            for store, start in self._parts()
+            for path, row in store.rows_in(listed).items()
+            if self._live_documents[row + start]
+        }
 
     def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
         """Passages of these rows in the given order; those of one document share its object."""
+        if len(self.stores) == 1:
+            return self.stores[0].fetch(rows)
         passages: dict[int, StoredPassage] = {}
         for number, store in enumerate(self.stores):
             start, end = self._passage_starts[number : number + 2]
@@ -574,40 +556,68 @@ class Documents:
         return np.concatenate(masks) & self._live_documents
 
 
-_COLUMNS = "documents.id, documents.title, documents.body, documents.summary, documents.record"
+def _range_of(ascending: NDArray[np.int32], first: int, stop: int) -> tuple[int, int]:
+    """First position of a value from `first` on, and of one from `stop` on."""
+    # Bounds of another type would be compared with a converted copy of the whole array.
+    start, end = np.searchsorted(ascending, np.array([first, stop], ascending.dtype))
+    return int(start), int(end)
 
 
-def _to_json(document: Document) -> str:
+def _folded(title: str) -> str:
+    """The title in lower case, as far as it is ASCII."""
+    return title.translate(_LOWER)
+
+
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _record(document: Document, passages: Sequence[Passage]) -> bytes:
     location = document.location
-    record = {
+    head = [document.id, document.title, len(_path_of(document))]
+    values = {
+        "body": document.body,
+        "summary": document.summary,
         "context": document.context,
         "location": [location.path, location.start_line, location.end_line, location.url],
         "fields": dict(document.fields),
         "entities": [(span.start, span.end) for span in document.entities],
         "atoms": [(span.start, span.end) for span in document.atoms],
+        "passages": [
+            (passage.number, passage.start, passage.end, passage.context) for passage in passages
+        ],
     }
-    compact = {key: value for key, value in record.items() if value}
-    return json.dumps(compact, ensure_ascii=False, separators=(",", ":"))
+    return _line(head) + _line({key: value for key, value in values.items() if value})
 
 
-def _from_json(
-    identifier: str, kind: Kind, title: str, body: str, summary: str, text: str
-) -> Document:
-    record = json.loads(text)
+def _path_of(document: Document) -> str:
+    """Path of the document's file, which its id begins with; empty for a record of a list."""
+    path = document.location.path or ""
+    return path if document.id.startswith(f"{path}::") else ""
+
+
+def _parse(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:
+    """A document, and the columns of its passages, from its record."""
+    head, _, rest = content.partition(b"\n")
+    identifier, title, _ = json.loads(head)
+    record = json.loads(rest)
     fields = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in record.get("fields", {}).items()
     }
-
-    return Document(
+    document = Document(
         id=identifier,
         kind=kind,
         title=title,
-        body=body,
-        summary=summary,
+        body=record.get("body", ""),
+        summary=record.get("summary", ""),
         context=tuple(record.get("context", ())),
         location=Location(*record["location"]),
         fields=fields,
         entities=tuple(Span(*span) for span in record.get("entities", ())),
         atoms=tuple(Span(*span) for span in record.get("atoms", ())),
     )
+    return document, record.get("passages", ())

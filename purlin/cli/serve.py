@@ -32,6 +32,13 @@ def serve(
             help="Index the sources of corpora again when they change.  [PURLIN_WATCH]",
         ),
     ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Processes that answer requests; auto is one per CPU.  [PURLIN_WORKERS]",
+        ),
+    ] = None,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
 ) -> None:
@@ -39,7 +46,6 @@ def serve(
 
     Example: purlin serve --demo --port 8000
     """
-    from purlin.app.main import serve as run
     from purlin.app.settings import Settings
 
     options: dict[str, Any] = {
@@ -47,10 +53,19 @@ def serve(
         "port": port,
         "demo": demo,
         "watch": watch,
+        "workers": workers,
         "home": home,
         "encoder": encoder,
     }
     settings = Settings.read({name: value for name, value in options.items() if value is not None})
+    if settings.workers > 1:
+        from purlin.app.workers import supervise
+
+        supervise(settings)
+        return
+
+    from purlin.app.main import serve as run
+
     with contextlib.suppress(KeyboardInterrupt):  # the server has finished what was under way
         run(settings)
 

@@ -1,0 +1,312 @@
+"""The supervisor of `purlin serve --workers N`: one listening socket, N processes that answer.
+
+It accepts connections and hands each to the worker that has the fewest, so that connections that
+stay open spread evenly, which those accepted by whichever process wakes first would not. It reads
+no request, and imports nothing that a request needs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.config
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+
+from pydantic import SecretStr
+
+from purlin.app import access, logs
+from purlin.app.connections import BACKLOG, address, bound, max_connections
+from purlin.app.settings import Settings
+from purlin.app.shared import Shared
+from purlin.app.slots import Slots
+from purlin.index.errors import PurlinError
+
+# A worker that has lived for this long is started again at once; others later each time.
+SETTLED_S = 10.0
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
+EXIT_S = 5.0  # for a worker to end beyond the time that its requests get
+
+_log = logging.getLogger("purlin.workers")
+
+
+class WorkerFailed(PurlinError):
+    """A worker ended before the server had started; the message is the worker's own."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A process, and the socket by which it is sent connections and reports its state."""
+
+    number: int
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    born: float = field(default_factory=time.monotonic)
+    received: bytes = b""
+    started: bool = False
+    ready: bool = False
+    problem: str = ""
+
+
+def supervise(settings: Settings) -> None:
+    """Serve with `settings.workers` processes until SIGTERM or SIGINT, then let requests finish.
+
+    A worker that dies is started again. Raises InvalidInput if the address cannot be listened on
+    or the keys are invalid, and WorkerFailed if a worker ends before it has started once.
+    """
+    logging.config.dictConfig(logs.config(settings.log))
+    _Supervisor(_with_keys(settings), bound(settings.host, settings.port)).run()
+
+
+def _with_keys(settings: Settings) -> Settings:
+    """Return settings with the content of the keys' file: all workers have the same, at any time."""
+    if settings.keys_file is None:
+        return settings
+    access.configured_keys(settings.keys.get_secret_value(), settings.keys_file)
+    text = SecretStr(settings.keys_file.read_text("utf-8"))
+    return settings.model_copy(update={"keys": text, "keys_file": None})
+
+
+class _Supervisor:
+    """Starts workers, hands connections to them, and starts again what dies."""
+
+    def __init__(self, settings: Settings, listeners: Sequence[socket.socket]) -> None:
+        self._settings = settings
+        self._listeners = listeners
+        self._shared = Shared.create(settings.workers)
+        self._slots = Slots(self._shared, running=settings.threads, waiting=settings.queue)
+        self._selector = selectors.DefaultSelector()
+        self._workers: dict[int, _Worker] = {}
+        # By the number of the worker: the last delay, and when it is due to be started again.
+        self._delays: dict[int, float] = {}
+        self._due: dict[int, float] = {}
+        self._has_served = False
+        self._accepting = False
+        self._stopping = False
+        self._at_once = False
+
+    def run(self) -> None:
+        """Serve until a signal says stop."""
+        try:
+            with self._catching_signals():
+                for number in range(self._settings.workers):
+                    self._start(number)
+                while not self._stopping:
+                    for key, _ in self._selector.select(self._until_due()):
+                        key.data()
+                    self._start_due()
+        finally:
+            self._stop()
+
+    # ---- workers
+
+    def _start(self, number: int) -> None:
+        control, worker_end = socket.socketpair()
+        inherited = [*self._shared.files, worker_end.fileno()]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "purlin.app.worker", str(number), *map(str, inherited)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=inherited,
+            # In a session of its own: Ctrl-C reaches the supervisor alone, which stops it in order.
+            start_new_session=True,
+        )
+        worker_end.close()
+
+        settings = self._settings.model_dump(mode="json")
+        settings["keys"] = self._settings.keys.get_secret_value()
+        # A worker that ends before it reads is noticed by the end of its socket.
+        with suppress(OSError):
+            control.sendall(json.dumps(settings).encode() + b"\n")
+        control.setblocking(False)
+
+        worker = self._workers[number] = _Worker(number, process, control)
+        self._selector.register(control, selectors.EVENT_READ, partial(self._read, worker))
+
+    def _read(self, worker: _Worker) -> None:
+        """Read what a worker reports, one JSON object a line; the end of its socket is its own."""
+        try:
+            received = worker.control.recv(2**16)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+
+        *lines, worker.received = (worker.received + received).split(b"\n")
+        for line in lines:
+            self._note(worker, json.loads(line))
+        if not received:
+            self._replace(worker)
+
+    def _note(self, worker: _Worker, report: dict[str, str]) -> None:
+        worker.problem = report.get("problem", worker.problem)
+        if report.get("state") == "started":
+            worker.started = True
+            if not self._has_served:
+                self._listen()
+            self._accept_if_possible()
+        elif report.get("state") == "ready":
+            worker.ready = True
+
+    def _replace(self, worker: _Worker) -> None:
+        """Start another worker in place of one that has ended, at once or after a while."""
+        self._selector.unregister(worker.control)
+        worker.control.close()
+        status = _status(worker.process)
+        del self._workers[worker.number]
+        self._slots.reclaim(worker.number)
+        self._accept_if_possible()
+        if self._stopping:
+            return
+        if not self._has_served:
+            raise WorkerFailed(worker.problem or f"A worker could not start: it {status}.")
+
+        now = time.monotonic()
+        last_delay_s = self._delays.get(worker.number, 0.0)
+        delay_s = min(LONGEST_DELAY_S, max(FIRST_DELAY_S, 2 * last_delay_s))
+        if now - worker.born >= SETTLED_S:
+            delay_s = 0.0
+        self._delays[worker.number] = delay_s
+        self._due[worker.number] = now + delay_s
+        self._shared.restarts[0] += 1
+        _log.error(
+            "worker %d (process %d) %s; another is started in %.1f s. %s",
+            worker.number,
+            worker.process.pid,
+            status,
+            delay_s,
+            worker.problem,
+        )
+
+    def _until_due(self) -> float | None:
+        """Seconds until the next worker is to be started; None if there is none."""
+        if not self._due:
+            return None
+        return max(0.0, min(self._due.values()) - time.monotonic())
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        for number in [number for number, due in self._due.items() if due <= now]:
+            del self._due[number]
+            self._start(number)
+
+    # ---- connections
+
+    def _listen(self) -> None:
+        self._has_served = True
+        for listener in self._listeners:
+            listener.setblocking(False)
+            listener.listen(BACKLOG)
+        workers = self._settings.workers
+        _log.info("%d workers serve on %s", workers, address(self._listeners[0]))
+
+    def _accept_if_possible(self) -> None:
+        """Accept connections while any worker can take them; until then, they wait in the kernel."""
+        possible = self._has_served and bool(self._takers())
+        if possible == self._accepting:
+            return
+        self._accepting = possible
+        for listener in self._listeners:
+            if possible:
+                accept = partial(self._accept, listener)
+                self._selector.register(listener, selectors.EVENT_READ, accept)
+            else:
+                self._selector.unregister(listener)
+
+    def _takers(self) -> list[_Worker]:
+        """Workers that connections go to: those with all corpora open, if there are any."""
+        started = [worker for worker in self._workers.values() if worker.started]
+        return [worker for worker in started if worker.ready] or started
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(BACKLOG):
+            try:
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                # The client has left already, or the system is short of something for a while.
+                _log.warning("a connection cannot be accepted: %s", error)
+                time.sleep(0.01)
+                return
+            with connection:
+                self._hand_over(connection)
+
+    def _hand_over(self, connection: socket.socket) -> None:
+        """Send a connection to the worker with the fewest; close it beyond the limit."""
+        shared = self._shared
+        if sum(shared.sent) - sum(shared.closed) >= max_connections():
+            return
+
+        for worker in sorted(self._takers(), key=lambda each: shared.open_connections(each.number)):
+            # A worker that is about to end, or that does not read any more, cannot take it.
+            with suppress(OSError):
+                socket.send_fds(worker.control, [b"+"], [connection.fileno()])
+                shared.sent[worker.number] += 1
+                return
+
+    # ---- the end
+
+    @contextmanager
+    def _catching_signals(self) -> Iterator[None]:
+        """Stop at SIGTERM and SIGINT; a second SIGINT does not wait for running requests."""
+        wakeup, wakeup_end = socket.socketpair()
+        wakeup.setblocking(False)
+        wakeup_end.setblocking(False)
+        self._selector.register(wakeup, selectors.EVENT_READ, lambda: wakeup.recv(2**10))
+
+        previous_end = signal.set_wakeup_fd(wakeup_end.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop_soon)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(previous_end)
+            self._selector.unregister(wakeup)
+            wakeup.close()
+            wakeup_end.close()
+
+    def _stop_soon(self, number: int, _: FrameType | None) -> None:
+        self._at_once = self._stopping and number == signal.SIGINT
+        self._stopping = True
+
+    def _stop(self) -> None:
+        """Hand over the connections that wait, and end all workers when they are done."""
+        for listener in self._listeners:
+            if self._accepting:
+                self._accept(listener)
+            listener.close()
+
+        for worker in self._workers.values():
+            worker.process.terminate()
+        deadline = time.monotonic() + self._settings.shutdown_timeout_s + EXIT_S
+        while any(worker.process.poll() is None for worker in self._workers.values()):
+            if self._at_once or time.monotonic() > deadline:
+                for worker in self._workers.values():
+                    worker.process.kill()
+            time.sleep(0.02)
+
+        for worker in self._workers.values():
+            worker.control.close()
+        self._selector.close()
+        self._shared.close()
+
+
+def _status(process: subprocess.Popen[bytes]) -> str:
+    """How a process that has closed its socket ended, as a verb."""
+    try:
+        code = process.wait(EXIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait()
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with status {code}"

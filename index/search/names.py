@@ -1,0 +1,83 @@
+"""Rows by name: sorted 64-bit hashes on disk, of which the first of each block is in memory.
+
+    NAME.bin    (entries, 2): uint64 hash and int64 row, by hash and then by row
+    NAME.npy    uint64: the first hash of each block
+
+Different names may have one hash, so whoever looks up a name compares it with that of each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
+
+from purlin.index.blocks import BLOCK, BlockWriter, Reader
+from purlin.index.storage import read_array
+
+_ENTRY = np.dtype([("hash", "<u8"), ("row", "<i8")])
+_TOGETHER = BLOCK // _ENTRY.itemsize
+
+
+def hash_of(name: str) -> int:
+    """Hash of a name; any text has one."""
+    return xxh3_64_intdigest(name.encode("utf-8", "surrogatepass"))
+
+
+def write_names(
+    directory: Path, name: str, hashes: NDArray[np.uint64], rows: NDArray[np.int64] | None = None
+) -> None:
+    """Write the index `name` of ascending rows, by default 0, 1, ..., with these hashes."""
+    order = np.argsort(hashes, kind="stable")
+    entries = np.empty(len(hashes), _ENTRY)
+    entries["hash"], entries["row"] = hashes[order], order if rows is None else rows[order]
+    with BlockWriter(directory / f"{name}.bin") as file:
+        file.write(entries.tobytes())
+    np.save(directory / f"{name}.npy", entries["hash"][::_TOGETHER])
+
+
+class Names:
+    """Reads one index."""
+
+    def __init__(self, directory: Path, name: str, files: Reader) -> None:
+        self._file = files.blocks(directory / f"{name}.bin")
+        self._firsts = read_array(files.read(directory / f"{name}.npy"))
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()
+
+    def rows(self, names: Iterable[str]) -> list[list[int]]:
+        """For each name, the rows that may have it, ascending."""
+        hashes = np.array([hash_of(name) for name in names], dtype=np.uint64)
+        if not len(hashes) or not len(self._firsts):
+            return [[] for _ in hashes]
+
+        # Rows of one hash may begin in the block before the first one that begins with it.
+        firsts = np.maximum(np.searchsorted(self._firsts, hashes, "left") - 1, 0)
+        lasts = np.maximum(np.searchsorted(self._firsts, hashes, "right") - 1, 0)
+        blocks = np.unique(np.concatenate([firsts, lasts, _between(firsts, lasts)]))
+        stops = np.minimum((blocks + 1) * BLOCK, self._file.size)
+        entries = np.frombuffer(b"".join(self._file.parts(blocks * BLOCK, stops)), _ENTRY)
+
+        lefts = np.searchsorted(entries["hash"], hashes, "left").tolist()
+        rights = np.searchsorted(entries["hash"], hashes, "right").tolist()
+        return [
+            entries["row"][left:right].tolist() for left, right in zip(lefts, rights, strict=True)
+        ]
+
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """All rows, ascending, and the hash of each."""
+        entries = np.frombuffer(self._file.read(0, self._file.size), _ENTRY)
+        entries = entries[np.argsort(entries["row"], kind="stable")]
+        return entries["row"], entries["hash"]
+
+
+def _between(firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers between each first and last one; almost always there are none."""
+    wide = np.flatnonzero(lasts - firsts > 1)
+    ranges = [np.arange(firsts[position] + 1, lasts[position]) for position in wide]
+    return np.concatenate([*ranges, np.zeros(0, dtype=np.int64)])
