@@ -57,7 +57,7 @@ class _Running:
 
     def update(self, stage: str, done: int, total: int | None) -> None:
         if stage != self.stage:
-            self.pace = Pace()
+            self.pace = Pace(stage=stage)
         self.stage, self.done, self.total = stage, done, total
         self.pace.update(done, total)
 

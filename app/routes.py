@@ -30,6 +30,7 @@ from purlin.app.schemas import (
 from purlin.app.service import Service, ServiceOf
 from purlin.index import builds
 from purlin.index.classify.trained import TrainedClassifier
+from purlin.index.engines import hosting
 from purlin.index.qa.ask import answer_question
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.several import search_corpora
@@ -117,6 +118,7 @@ def _search_one(request: SearchRequest, name: str, service: Service) -> SearchRe
             corpus=corpus.name,
             build=corpus.build,
             encoder=corpus.encoder.name,
+            warning=results.warning,
             timings_ms=results.timings_ms if request.explain else None,
         )
 
@@ -400,20 +402,20 @@ def post_activate(name: str, body: ActivateRequest, service: ServiceOf) -> Activ
 
     A build that was refused because it answered the judged queries worse takes `force`.
     """
-    builds.activate(service.home, name, body.build, force=body.force)
+    hosting.activate(service.home, name, body.build, force=body.force)
     return ActiveReply(corpus=name, build=body.build)
 
 
 @_router.post("/corpora/{name}/rollback", name="roll_back", responses=responses(404, 409, 422, 503))
 def post_rollback(name: str, service: ServiceOf) -> ActiveReply:
     """Activate the build that was active before the current one."""
-    return ActiveReply(corpus=name, build=builds.roll_back(service.home, name))
+    return ActiveReply(corpus=name, build=hosting.roll_back(service.home, name))
 
 
 @_router.delete("/corpora/{name}", responses=responses(404, 409, 422, 503))
 def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
     """Delete a corpus with all its builds."""
-    builds.delete(service.home, name)
+    hosting.delete(service.home, name)
     return DeletedReply(corpus=name)
 
 

@@ -6,7 +6,8 @@
 
 A build's name ends with the start of its manifest's SHA-256. So the name vouches for the manifest,
 and the manifest for every other file. Work in progress lives in `.making-*`, which no reader looks
-at; what a killed build left behind is removed when the next one starts. The write lock is a lock on
+at; what a killed build left behind is removed when the next one starts, except for `.unfinished`,
+which it goes on from (see `purlin.index.indexing.unfinished`). The write lock is a lock on
 the directory NAME itself and disappears with the process that holds it.
 
 This module knows builds as directories. `purlin.index.indexing.build` makes a corpus's build, and
@@ -37,6 +38,8 @@ from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, stor
 
 MANIFEST_FORMAT = 3
 KEPT_BUILDS = 3
+# Directory of what the next build of a corpus goes on from.
+UNFINISHED = ".unfinished"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
 _MAX_MANIFEST_BYTES = 16 * 2**20
@@ -96,8 +99,10 @@ class Manifest:
     the version of what they were cut into. An `interim` build serves while the vectors of another
     encoder are made.
     `files` maps a relative path to what `checksums` returns for it. `logged` counts the earlier queries that
-    lead to documents of the build. `judged` describes the quality check, if there was one (see
-    `purlin.index.indexing.gate.measure_build`).
+    lead to documents of the build. `dense` is what `purlin.index.search.dense.build_index` chose
+    and measured for the base. `judged` describes the quality check, if there was one (see
+    `purlin.index.indexing.gate.measure_build`). `engine` tells where the documents are if they are
+    not here, see `purlin.index.engines.hosting`.
     """
 
     name: str
@@ -121,7 +126,9 @@ class Manifest:
     reused: int = 0
     took_s: float = 0.0
     measures: Mapping[str, Any] = field(default_factory=dict)
+    dense: Mapping[str, Any] = field(default_factory=dict)
     judged: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
@@ -502,6 +509,26 @@ def publish(staging_dir: Path, manifest: AnyManifest, *, durable: bool = True) -
     return build
 
 
+def adopt(staging_dir: Path, build: str) -> None:
+    """Give a directory with the files of a build that was made elsewhere the build's name.
+
+    Raises Damaged if the files are not those of its manifest.
+    """
+    directory = staging_dir.parent / build
+    if not _BUILD.fullmatch(build):
+        raise Damaged(f"{build[:60]!r} is not the name of a build.")
+    for path in staging_dir.iterdir():
+        fsync(path)
+    staging_dir.chmod(0o755)
+    staging_dir.rename(directory)
+    try:
+        verify(directory, read_manifest(directory))
+    except Damaged:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    fsync(directory.parent)
+
+
 def _timestamp(directory: Path) -> str:
     """Current time, or a microsecond after the newest build if the clock was set back.
 
@@ -568,10 +595,10 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
         switch(directory, build)
 
 
-def roll_back(home: Path, name: str) -> str:
-    """Activate the newest build that is older than the active one and was not refused.
+def previous(home: Path, name: str) -> str:
+    """Name of the newest build that is older than the active one and was not refused.
 
-    Returns its name. Raises NotFound if there is none.
+    Raises NotFound if there is none.
     """
     active = current(home, name)
     older = [build for build in builds(home, name) if build < active.name]
@@ -580,8 +607,6 @@ def roll_back(home: Path, name: str) -> str:
         raise NotFound(
             f"Corpus {name!r} has no build before {active.name}, the active one.", field="corpus"
         )
-
-    activate(home, name, candidates[-1])
     return candidates[-1]
 
 
@@ -596,3 +621,4 @@ def delete(home: Path, name: str) -> None:
         (directory / "CURRENT").unlink(missing_ok=True)
         for build in builds(home, name):
             shutil.rmtree(directory / build)
+        shutil.rmtree(directory / UNFINISHED, ignore_errors=True)

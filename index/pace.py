@@ -20,7 +20,15 @@ _MARK_S = 0.5
 # No rate is given earlier: a few batches say nothing.
 _MIN_RATE_S = 1.0
 
-_UNITS = {"read": " documents", "interim": " passages", "encode": " passages"}
+_UNITS = {
+    "read": " documents",
+    "interim": " passages",
+    "encode": " passages",
+    "index": " passages",
+}
+# Seconds for each unit of a stage that the stages after it take, on two cores; see
+# docs/performance.md.
+_LATER_S = {"encode": 1e-4, "interim": 1e-4}
 _FIRST_LINE_S, _LINE_S = 5.0, 30.0
 # A line is also due after each tenth of a stage, but not sooner than the first line.
 _LINES_PER_STAGE = 10
@@ -29,12 +37,14 @@ _LINES_PER_STAGE = 10
 class Pace:
     """Rate and remaining time of counted work; the first `update` starts the clock.
 
-    The estimate is right as far as units take about equally long, in whatever order they come. If
-    the count goes back, as in a second pass, the clock starts again.
+    With a `stage` of a build, the remaining time includes that of the stages after it. The estimate
+    is right as far as units take about equally long, in whatever order they come. If the count goes
+    back, as in a second pass, the clock starts again.
     """
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
+    def __init__(self, clock: Clock = time.monotonic, stage: str = "") -> None:
         self._clock = clock
+        self._later_s = _LATER_S.get(stage, 0.0)
         # (seconds, finished units), oldest first.
         self._marks: deque[tuple[float, int]] = deque()
         self._last = (0.0, 0)
@@ -66,10 +76,10 @@ class Pace:
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds until the end at the current rate; None without a rate or a total."""
+        """Seconds until the end of all stages at the current rate; None without rate or total."""
         if self._total is None or self.rate is None:
             return None
-        return max(0, self._total - self._last[1]) / self.rate
+        return max(0, self._total - self._last[1]) / self.rate + self._total * self._later_s
 
     def __str__(self) -> str:
         """Rate and remaining time, such as "95/s, about 3 min left"; empty without a rate."""
@@ -120,7 +130,7 @@ class Lines:
             self._interval_s = _LINE_S
 
     def _start(self, stage: str, done: int) -> None:
-        self._stage, self._pace = stage, Pace(self._clock)
+        self._stage, self._pace = stage, Pace(self._clock, stage)
         self._line_at, self._line_count = self._clock(), done
         self._interval_s = _FIRST_LINE_S
 

@@ -69,7 +69,7 @@ def test_a_build_is_active_and_searchable(tmp_path: Path, encoder: HashEncoder) 
         0,
         0,
     )
-    assert calls == [("read", 5, 5), ("encode", 5, 5)]
+    assert [calls[0], calls[-1]] == [("read", 5, 5), ("encode", 5, 5)]
     corpus = Corpus.load(builds.current(tmp_path, "c"), encoder)
     assert corpus.search("thing 3", k=1).hits[0].document_id == "d3"
     assert corpus.manifest == builds.read_manifest(builds.current(tmp_path, "c"))
@@ -389,7 +389,7 @@ def test_an_interim_build_serves_until_the_vectors_are_there(
     with closing(Corpus.load(builds.current(tmp_path, "c"), slow)) as corpus:
         assert corpus.search("thing 77", k=1).hits[0].document_id == "d77"
     again = build(tmp_path, "c", "product", _many(), slow, interim=encoder)
-    assert (again.interim, again.reused) == (False, 600)
+    assert again == manifest
 
 
 def test_an_open_interim_build_stays_usable(tmp_path: Path, encoder: HashEncoder) -> None:

@@ -271,7 +271,9 @@ def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) ->
     assert "3 documents" not in build(SHOP[2:], *measured, "--force").stdout
     assert '"documents": 1' in _run("index", "show", "shop", home=tmp_path).stdout
     assert "--queries and --qrels go together" in build(SHOP, "--queries", queries).stderr
-    assert "--force overrules measures" in build(SHOP, "--force").stderr
+    assert "3 documents" in build(SHOP, "--force").stdout
+    assert "nothing has changed since its active build" in build(SHOP).stdout
+    assert "3 documents" in build(SHOP, "--force").stdout
 
 
 def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
@@ -352,7 +354,7 @@ def test_what_goes_wrong_is_one_clear_line(shop: Path, arguments: list[str], wor
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupting_a_build_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signals) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text(
         "".join(
@@ -375,8 +377,9 @@ def test_interrupting_a_build_leaves_nothing(tmp_path: Path, number: signal.Sign
     child.send_signal(number)
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert "interrupted; if it can be searched already" in errors
-    assert not directory.exists()
+    assert "interrupted; the same command goes on from there" in errors
+    assert not list(directory.glob(".making-*"))
+    assert not (directory / "CURRENT").exists()
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ disk; `purlin.app.open_builds` serves them.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +23,31 @@ from numpy.typing import NDArray
 from purlin.index import builds, self_check, storage
 from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.engines import hosting
+from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, PurlinError, Worse
 from purlin.index.indexing import gate
 from purlin.index.indexing.earlier import Earlier
+from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.gate import Judgements
 from purlin.index.indexing.reading import Reader
 from purlin.index.indexing.segment import write_vectors
+from purlin.index.indexing.staleness import changed_since
+from purlin.index.indexing.unfinished import Reading, Unfinished
 from purlin.index.pace import Progress
-from purlin.index.passages import DEFAULT_SPLITTERS, TEXTS_VERSION
+from purlin.index.passages import DEFAULT_SPLITTERS, TEXTS_VERSION, render
 from purlin.index.records import Kind, Secondary, Skipped, SourceFile, Splitter, Stamp
-from purlin.index.search import query_log, segments
+from purlin.index.search import dense, query_log, segments
 from purlin.index.search.fusion import HYBRID
-from purlin.index.search.listing import Listing, read_listing
+from purlin.index.search.listing import LISTING_FILE, Listing, read_listing
 from purlin.index.search.query_log import Logged
 from purlin.index.search.segments import BASE, DELTA, VECTOR_FILES
 from purlin.index.search.store import Documents, Store
 
 # Fewer passages are encoded so soon that nobody waits for an interim build.
 INTERIM_PASSAGES = 500
+# The progress of indexing fewer rows is not shown.
+SHOWN_ROWS = 30_000
 _RECALL = "dense recall@100"
 
 
@@ -73,13 +81,14 @@ def build(
     force: bool = False,
     interim: TextEncoder | None = None,
     durable: bool = True,
+    engine: Connection | None = None,
 ) -> Manifest:
     """Build corpus `name` and activate it; the old build serves until the last moment.
 
     `origin` is recorded in the manifest. `progress(stage, done, total)` is called with the stages
-    read, interim, encode, log and measure. With `judged`, the build and the active one are measured
-    on the same queries. A build that is significantly worse is kept but not activated, and raises
-    Worse, unless `force` is set.
+    read, interim, encode, index, log, measure and store. With `judged`, the build and the active
+    one are measured on the same queries. A build that is significantly worse is kept but not
+    activated, and raises Worse, unless `force` is set.
 
     If nothing serves the corpus yet, a build with the vectors of the faster encoder `interim` does
     as soon as the sources are read, until those of `encoder` are there. After a crash it stays, and
@@ -88,32 +97,60 @@ def build(
     A build that is not `durable` is not flushed to disk, which takes as long as all the rest of a
     small one. If the machine fails soon after, it may be damaged, and has to be made again.
 
-    Raises Busy, StorageFailed, and InvalidInput if the sources have no document, no judged document
-    exists, or no query of the log leads to a document; nothing is left behind then.
+    Raises Busy, EngineFailed, StorageFailed, and InvalidInput if the sources have no document, no
+    judged document exists, or no query of the log leads to a document.
+
+    With `engine`, the documents go there, and all are read and encoded; there is no interim build.
+
+    A build that was ended by anything, even by SIGKILL, leaves the vectors that it has made, and
+    the documents once all are read: the next one goes on from them and removes them. If nothing has
+    changed since the active build, that one stays, and its manifest is returned; `force` publishes
+    another one.
     """
     report = progress or _silent
-    plan = _Plan(home, name, kind, options or Options(), origin, report, judged, durable)
+    plan = _Plan(home, name, kind, options or Options(), origin, report, judged, durable, engine)
     with builds.locked(home, name) as directory:
-        serves_early = (
-            interim is not None
-            and interim.fingerprint != encoder.fingerprint
-            and name not in builds.corpora(home)
-        )
-        with builds.staging(directory) as staging_dir, storage.storage_errors():
-            with Earlier.open(home, name, kind) as earlier:
-                builder = _Builder(plan, staging_dir, earlier)
-                builder.read(sources, encoder)
-                if interim is None or not serves_early or builder.passages < INTERIM_PASSAGES:
-                    return _finish(plan, builder, encoder, force)
-                manifest = builder.finish(interim, "interim")
-            build_name = builds.publish(staging_dir, manifest, durable=durable)
-            builds.switch(directory, build_name, durable=durable)
+        unfinished = Unfinished(directory)
+        try:
+            unfinished.keep_only([encoder] if interim is None else [encoder, interim])
+            manifest = _build(plan, directory, sources, encoder, interim, force)
+        except Worse:
+            unfinished.remove()
+            raise
+        except BaseException:
+            unfinished.remove_if_empty()
+            raise
+        unfinished.remove()
+        return manifest
 
-        with builds.staging(directory) as staging_dir, storage.storage_errors():
-            with Earlier.open(home, name, kind) as earlier:
-                builder = _Builder(plan, staging_dir, earlier)
-                builder.keep_all()
-                return _finish(plan, builder, encoder, force)
+
+def _build(
+    plan: _Plan,
+    directory: Path,
+    sources: Iterable[SourceFile | Skipped],
+    encoder: TextEncoder,
+    interim: TextEncoder | None,
+    force: bool,
+) -> Manifest:
+    """Build from the sources, or from an interim build that is made of them first."""
+    serves_early = (
+        interim is not None
+        and plan.engine is None
+        and interim.fingerprint != encoder.fingerprint
+        and plan.name not in builds.corpora(plan.home)
+    )
+    first_encoder = interim if interim is not None and serves_early else encoder
+    with _Builder.open(plan, directory) as builder:
+        builder.read(sources, first_encoder)
+        if first_encoder is encoder or builder.passages < INTERIM_PASSAGES:
+            return _finish(plan, builder, encoder, force)
+        manifest = builder.finish(first_encoder, "interim")
+        build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+        builds.switch(directory, build_name, durable=plan.durable)
+
+    with _Builder.open(plan, directory) as builder:
+        builder.keep_all()
+        return _finish(plan, builder, encoder, force)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +165,7 @@ class _Plan:
     progress: Progress
     judged: Judgements | None
     durable: bool
+    engine: Connection | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -137,8 +175,13 @@ class _Plan:
 
 
 def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -> Manifest:
-    """Encode, measure, publish and activate what was read; raises Worse if it was refused."""
+    """Encode, measure, publish and activate what was read; raises Worse if it was refused.
+
+    A build that is the active one again is not published, unless `force` is set.
+    """
     manifest = builder.finish(encoder)
+    if not force and (active_manifest := builder.same_as_active(manifest)) is not None:
+        return active_manifest
     if plan.judged is not None:
         active = _active(plan.home, plan.name)
         measuring = partial(plan.progress, "measure")
@@ -148,8 +191,19 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
     if force and manifest.judged.get("refused"):
         manifest = replace(manifest, judged={**manifest.judged, "refused": False})
 
+    if plan.engine is not None:
+        storing = partial(plan.progress, "store")
+        manifest = hosting.move(plan.engine, builder.directory, manifest, storing)
     directory = builder.directory.parent
     build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+    if plan.engine is not None:
+        refused = bool(manifest.judged.get("refused"))
+        try:
+            hosting.finish(plan.engine, manifest, build_name, active=not refused)
+        except BaseException:
+            # Without its description in the engine it cannot be opened.
+            shutil.rmtree(directory / build_name, ignore_errors=True)
+            raise
     _activate(directory, build_name, manifest, plan.durable)
     return manifest
 
@@ -197,10 +251,33 @@ class _Builder:
     def __init__(self, plan: _Plan, staging_dir: Path, earlier: Earlier) -> None:
         self.directory = staging_dir
         self._plan, self._earlier = plan, earlier
-        self._reader = Reader(staging_dir, plan.splitter, earlier, plan.progress)
+        self._unfinished = Unfinished(staging_dir.parent)
         self._content = _Content()
+        # Number of segments that stay, and the name of the new one, if any.
+        self._kept, self._new_segment = 0, ""
+        self._first_skipped: Skipped | None = None
+        # The vectors that are being made, and the encoder that makes them.
+        self._encoding: Encoding | None = None
+        self._encoder: TextEncoder | None = None
         # Entries of the manifest that hold for linked files.
         self._linked: dict[str, Mapping[str, Any]] = {}
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, plan: _Plan, directory: Path) -> Iterator[Self]:
+        """Open the active build and a staging directory beside it, which is removed at the end."""
+        with (
+            builds.staging(directory) as staging_dir,
+            storage.storage_errors(),
+            # What an engine has is read and encoded anew.
+            Earlier() if plan.engine else Earlier.open(plan.home, plan.name, plan.kind) as earlier,
+        ):
+            builder = cls(plan, staging_dir, earlier)
+            try:
+                yield builder
+            finally:
+                if builder._encoding is not None:
+                    builder._encoding.close()
 
     @property
     def passages(self) -> int:
@@ -208,21 +285,40 @@ class _Builder:
         return self._content.passages
 
     def read(self, sources: Iterable[SourceFile | Skipped], encoder: TextEncoder) -> None:
-        """Write the documents and postings of all sources."""
-        self._describe(self._reader.read(sources, encoder))
-        self._plan.progress("read", self._content.documents, self._content.documents)
+        """Write the documents and postings of all sources, while `encoder` makes their vectors."""
+        plan, encoding = self._plan, self._encode_with(encoder)
+        reader = Reader(self.directory, plan.splitter, self._earlier, encoding, plan.progress)
+        listing = reader.read(sources, self._earlier.comparable(encoder), self._unfinished)
+        self._kept, self._new_segment = reader.kept, reader.segment
+        self._first_skipped = reader.first_skipped
+        self._describe(listing)
+        plan.progress("read", self._content.documents, self._content.documents)
+
+        # What takes long from now on is not to be read again.
+        if encoding.takes_long and not reader.failed:
+            entries = builds.checksums(self.directory, self._linked)
+            prefix = f"{reader.segment}/"
+            files = {
+                name: entry
+                for name, entry in entries.items()
+                if name == LISTING_FILE or name.startswith(prefix)
+            }
+            self._linked |= files
+            reading = Reading(reader.key, reader.kept, reader.segment, self.passages, files)
+            self._unfinished.save(reading, self.directory, durable=plan.durable)
 
     def keep_all(self) -> None:
         """Take over the documents and postings of the earlier build as they are."""
-        self._reader.kept = len(self._earlier.segments)
+        self._kept = len(self._earlier.segments)
         self._describe(self._earlier.listing)
 
     def finish(self, encoder: TextEncoder, stage: str = "encode") -> Manifest:
         """Write the vectors and everything else of the encoder, and return the manifest."""
         content = self._content
         with self._stores() as stores:
-            reused, recall = self._write_vectors(stores, encoder, stage)
             documents = Documents(stores, content.numeric, content.live)
+            self._encode(stores, documents, encoder, stage)
+            reused, index = self._write_vectors(stores, encoder)
             logged = self._write_log(documents, encoder) if self._plan.options.log else 0
 
         self_check.write_self_check(self.directory, encoder)
@@ -233,15 +329,37 @@ class _Builder:
             "logged": logged,
             "reused": reused,
             "interim": stage == "interim",
-            "measures": {_RECALL: recall},
+            "measures": {_RECALL: index["recall@100"]},
+            "dense": index,
         }
         return self._manifest(encoder, values)
+
+    def same_as_active(self, manifest: Manifest) -> Manifest | None:
+        """Manifest of the active build, if it has the same content and its files have not moved."""
+        active = self._earlier.manifest
+        if active is None:
+            return None
+        files = {name: entry for name, entry in active.files.items() if name != gate.JUDGED_FILE}
+        again = replace(
+            manifest,
+            created_at=active.created_at,
+            took_s=active.took_s,
+            reused=active.reused,
+            judged=active.judged,
+            # The time of a search is measured each time.
+            dense=active.dense,
+        )
+        if again != replace(active, files=files):
+            return None
+        # Otherwise, the files would count as changed since the build for ever.
+        names = (file.path for file in self._earlier.listing.files)
+        return None if changed_since(active, names) else active
 
     # ---- documents
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return (BASE, DELTA)[: self._reader.kept + (self._reader.writer is not None)]
+        return (BASE, DELTA)[: self._kept + bool(self._new_segment)]
 
     @contextlib.contextmanager
     def _stores(self) -> Iterator[list[Store]]:
@@ -287,13 +405,13 @@ class _Builder:
             return
         for name, details in manifest.files.items():
             segment, _, file = name.partition("/")
-            if segment in (BASE, DELTA)[: self._reader.kept] and is_linked(file):
+            if segment in (BASE, DELTA)[: self._kept] and is_linked(file):
                 builds.link(directory / name, self.directory / name)
                 self._linked[name] = details
 
     def _nothing_message(self, skipped: int) -> str:
         message = f"There is nothing to index for {self._plan.name!r}."
-        if first := self._reader.first_skipped:
+        if first := self._first_skipped:
             message += f" {skipped} left out, the first: {first.path}: {first.reason}."
         # Names of files that are not UTF-8 hold lone surrogates.
         return message.encode(errors="replace").decode()
@@ -311,55 +429,73 @@ class _Builder:
 
     # ---- vectors
 
+    def _encode_with(self, encoder: TextEncoder) -> Encoding:
+        """Return what makes the vectors of an encoder; that of another one is given up."""
+        if self._encoding is not None and self._encoder is not encoder:
+            self._encoding.close()
+            self._encoding = None
+        if self._encoding is None:
+            comparable = self._earlier.comparable(encoder)
+            self._encoding = Encoding(
+                encoder,
+                self._unfinished.journal(encoder),
+                self._earlier.rows_of if comparable else None,
+            )
+            self._encoder = encoder
+        return self._encoding
+
+    def _encode(
+        self, stores: Sequence[Store], documents: Documents, encoder: TextEncoder, stage: str
+    ) -> None:
+        """Make the vectors that the earlier build does not have, of all segments."""
+        encoding = self._encode_with(encoder)
+        # What was read comes first, as it does while it is read; the same text counts once.
+        for number in [*range(self._kept, len(stores)), *range(self._kept)]:
+            first_row = sum(len(store.document_of) for store in stores[:number])
+            for row, digest in enumerate(stores[number].digests(), first_row):
+                encoding.add(row, digest.tobytes(), None)
+        encoding.end()
+
+        def texts_of(rows: Sequence[int]) -> list[str]:
+            return [render(item.document, item.passage) for item in documents.fetch(rows)]
+
+        def report(done: int, total: int) -> None:
+            if total:
+                self._plan.progress(stage, done, total)
+
+        encoding.finish(texts_of, report)
+
     def _write_vectors(
-        self, stores: Sequence[Store], encoder: TextEncoder, stage: str
-    ) -> tuple[int, float]:
-        """Write the vectors; returns how many were reused, and the recall of their index."""
-        kept, comparable = self._reader.kept, self._earlier.comparable(encoder)
+        self, stores: Sequence[Store], encoder: TextEncoder
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Write the vectors; returns how many were reused, and what is known of their index."""
+        comparable = self._earlier.comparable(encoder)
         if comparable:
             self._link(lambda file: file in VECTOR_FILES)
 
-        reusable = self._reusable(stores, encoder)
-        missing = sum(int((rows < 0).sum()) for rows in reusable)
-        done = 0
-
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            self._plan.progress(stage, done, missing)
-
+        journal = self._encode_with(encoder).journal
         manifest = self._earlier.manifest
-        recall = float(manifest.measures[_RECALL]) if kept and manifest is not None else 1.0
-        for number in range(kept if comparable else 0, len(stores)):
-            is_new = number == kept
-            measured = write_vectors(
-                self.directory / self._names[number],
-                stores[number],
-                encoder,
-                self._earlier,
-                reusable[number],
-                self._reader.writer.texts if is_new and self._reader.writer is not None else {},
-                advance,
-            )
-            # That of a delta is always 1.
-            recall = measured if number == 0 else recall
+        index = manifest.dense if self._kept and manifest is not None else {}
+        reused = [np.ones(len(store.document_of), np.bool_) for store in stores]
+        written = range(self._kept if comparable else 0, len(stores))
+        total, done = sum(len(reused[number]) for number in written), 0
+        for number in written:
+            if total >= SHOWN_ROWS:
+                self._plan.progress("index", done, total)
+            directory = self.directory / self._names[number]
+            earlier = self._earlier if comparable else None
+            digests = stores[number].digests()
+            reused[number] = write_vectors(directory, digests, encoder.dim, journal, earlier)
+            built = dense.build_index(directory)
+            done += len(digests)
+            # A delta is small and searched exactly.
+            index = built if number == 0 else index
+        if total >= SHOWN_ROWS:
+            self._plan.progress("index", done, total)
 
-        encoded = np.concatenate(reusable) < 0
+        encoded = ~np.concatenate(reused)
         live = encoded if self._content.live is None else encoded & self._content.live
-        return self.passages - int(np.count_nonzero(live)), recall
-
-    def _reusable(self, stores: Sequence[Store], encoder: TextEncoder) -> list[NDArray[np.int64]]:
-        """For each passage of each segment, the row of the earlier build with its vector, or -1."""
-        kept = self._reader.kept
-        reusable = [
-            np.arange(start, start + len(store.document_of))
-            for store, start in zip(stores[:kept], self._earlier.starts, strict=False)
-        ]
-        if not self._earlier.comparable(encoder):
-            reusable = [np.full(len(rows), -1) for rows in reusable]
-        if self._reader.writer is not None:
-            reusable.append(self._reader.writer.reusable(stores[kept], encoder))
-        return reusable
+        return self.passages - int(np.count_nonzero(live)), index
 
     def _write_log(self, documents: Documents, encoder: TextEncoder) -> int:
         """Write the query log; returns how many of its queries lead to a document."""

@@ -18,8 +18,8 @@ from purlin.index.encoder import TextEncoder
 from purlin.index.errors import PurlinError
 from purlin.index.records import Kind
 from purlin.index.search.dense import VECTORS_FILE
-from purlin.index.search.lexical import Postings
 from purlin.index.search.listing import IndexedFile, Listing, read_listing
+from purlin.index.search.postings import Postings
 from purlin.index.search.segments import LEXICAL_DIRECTORY
 from purlin.index.search.store import Store
 
@@ -35,6 +35,11 @@ class EarlierSegment:
     def postings(self) -> Postings:
         """Term frequencies of the passages."""
         return Postings.load(self.directory / LEXICAL_DIRECTORY)
+
+    @cached_property
+    def digests(self) -> NDArray[np.uint64]:
+        """Digests (passages, 2) of the rendered texts."""
+        return self.store.digests()
 
     @cached_property
     def vectors(self) -> NDArray[np.float16]:
@@ -65,7 +70,8 @@ class Earlier:
             files.check_others()
         except PurlinError:
             return cls()
-        if manifest.kind != kind:
+        # What an engine has is not read back.
+        if manifest.kind != kind or manifest.engine:
             return cls()
 
         segments = [
@@ -123,10 +129,16 @@ class Earlier:
 
     def rows_of(self, digests: NDArray[np.uint64]) -> NDArray[np.int64]:
         """For each digest (n, 2) of a rendered text, the row of a passage that has it, or -1."""
-        stored = np.concatenate([segment.store.digests() for segment in self.segments])
-        order = np.argsort(stored[:, 0], kind="stable")
         # Of digests with the same first half, only one is looked at; another is encoded again.
-        positions = np.searchsorted(stored[order, 0], digests[:, 0])
-        candidates = order[np.minimum(positions, len(order) - 1)]
+        stored, order = self._sorted_digests
+        positions = np.searchsorted(stored[:, 0], digests[:, 0])
+        candidates = np.minimum(positions, len(order) - 1)
         equal = (stored[candidates] == digests).all(axis=1)
-        return np.where(equal, candidates, -1)
+        return np.where(equal, order[candidates], -1)
+
+    @cached_property
+    def _sorted_digests(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """All digests in the order of their first halves, and the row of each."""
+        stored = np.concatenate([segment.digests for segment in self.segments])
+        order = np.argsort(stored[:, 0], kind="stable")
+        return stored[order], order

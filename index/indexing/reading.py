@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from purlin.index.encoder import TextEncoder
+from purlin.index import builds
+from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing.earlier import Earlier
+from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.segment import SegmentWriter
+from purlin.index.indexing.unfinished import Unfinished
 from purlin.index.pace import Progress
 from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Document, Skipped, SourceFile, Splitter
-from purlin.index.search.listing import IndexedFile, Listing
+from purlin.index.search.listing import IndexedFile, Listing, read_listing
 from purlin.index.search.segments import BASE, DELTA
 
 _T = TypeVar("_T")
@@ -27,85 +31,126 @@ MOST_CHANGED, LARGEST_DELTA = 0.1, 10_000
 SMALLEST_BASE = 1000
 
 
+# A source file that has changed or is new, one that the earlier build has, or what is left out.
+_Entry = SourceFile | IndexedFile | Skipped
+
+
 class Reader:
     """Reads the files of a build that no kept segment has.
 
-    `kept` is the number of segments that the build takes over from the earlier one, and `writer`
-    has the documents of all other files; it is None if there are none.
+    `kept` is the number of segments that the build takes over from the earlier one; `segment` is
+    the name of the new one, which has the documents of all other files, or "" if there are none.
     """
 
     def __init__(
-        self, staging_dir: Path, splitter: Splitter, earlier: Earlier, progress: Progress
+        self,
+        staging_dir: Path,
+        splitter: Splitter,
+        earlier: Earlier,
+        encoding: Encoding,
+        progress: Progress,
     ) -> None:
         self._staging_dir, self._splitter = staging_dir, splitter
-        self._earlier, self._progress = earlier, progress
+        self._earlier, self._encoding, self._progress = earlier, encoding, progress
         self.kept = 0
-        self.writer: SegmentWriter | None = None
+        self.segment = ""
         self.first_skipped: Skipped | None = None
+        # Whether some file failed in a way that may not repeat.
+        self.failed = False
 
-        # Document id -> number of its file in the new segment.
-        self._ids: dict[str, int] = {}
+        self._writer: SegmentWriter | None = None
+        self._key = hashlib.blake2b(digest_size=16)
+        # Digest of each document id -> number of its file in the new segment.
+        self._ids = DigestMap()
         # (segment, number) of each file that stays where it is -> its position in the sources.
         self._positions: dict[tuple[int, int], int] = {}
 
-    def read(self, sources: Iterable[SourceFile | Skipped], encoder: TextEncoder) -> Listing:
-        """Read what has changed, close the new segment, and return the listing of the build."""
-        listed = list(readable(sources))
-        self.kept = self._segments_to_keep(listed, encoder)
-        for position, source in enumerate(listed):
-            file = self._unchanged(source)
-            if file is not None and file.segment < self.kept:
-                self._positions[file.segment, file.number] = position
+    def read(
+        self, sources: Iterable[SourceFile | Skipped], comparable: bool, unfinished: Unfinished
+    ) -> Listing:
+        """Read what has changed, close the new segment, and return the listing of the build.
+
+        `comparable` tells whether vectors of the earlier build can stay. What an unfinished build
+        has read of the same sources is taken over.
+        """
+        self._begin_key(comparable)
+        entries: Iterable[_Entry] = map(self._entry, readable(sources))
+        # Otherwise, nothing has to be known of all files before the first one is read.
+        if self._copyable or unfinished.has_reading:
+            entries = listed = list(entries)
+            if (reading := unfinished.reading(self.key)) is not None:
+                unfinished.take_over(reading, self._staging_dir)
+                self.kept, self.segment = reading.kept, reading.segment
+                return read_listing(self._staging_dir)
+
+            self.kept = self._segments_to_keep(listed, comparable)
+            for position, entry in enumerate(listed):
+                if isinstance(entry, IndexedFile) and entry.segment < self.kept:
+                    self._positions[entry.segment, entry.number] = position
 
         try:
-            listing = self._read(listed)
+            listing = self._read(entries)
+            if self._writer is not None:
+                self._writer.close()
         except BaseException:
-            if self.writer is not None:
-                self.writer.abandon()
+            if self._writer is not None:
+                self._writer.abandon()
             raise
-        if self.writer is not None:
-            self.writer.close()
         return listing
 
-    def _read(self, listed: Sequence[SourceFile | Skipped]) -> Listing:
-        files, skipped = [], []
-        for position, source in enumerate(listed):
-            if isinstance(source, Skipped):
-                self.first_skipped = self.first_skipped or source
-                skipped.append(source)
-                continue
+    @property
+    def key(self) -> str:
+        """Digest of all that was read, and of what it depends on."""
+        return self._key.hexdigest()
 
-            file = self._unchanged(source)
+    def _begin_key(self, comparable: bool) -> None:
+        directory = self._earlier.directory
+        earlier = directory.name if directory is not None else None
+        facts = (builds.MANIFEST_FORMAT, TEXTS_VERSION, self._splitter, earlier, comparable)
+        self._key.update(repr(facts).encode())
+
+    def _read(self, entries: Iterable[_Entry]) -> Listing:
+        files, skipped = [], []
+        for position, entry in enumerate(entries):
+            if isinstance(entry, Skipped):
+                self.first_skipped = self.first_skipped or entry
+                skipped.append(entry)
+            elif isinstance(entry, SourceFile):
+                files.append(self._add_source(entry, position))
             # A file whose document gave way to that of an earlier file has no position any more.
-            if file is None or self._positions.get((file.segment, file.number)) != position:
-                files.append(self._add_file(source, file, position))
+            elif self._positions.get((entry.segment, entry.number)) == position:
+                files.append(entry)
             else:
-                files.append(replace(file, stamp=source.stamp))
+                files.append(self._add_earlier(entry, position))
         return Listing(files, skipped)
 
     # ---- what stays
 
-    def _unchanged(self, source: SourceFile | Skipped) -> IndexedFile | None:
-        """The file as the earlier build has it, or None if it has changed since."""
+    def _entry(self, source: SourceFile | Skipped) -> _Entry:
+        """The source, or the file as the earlier build has it, if it has not changed since."""
         if isinstance(source, Skipped):
-            return None
-        file = self._earlier.files.get(source.path)
-        return file if file is not None and file.digest == source.digest else None
+            facts = ascii((source.path, source.reason, source.line))
+            self._key.update(facts.encode())
+            return source
 
-    def _segments_to_keep(
-        self, listed: Sequence[SourceFile | Skipped], encoder: TextEncoder
-    ) -> int:
+        self._key.update(ascii((source.path, source.digest, source.stamp)).encode())
+        file = self._earlier.files.get(source.path)
+        if file is None or file.digest != source.digest:
+            return source
+        return file if file.stamp == source.stamp else replace(file, stamp=source.stamp)
+
+    def _segments_to_keep(self, listed: Sequence[_Entry], comparable: bool) -> int:
         """Number of segments of the earlier build that the new one takes over as they are."""
         earlier = self._earlier
         if not self._copyable:
             return 0
 
-        unchanged = [file for file in map(self._unchanged, listed) if file is not None]
+        unchanged = [entry for entry in listed if isinstance(entry, IndexedFile)]
         # (of the base, of the delta)
         gone = [len(list(earlier.listing.of_segment(number))) for number in (0, 1)]
         for file in unchanged:
             gone[file.segment] -= 1
-        changed = sum(isinstance(source, SourceFile) for source in listed) - len(unchanged)
+        changed = sum(isinstance(entry, SourceFile) for entry in listed)
         if not changed and not any(gone):
             return len(earlier.segments)
 
@@ -116,7 +161,7 @@ class Reader:
             base < SMALLEST_BASE
             or gone[0] + in_delta > MOST_CHANGED * base_files
             or sum(deltas) > min(MOST_CHANGED * base, LARGEST_DELTA)
-            or not earlier.comparable(encoder)
+            or not comparable
         ):
             return 0
         return len(earlier.segments) if not changed and not gone[1] else 1
@@ -133,41 +178,52 @@ class Reader:
 
     # ---- what is added
 
-    def _add_file(
-        self, source: SourceFile, earlier: IndexedFile | None, position: int
-    ) -> IndexedFile:
-        """Add a file to the new segment: copied if it has not changed, and read otherwise."""
-        if self.writer is None:
-            directory = self._staging_dir / (DELTA if self.kept else BASE)
-            self.writer = SegmentWriter(directory, self._splitter, self._earlier)
-        number = self.writer.store.add_file()
+    def _add_source(self, source: SourceFile, position: int) -> IndexedFile:
+        """Read a file into the new segment."""
+        writer = self._writer_of_segment()
+        number = writer.store.add_file()
+        # Not `any`, which would stop before all items are added.
+        items = readable(source.read())
+        outdated = sum(self._add(writer, item, number, position) for item in items) > 0
+        file_digest = "" if outdated else source.digest
+        return IndexedFile(source.path, file_digest, source.stamp, self.kept, number)
 
+    def _add_earlier(self, file: IndexedFile, position: int) -> IndexedFile:
+        """Copy an unchanged file into the new segment, or read it from the earlier one."""
+        writer = self._writer_of_segment()
+        number = writer.store.add_file()
         outdated = False
-        if earlier is None or not self._copy(self.writer, earlier, number):
-            items = self._items(source, earlier)
-            # Not `any`, which would stop before all items are added.
-            outdated = sum(self._add(self.writer, item, number, position) for item in items) > 0
-        digest = "" if outdated else source.digest
-        return IndexedFile(source.path, digest, source.stamp, self.kept, number)
+        if not self._copy(writer, file, number):
+            items = self._earlier.segments[file.segment].store.read_file(file.number)
+            outdated = sum(self._add(writer, item, number, position) for item in items) > 0
+        file_digest = "" if outdated else file.digest
+        return IndexedFile(file.path, file_digest, file.stamp, self.kept, number)
 
-    def _items(
-        self, source: SourceFile, earlier: IndexedFile | None
-    ) -> Iterable[Document | Skipped]:
-        if earlier is None:
-            return readable(source.read())
-        return self._earlier.segments[earlier.segment].store.read_file(earlier.number)
+    def _writer_of_segment(self) -> SegmentWriter:
+        if self._writer is None:
+            self.segment = DELTA if self.kept else BASE
+            first_row = self._earlier.starts[self.kept] if self.kept else 0
+            self._writer = SegmentWriter(
+                self._staging_dir / self.segment,
+                self._splitter,
+                self._earlier,
+                self._encoding,
+                first_row,
+            )
+        return self._writer
 
     def _copy(self, writer: SegmentWriter, earlier: IndexedFile, number: int) -> bool:
         """Copy an unchanged file, unless one of its ids exists already; returns whether it did."""
         if not self._copyable:
             return False
         segment = self._earlier.segments[earlier.segment]
-        ids = segment.store.ids(earlier.number)
-        if not self._ids.keys().isdisjoint(ids):
+        keys = list(map(digest, segment.store.ids(earlier.number)))
+        if any(self._ids.get(key) is not None for key in keys):
             return False
 
         writer.copy(segment, earlier.number, number)
-        self._ids.update(dict.fromkeys(ids, number))
+        for key in keys:
+            self._ids.add(key, number)
         return True
 
     def _add(
@@ -180,10 +236,12 @@ class Reader:
         """
         if isinstance(item, Skipped):
             self._skip(writer, item, number)
+            self.failed |= item.passing
             return item.passing
 
         path = item.location.path
-        if (owner := self._owner(item.id, position)) is not None:
+        key = digest(item.id)
+        if (owner := self._owner(item.id, key, position)) is not None:
             reason = f"the id {item.id[:200]!r} exists already"
             self._skip(writer, Skipped(path or item.id, reason), number)
             return owner != number
@@ -195,7 +253,7 @@ class Reader:
             self._skip(writer, Skipped(path or ascii(item.id), reason), number)
             return False
 
-        self._ids[item.id] = number
+        self._ids.add(key, number)
         # The total is unknown while the sources are read.
         if writer.store.documents % 256 == 0:
             self._progress("read", writer.store.documents, None)
@@ -205,10 +263,11 @@ class Reader:
         self.first_skipped = self.first_skipped or skipped
         writer.store.add_skipped(skipped, number)
 
-    def _owner(self, document_id: str, position: int) -> int | None:
+    def _owner(self, document_id: str, key: bytes, position: int) -> int | None:
         """Number of the file that has this id already, -1 for one of the base, or None."""
-        if document_id in self._ids or not self.kept:
-            return self._ids.get(document_id)
+        number = self._ids.get(key)
+        if number is not None or not self.kept:
+            return number
 
         store = self._earlier.segments[0].store
         row = store.rows_of([document_id]).get(document_id)

@@ -1,128 +1,110 @@
-"""Writes one segment of a build: documents, postings, then vectors."""
+"""Writes one segment of a build: documents and postings while they are read, then vectors."""
 
 from __future__ import annotations
 
-import hashlib
-from array import array
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.encoder import TextEncoder
+from purlin.index.digests import digest
 from purlin.index.indexing.earlier import Earlier, EarlierSegment
+from purlin.index.indexing.encoding import Encoding
+from purlin.index.indexing.journal import Journal
 from purlin.index.passages import lexical_text, render, split
 from purlin.index.records import Document, Splitter
 from purlin.index.search import dense
-from purlin.index.search.lexical import LexicalBuilder
+from purlin.index.search.lexical_builder import LexicalBuilder
 from purlin.index.search.segments import LEXICAL_DIRECTORY
-from purlin.index.search.store import DIGEST_BYTES, Store, StoreWriter
+from purlin.index.search.store import StoreWriter
 
-# Passages; bounds memory and the work between two calls of progress.
-_ENCODED_TOGETHER = 8192
-# Characters of rendered texts that are kept until they are encoded; others are rendered again.
-_KEPT_CHARS = 64 * 2**20
+# Vectors that are gathered and written together.
+_WRITTEN_TOGETHER = 8192
 
 
 class SegmentWriter:
-    """Collects the documents of a segment, read or copied from the segments of `earlier`."""
+    """Writes the documents of a segment, read or copied from the segments of `earlier`.
 
-    def __init__(self, directory: Path, splitter: Splitter, earlier: Earlier) -> None:
+    The texts of its passages go to `encoding` as well, with their rows in the build: those of this
+    segment begin at `first_row`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        splitter: Splitter,
+        earlier: Earlier,
+        encoding: Encoding,
+        first_row: int,
+    ) -> None:
         directory.mkdir()
         self.directory = directory
         self._splitter = splitter
-        self._earlier = earlier
+        self._encoding, self._first_row = encoding, first_row
         self.store = StoreWriter(directory)
-        self._lexical = LexicalBuilder()
-        # For each passage, the row of the earlier build that it was copied from, or -1.
-        self._origins = array("q")
-        # Passage row -> rendered text, of the first rows that were read.
-        self.texts: dict[int, str] = {}
-        self._kept_chars = 0
+        self._lexical = LexicalBuilder(directory / LEXICAL_DIRECTORY)
 
     def add(self, document: Document, file: int) -> None:
         """Append a document that was read. Raises UnicodeEncodeError before anything is added."""
         passages = split(document, self._splitter)
         texts = [render(document, passage) for passage in passages]
-        first = self.store.passages
-        self.store.add(document, file, zip(passages, map(_digest, texts), strict=True))
-        self._origins.extend([-1] * len(passages))
+        digests = list(map(digest, texts))
+        row = self._first_row + self.store.passages
+        self.store.add(document, file, zip(passages, digests, strict=True))
 
-        for row, (passage, text) in enumerate(zip(passages, texts, strict=True), first):
+        for passage, text, key in zip(passages, texts, digests, strict=True):
             self._lexical.add(lexical_text(document, passage))
-            if self._kept_chars < _KEPT_CHARS:
-                self._kept_chars += len(text)
-                self.texts[row] = text
+            self._encoding.add(row, key, text)
+            row += 1
 
     def copy(self, segment: EarlierSegment, file: int, number: int) -> None:
         """Append what an earlier segment has of its source file `file`, as file `number`."""
         first, last = segment.store.passage_rows(file)
+        row = self._first_row + self.store.passages
         self.store.copy(segment.store, file, number)
         self._lexical.copy(segment.postings, first, last)
-        start = self._earlier.starts[list(self._earlier.segments).index(segment)]
-        self._origins.extend(range(start + first, start + last))
+        for position, key in enumerate(segment.digests[first:last], row):
+            self._encoding.add(position, key.tobytes(), None)
 
     def close(self) -> None:
         """Write everything but the vectors."""
         self.store.close()
-        self._lexical.postings().save(self.directory / LEXICAL_DIRECTORY)
+        self._lexical.close()
 
     def abandon(self) -> None:
         """Release the files without completing them."""
         self.store.abandon()
-
-    def reusable(self, store: Store, encoder: TextEncoder) -> NDArray[np.int64]:
-        """For each passage, the row of the earlier build that has its vector, or -1."""
-        origins = np.array(self._origins, dtype=np.int64)
-        if not self._earlier.comparable(encoder):
-            return np.full(len(origins), -1, dtype=np.int64)
-
-        new = np.flatnonzero(origins < 0)
-        if len(new):
-            origins[new] = self._earlier.rows_of(store.digests()[new])
-        return origins
+        self._lexical.abandon()
 
 
 def write_vectors(
     directory: Path,
-    store: Store,
-    encoder: TextEncoder,
-    earlier: Earlier,
-    reusable: NDArray[np.int64],
-    texts: Mapping[int, str],
-    advance: Callable[[int], None],
-) -> float:
-    """Write a segment's vectors and their index, a block at a time; returns the index's recall.
+    digests: NDArray[np.uint64],
+    dim: int,
+    journal: Journal,
+    earlier: Earlier | None,
+) -> NDArray[np.bool_]:
+    """Write the vectors (rows, dim) of a segment, and return which are of the earlier build.
 
-    `reusable` (passages,) has the row of the earlier build with each vector, or -1. `texts` has
-    rendered texts of some of the others; the rest is rendered again from the `store`.
+    The text of each row has the digest in `digests` (rows, 2); its vector is that of the earlier
+    build, if it has one, or else in the journal.
 
     The file is not memory-mapped: on a full disk, writing to a mapping kills the process.
     """
-    shape = (len(reusable), encoder.dim)
-    header = {"descr": "<f2", "fortran_order": False, "shape": shape}
+    header = {"descr": "<f2", "fortran_order": False, "shape": (len(digests), dim)}
+    reused = np.zeros(len(digests), dtype=np.bool_)
 
     with (directory / dense.VECTORS_FILE).open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        for start in range(0, len(reusable), _ENCODED_TOGETHER):
-            block = reusable[start : start + _ENCODED_TOGETHER]
-            vectors = np.empty((len(block), encoder.dim), dtype=np.float16)
-            reused, missing = np.flatnonzero(block >= 0), np.flatnonzero(block < 0)
+        for start in range(0, len(digests), _WRITTEN_TOGETHER):
+            block = digests[start : start + _WRITTEN_TOGETHER]
+            rows = np.full(len(block), -1) if earlier is None else earlier.rows_of(block)
+            is_reused = rows >= 0
+            vectors = np.empty((len(block), dim), dtype=np.float16)
 
-            if len(reused):
-                vectors[reused] = earlier.vectors(block[reused])
-            if len(missing):
-                rows = (start + missing).tolist()
-                unkept = [row for row in rows if row not in texts]
-                rendered = [render(item.document, item.passage) for item in store.fetch(unkept)]
-                others = dict(zip(unkept, rendered, strict=True))
-                block_texts = [texts[row] if row in texts else others[row] for row in rows]
-                vectors[missing] = encoder.encode(block_texts, role="passage", progress=advance)
+            if earlier is not None and is_reused.any():
+                vectors[is_reused] = earlier.vectors(rows[is_reused])
+            vectors[~is_reused] = journal.vectors(journal.positions(block[~is_reused]))
             file.write(vectors.tobytes())
-    return dense.build_index(directory)
-
-
-def _digest(text: str) -> bytes:
-    content = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+            reused[start : start + len(block)] = is_reused
+    return reused

@@ -77,7 +77,7 @@ def progress() -> Iterator[Progress]:
     def show(stage: str, done: int, total: int | None) -> None:
         nonlocal pace, stage_shown
         if stage != stage_shown:
-            pace, stage_shown = Pace(), stage
+            pace, stage_shown = Pace(stage=stage), stage
         pace.update(done, total)
         count = f"{done:,}" if total is None else f"{done:,} of {total:,}"
         sys.stderr.write(f"\r\x1b[K{stage} {count}  {pace}")
