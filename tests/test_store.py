@@ -107,6 +107,10 @@ def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
         assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [2, 3]
         assert np.flatnonzero(opened.allowed({"price": {"lte": 5}})).tolist() == [0, 2, 4]
 
+        assert opened.existing_paths(["a.py"]) == {"a.py"}
+        assert opened.rows_of(["c", "a.py::f"]) == {"c": 3, "a.py::f": 1}
+        assert opened.rows_named("G").tolist() == [4, 5]
+
         # A copy of a copy: the rows of its fields are counted rightly, too.
         (tmp_path / "third").mkdir()
         writer = StoreWriter(tmp_path / "third")
@@ -133,6 +137,7 @@ def test_removed_passages_are_left_out(store: Store, tmp_path: Path) -> None:
         assert opened.rows_of(["a.py::f", "b/ü#2", "c"]) == {"a.py::f": 0, "b/ü#2": 3}
         assert opened.rows_named("h").tolist() == []
         assert opened.rows_named("changed").tolist() == [6, 7]
+        assert opened.existing_paths(["a.py", "b"]) == {"a.py"}
         assert opened.fetch([7, 0, 6])[0].document == changed
         assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [3]
         with pytest.raises(NotFound):
@@ -283,9 +288,13 @@ def test_paths_are_those_that_ids_begin_with(tmp_path: Path) -> None:
     writer.close()
     with closing(Store(tmp_path, "code")) as store:
         documents = Documents([store, store], {})
-        assert documents.paths_of([0, 1, 2, 3]) == ["a.py", None, None, None]
-        assert documents.paths() == ["a.py", None, None, None] * 2
-        assert documents.files_of(np.array([5, 0, 4])).tolist() == [5, 0, 4]
+        assert documents.paths_of([0, 1, 2, 7]) == ["a.py", None, None, None]
+        assert documents.has_files
+        assert documents.existing_paths(["a.py", "b.py", "", "c"]) == {"a.py"}
+        removed = np.arange(16) >= 2
+        assert not Documents([store], {}, removed[:8]).has_files
+        assert Documents([store], {}, removed[:8]).existing_paths(["a.py"]) == set()
+        assert Documents([store, store], {}, removed).existing_paths(["a.py"]) == {"a.py"}
         assert store.document(3).location == Location("")
 
 

@@ -47,8 +47,11 @@ class ShowProgress(Protocol):
         """Show how much of a stage is done, and what it says itself of the time it has left."""
 
 
-def open_encoder(directory: Path | None) -> TextEncoder:
-    """Open an encoder directory, by default that of the released transformer, if it can run."""
+def open_encoder(directory: Path | None, *, tuned: bool = False) -> TextEncoder:
+    """Open an encoder directory, by default that of the released transformer, if it can run.
+
+    One that is `tuned` works by the plan for this machine, which is printed.
+    """
     from purlin.index.encoder import (
         TRANSFORMER_EXTRA,
         default_encoder,
@@ -60,7 +63,15 @@ def open_encoder(directory: Path | None) -> TextEncoder:
     chosen = default_encoder() if directory is None else encoder_directory(directory)
     if directory is None and is_static(chosen):
         err.print(f"the static encoder is used; for the transformer: {TRANSFORMER_EXTRA}")
-    return load_encoder(chosen)
+    if not tuned:
+        return load_encoder(chosen)
+
+    from purlin.index.tuning import load_tuned, summary
+
+    encoder = load_tuned(chosen)
+    if plan := summary(encoder):
+        err.print(plan)
+    return encoder
 
 
 @contextlib.contextmanager

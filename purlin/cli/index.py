@@ -123,8 +123,10 @@ def index_build(
     )
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
-    chosen = open_encoder(encoder)
-    interim = load_encoder(STATIC_ENCODER) if STATIC_ENCODER.is_dir() else None
+    chosen = open_encoder(encoder, tuned=True)
+    # Documents in an engine are sent once, with the vectors that stay.
+    early = engine is None and STATIC_ENCODER.is_dir()
+    interim = load_encoder(STATIC_ENCODER) if early else None
     active = builds.active_manifest(home, name)
     if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
         err.print(f"going on from {unfinished}")
@@ -310,7 +312,7 @@ def build_demo(home: Path, encoder: Path | None) -> None:
     missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
     if not missing:
         return
-    loaded = open_encoder(encoder)
+    loaded = open_encoder(encoder, tuned=True)
     for number, demo in enumerate(missing, 1):
         out.print(
             f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
