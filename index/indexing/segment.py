@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.indexing.digests import digest
+from purlin.index.digests import digest
 from purlin.index.indexing.earlier import Earlier, EarlierSegment
 from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.journal import Journal

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.records import Document, is_text
+from purlin.index.records import Document
 from purlin.index.search.contracts import Details, Rows
-from purlin.index.search.filters import MAX_VALUES, Filter
+from purlin.index.search.filters import Filter
 from purlin.index.search.store import Documents, StoredPassage
 
 SECONDARY = ("test", "example", "stub", "vendored", "generated", "minified")
-# Files that are looked at together, whether their documents have a path.
-_LOOKED_AT = 256
 
 Mask = NDArray[np.bool_]
 
@@ -34,7 +32,7 @@ class LocalPassages:
         # Masks of documents: every search looks at a few of their rows.
         self._secondary = self._having("role", SECONDARY)
         self._modules = self._having("kind", ("module",))
-        self.has_files = self._any_path()
+        self._has_files = documents.has_files
 
     def _having(self, field: str, values: Sequence[str]) -> Mask | None:
         if field not in self._documents.field_names:
@@ -46,20 +44,10 @@ class LocalPassages:
         """Sorted names that a filter may use."""
         return self._documents.field_names
 
-    def _any_path(self) -> bool:
-        """Whether any document is part of a file; most corpora tell by their first files."""
-        rows = np.arange(len(self._documents))
-        if self.everything is not None:
-            rows = np.unique(self._documents.document_of[self.everything])
-        firsts = self._first_of_files(rows)
-        return any(
-            any(self._documents.paths_of(firsts[start : start + _LOOKED_AT].tolist()))
-            for start in range(0, len(firsts), _LOOKED_AT)
-        )
-
-    def _first_of_files(self, documents: Rows) -> Rows:
-        """One document of each source file that these are of; documents ascend."""
-        return documents[np.flatnonzero(np.diff(self._documents.files_of(documents), prepend=-1))]
+    @property
+    def has_files(self) -> bool:
+        """Whether any document is part of a file, whose path tells what the document is for."""
+        return self._has_files
 
     # ---- restrictions
 
@@ -131,15 +119,7 @@ class LocalPassages:
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:
         """Return those of the paths that some document's file has."""
-        wanted = [path for path in paths if is_text(path)]
-        if not wanted or "path" not in self.field_names:
-            return set()
-        existing: set[str] = set()
-        for start in range(0, len(wanted), MAX_VALUES):
-            mask = self._documents.allowed({"path": wanted[start : start + MAX_VALUES]})
-            firsts = self._first_of_files(np.flatnonzero(mask))
-            existing.update(path for path in self._documents.paths_of(firsts.tolist()) if path)
-        return existing.intersection(wanted)
+        return self._documents.existing_paths(paths)
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id, whole. Raises NotFound."""
