@@ -282,12 +282,10 @@ def test_another_encoders_vectors_are_refused(shared: Path, connection: Connecti
     described = hosting._description(milvus, name)
     other = json.loads(described["manifest"])
     other["encoder"] = other["encoder"] | {"name": "other", "fingerprint": "f" * 64}
-    altered = {layout.PROPERTY: json.dumps(described | {"manifest": json.dumps(other)})}
-    milvus.call("alter_collection_properties", name, properties=altered)
+    hosting._describe(milvus, name, described | {"manifest": json.dumps(other)})
     with pytest.raises(EncoderMismatch, match=r"vectors of encoder 'other' \(ffffffffffff\)"):
         open_corpus(directory, HashEncoder())
-    restored = {layout.PROPERTY: json.dumps(described)}
-    milvus.call("alter_collection_properties", name, properties=restored)
+    hosting._describe(milvus, name, described)
     open_corpus(directory, HashEncoder()).close()
 
 

@@ -423,7 +423,8 @@ class MilvusPassages:
     ) -> dict[int, tuple[Document, Mapping[int, Passage]]]:
         """Documents and their passages by number."""
         columns = [layout.CHUNKS, layout.TEXT]
-        texts, others = {}, []
+        texts: dict[int, str] = {}
+        others: list[int] = []
         for record in self._first_records(np.array(documents, np.int64), columns):
             key = int(record[layout.ROW])
             texts[key] = record[layout.TEXT]
@@ -436,7 +437,7 @@ class MilvusPassages:
         parts: dict[int, list[str]] = {}
         for key in sorted(texts):
             parts.setdefault(key // layout.MAX_CHUNKS, []).append(texts[key])
-        unpacked = {}
+        unpacked: dict[int, tuple[Document, Mapping[int, Passage]]] = {}
         for row, chunks in parts.items():
             document, passages = layout.unpack("".join(chunks), self._traits.kind)
             unpacked[row] = (document, {passage.number: passage for passage in passages})

@@ -103,7 +103,7 @@ def upload(
     `documents` is called twice: to count terms, and to write. `progress` is called with a number of
     passages. Raises EngineFailed, and InvalidInput for a document that Milvus cannot hold.
     """
-    layout.create_passages(milvus, collection, dim, {})
+    layout.create_passages(milvus, collection, dim)
     layout.create_records(milvus, collection)
     with tempfile.TemporaryFile() as file:
         counts = _Counts(file)
