@@ -9,6 +9,7 @@ CONSTRAINTS ?= constraints.txt
 PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
 .PHONY: serve test test-long check format docs wheel install install-dev clean
+.PHONY: bench bench-search bench-search-large bench-classify bench-encode bench-limits bench-growth bench-tables
 
 serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
@@ -19,7 +20,7 @@ test: $(VENV)/.dev
 # Load and faults, about 25 minutes; `make test-long SHARE=0.1` is a tenth of it. See docs/reliability.md.
 test-long: export SHARE ?= 1
 test-long: $(VENV)/.dev
-	$(VENV)/bin/pytest -m long -s tests/test_long.py tests/test_compose.py tests/test_replicas.py
+	$(VENV)/bin/pytest -m long -s tests/test_long.py tests/test_compose.py tests/test_replicas.py tests/test_backends.py tests/test_milvus_server.py
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
@@ -28,7 +29,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/mypy
 	cd build/tree && ../../$(VENV)/bin/lint-imports --config ../../pyproject.toml
 	$(VENV)/bin/hadolint Dockerfile
-	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml docker-compose.build.yml docker-compose.offline.yml docker-compose.replicas.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml docker-compose.build.yml docker-compose.offline.yml docker-compose.replicas.yml docker-compose.milvus.yml
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 format: $(VENV)/.dev
@@ -38,6 +39,37 @@ format: $(VENV)/.dev
 # docs/api.md from the OpenAPI document, the client and the recipes.
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m docs.reference > docs/api.md
+
+# Each part goes on where it was stopped; docs/performance.md says how long each takes.
+BENCH_DATA ?= ../shared/data
+BENCH_SCRATCH ?= var/bench
+BENCH_FUNCTIONS ?= $(BENCH_SCRATCH)/functions
+BENCH = $(VENV)/bin/python -m benchmarks
+BENCH_DIRS = --data $(BENCH_DATA) --scratch $(BENCH_SCRATCH)
+
+bench: bench-encode bench-search-large bench-classify bench-growth bench-search bench-limits bench-tables
+
+bench-search: $(VENV)/.dev
+	$(BENCH).peers search $(BENCH_DIRS) --corpus cosqa
+
+bench-search-large: $(VENV)/.dev
+	$(BENCH).peers search $(BENCH_DIRS) --corpus csn
+
+bench-classify: $(VENV)/.dev
+	$(BENCH).peers classify $(BENCH_DIRS)
+
+bench-encode: $(VENV)/.dev
+	$(BENCH).peers encode $(BENCH_DIRS)
+
+bench-limits: $(VENV)/.dev
+	$(BENCH).peers limits $(BENCH_DIRS) --corpus csn
+
+bench-growth: $(VENV)/.dev
+	$(BENCH).functions --data $(BENCH_DATA) --out $(BENCH_FUNCTIONS)
+	$(BENCH).growth $(BENCH_DIRS) --functions $(BENCH_FUNCTIONS)
+
+bench-tables: $(VENV)/.dev
+	$(BENCH).tables --scratch $(BENCH_SCRATCH)
 
 # purlin-search, with the models, and purlin-client, into dist/.
 wheel: | $(VENV)/bin/pip

@@ -21,7 +21,8 @@ from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, CORPORA, Catalog
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import TextEncoder
-from purlin.index.errors import Altered, Damaged, NotFound, PurlinError
+from purlin.index.engines.hosting import open_corpus
+from purlin.index.errors import Altered, Damaged, EngineFailed, NotFound, PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from purlin.app.encoding import Encoders
 
 RETRY_S = 60.0  # after which a refused build is tried again
+ENGINE_RETRY_S = 5.0  # the same if an engine could not be reached
 
 
 class Build(Protocol):
@@ -83,7 +85,8 @@ class _Slot(Generic[_B]):
         """Return whether the requested build is to be opened now."""
         if self.loading is not None and not self.loading.done():
             return False
-        retry = self.problem is not None and time.monotonic() - self.tried_at > RETRY_S
+        pause_s = ENGINE_RETRY_S if isinstance(self.problem, EngineFailed) else RETRY_S
+        retry = self.problem is not None and time.monotonic() - self.tried_at > pause_s
         return requested != self.requested or retry
 
 
@@ -354,7 +357,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
             slot = self._slots.get(build.parent.name)
             serving = slot.open.build if slot is not None and slot.open is not None else None
         # A build after a small change has most of its segments in memory already.
-        corpus = Corpus.load(build, encoder, serving)
+        corpus = open_corpus(build, encoder, serving)
         corpus.filter_lookups = self.filters
         if corpus.warning is not None:
             self._log.warning("%s", corpus.warning)

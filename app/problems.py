@@ -23,6 +23,7 @@ from purlin.index.errors import (
     Busy,
     Damaged,
     EncoderMismatch,
+    EngineFailed,
     InvalidInput,
     NotFound,
     PurlinError,
@@ -47,6 +48,7 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
     Opening: (HTTPStatus.SERVICE_UNAVAILABLE, "opening"),
     Left: (HTTPStatus.SERVICE_UNAVAILABLE, "left"),
     StorageFailed: (HTTPStatus.SERVICE_UNAVAILABLE, "storage-failed"),
+    EngineFailed: (HTTPStatus.SERVICE_UNAVAILABLE, "engine-failed"),
 }
 
 

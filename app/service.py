@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 from purlin.app.building import Builder, BuildingElsewhere, demo_jobs, tell_workers
 from purlin.app.encoding import Encoders
 from purlin.app.errors import Opening
+from purlin.app.following import Follower
 from purlin.app.freshness import Freshness
 from purlin.app.metrics import Metrics
 from purlin.app.open_builds import OpenClassifiers, OpenCorpora
@@ -22,6 +23,7 @@ from purlin.app.watching import Watcher
 from purlin.index import builds
 from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import ENCODERS
+from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.qa.reader import Reader
@@ -48,7 +50,7 @@ class Service:
         self._own_builder: Builder | None = None
         self.builder: Builder | BuildingElsewhere = BuildingElsewhere(shared)
         self.watcher: Watcher | None = None
-        # One worker builds and watches for all.
+        # One worker builds, watches and follows for all.
         if shared.number == 0:
             self.builder = self._own_builder = Builder(
                 settings.home,
@@ -59,6 +61,9 @@ class Service:
             if settings.watch:
                 directories = (settings.encoder, *ENCODERS.values())
                 self.watcher = Watcher(settings.home, self._own_builder, directories)
+        self.follower: Follower | None = None
+        if settings.milvus and shared.number == 0:
+            self.follower = Follower(settings.home, Connection.of(settings.milvus))
         self.classifier = Classifier(encoder)
         self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)
 
@@ -81,6 +86,8 @@ class Service:
             self._own_builder.add(*demo_jobs(self.home, self._settings.encoder, fingerprint))
         if self.watcher is not None:
             self.watcher.start()
+        if self.follower is not None:
+            self.follower.start()
 
     def lease(self, corpus: str) -> AbstractContextManager[Corpus]:
         """Yield the build of a corpus that serves, as `OpenBuilds.lease` does.
@@ -134,6 +141,8 @@ class Service:
         """Stop making and opening builds, and close everything that is open."""
         if self.watcher is not None:
             self.watcher.close()
+        if self.follower is not None:
+            self.follower.close()
         if self._own_builder is not None:
             self._own_builder.close()
         self.corpora.close()

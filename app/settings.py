@@ -60,6 +60,10 @@ class Settings(BaseSettings):
     demo: bool = Field(
         default=False, description="build the demo corpora that are missing, while serving"
     )
+    milvus: str = Field(
+        default="",
+        description="address of a Milvus: its corpora are served, too, and followed",
+    )
     watch: bool = Field(
         default=False, description="build corpora again when their sources change, while serving"
     )

@@ -1,6 +1,6 @@
 """Measure POST /classify: the cost of 1,000 labels beside 4, and its rate beside other designs.
 
-    python benchmarks/classify.py ROWS.jsonl LABELS.txt
+    python -m benchmarks.classify ROWS.jsonl LABELS.txt
                                   [--texts 200] [--rounds 300] [--pipeline] [--txtai]
 
 ROWS are JSON Lines with a `text`. The first part starts a server on a free loopback port and sends
@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from search import wait_ready
 
+from benchmarks.search import wait_ready
 from purlin.index.classify.zero_shot import Classifier
 from purlin.index.encoder import RELEASED_ENCODER, TOKENIZER, Encoder
 from purlin.index.evaluation.ranking import read_list

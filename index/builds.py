@@ -101,7 +101,8 @@ class Manifest:
     `files` maps a relative path to what `checksums` returns for it. `logged` counts the earlier queries that
     lead to documents of the build. `dense` is what `purlin.index.search.dense.build_index` chose
     and measured for the base. `judged` describes the quality check, if there was one (see
-    `purlin.index.indexing.gate.measure_build`).
+    `purlin.index.indexing.gate.measure_build`). `engine` tells where the documents are if they are
+    not here, see `purlin.index.engines.hosting`.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Manifest:
     measures: Mapping[str, Any] = field(default_factory=dict)
     dense: Mapping[str, Any] = field(default_factory=dict)
     judged: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
@@ -507,6 +509,26 @@ def publish(staging_dir: Path, manifest: AnyManifest, *, durable: bool = True) -
     return build
 
 
+def adopt(staging_dir: Path, build: str) -> None:
+    """Give a directory with the files of a build that was made elsewhere the build's name.
+
+    Raises Damaged if the files are not those of its manifest.
+    """
+    directory = staging_dir.parent / build
+    if not _BUILD.fullmatch(build):
+        raise Damaged(f"{build[:60]!r} is not the name of a build.")
+    for path in staging_dir.iterdir():
+        fsync(path)
+    staging_dir.chmod(0o755)
+    staging_dir.rename(directory)
+    try:
+        verify(directory, read_manifest(directory))
+    except Damaged:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    fsync(directory.parent)
+
+
 def _timestamp(directory: Path) -> str:
     """Current time, or a microsecond after the newest build if the clock was set back.
 
@@ -573,10 +595,10 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
         switch(directory, build)
 
 
-def roll_back(home: Path, name: str) -> str:
-    """Activate the newest build that is older than the active one and was not refused.
+def previous(home: Path, name: str) -> str:
+    """Name of the newest build that is older than the active one and was not refused.
 
-    Returns its name. Raises NotFound if there is none.
+    Raises NotFound if there is none.
     """
     active = current(home, name)
     older = [build for build in builds(home, name) if build < active.name]
@@ -585,8 +607,6 @@ def roll_back(home: Path, name: str) -> str:
         raise NotFound(
             f"Corpus {name!r} has no build before {active.name}, the active one.", field="corpus"
         )
-
-    activate(home, name, candidates[-1])
     return candidates[-1]
 
 

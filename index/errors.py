@@ -46,3 +46,7 @@ class Busy(PurlinError):
 
 class StorageFailed(PurlinError):
     """The disk is full, read-only or failing."""
+
+
+class EngineFailed(PurlinError):
+    """An engine or cluster that is needed is down, slow, or not the right one."""

@@ -10,6 +10,7 @@ from purlin.app.encoding import Encoders
 from purlin.app.open_builds import OpenCorpora
 from purlin.index import builds
 from purlin.index.builds import Manifest
+from purlin.index.engines import hosting
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound, Worse
 from purlin.index.evaluation import ranking
 from purlin.index.indexing import gate
@@ -172,10 +173,10 @@ def test_refused_builds_do_not_replace_good_ones(
     assert builds.builds(tmp_path, "c") == [first, second, last]
     make_build(tmp_path, documents(20, count=21))
     assert builds.builds(tmp_path, "c")[:3] == [first, second, last]
-    assert builds.roll_back(tmp_path, "c") == second
-    assert builds.roll_back(tmp_path, "c") == first
+    assert hosting.roll_back(tmp_path, "c") == second
+    assert hosting.roll_back(tmp_path, "c") == first
     with pytest.raises(NotFound, match="no build before"):
-        builds.roll_back(tmp_path, "c")
+        hosting.roll_back(tmp_path, "c")
 
 
 def test_a_refused_build_is_activated_only_by_force(tmp_path: Path) -> None:

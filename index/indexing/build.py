@@ -8,6 +8,7 @@ disk; `purlin.app.open_builds` serves them.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from purlin.index import builds, self_check, storage
 from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.engines import hosting
+from purlin.index.engines.milvus import Connection
 from purlin.index.errors import InvalidInput, PurlinError, Worse
 from purlin.index.indexing import gate
 from purlin.index.indexing.earlier import Earlier
@@ -78,13 +81,14 @@ def build(
     force: bool = False,
     interim: TextEncoder | None = None,
     durable: bool = True,
+    engine: Connection | None = None,
 ) -> Manifest:
     """Build corpus `name` and activate it; the old build serves until the last moment.
 
     `origin` is recorded in the manifest. `progress(stage, done, total)` is called with the stages
-    read, interim, encode, index, log and measure. With `judged`, the build and the active one are measured
-    on the same queries. A build that is significantly worse is kept but not activated, and raises
-    Worse, unless `force` is set.
+    read, interim, encode, index, log, measure and store. With `judged`, the build and the active
+    one are measured on the same queries. A build that is significantly worse is kept but not
+    activated, and raises Worse, unless `force` is set.
 
     If nothing serves the corpus yet, a build with the vectors of the faster encoder `interim` does
     as soon as the sources are read, until those of `encoder` are there. After a crash it stays, and
@@ -93,8 +97,10 @@ def build(
     A build that is not `durable` is not flushed to disk, which takes as long as all the rest of a
     small one. If the machine fails soon after, it may be damaged, and has to be made again.
 
-    Raises Busy, StorageFailed, and InvalidInput if the sources have no document, no judged document
-    exists, or no query of the log leads to a document.
+    Raises Busy, EngineFailed, StorageFailed, and InvalidInput if the sources have no document, no
+    judged document exists, or no query of the log leads to a document.
+
+    With `engine`, the documents go there, and all are read and encoded; there is no interim build.
 
     A build that was ended by anything, even by SIGKILL, leaves the vectors that it has made, and
     the documents once all are read: the next one goes on from them and removes them. If nothing has
@@ -102,7 +108,7 @@ def build(
     another one.
     """
     report = progress or _silent
-    plan = _Plan(home, name, kind, options or Options(), origin, report, judged, durable)
+    plan = _Plan(home, name, kind, options or Options(), origin, report, judged, durable, engine)
     with builds.locked(home, name) as directory:
         unfinished = Unfinished(directory)
         try:
@@ -129,6 +135,7 @@ def _build(
     """Build from the sources, or from an interim build that is made of them first."""
     serves_early = (
         interim is not None
+        and plan.engine is None
         and interim.fingerprint != encoder.fingerprint
         and plan.name not in builds.corpora(plan.home)
     )
@@ -158,6 +165,7 @@ class _Plan:
     progress: Progress
     judged: Judgements | None
     durable: bool
+    engine: Connection | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -183,8 +191,19 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
     if force and manifest.judged.get("refused"):
         manifest = replace(manifest, judged={**manifest.judged, "refused": False})
 
+    if plan.engine is not None:
+        storing = partial(plan.progress, "store")
+        manifest = hosting.move(plan.engine, builder.directory, manifest, storing)
     directory = builder.directory.parent
     build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
+    if plan.engine is not None:
+        refused = bool(manifest.judged.get("refused"))
+        try:
+            hosting.finish(plan.engine, manifest, build_name, active=not refused)
+        except BaseException:
+            # Without its description in the engine it cannot be opened.
+            shutil.rmtree(directory / build_name, ignore_errors=True)
+            raise
     _activate(directory, build_name, manifest, plan.durable)
     return manifest
 
@@ -250,7 +269,8 @@ class _Builder:
         with (
             builds.staging(directory) as staging_dir,
             storage.storage_errors(),
-            Earlier.open(plan.home, plan.name, plan.kind) as earlier,
+            # What an engine has is read and encoded anew.
+            Earlier() if plan.engine else Earlier.open(plan.home, plan.name, plan.kind) as earlier,
         ):
             builder = cls(plan, staging_dir, earlier)
             try:

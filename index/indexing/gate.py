@@ -20,6 +20,7 @@ import numpy as np
 from purlin.index import builds
 from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder
+from purlin.index.engines.hosting import open_corpus
 from purlin.index.errors import EncoderMismatch, InvalidInput, PurlinError
 from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import Measure, Qrels, Run, Values
@@ -214,7 +215,7 @@ def _active_values(
 ) -> tuple[Mapping[str, Values], int]:
     """Measure the active build; if it is of another encoder, use the values stored with it."""
     try:
-        corpus = Corpus.load(active, encoder)
+        corpus = open_corpus(active, encoder)
     except EncoderMismatch:
         if (stored := _stored_values(active, judged)) is None:
             raise

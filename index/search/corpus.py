@@ -31,13 +31,14 @@ from purlin.index.search.contracts import (
 from purlin.index.search.dense import Dense
 from purlin.index.search.filters import Filter
 from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
-from purlin.index.search.lexical import Lexical, LexicalScores, matches
+from purlin.index.search.lexical import Lexical, LexicalScores
 from purlin.index.search.listing import LISTING_FILE, Listing
 from purlin.index.search.local import LocalPassages
 from purlin.index.search.query_log import Nearness, QueryLog, blend
 from purlin.index.search.repository import Evidence
 from purlin.index.search.segments import Segment
 from purlin.index.search.store import Documents, StoredPassage
+from purlin.index.search.tokens import matches
 from purlin.index.storage import read_array
 
 MAX_QUERY_CHARS = 4096
@@ -57,12 +58,14 @@ _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 class SearchResult:
     """One page of hits. `total` counts the documents on all pages.
 
-    `timings_ms` maps a step (encode, dense, lexical, fuse, fetch) to its milliseconds.
+    `timings_ms` maps a step (encode, dense, lexical, fuse, fetch) to its milliseconds. `warning` is
+    present if only one of two retrievers answered.
     """
 
     hits: tuple[Hit, ...]
     total: int
     timings_ms: Mapping[str, float]
+    warning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class Ranked:
     timings_ms: Mapping[str, float]
     query: _Query
     ranking: _Ranking
+    warning: str | None = None
 
 
 class _Clock:
@@ -213,12 +217,7 @@ class Corpus:
         documents' file was changed.
         """
         manifest = builds.read_manifest(directory)
-        if manifest.encoder["fingerprint"] != encoder.fingerprint:
-            raise EncoderMismatch(
-                f"Corpus {manifest.name!r} was built with encoder {manifest.encoder['name']!r} "
-                f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
-                f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
-            )
+        check_encoder(manifest, encoder)
         return cls.open(directory, manifest, encoder, opened)
 
     @classmethod
@@ -351,14 +350,16 @@ class Corpus:
             for position, stored in enumerate(self._passages.fetch(rows.tolist()), start)
         )
 
-    def passages(self, query: str, k: int) -> tuple[list[Retrieved], Mapping[str, float]]:
+    def passages(
+        self, query: str, k: int, *, mode: Mode = "hybrid"
+    ) -> tuple[list[Retrieved], Mapping[str, float]]:
         """Return the best `k` passages, possibly several of a document, and the timings in ms.
 
         Their hits have no highlights; `highlighted` adds them.
         """
-        check_search(query, k, 0, "hybrid")
+        check_search(query, k, 0, mode)
         clock = _Clock()
-        prepared = self._prepare(query, "hybrid", None, clock, reranks=False)
+        prepared = self._prepare(query, mode, None, clock, reranks=False)
         ranking = self._rank(prepared, k, clock, distinct=False)
 
         retrieved = []
@@ -731,6 +732,16 @@ def _highlights(text: str, query_tokens: frozenset[str]) -> tuple[tuple[int, int
 def _rounded(score: np.float32) -> float:
     """Round a score to four digits; further digits differ between processors."""
     return round(float(score), 4)
+
+
+def check_encoder(manifest: builds.Manifest, encoder: TextEncoder) -> None:
+    """Raise EncoderMismatch if a build was made with another encoder."""
+    if manifest.encoder["fingerprint"] != encoder.fingerprint:
+        raise EncoderMismatch(
+            f"Corpus {manifest.name!r} was built with encoder {manifest.encoder['name']!r} "
+            f"({manifest.encoder['fingerprint'][:12]}), but {encoder.name!r} "
+            f"({encoder.fingerprint[:12]}) is loaded; serve with that encoder, or build the corpus again."
+        )
 
 
 def check_query(query: str) -> None:

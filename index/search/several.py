@@ -83,7 +83,9 @@ def search_corpora(
     timings["fetch"] += (time.perf_counter() - started) * 1000
     searched = tuple(map(_searched, corpora, rankings))
     total = sum(each.total for each in searched)
-    return SeveralResult(hits, total, searched, timings, _warning(corpora, mode))
+    warnings = [_warning(corpora, mode), *(ranked.warning for ranked in rankings if ranked)]
+    warning = " ".join(text for text in warnings if text) or None
+    return SeveralResult(hits, total, searched, timings, warning)
 
 
 def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:

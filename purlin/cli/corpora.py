@@ -23,7 +23,7 @@ def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -
     released one.
     """
     from purlin.index import builds
-    from purlin.index.search.corpus import Corpus
+    from purlin.index.engines.hosting import open_corpus
 
     # By the fingerprint that a build names.
     encoders: dict[str, TextEncoder] = {}
@@ -35,7 +35,7 @@ def open_corpora(home: Path, names: Sequence[str], encoder: Path | str | None) -
         if fingerprint not in encoders:
             encoders[fingerprint] = _open_encoder(encoder, made_by)
 
-        corpus = Corpus.load(directory, encoders[fingerprint])
+        corpus = open_corpus(directory, encoders[fingerprint])
         if corpus.warning is not None:
             terminal.print_note(f"warning: {corpus.warning}")
         opened.append(corpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -54,6 +54,24 @@ Qrels = Annotated[
     typer.Option(help="Their judged documents, BEIR's .tsv, or TREC's with %XX in ids decoded."),
 ]
 DecidingMeasure = Annotated[str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        help="Encode with the workers of a Ray cluster: host:port, auto, or local for one worker per CPU.",
+    ),
+]
+Backend = Annotated[
+    Literal["local", "milvus"], typer.Option(help="Where vectors, postings and documents are kept.")
+]
+MilvusAddress = Annotated[
+    str,
+    typer.Option(
+        "--milvus",
+        envvar="PURLIN_MILVUS",
+        help="http://HOST:19530, or FILE.db for Milvus Lite; the secret is PURLIN_MILVUS_TOKEN.",
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Make a build though nothing changed, even if it measures worse."),
@@ -78,6 +96,9 @@ def index_build(
     qrels: Qrels = None,
     measure: DecidingMeasure = "ndcg@10",
     force: Force = False,
+    ray: RayAddress = None,
+    backend: Backend = "local",
+    milvus: MilvusAddress = "",
 ) -> None:
     """Build a corpus and make it the active one; unchanged files are not read or encoded again.
 
@@ -92,6 +113,7 @@ def index_build(
     """
     from purlin.index import builds
     from purlin.index.encoder import STATIC_ENCODER, load_encoder
+    from purlin.index.engines.milvus import Connection
     from purlin.index.indexing.build import Options, build, file_digests
     from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search.query_log import read_log
@@ -99,24 +121,27 @@ def index_build(
 
     log = read_log(query_log) if query_log else []
     judged = _judgements(queries, qrels, measure)
+    engine = Connection.of(milvus) if backend == "milvus" else None
     sources = open_source(
         kind,
         paths,
         secondary=secondary,
         base_url=base_url,
-        digests=file_digests(home, name),
+        digests={} if engine else file_digests(home, name),
     )
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
-    chosen = open_encoder(encoder)
-    interim = load_encoder(STATIC_ENCODER) if STATIC_ENCODER.is_dir() else None
+    chosen = open_encoder(encoder, tuned=True, ray=ray)
+    # Documents in an engine are sent once, with the vectors that stay.
+    early = engine is None and STATIC_ENCODER.is_dir()
+    interim = load_encoder(STATIC_ENCODER) if early else None
     active = builds.active_manifest(home, name)
     if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
         err.print(f"going on from {unfinished}")
     interrupted = "interrupted; the same command goes on from there"
     with undone_if_interrupted(interrupted), progress_bars() as progress:
         manifest = build(home, name, kind, sources, chosen, options=options, origin=origin, progress=progress,
-                         judged=judged, force=force, interim=interim)  # fmt: skip
+                         judged=judged, force=force, interim=interim, engine=engine)  # fmt: skip
     if manifest == active:
         out.print(f"{name}: nothing has changed since its active build; --force makes another one")
         return
@@ -212,9 +237,13 @@ def index_show(
     }
     out.print(f"active {directory.name}, all files as they were written")
     out.print_json(json.dumps(shown))
-    with closing(segments.open_documents(directory, manifest)) as documents:
-        names = documents.field_names
-        left_out = segments.left_out(read_listing(directory), documents.stores)
+    if manifest.engine:
+        names = sorted(json.loads((directory / segments.FIELDS_FILE).read_bytes()))
+        left_out = list(read_listing(directory).skipped)
+    else:
+        with closing(segments.open_documents(directory, manifest)) as documents:
+            names = documents.field_names
+            left_out = segments.left_out(read_listing(directory), documents.stores)
     out.print(f"fields: {', '.join(names[:60])}" + (" ..." if len(names) > 60 else ""))
     for file in left_out[:skipped]:
         out.print(
@@ -235,9 +264,9 @@ def index_activate(
 
     Example: purlin index activate code 20261121T093000123456-1a2b3c4d5e6f
     """
-    from purlin.index import builds
+    from purlin.index.engines import hosting
 
-    builds.activate(home, name, build, force=force)
+    hosting.activate(home, name, build, force=force)
     out.print(f"{name}: {build} is active")
 
 
@@ -247,10 +276,30 @@ def index_delete(name: str, home: Home = HOME) -> None:
 
     Example: purlin index delete old-project
     """
-    from purlin.index import builds
+    from purlin.index.engines import hosting
 
-    builds.delete(home, name)
+    hosting.delete(home, name)
     out.print(f"{name}: deleted")
+
+
+@app.command("attach")
+def index_attach(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Corpora [default: all that Milvus has].")
+    ] = None,
+    home: Home = HOME,
+    milvus: MilvusAddress = "",
+) -> None:
+    """Serve corpora that are in Milvus here, too: their builds that are active there.
+
+    Example: purlin index attach code --milvus http://127.0.0.1:19530
+    """
+    from purlin.index.engines import hosting
+    from purlin.index.engines.milvus import Connection
+
+    connection = Connection.of(milvus)
+    for name in names or hosting.hosted(connection):
+        out.print(f"{name}: {hosting.attach(home, name, connection)} is active")
 
 
 @app.command("demo")
@@ -271,7 +320,7 @@ def build_demo(home: Path, encoder: Path | None) -> None:
     missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
     if not missing:
         return
-    loaded = open_encoder(encoder)
+    loaded = open_encoder(encoder, tuned=True)
     for number, demo in enumerate(missing, 1):
         out.print(
             f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",

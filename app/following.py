@@ -1,0 +1,61 @@
+"""Follows the corpora of a Milvus: the builds that other servers make, switch and roll back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+from purlin.index.engines import hosting
+from purlin.index.engines.milvus import Connection
+from purlin.index.errors import Busy, PurlinError
+
+INTERVAL_S = 10.0
+_log = logging.getLogger("purlin.following")
+
+
+class Follower:
+    """Attaches the active builds of a Milvus to `home`, now and whenever one is switched.
+
+    A corpus of the same name whose documents are on this machine stays as it is.
+    """
+
+    def __init__(self, home: Path, connection: Connection) -> None:
+        self._home = home
+        self._connection = connection
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        # The last problem, which is logged once.
+        self._problem = ""
+
+    def start(self) -> None:
+        """Begin to follow; returns at once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(self._connection.timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._follow()
+            self._stopped.wait(INTERVAL_S)
+
+    def _follow(self) -> None:
+        problem = ""
+        try:
+            for name in hosting.hosted(self._connection):
+                try:
+                    hosting.attach(self._home, name, self._connection)
+                except Busy:
+                    # This machine is building it; the next round sees the result.
+                    continue
+                except PurlinError as error:
+                    problem = error.message
+        except PurlinError as error:
+            problem = error.message
+        if problem and problem != self._problem:
+            _log.warning("%s", problem)
+        self._problem = problem

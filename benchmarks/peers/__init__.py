@@ -1,0 +1,1 @@
+"""Purlin beside other search services, each in an environment of its own."""

@@ -1,0 +1,1 @@
+"""Corpora whose vectors, postings and documents an engine holds, on this machine or on others."""

@@ -1,0 +1,480 @@
+"""The contracts of `purlin.index.search.contracts`, answered by Milvus.
+
+What a search may return is an expression of Milvus. Scores are those of the vectors and term
+weights as they were stored, so hits are those of a local build wherever both indexes are exact.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.encoder import Vectors
+from purlin.index.engines import layout
+from purlin.index.engines.fields import expression, folded, hashed
+from purlin.index.engines.layout import Rows
+from purlin.index.engines.milvus import Milvus
+from purlin.index.errors import Damaged, EngineFailed, NotFound
+from purlin.index.records import Document, Kind, Passage
+from purlin.index.search.contracts import Details
+from purlin.index.search.filters import Filter
+from purlin.index.search.lexical import LexicalScores
+from purlin.index.search.store import MAX_NAMED, StoredPassage
+from purlin.index.search.tokens import tokens
+
+# Keys in one expression.
+_KEYS, _TEXTS = 4096, 256
+_CACHED_TOKENS = 100_000
+_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
+
+
+class Collection:
+    """Searches and reads of the two collections of one build."""
+
+    def __init__(self, milvus: Milvus, name: str) -> None:
+        self.milvus = milvus
+        self.name = name
+        self.records = layout.records_of(name)
+
+    def search(
+        self, vector: Any, column: str, depth: int, allowed: str | None
+    ) -> tuple[Rows, Vectors]:
+        """Return rows and inner products of the best passages, best first, ties by row."""
+        limit = min(depth, layout.MAX_ROWS)
+        # Searches a graph as far as is needed; other indexes ignore it.
+        params = {"ef": max(limit, 128)} if column == layout.DENSE else {}
+        hits = self.milvus.call(
+            "search",
+            self.name,
+            [vector],
+            filter=allowed or "",
+            limit=limit,
+            anns_field=column,
+            search_params={"metric_type": "IP", "params": params},
+            consistency_level="Bounded",
+        )[0]
+        rows = np.array([_key(hit) for hit in hits], dtype=np.int64)
+        scores = np.array([hit["distance"] for hit in hits], dtype=np.float32)
+        order = np.lexsort((rows, -scores))
+        return rows[order], scores[order]
+
+    def query(self, collection: str, condition: str, columns: list[str]) -> list[dict[str, Any]]:
+        """Return columns of the rows that fulfil a condition, in the order of their keys."""
+        found: list[dict[str, Any]] = self.milvus.call(
+            "query",
+            collection,
+            filter=condition,
+            output_fields=[layout.ROW, *columns],
+            limit=layout.MAX_ROWS,
+            consistency_level="Bounded",
+        )
+        return sorted(found, key=lambda row: int(row[layout.ROW]))
+
+    def rows(
+        self, collection: str, keys: Iterable[int], columns: list[str], also: str = ""
+    ) -> Iterator[dict[str, Any]]:
+        """Yield columns of the rows with these keys that fulfil another condition, too."""
+        distinct = sorted(set(map(int, keys)))
+        # A reply has a limit, too, and a text may have 60 kB.
+        step = _TEXTS if layout.TEXT in columns else _KEYS
+        for start in range(0, len(distinct), step):
+            condition = layout.one_of(layout.ROW, distinct[start : start + step])
+            condition = f"{condition} and ({also})" if also else condition
+            yield from self.query(collection, condition, columns)
+
+    def count(self, condition: str) -> int:
+        """Count the records that fulfil a condition."""
+        counted = self.milvus.call(
+            "query",
+            self.records,
+            filter=condition,
+            output_fields=["count(*)"],
+            consistency_level="Bounded",
+        )
+        return int(counted[0]["count(*)"])
+
+
+def _key(hit: Mapping[str, Any]) -> int:
+    # Milvus Lite names it as the column, a server `id`.
+    return int(hit["id"] if "id" in hit else hit[layout.ROW])
+
+
+class _Recent(threading.local):
+    """What a thread's last search returned: the query, and its rows, ascending, with scores."""
+
+    query: object = None
+    rows: Rows = _NO_ROWS
+    scores: Vectors = np.zeros(0, dtype=np.float32)
+
+    def keep(self, query: object, rows: Rows, scores: Vectors) -> None:
+        """Keep the rows and scores that a query returned."""
+        order = np.argsort(rows)
+        self.query, self.rows, self.scores = query, rows[order], scores[order]
+
+    def of(self, query: object, rows: Rows) -> tuple[Vectors, NDArray[np.bool_]]:
+        """Return the scores of these rows, as far as the last search was for this very query."""
+        if query is not self.query or not len(self.rows):
+            return np.zeros(len(rows), np.float32), np.zeros(len(rows), np.bool_)
+        positions = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        is_known = self.rows[positions] == rows
+        return np.where(is_known, self.scores[positions], np.float32(0.0)), is_known
+
+
+class MilvusDense:
+    """The contract `DenseRetriever`."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._recent = _Recent()
+
+    def search(
+        self, query: Vectors, depth: int, allowed: str | None = None
+    ) -> tuple[Rows, Vectors]:
+        """Return rows and cosines of the `depth` allowed passages nearest to `query` (dim,)."""
+        rows, cosines = self._collection.search(
+            query.astype(np.float32), layout.DENSE, depth, allowed
+        )
+        self._recent.keep(query, rows, cosines)
+        return rows, cosines
+
+    def scores(self, query: Vectors, rows: Rows) -> Vectors:
+        """Return the cosines (len(rows),) of `query` (dim,) with these passages."""
+        cosines, is_known = self._recent.of(query, rows)
+        vectors = self._vectors(rows[~is_known])
+        cosines[~is_known] = np.vecdot(vectors, query) if len(vectors) else 0.0
+        return cosines
+
+    def mean(self, rows: Rows) -> Vectors:
+        """Return the unit vector (dim,) between the vectors of these passages."""
+        total: Vectors = self._vectors(rows).sum(axis=0)
+        return total / max(float(np.linalg.norm(total)), 1e-12)
+
+    def _vectors(self, rows: Rows) -> Vectors:
+        """Vectors (len(rows), dim) of these passages."""
+        stored = {
+            int(row[layout.ROW]): row[layout.DENSE]
+            for row in self._collection.rows(self._collection.name, rows, [layout.DENSE])
+        }
+        if len(stored) < len(np.unique(rows)):
+            raise _incomplete(self._collection)
+        return np.array([stored[row] for row in rows.tolist()], dtype=np.float32)
+
+
+class MilvusLexical:
+    """The contract `LexicalRetriever`: BM25 with the weights that the build stored.
+
+    `passages` counts them, `buckets` those of the vocabulary.
+    """
+
+    def __init__(self, collection: Collection, passages: int, buckets: int) -> None:
+        self._collection = collection
+        self._passages, self._buckets = passages, buckets
+        self._recent = _Recent()
+        # Token -> its number and document frequency; least recently used first.
+        self._tokens: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def weights(self, query: str) -> dict[str, float]:
+        """Map each distinct token of the query to its idf."""
+        distinct = list(dict.fromkeys(tokens(query)))
+        entries = self._entries(distinct)
+        return {
+            token: float(np.log1p((self._passages - df + 0.5) / (df + 0.5)))
+            for token, (_, df) in zip(distinct, entries, strict=True)
+        }
+
+    def search(
+        self, weights: Mapping[str, float], depth: int, allowed: str | None = None
+    ) -> tuple[Rows, LexicalScores]:
+        """Return rows and scores of the `depth` best allowed passages with any of the tokens."""
+        vector = self._vector(weights)
+        if not vector:
+            return _NO_ROWS, np.zeros(0, dtype=np.float32)
+        rows, scores = self._collection.search(vector, layout.SPARSE, depth, allowed)
+        rows, scores = rows[scores > 0], scores[scores > 0]
+        self._recent.keep(weights, rows, scores)
+        return rows, scores
+
+    def scores(self, weights: Mapping[str, float], rows: Rows) -> LexicalScores:
+        """Return the scores (len(rows),) of these passages, 0 for one without any of the tokens."""
+        scores, is_known = self._recent.of(weights, rows)
+        missing = np.unique(rows[~is_known])
+        others: dict[int, float] = {}
+        vector = self._vector(weights)
+        for start in range(0, len(missing) if vector else 0, _KEYS):
+            keys = missing[start : start + _KEYS]
+            condition = layout.one_of(layout.ROW, keys)
+            matching = self._collection.search(vector, layout.SPARSE, len(keys), condition)
+            others |= dict(zip(*(values.tolist() for values in matching), strict=True))
+        scores[~is_known] = [others.get(row, 0.0) for row in rows[~is_known].tolist()]
+        return scores
+
+    def matching(self, weights: Mapping[str, float], allowed: str | None = None) -> Rows:
+        """Return allowed rows with any of the tokens, in ascending order; at most 16,384."""
+        rows, _ = self.search(weights, layout.MAX_ROWS, allowed)
+        return np.sort(rows)
+
+    def explain(self, weights: Mapping[str, float], row: int) -> dict[str, float]:
+        """Map each token that adds to the score of a passage to what it adds."""
+        vector = self._vector(weights)
+        stored = list(
+            self._collection.rows(self._collection.name, [row], [layout.SPARSE]) if vector else ()
+        )
+        saturations = stored[0][layout.SPARSE] if stored else {}
+        entries = self._entries(list(weights))
+        return {
+            token: vector[number] * float(saturations[number])
+            for token, (number, _) in zip(weights, entries, strict=True)
+            if number in saturations and number in vector
+        }
+
+    def _vector(self, weights: Mapping[str, float]) -> dict[int, float]:
+        """Token number -> share of the query's weight, for tokens that some passage has."""
+        if not weights:
+            return {}
+        if not self._collection.milvus.has_sparse:
+            raise EngineFailed(
+                f"Milvus {self._collection.milvus.version} has no sparse vectors, which lexical "
+                "search needs; use dense search, or a server of version 2.4 or later."
+            )
+        total = sum(weights.values()) or 1.0
+        entries = self._entries(list(weights))
+        return {
+            number: idf / total
+            for (number, _), idf in zip(entries, weights.values(), strict=True)
+            if number and idf > 0
+        }
+
+    def _entries(self, wanted: Sequence[str]) -> list[tuple[int, int]]:
+        """Number and document frequency of each token, (0, 0) for one that no passage has."""
+        with self._lock:
+            known = {token: self._tokens[token] for token in wanted if token in self._tokens}
+        missing = [token for token in wanted if token not in known]
+        if missing:
+            known |= self._read(missing)
+        return [known[token] for token in wanted]
+
+    def _read(self, missing: Sequence[str]) -> dict[str, tuple[int, int]]:
+        collection = self._collection
+        keys = {layout.bucket_of(token, self._buckets) for token in missing}
+        entries: dict[str, list[int]] = {}
+        for row in collection.rows(collection.records, keys, [layout.TEXT]):
+            entries |= json.loads(row[layout.TEXT])
+
+        read = {token: (*entries.get(token, (0, 0)),) for token in missing}
+        with self._lock:
+            for token, (number, df) in read.items():
+                self._tokens[token] = (number, df)
+            while len(self._tokens) > _CACHED_TOKENS:
+                self._tokens.popitem(last=False)
+        return {token: (number, df) for token, (number, df) in read.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of a build beside its collections.
+
+    `numeric` maps each field to whether any of its values is a number, `lists` those that are lists
+    to their largest number of values.
+    """
+
+    kind: Kind
+    numeric: Mapping[str, bool]
+    lists: Mapping[str, int]
+    has_files: bool
+
+
+class MilvusPassages:
+    """The contract `PassageStore`, where `Allowed` is an expression of Milvus."""
+
+    everything = None
+
+    def __init__(self, collection: Collection, traits: Traits) -> None:
+        self._collection = collection
+        self._traits = traits
+
+    @property
+    def field_names(self) -> list[str]:
+        """Sorted names that a filter may use."""
+        return sorted(self._traits.numeric)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether any document is part of a file, whose path tells what the document is for."""
+        return self._traits.has_files
+
+    # ---- restrictions
+
+    def allowed(self, conditions: Filter) -> str:
+        """Return a filter as an expression. InvalidInput names a wrong field."""
+        return expression(conditions, self._traits.numeric, self._traits.lists)
+
+    def count(self, allowed: str) -> int:
+        """Count the documents that pass a filter."""
+        return self._collection.count(allowed)
+
+    def is_allowed(self, rows: Rows, allowed: str | None) -> NDArray[np.bool_]:
+        """Tell of each passage (n,) whether it is allowed."""
+        if allowed is None:
+            return np.ones(len(rows), dtype=np.bool_)
+        passing = self._collection.rows(self._collection.name, rows, [], allowed)
+        return np.isin(rows, [int(row[layout.ROW]) for row in passing])
+
+    # ---- rows
+
+    def document_of(self, rows: Rows) -> Rows:
+        """Return the document (n,) of each passage."""
+        return layout.documents_of(rows)
+
+    def passages_of(self, documents: Rows) -> Rows:
+        """Return the rows of all passages of these documents, in ascending order."""
+        return _passages(self._first_records(documents, [layout.PASSAGES]))
+
+    def order(self, rows: Rows) -> Rows:
+        """Return numbers (n,) that sort passages of equal score."""
+        return rows
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """Map those of the ids that exist to their documents."""
+        wanted = set(ids)
+        return {
+            row[layout.ID]: int(row[layout.ROW]) // layout.MAX_CHUNKS
+            for row in self._hashed(layout.ID_HASH, map(hashed, wanted), [layout.ID])
+            if row[layout.ID] in wanted
+        }
+
+    def rows_named(self, name: str) -> Rows:
+        """Return passages of the documents whose id or title is `name`; titles in any case."""
+        condition = (
+            f"{layout.ID_HASH} == {hashed(name)} or {layout.TITLE_HASH} == {hashed(folded(name))}"
+        )
+        columns = [layout.ID, layout.TITLE, layout.PASSAGES]
+        records = [
+            row
+            for row in self._collection.query(self._collection.records, condition, columns)
+            if row[layout.ID] == name or folded(row[layout.TITLE]) == folded(name)
+        ]
+        return _passages(records)[:MAX_NAMED]
+
+    def rows_where(self, conditions: Filter, limit: int | None = None) -> Rows:
+        """Return passages that pass a filter, in ascending order; at most the first `limit`."""
+        allowed = self.allowed(conditions)
+        records = self._collection.query(self._collection.records, allowed, [layout.PASSAGES])
+        return _passages(records)[:limit]
+
+    # ---- what documents are
+
+    def secondary(self, documents: Rows) -> NDArray[np.bool_]:
+        """Tell of each document (n,) whether its role counts less, as that of a test does."""
+        return documents & layout.SECONDARY > 0
+
+    def details(self, documents: Rows) -> Details:
+        """Return what the ranking of a repository asks of these documents."""
+        records = {
+            int(row[layout.ROW]) // layout.MAX_CHUNKS: row
+            for row in self._first_records(documents, [layout.TITLE, layout.PATH])
+        }
+        rows = [records[document] for document in documents.tolist()]
+        return Details(
+            [row[layout.TITLE] for row in rows],
+            [row[layout.PATH] or None for row in rows],
+            self.secondary(documents),
+            documents & layout.MODULE > 0,
+        )
+
+    def existing_paths(self, paths: Iterable[str]) -> set[str]:
+        """Return those of the paths that some document's file has."""
+        wanted = set(paths)
+        rows = self._hashed(layout.PATH_HASH, map(hashed, wanted), [layout.PATH])
+        return {row[layout.PATH] for row in rows} & wanted
+
+    def document(self, document_id: str) -> Document:
+        """Return the document with this id, whole. Raises NotFound."""
+        row = self.rows_of([document_id]).get(document_id)
+        if row is None:
+            raise NotFound(
+                f"There is no document {document_id[:200]!r} in this corpus.", field="id"
+            )
+        return self._documents([row])[row][0]
+
+    def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
+        """Return passages in the given order; those of one document share its object."""
+        documents = self._documents([row // layout.MAX_PASSAGES for row in rows])
+        passages = []
+        for row in rows:
+            document, spans = documents[row // layout.MAX_PASSAGES]
+            number = row % layout.MAX_PASSAGES
+            passages.append(StoredPassage(document, spans[number]))
+        return passages
+
+    def close(self) -> None:
+        """Do nothing: the connection is shared by all corpora of this process."""
+
+    # ---- records
+
+    def _documents(
+        self, documents: Sequence[int]
+    ) -> dict[int, tuple[Document, Mapping[int, Passage]]]:
+        """Documents and their passages by number."""
+        columns = [layout.CHUNKS, layout.TEXT]
+        texts: dict[int, str] = {}
+        others: list[int] = []
+        for record in self._first_records(np.array(documents, np.int64), columns):
+            key = int(record[layout.ROW])
+            texts[key] = record[layout.TEXT]
+            others += range(key + 1, key + record[layout.CHUNKS])
+        texts |= {
+            int(record[layout.ROW]): record[layout.TEXT]
+            for record in self._collection.rows(self._collection.records, others, [layout.TEXT])
+        }
+
+        parts: dict[int, list[str]] = {}
+        for key in sorted(texts):
+            parts.setdefault(key // layout.MAX_CHUNKS, []).append(texts[key])
+        unpacked: dict[int, tuple[Document, Mapping[int, Passage]]] = {}
+        for row, chunks in parts.items():
+            document, passages = layout.unpack("".join(chunks), self._traits.kind)
+            unpacked[row] = (document, {passage.number: passage for passage in passages})
+        return unpacked
+
+    def _first_records(self, documents: Rows, columns: list[str]) -> list[dict[str, Any]]:
+        """First record of each document, in the order of their keys."""
+        distinct = np.unique(documents)
+        keys = (distinct * layout.MAX_CHUNKS).tolist()
+        records = list(self._collection.rows(self._collection.records, keys, columns))
+        if len(records) < len(distinct):
+            raise _incomplete(self._collection)
+        return records
+
+    def _hashed(
+        self, column: str, hashes: Iterable[int], columns: list[str]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield columns of the documents with one of these hashes."""
+        wanted = sorted(hashes)
+        for start in range(0, len(wanted), _KEYS):
+            condition = layout.one_of(column, wanted[start : start + _KEYS])
+            yield from self._collection.query(self._collection.records, condition, columns)
+
+
+def _passages(records: Sequence[Mapping[str, Any]]) -> Rows:
+    """Rows of all passages of documents, given by their first records, in ascending order."""
+    rows = [
+        np.arange(record[layout.PASSAGES], dtype=np.int64)
+        + int(record[layout.ROW]) // layout.MAX_CHUNKS * layout.MAX_PASSAGES
+        for record in records
+    ]
+    return np.concatenate([_NO_ROWS, *rows])
+
+
+def _incomplete(collection: Collection) -> Damaged:
+    return Damaged(
+        f"Collection {collection.name} in Milvus lacks rows that its build had; "
+        "build the corpus again."
+    )

@@ -1,0 +1,276 @@
+"""Writes the documents of a build into Milvus: batch by batch, with retries.
+
+Term weights are those of our BM25: a passage stores how far each of its tokens saturates, and a
+query brings the idf, so that their inner product is the score. The mean length, which saturation
+depends on, is known once all passages have been counted: the counts wait in a file until then.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from base64 import b64encode
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.encoder import Vectors
+from purlin.index.engines import fields, layout
+from purlin.index.engines.milvus import Milvus
+from purlin.index.errors import EngineFailed, InvalidInput
+from purlin.index.passages import lexical_text
+from purlin.index.records import Document, Passage
+from purlin.index.search import local
+from purlin.index.search.lexical import K1
+from purlin.index.search.postings import B
+from purlin.index.search.tokens import tokens
+
+_ATTEMPTS = 4
+_FIRST_PAUSE_S = 0.2
+# Rows and bytes that are sent together; servers take 64 MB at once.
+_BATCH_ROWS, _BATCH_BYTES = 1000, 4 * 2**20
+_MAX_JSON_BYTES = 65_000
+
+Rows = NDArray[np.int64]
+# Documents in order, each with its passages and their vectors (passages, dim).
+Uploaded = Iterable[tuple[Document, list[Passage], Vectors]]
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Term counts of all passages: in a file, passage by passage, with a vocabulary in memory."""
+
+    file: IO[bytes]
+    numbers: dict[str, int] = field(default_factory=dict)
+    frequencies: list[int] = field(default_factory=lambda: [0])
+    passages: int = 0
+    total: int = 0
+
+    def add(self, text: str) -> None:
+        """Append the counts of a passage's text."""
+        counted = Counter(tokens(text))
+        pairs = np.empty((len(counted), 2), np.int32)
+        for position, (token, count) in enumerate(counted.items()):
+            number = self.numbers.setdefault(token, len(self.numbers) + 1)
+            if number == len(self.frequencies):
+                self.frequencies.append(0)
+            self.frequencies[number] += 1
+            pairs[position] = number, count
+        self.file.write(np.int32(len(pairs)).tobytes() + pairs.tobytes())
+        self.passages += 1
+        self.total += counted.total()
+
+    def weights(self) -> Iterator[dict[int, float]]:
+        """Yield the weight of each token's number, passage by passage."""
+        mean = max(self.total, 1) / max(self.passages, 1)
+        self.file.seek(0)
+        for _ in range(self.passages):
+            size = int(np.frombuffer(self.file.read(4), np.int32)[0])
+            numbers, counts = np.frombuffer(self.file.read(8 * size), np.int32).reshape(-1, 2).T
+            norm = K1 * (1.0 - B + B * counts.sum() / mean)
+            weights = counts / (counts + norm)
+            # Milvus takes no vector of nothing; no query has the number 0.
+            yield dict(zip(numbers.tolist(), weights.tolist(), strict=True)) or {0: 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a collection holds, as its retrievers need to know.
+
+    `lists` maps the fields that are lists to their largest number of values.
+    """
+
+    passages: int
+    documents: Rows
+    buckets: int
+    lists: Mapping[str, int]
+    has_files: bool
+
+
+def upload(
+    milvus: Milvus,
+    collection: str,
+    dim: int,
+    documents: Callable[[], Uploaded],
+    progress: Callable[[int], None] = lambda _: None,
+) -> Contents:
+    """Create the collections of a build and fill them.
+
+    `documents` is called twice: to count terms, and to write. `progress` is called with a number of
+    passages. Raises EngineFailed, and InvalidInput for a document that Milvus cannot hold.
+    """
+    layout.create_passages(milvus, collection, dim)
+    layout.create_records(milvus, collection)
+    with tempfile.TemporaryFile() as file:
+        counts = _Counts(file)
+        if milvus.has_sparse:
+            for document, passages, _ in documents():
+                for passage in passages:
+                    counts.add(lexical_text(document, passage))
+        writer = _Writer(milvus, collection, progress)
+        writer.write(documents(), counts.weights() if milvus.has_sparse else None)
+        buckets = writer.write_vocabulary(counts)
+    return Contents(
+        writer.passages,
+        np.array(writer.documents, np.int64),
+        buckets,
+        {name: width for name, width in writer.widths.items() if width > 1},
+        writer.has_files,
+    )
+
+
+def write_files(milvus: Milvus, collection: str, paths: Iterable[Path]) -> dict[str, list[int]]:
+    """Store the content of files; returns the first record and the number of records of each."""
+    batch = _Batch(milvus, layout.records_of(collection))
+    stored, row = {}, layout.FIRST_FILE
+    for path in paths:
+        first = row
+        # The column takes texts only.
+        for chunk in layout.chunks(b64encode(path.read_bytes()).decode()):
+            batch.add(layout.record(row, chunk), len(chunk))
+            row -= 1
+        stored[path.name] = [first, first - row]
+    batch.send()
+    return stored
+
+
+class _Batch:
+    """Rows that are sent together."""
+
+    def __init__(self, milvus: Milvus, collection: str) -> None:
+        self._milvus, self._collection = milvus, collection
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = 0
+
+    def add(self, row: dict[str, Any], size: int) -> None:
+        """Append a row of about `size` bytes."""
+        self._rows.append(row)
+        self._bytes += size
+        if len(self._rows) >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES:
+            self.send()
+
+    def send(self) -> None:
+        """Write what was added; raises EngineFailed after several attempts."""
+        rows, self._rows, self._bytes = self._rows, [], 0
+        for attempt in range(_ATTEMPTS if rows else 0):
+            # An attempt that failed may have been written all the same.
+            method = "upsert" if attempt else "insert"
+            try:
+                self._milvus.call(method, self._collection, rows, slow=True)
+                return
+            except EngineFailed:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(_FIRST_PAUSE_S * 4**attempt)
+
+
+class _Writer:
+    """Writes documents and vocabulary; remembers what the retrievers need to know."""
+
+    def __init__(self, milvus: Milvus, collection: str, progress: Callable[[int], None]) -> None:
+        self._passages = _Batch(milvus, collection)
+        self._records = _Batch(milvus, layout.records_of(collection))
+        self._progress = progress
+        self.passages = 0
+        self.documents: list[int] = []
+        self.widths: dict[str, int] = defaultdict(int)
+        self.has_files = False
+
+    def write(self, documents: Uploaded, weights: Iterator[dict[int, float]] | None) -> None:
+        """Write documents with their passages; `weights` has those of each passage's tokens."""
+        for document, passages, vectors in documents:
+            values, ranges, widths = fields.stored(document.fields)
+            _check(document, passages, values, ranges)
+            for name, width in widths.items():
+                self.widths[name] = max(self.widths[name], width)
+
+            row = len(self.documents) * layout.FLAGS + _flags(document)
+            self.documents.append(row)
+            filters = {fields.VALUES: values, fields.RANGES: ranges}
+            self._write_record(document, passages, row, filters)
+            for passage, vector in zip(passages, vectors, strict=True):
+                columns = {layout.DENSE: vector.astype(np.float32)}
+                if weights is not None:
+                    columns[layout.SPARSE] = next(weights)
+                key = row * layout.MAX_PASSAGES + passage.number
+                self._passages.add({layout.ROW: key, **columns, **filters}, 4 * len(vector) + 4096)
+            self.passages += len(passages)
+            self._progress(len(passages))
+        self._passages.send()
+        self._records.send()
+
+    def _write_record(
+        self, document: Document, passages: list[Passage], row: int, filters: Mapping[str, Any]
+    ) -> None:
+        path = document.location.path
+        in_file = path is not None and document.id.startswith(f"{path}::")
+        self.has_files = self.has_files or in_file
+        columns = {
+            layout.PASSAGES: len(passages),
+            layout.ID: document.id,
+            layout.TITLE: document.title,
+            layout.PATH: path if in_file else "",
+            layout.ID_HASH: fields.hashed(document.id),
+            layout.TITLE_HASH: fields.hashed(fields.folded(document.title)),
+            layout.PATH_HASH: fields.hashed(str(path)) if in_file else 0,
+        }
+        parts = list(layout.chunks(layout.pack(document, passages)))
+        if len(parts) > layout.MAX_CHUNKS:
+            raise InvalidInput(
+                f"Document {document.id[:200]!r} has over {len(parts) * layout.CHUNK_BYTES:,} "
+                "bytes, more than a record in Milvus takes; leave it out."
+            )
+        for number, part in enumerate(parts):
+            # Only the first one is found by a filter, and counted.
+            first = {layout.CHUNKS: len(parts), **columns, **filters} if number == 0 else {}
+            key = row * layout.MAX_CHUNKS + number
+            self._records.add(layout.record(key, part, **first), len(part) + 4096)
+
+    def write_vocabulary(self, counts: _Counts) -> int:
+        """Write the number and document frequency of each token; returns how many buckets."""
+        buckets = -(-len(counts.numbers) // layout.TOKENS_PER_BUCKET) or 1
+        tokens_of: dict[int, list[str]] = defaultdict(list)
+        for token in counts.numbers:
+            tokens_of[layout.bucket_of(token, buckets)].append(token)
+
+        for row, bucket in tokens_of.items():
+            entries = {
+                token: (counts.numbers[token], counts.frequencies[counts.numbers[token]])
+                for token in bucket
+            }
+            text = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
+            self._records.add(layout.record(row, text), len(text) + 512)
+        self._records.send()
+        return buckets
+
+
+def _flags(document: Document) -> int:
+    values = {name: value for name, value in document.fields.items() if name in ("role", "kind")}
+    flags = layout.SECONDARY if values.get("role") in local.SECONDARY else 0
+    return flags | (layout.MODULE if values.get("kind") == "module" else 0)
+
+
+def _check(
+    document: Document, passages: list[Passage], values: list[int], ranges: Mapping[str, str]
+) -> None:
+    """Refuse a document that Milvus cannot hold."""
+    texts = (document.id, document.title, document.location.path or "")
+    size = sum(len(name) + len(key) + 6 for name, key in ranges.items())
+    limits = (
+        ("passages", len(passages), layout.MAX_PASSAGES),
+        ("values of fields", len(values), fields.MAX_VALUES),
+        ("bytes of fields", size, _MAX_JSON_BYTES),
+        ("bytes of id, title or path", max(len(text.encode()) for text in texts), 65_535),
+    )
+    for name, number, limit in limits:
+        if number > limit:
+            raise InvalidInput(
+                f"Document {document.id[:200]!r} has {number:,} {name}; a corpus in Milvus takes "
+                f"{limit:,}. Shorten it, or build without Milvus."
+            )
