@@ -11,10 +11,13 @@ COPY . .
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist .
 
 FROM --platform=$BUILDPLATFORM ${PYTHON_IMAGE} AS requirements
+# Further extras, separated by commas; docker-compose.milvus.yml adds milvus.
+ARG EXTRAS=
 WORKDIR /source
 COPY pyproject.toml ./
 RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-        extras = [p['optional-dependencies'][name] for name in ('otel', 'parquet', 'transformer')]; \
+        names = filter(None, 'otel,parquet,transformer,${EXTRAS}'.split(',')); \
+        extras = [p['optional-dependencies'][name] for name in names]; \
         print(*sum(extras, p['dependencies']), sep='\n')" > /requirements.txt
 
 # The next two stages are the same where the image is for the building machine's processor, and then run once.

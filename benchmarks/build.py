@@ -102,11 +102,11 @@ def report(title: str, runs: Sequence[dict[str, Any]]) -> None:
 
 
 def content(home: Path) -> builds.Manifest:
-    """Manifest of the active build, verified, without its times."""
+    """Manifest of the active build, verified, without what is a time."""
     directory = builds.current(home, "bench")
     manifest = builds.read_manifest(directory)
     builds.verify(directory, manifest)
-    return replace(manifest, created_at="", took_s=0.0)
+    return replace(manifest, created_at="", took_s=0.0, dense={})
 
 
 def kill_and_compare(options: argparse.Namespace, whole: Path, home: Path, seconds: float) -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from purlin.app import following, open_builds
 from purlin.index import builds
 from purlin.index.engines import fields, hosting, layout
+from purlin.index.engines import milvus as connections
 from purlin.index.engines.hosting import open_corpus
 from purlin.index.engines.milvus import Connection, Milvus, connected
 from purlin.index.engines.retrieval import MilvusDense, MilvusLexical
@@ -31,6 +32,7 @@ from purlin.index.records import Document, Location, Passage, Span
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered, problem, serving, until
 
+COMPOSE = "docker-compose.milvus.yml"
 TOKEN = "root:the-secret-of-tests"
 TEXT = st.characters(exclude_categories=["Cs"])
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
@@ -268,6 +270,19 @@ def test_the_other_retriever_answers_if_that_is_wanted(
 # ---- builds
 
 
+def test_compose_passes_every_variable_on() -> None:
+    variables = {
+        getattr(connections, name) for name in dir(connections) if name.endswith("_VARIABLE")
+    }
+    root = Path(__file__).parents[1]
+    compose, page = ((root / name).read_text() for name in (COMPOSE, "docs/milvus.md"))
+    assert len(variables) == 4
+    for variable in variables:
+        assert f"{variable}: ${{{variable}:-" in compose
+        assert f"| `{variable}` |" in page
+    assert COMPOSE in page
+
+
 def test_the_secret_is_nowhere_on_disk(shared: Path) -> None:
     files = [path for path in shared.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} == {".json", ".npy", ""}
@@ -282,12 +297,10 @@ def test_another_encoders_vectors_are_refused(shared: Path, connection: Connecti
     described = hosting._description(milvus, name)
     other = json.loads(described["manifest"])
     other["encoder"] = other["encoder"] | {"name": "other", "fingerprint": "f" * 64}
-    altered = {layout.PROPERTY: json.dumps(described | {"manifest": json.dumps(other)})}
-    milvus.call("alter_collection_properties", name, properties=altered)
+    hosting._describe(milvus, name, described | {"manifest": json.dumps(other)})
     with pytest.raises(EncoderMismatch, match=r"vectors of encoder 'other' \(ffffffffffff\)"):
         open_corpus(directory, HashEncoder())
-    restored = {layout.PROPERTY: json.dumps(described)}
-    milvus.call("alter_collection_properties", name, properties=restored)
+    hosting._describe(milvus, name, described)
     open_corpus(directory, HashEncoder()).close()
 
 

@@ -164,12 +164,7 @@ def finish(connection: Connection, manifest: Manifest, build: str, *, active: bo
     Removes the oldest builds, as on disk. Raises EngineFailed.
     """
     milvus = connected(connection)
-    content = {"build": build, "manifest": manifest.to_json()}
-    milvus.call(
-        "alter_collection_properties",
-        _collection(manifest),
-        properties={layout.PROPERTY: json.dumps(content)},
-    )
+    _describe(milvus, _collection(manifest), {"build": build, "manifest": manifest.to_json()})
     if active:
         _switch(milvus, manifest)
 
@@ -207,16 +202,41 @@ def _collections(milvus: Milvus, name: str) -> list[str]:
 def _target(milvus: Milvus, name: str) -> str | None:
     """Collection of a corpus's active build, or None."""
     alias = layout.alias(name)
-    if alias not in milvus.call("list_aliases")["aliases"]:
+    # It is true of aliases, too.
+    if not milvus.call("has_collection", alias):
         return None
     return str(milvus.call("describe_alias", alias)["collection_name"])
 
 
+def _describe(milvus: Milvus, collection: str, content: Mapping[str, Any]) -> None:
+    """Write what `_description` reads: the build is finished then."""
+    chunks = list(layout.chunks(json.dumps(content)))
+    rows = [
+        layout.record(layout.DESCRIPTION - number, chunk, **{layout.CHUNKS: len(chunks)})
+        for number, chunk in enumerate(chunks)
+    ]
+    records = layout.records_of(collection)
+    milvus.call("upsert", records, rows)
+    milvus.call("flush", records, slow=True)
+
+
 def _description(milvus: Milvus, collection: str) -> dict[str, Any]:
     """What `finish` wrote of a build; empty for one that was never finished."""
-    described = milvus.call("describe_collection", collection)
-    content = (described.get("properties") or {}).get(layout.PROPERTY)
-    return dict(json.loads(content)) if content else {}
+    records = layout.records_of(collection)
+    if not milvus.call("has_collection", records) or not milvus.call("list_indexes", records):
+        return {}
+    milvus.call("load_collection", records, slow=True)
+    rows = milvus.call(
+        "query",
+        records,
+        filter=f"{layout.ROW} <= {layout.DESCRIPTION}",
+        output_fields=[layout.ROW, layout.CHUNKS, layout.TEXT],
+        consistency_level="Strong",
+    )
+    if not rows or len(rows) < rows[0][layout.CHUNKS]:
+        return {}
+    rows = sorted(rows, key=lambda row: -int(row[layout.ROW]))
+    return dict(json.loads("".join(row[layout.TEXT] for row in rows)))
 
 
 def _drop(milvus: Milvus, collection: str) -> None:
@@ -343,13 +363,9 @@ def _milvus(manifest: Manifest) -> Milvus:
 def hosted(connection: Connection) -> list[str]:
     """Sorted names of the corpora that Milvus has an active build of."""
     milvus = connected(connection)
-    aliases: Sequence[str] = milvus.call("list_aliases")["aliases"]
-    targets = [
-        str(milvus.call("describe_alias", alias)["collection_name"])
-        for alias in aliases
-        if alias.startswith(layout.alias(""))
-    ]
-    return sorted(filter(None, map(layout.corpus_of, targets)))
+    collections: Sequence[str] = milvus.call("list_collections")
+    names = {name for item in collections if (name := layout.corpus_of(item)) is not None}
+    return sorted(name for name in names if _target(milvus, name) is not None)
 
 
 def attach(home: Path, name: str, connection: Connection) -> str:

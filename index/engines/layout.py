@@ -10,8 +10,9 @@ role counts less, plus two if it is the code outside of a file's definitions. Ne
 vocabulary, in buckets by the hash of a token, and files. Milvus 2.3 wants a vector in every
 collection: that of a record is a constant.
 
-The passages' collection has a property, written last, that describes the build: a collection
-without it is unfinished.
+The records below `DESCRIPTION` are written last and describe the build: collections without them
+are unfinished. (Server 2.3 forgets the properties of collections, and its list of aliases, when it
+is restarted.)
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ TEXT, CHUNKS, PASSAGES = "text", "chunks", "passages"
 ID_HASH, TITLE_HASH, PATH_HASH = "id_hash", "title_hash", "path_hash"
 TITLE, PATH, ID = "title", "path", "document_id"
 HASHES = (ID_HASH, TITLE_HASH, PATH_HASH)
-PROPERTY = "purlin"
 # Milvus returns no more rows of one search or query.
 MAX_ROWS = 16_384
 MAX_PASSAGES, MAX_CHUNKS = 2**20, 2**12
@@ -46,7 +46,7 @@ SECONDARY, MODULE, FLAGS = 1, 2, 4
 # Bytes of UTF-8; Milvus takes 65,535 in one text.
 CHUNK_BYTES = 60_000
 TOKENS_PER_BUCKET = 128
-FIRST_FILE = -(2**40)
+FIRST_FILE, DESCRIPTION = -(2**40), -(2**41)
 _CONSTANT = [1.0, 0.0]
 # Up to so many passages, all vectors are compared.
 EXACT_PASSAGES = 30_000
@@ -103,7 +103,7 @@ def one_of(name: str, numbers: Sequence[int] | Rows) -> str:
 # ---- collections
 
 
-def create_passages(milvus: Milvus, collection: str, dim: int, properties: dict[str, str]) -> None:
+def create_passages(milvus: Milvus, collection: str, dim: int) -> None:
     """Create the collection of passages."""
     from pymilvus import DataType
 
@@ -111,7 +111,7 @@ def create_passages(milvus: Milvus, collection: str, dim: int, properties: dict[
     schema.add_field(DENSE, DataType.FLOAT_VECTOR, dim=dim)
     if milvus.has_sparse:
         schema.add_field(SPARSE, DataType.SPARSE_FLOAT_VECTOR)
-    milvus.call("create_collection", collection, schema=schema, properties=properties)
+    milvus.call("create_collection", collection, schema=schema)
 
 
 def create_records(milvus: Milvus, collection: str) -> None:

@@ -25,8 +25,9 @@ from purlin.index.errors import Damaged, EngineFailed, NotFound
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
 from purlin.index.search.filters import Filter
-from purlin.index.search.lexical import LexicalScores, tokens
+from purlin.index.search.lexical import LexicalScores
 from purlin.index.search.store import MAX_NAMED, StoredPassage
+from purlin.index.search.tokens import tokens
 
 # Keys in one expression.
 _KEYS, _TEXTS = 4096, 256
@@ -423,7 +424,8 @@ class MilvusPassages:
     ) -> dict[int, tuple[Document, Mapping[int, Passage]]]:
         """Documents and their passages by number."""
         columns = [layout.CHUNKS, layout.TEXT]
-        texts, others = {}, []
+        texts: dict[int, str] = {}
+        others: list[int] = []
         for record in self._first_records(np.array(documents, np.int64), columns):
             key = int(record[layout.ROW])
             texts[key] = record[layout.TEXT]
@@ -436,7 +438,7 @@ class MilvusPassages:
         parts: dict[int, list[str]] = {}
         for key in sorted(texts):
             parts.setdefault(key // layout.MAX_CHUNKS, []).append(texts[key])
-        unpacked = {}
+        unpacked: dict[int, tuple[Document, Mapping[int, Passage]]] = {}
         for row, chunks in parts.items():
             document, passages = layout.unpack("".join(chunks), self._traits.kind)
             unpacked[row] = (document, {passage.number: passage for passage in passages})
