@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.corpora import load_queries
+from benchmarks.corpora import has_build, load_queries
 from benchmarks.functions import code_digest, read_functions
 from benchmarks.load import Client, Request, measure
 from benchmarks.processes import Running, directory_mb, free_port, serving
@@ -63,7 +63,7 @@ class Subset:
         self.functions, self.size, self.encoder = functions, size, encoder
         directory = scratch / f"growth-{size}"
         self.source = directory / "corpus.jsonl"
-        self.home = directory / f"home-{encoder.name}-{builds.MANIFEST_FORMAT}"
+        self.home = directory / f"home-{encoder.name}"
         self.truth = directory / f"exact-{encoder.name}.json"
         self.log = directory / "server.log"
 
@@ -257,7 +257,7 @@ def recall(ids: Sequence[str], exact: dict[str, float]) -> float:
 def measure_size(subset: Subset, parts: Sequence[str], data: Path, records: Records) -> None:
     queries = load_queries(data)
     subset.write()
-    if CORPUS not in builds.corpora(subset.home):
+    if not has_build(subset.home, CORPUS):
         measure_build(subset, records)
 
     key = {"encoder": subset.encoder.name, "size": subset.size}

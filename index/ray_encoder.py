@@ -10,12 +10,13 @@ Ray starts tasks on whatever machines it has at that time: those that join durin
 
 from __future__ import annotations
 
+import logging
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,6 @@ from purlin.index.encoder import Role, TextEncoder, Vectors, load_encoder
 from purlin.index.errors import EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.records import Architecture
 from purlin.index.self_check import SELF_CHECK_TEXTS, TOLERANCE
-
-if TYPE_CHECKING:
-    import ray
 
 RAY_EXTRA = "pip install 'purlin-search[ray]'"
 # Texts of one task: some seconds of work, so that little is lost with a worker.
@@ -121,7 +119,7 @@ def _first(items: Iterator[int], count: int) -> Iterator[int]:
     return (item for _, item in zip(range(count), items, strict=False))
 
 
-def _connected(address: str) -> ray:
+def _connected(address: str) -> Any:
     """Return the module `ray`, connected to a cluster."""
     try:
         import ray
@@ -130,7 +128,7 @@ def _connected(address: str) -> ray:
 
     _check_address(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="error")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _no_cluster(address, error) from error
     return ray
@@ -161,7 +159,7 @@ def _no_cluster(address: str, error: Exception) -> EngineFailed:
     )
 
 
-def _task_failure(error: ray.exceptions.RayTaskError) -> Exception:
+def _task_failure(error: Any) -> Exception:
     """Return what a worker raised as an error for people."""
     if isinstance(error.cause, EncoderMismatch):
         return EncoderMismatch(error.cause.message)
@@ -192,8 +190,9 @@ def _worker_encoder(fingerprint: str, model: Any) -> TextEncoder:
     vectors = encoder.encode(SELF_CHECK_TEXTS, role="passage")
     drift = float(1.0 - np.einsum("ij,ij->i", expected, vectors).min())
     if encoder.fingerprint != fingerprint or drift > TOLERANCE:
+        address = ray.get_runtime_context().get_node_id()[:12]
         raise EncoderMismatch(
-            f"The encoder gives other vectors on {ray.util.get_node_ip_address()} than where the corpus is "
+            f"The encoder gives other vectors on the Ray node {address} than where the corpus is "
             f"built (1 - cosine {drift:.4f}, at most {TOLERANCE} is acceptable). Leave that machine out."
         )
     return encoder

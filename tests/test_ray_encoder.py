@@ -80,7 +80,7 @@ def test_worker_with_other_vectors_is_refused(cluster: RayEncoder) -> None:
     files, expected = ray.get(cluster._model[0])
     other = [ray.put((files, expected[:, ::-1]))]
 
-    with pytest.raises(EncoderMismatch, match="other vectors on"):
+    with pytest.raises(EncoderMismatch, match="other vectors on the Ray node"):
         _encode_with(cluster, other)
 
 
