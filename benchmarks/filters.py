@@ -2,8 +2,8 @@
 
     python -m benchmarks.filters [--documents 1000000] [--directory DIR]
 
-Half of the first calls touch parts of the files that nothing has read before in this process; the
-kernel has them in its page cache. Each figure is the median of a hundred calls with other values.
+Milliseconds of CPU time of a first call, and of a hundred calls with other values each. The kernel
+has the files in its page cache.
 """
 
 from __future__ import annotations
@@ -104,11 +104,7 @@ def measure(documents: Documents) -> None:
             report(f"{name}, {share}", lambda make=condition: documents.allowed(make()))
 
     for rows in (10, 100, 400):
-        for name, call in [
-            ("fetch", documents.fetch),
-            ("titles", documents.titles),
-            ("paths", documents.paths_of),
-        ]:
+        for name, call in [("fetch", documents.fetch), ("title and path", documents.heads)]:
             report(f"{name} of {rows}", lambda c=call, n=rows: c(choose.sample(range(count), n)))
     report("rows named", lambda: documents.rows_named(f"name{choose.randrange(count)}.METHOD"))
     ids = [document(row).id for row in choose.sample(range(count), 1000)]

@@ -14,7 +14,7 @@ from purlin.index.engines.milvus import Connection, Milvus
 from purlin.index.errors import EngineFailed
 
 PACKAGE = "milvus==2.3.5"
-START_S = 120.0
+START_S = 300.0
 
 
 def installed(directory: Path) -> Path:
@@ -40,20 +40,12 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        log = (self._directory / "server.log").open("ab")
-        self._process = subprocess.Popen(
-            [
-                str(self._command),
-                *("--data", str(self._directory / "data"), "--proxy-port", str(self._port)),
-            ],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        log.close()
         deadline = time.monotonic() + START_S
         milvus = Milvus(Connection(self.address))
         while True:
+            # After a kill it may give up, as its own session has not expired yet.
+            if self._process is None or self._process.poll() is not None:
+                self._process = self._spawned()
             try:
                 milvus.call("list_collections")
                 break
@@ -61,6 +53,16 @@ class Server:
                 assert time.monotonic() < deadline
                 time.sleep(1.1)
         milvus.close()
+
+    def _spawned(self) -> subprocess.Popen[bytes]:
+        command = [str(self._command), "--data", str(self._directory / "data")]
+        with (self._directory / "server.log").open("ab") as log:
+            return subprocess.Popen(
+                [*command, "--proxy-port", str(self._port)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def kill(self) -> None:
         """Kill the server and everything that it started."""

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from purlin.index import builds
 from purlin.index.engines import hosting
@@ -29,8 +31,10 @@ from purlin.index.records import Document, Location, Mode, Passage
 from purlin.index.search.corpus import Corpus, Hit
 from purlin.index.search.filters import Filter
 from purlin.index.search.fusion import HYBRID
-from purlin.index.search.lexical import K1, B, tokens
+from purlin.index.search.lexical import K1
+from purlin.index.search.postings import B
 from purlin.index.search.query_log import Logged
+from purlin.index.search.tokens import tokens
 from tests.conftest import HashEncoder, source
 from tests.milvus_server import Server, installed
 
@@ -49,6 +53,16 @@ FILTERS: list[Filter] = [
     {"big": {"gte": 2**53 + 1}},
     {"year": {"lte": -5}},
 ]
+FIELDS = ["lang", "year", "tags", "checked", "mixed", "big"]
+TEXTS = ["en", 'it\'s "quoted"\\ ⟂', '"] or row > 0 or "', "true", "t1", "n4", "", "\0", "7"]
+NUMBERS = [7, 7.0, 7.5, -5, 0, -0.0, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 1e300, 2003]
+BOUND = st.sampled_from([*TEXTS, *NUMBERS]) | st.integers(-10, 2040) | st.text("nt1234", max_size=3)
+CONDITION = (
+    st.booleans()
+    | BOUND
+    | st.lists(BOUND | st.booleans(), min_size=1, max_size=4)
+    | st.dictionaries(st.sampled_from(["gte", "lte"]), BOUND, min_size=1)
+)
 BACKENDS = ["local", "milvus-lite", pytest.param("milvus-server", marks=pytest.mark.long)]
 
 
@@ -223,6 +237,12 @@ def assert_hits(hits: tuple[Hit, ...], scores: dict[str, float]) -> None:
 
 
 @pytest.fixture(scope="module")
+def opened(plain: Backend) -> Iterator[Corpus]:
+    with closing(plain.open()) as corpus:
+        yield corpus
+
+
+@pytest.fixture(scope="module")
 def plain(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """A corpus of the same documents without a query log."""
     plain = Backend(backend.connection, tmp_path_factory.mktemp("plain"), HashEncoder())
@@ -254,6 +274,22 @@ def test_filters_are_those_of_a_plain_loop(plain: Backend, conditions: Filter) -
             assert {hit.document_id for hit in result.hits} == scores.keys()
             assert_hits(result.hits, scores)
             assert result.total == len(scores)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), CONDITION, min_size=1, max_size=3))
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_any_filter_passes_the_same_documents(opened: Corpus, conditions: Filter) -> None:
+    allowed = {document.id for document in documents() if fulfils(document, conditions)}
+    try:
+        result = opened.search("open", k=40, mode="dense", filter=conditions)
+    except InvalidInput as refused:
+        assert "has no numbers to compare with" in refused.message  # noqa: PT017
+        return
+    assert {hit.document_id for hit in result.hits} == allowed
+    assert result.total == len(allowed)
 
 
 def test_pages_fit_together(plain: Backend) -> None:

@@ -102,7 +102,7 @@ def test_graph_finds_what_was_measured(
     assert _recall(opened, vectors, 10, 10) >= measured["recall@10"] - 0.02
     assert _recall(opened, vectors, 200, 100) >= measured["recall@100"] - 0.02
     assert measured["recall@10"] >= 0.98
-    assert measured["recall@100"] >= 0.97
+    assert measured["recall@100"] >= 0.96
 
 
 @given(

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from purlin.app import following, open_builds
 from purlin.index import builds
 from purlin.index.engines import fields, hosting, layout
+from purlin.index.engines import milvus as connections
 from purlin.index.engines.hosting import open_corpus
 from purlin.index.engines.milvus import Connection, Milvus, connected
 from purlin.index.engines.retrieval import MilvusDense, MilvusLexical
@@ -31,6 +32,7 @@ from purlin.index.records import Document, Location, Passage, Span
 from tests.conftest import HashEncoder, source
 from tests.serving import numbered, problem, serving, until
 
+COMPOSE = "docker-compose.milvus.yml"
 TOKEN = "root:the-secret-of-tests"
 TEXT = st.characters(exclude_categories=["Cs"])
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
@@ -266,6 +268,19 @@ def test_the_other_retriever_answers_if_that_is_wanted(
 
 
 # ---- builds
+
+
+def test_compose_passes_every_variable_on() -> None:
+    variables = {
+        getattr(connections, name) for name in dir(connections) if name.endswith("_VARIABLE")
+    }
+    root = Path(__file__).parents[1]
+    compose, page = ((root / name).read_text() for name in (COMPOSE, "docs/milvus.md"))
+    assert len(variables) == 4
+    for variable in variables:
+        assert f"{variable}: ${{{variable}:-" in compose
+        assert f"| `{variable}` |" in page
+    assert COMPOSE in page
 
 
 def test_the_secret_is_nowhere_on_disk(shared: Path) -> None:

@@ -240,7 +240,7 @@ def test_names_are_those_of_a_loop(together: int, titles: list[str], queries: li
             ids = [document.id for document in listed]
             assert store.rows_of([*reversed(ids), "?"]) == {id: row for row, id in enumerate(ids)}
             assert store.ids(0) == ids
-            assert store.titles(range(len(ids))[::-1]) == titles[::-1]
+            assert [head.title for head in store.heads(range(len(ids))[::-1])] == titles[::-1]
             for query in [*queries, *ids[:3]]:
                 assert store.rows_named(query) == [
                     passage
@@ -288,7 +288,8 @@ def test_paths_are_those_that_ids_begin_with(tmp_path: Path) -> None:
     writer.close()
     with closing(Store(tmp_path, "code")) as store:
         documents = Documents([store, store], {})
-        assert documents.paths_of([0, 1, 2, 7]) == ["a.py", None, None, None]
+        paths = [head.path for head in documents.heads([0, 1, 2, 7])]
+        assert paths == ["a.py", None, None, None]
         assert documents.has_files
         assert documents.existing_paths(["a.py", "b.py", "", "c"]) == {"a.py"}
         removed = np.arange(16) >= 2
@@ -348,7 +349,7 @@ def test_changed_file_is_noticed_by_the_next_read(
         "documents": [
             lambda: documents.fetch([0]),
             lambda: documents.document("c"),
-            lambda: documents.titles([0]),
+            lambda: documents.heads([0]),
         ],
         "titles": [lambda: documents.rows_named("f")],
         "ids": [lambda: documents.rows_of(["c"])],

@@ -75,10 +75,10 @@ class LocalPassages:
 
     def passages_of(self, documents: Rows) -> Rows:
         """Return the rows of all passages of these documents, in ascending order."""
-        starts, ends = (
-            np.searchsorted(self._documents.document_of, np.sort(documents), side)
-            for side in ("left", "right")
-        )
+        document_of = self._documents.document_of
+        # Of the same type, or all of `document_of` would be converted.
+        wanted = np.sort(documents).astype(document_of.dtype)
+        starts, ends = (document_of.searchsorted(wanted, side) for side in ("left", "right"))
         counts = ends - starts
         # Each document's first row, and how many rows of it came before.
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

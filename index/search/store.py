@@ -328,14 +328,6 @@ class Store:
         except (ValueError, TypeError) as error:
             raise self._foreign() from error
 
-    def titles(self, rows: Sequence[int]) -> list[str]:
-        """Titles of the documents in these rows."""
-        return [head.title for head in self.heads(rows)]
-
-    def paths_of(self, rows: Sequence[int]) -> list[str | None]:
-        """Paths of the files that the documents in these rows are in; None for records of a list."""
-        return [head.path for head in self.heads(rows)]
-
     def document(self, row: int) -> Document:
         """The document in this row, whole."""
         return self._read([row])[row][0]
@@ -492,14 +484,6 @@ class Documents:
         )
         return rows if self._live is None else rows[self._live[rows]]
 
-    def titles(self, rows: Sequence[int]) -> list[str]:
-        """Titles of the documents in these rows."""
-        return [head.title for head in self.heads(rows)]
-
-    def paths_of(self, rows: Sequence[int]) -> list[str | None]:
-        """Paths of the files that the documents in these rows are in; None for records of a list."""
-        return [head.path for head in self.heads(rows)]
-
     def heads(self, rows: Sequence[int]) -> list[Head]:
         """What names the documents in these rows."""
         if len(self.stores) == 1:
@@ -556,7 +540,7 @@ class Documents:
         return np.concatenate(masks) & self._live_documents
 
 
-def _range_of(ascending: NDArray[np.int32], first: int, stop: int) -> tuple[int, int]:
+def _range_of(ascending: NDArray[np.integer], first: int, stop: int) -> tuple[int, int]:
     """First position of a value from `first` on, and of one from `stop` on."""
     # Bounds of another type would be compared with a converted copy of the whole array.
     start, end = np.searchsorted(ascending, np.array([first, stop], ascending.dtype))

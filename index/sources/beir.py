@@ -268,7 +268,7 @@ def _flatten(record: Mapping[str, Any], prefix: str = "", depth: int = 1) -> dic
 
 
 def _scalar(value: str | int | float | bool) -> str | int | float | bool:
-    """The value, or its text if it is a number that SQLite or JSON cannot hold."""
+    """The value, or its text if it is a number that a filter or JSON cannot hold."""
     is_storable = True
     if isinstance(value, int):
         is_storable = -(2**63) <= value < 2**63

@@ -544,7 +544,7 @@ def _value(raw: object) -> Value | None:
     if isinstance(raw, bool):
         return raw
     if isinstance(raw, int):
-        # SQLite's integers have 64 bits.
+        # Filters compare integers of 64 bits.
         return raw if abs(raw) < 1 << 63 else str(raw)
     if isinstance(raw, float | Decimal):
         return float(raw) if math.isfinite(raw) else None
