@@ -30,11 +30,12 @@ from typing import IO, Any, Literal
 from purlin.index import builds
 from purlin.index.builds import Manifest
 from purlin.index.demo import demos
-from purlin.index.encoder import TextEncoder, available_cpus, find_encoder, is_static, load_encoder
+from purlin.index.encoder import TextEncoder, available_cpus, find_encoder, is_static
 from purlin.index.errors import Busy, EncoderMismatch, PurlinError
 from purlin.index.indexing.build import build
 from purlin.index.indexing.repeat import repeat_build, sources_changed
 from purlin.index.pace import Progress
+from purlin.index.tuning import load_tuned
 
 End = Literal["built", "unchanged", "busy", "failed"]
 EVENTS_PER_S = 5
@@ -98,7 +99,9 @@ class Indexer:
 
     def _open(self, directory: str) -> TextEncoder:
         if directory not in self._encoders:
-            self._encoders[directory] = load_encoder(Path(directory), threads=_threads())
+            self._encoders[directory] = load_tuned(
+                Path(directory), measure=False, max_threads=_threads()
+            )
         return self._encoders[directory]
 
     def _encoder_of(self, manifest: Manifest, directories: Sequence[str]) -> TextEncoder:

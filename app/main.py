@@ -27,8 +27,9 @@ from purlin.app.routes import api_router
 from purlin.app.service import Service
 from purlin.app.settings import Settings, spans_requested
 from purlin.app.shared import Shared
-from purlin.index.encoder import ENCODERS, TextEncoder, available_cpus, load_encoder
+from purlin.index.encoder import ENCODERS, TextEncoder, available_cpus
 from purlin.index.errors import NotFound
+from purlin.index.tuning import load_tuned, summary
 
 if TYPE_CHECKING:
     from purlin.app.tracing import Spans
@@ -125,7 +126,7 @@ def serve(settings: Settings) -> None:
         for listener in listeners:
             stack.enter_context(listener)
 
-        app = create_app(settings, load_encoder(settings.encoder))
+        app = create_app(settings, load_tuned(settings.encoder))
         config = server_config(app, settings)
         _log.info("Purlin is starting on %s (Ctrl-C stops it)", address(listeners[0]))
         uvicorn.Server(config).run(sockets=listeners)
@@ -187,7 +188,9 @@ def _lifespan(
 
         encoder = preloaded
         if encoder is None:
-            encoder = await anyio.to_thread.run_sync(load_encoder, settings.encoder)
+            encoder = await anyio.to_thread.run_sync(load_tuned, settings.encoder)
+        if plan := summary(encoder):
+            _log.info("%s", plan)
         cpus = cpus_of_worker(settings.workers)
         encoders = Encoders(
             encoder,

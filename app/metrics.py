@@ -29,7 +29,7 @@ from purlin.app.merging import MergedMetrics
 from purlin.app.open_builds import Status
 from purlin.app.shared import Shared
 from purlin.index import builds
-from purlin.index.encoder import TextEncoder
+from purlin.index.encoder import Encoder, TextEncoder
 from purlin.index.errors import PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.search.corpus import Corpus
@@ -128,9 +128,20 @@ class _BuildCollector:
         )
         encoder.add_metric([self._encoder.name, self._encoder.fingerprint], 1)
 
+        plan = GaugeMetricFamily(
+            "purlin_encoder_plan",
+            "How the encoder in service uses the machine.",
+            labels=["source", "threads", "batch_tokens", "query_threads"],
+        )
+        # Static encoders have no plan.
+        if isinstance(self._encoder, Encoder):
+            used = self._encoder.plan
+            numbers = map(str, (used.threads, used.batch_tokens, used.query_threads))
+            plan.add_metric([used.source, *numbers], 1)
+
         statuses = list(self._corpora())
         opened = [status.opened for status in statuses if status.opened is not None]
-        return [encoder, *self._states(statuses), *_builds(opened)]
+        return [encoder, plan, *self._states(statuses), *_builds(opened)]
 
     def _states(self, statuses: Iterable[Status[Corpus]]) -> Iterable[Metric]:
         states = GaugeMetricFamily("purlin_corpus", "Corpora by state.", labels=["corpus", "state"])

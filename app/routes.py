@@ -68,8 +68,8 @@ async def json_only(request: Request) -> None:
         raise HTTPException(415, f"The Content-Type must be application/json; {actual}.")
 
 
-api_router = APIRouter()
 _json_router = APIRouter(dependencies=[Depends(json_only)])
+_router = APIRouter()
 
 
 # ---- search, questions, classification
@@ -258,7 +258,7 @@ def _classify_with_trained(request: ClassifyRequest, service: Service) -> Classi
 # ---- classifiers
 
 
-@api_router.get("/classifiers", response_model_exclude_none=True, responses=responses())
+@_router.get("/classifiers", response_model_exclude_none=True, responses=responses())
 def list_classifiers(service: ServiceOf) -> ClassifiersReply:
     """List the trained classifiers and whether they can be used."""
     statuses = service.classifiers.statuses()
@@ -267,9 +267,7 @@ def list_classifiers(service: ServiceOf) -> ClassifiersReply:
     )
 
 
-@api_router.get(
-    "/classifiers/{name}", response_model_exclude_none=True, responses=responses(404, 422)
-)
+@_router.get("/classifiers/{name}", response_model_exclude_none=True, responses=responses(404, 422))
 def show_classifier(name: str, service: ServiceOf) -> ClassifierReply:
     """Describe one trained classifier: its labels, its encoder and its measured quality."""
     status = service.classifiers.status(name)
@@ -294,7 +292,7 @@ def _classifier_fields(status: Status[TrainedClassifier]) -> dict[str, Any]:
 # ---- corpora
 
 
-@api_router.get("/corpora", response_model_exclude_none=True, responses=responses())
+@_router.get("/corpora", response_model_exclude_none=True, responses=responses())
 def list_corpora(service: ServiceOf) -> CorporaReply:
     """List the corpora and whether they can be searched."""
     fields = {status.name: _corpus_fields(status) for status in service.corpora.statuses()}
@@ -305,7 +303,7 @@ def list_corpora(service: ServiceOf) -> CorporaReply:
     )
 
 
-@api_router.get("/corpora/{name}", response_model_exclude_none=True, responses=responses(404, 422))
+@_router.get("/corpora/{name}", response_model_exclude_none=True, responses=responses(404, 422))
 def show_corpus(name: str, request: Request, service: ServiceOf) -> CorpusReply:
     """Describe one corpus: its build, its quality, and whether its sources have changed.
 
@@ -367,7 +365,7 @@ def _without_directories(source: str) -> str:
     return re.sub(r"(?<!\S)/(?:[^\s/]+/)*", "", source)
 
 
-@api_router.get(
+@_router.get(
     "/corpora/{name}/documents/{document_id:path}",
     response_model_exclude_none=True,
     responses=responses(404, 422, 503),
@@ -408,15 +406,13 @@ def post_activate(name: str, body: ActivateRequest, service: ServiceOf) -> Activ
     return ActiveReply(corpus=name, build=body.build)
 
 
-@api_router.post(
-    "/corpora/{name}/rollback", name="roll_back", responses=responses(404, 409, 422, 503)
-)
+@_router.post("/corpora/{name}/rollback", name="roll_back", responses=responses(404, 409, 422, 503))
 def post_rollback(name: str, service: ServiceOf) -> ActiveReply:
     """Activate the build that was active before the current one."""
     return ActiveReply(corpus=name, build=hosting.roll_back(service.home, name))
 
 
-@api_router.delete("/corpora/{name}", responses=responses(404, 409, 422, 503))
+@_router.delete("/corpora/{name}", responses=responses(404, 409, 422, 503))
 def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
     """Delete a corpus with all its builds."""
     hosting.delete(service.home, name)
@@ -426,13 +422,13 @@ def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
 # ---- probes
 
 
-@api_router.get("/livez", responses=responses())
+@_router.get("/livez", responses=responses())
 async def live() -> ProbeReply:
     """Report that the server runs."""
     return ProbeReply()
 
 
-@api_router.get("/readyz", response_model_exclude_none=True, responses=responses(503))
+@_router.get("/readyz", response_model_exclude_none=True, responses=responses(503))
 async def ready(service: ServiceOf) -> ReadyReply:
     """Report whether all corpora and classifiers that existed at the start are open, or refused.
 
@@ -444,7 +440,10 @@ async def ready(service: ServiceOf) -> ReadyReply:
     return ReadyReply(building=building or None)
 
 
+# Routes are tried in this order: searches come first.
+api_router = APIRouter()
 api_router.include_router(_json_router)
+api_router.include_router(_router)
 
 
 def _json_response(content: bytes) -> Response:

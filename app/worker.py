@@ -21,8 +21,8 @@ from purlin.app.main import cpus_of_worker, create_app, server_config
 from purlin.app.service import Service
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
-from purlin.index.encoder import load_encoder
 from purlin.index.errors import PurlinError
+from purlin.index.tuning import load_tuned
 
 TICKS_PER_S = 10  # of uvicorn
 
@@ -133,7 +133,10 @@ def main() -> None:
     settings = _read_settings(control)
     shared = Shared.join(number, descriptors)
     try:
-        encoder = load_encoder(settings.encoder, threads=cpus_of_worker(settings.workers))
+        # Workers that start together would measure each other.
+        encoder = load_tuned(
+            settings.encoder, measure=False, max_threads=cpus_of_worker(settings.workers)
+        )
         app = create_app(settings, encoder, shared)
     except PurlinError as error:
         control.sendall(json.dumps({"problem": error.message}).encode() + b"\n")

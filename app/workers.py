@@ -89,7 +89,7 @@ class _Supervisor:
         # By the number of the worker: the last delay, and when it is due to be started again.
         self._delays: dict[int, float] = {}
         self._due: dict[int, float] = {}
-        self._has_served = False
+        self._listening = False
         self._accepting = False
         self._stopping = False
         self._at_once = False
@@ -150,7 +150,7 @@ class _Supervisor:
         worker.problem = report.get("problem", worker.problem)
         if report.get("state") == "started":
             worker.started = True
-            if not self._has_served:
+            if not self._listening:
                 self._listen()
             self._accept_if_possible()
         elif report.get("state") == "ready":
@@ -166,7 +166,7 @@ class _Supervisor:
         self._accept_if_possible()
         if self._stopping:
             return
-        if not self._has_served:
+        if not self._listening:
             raise WorkerFailed(worker.problem or f"A worker could not start: it {status}.")
 
         now = time.monotonic()
@@ -201,7 +201,7 @@ class _Supervisor:
     # ---- connections
 
     def _listen(self) -> None:
-        self._has_served = True
+        self._listening = True
         for listener in self._listeners:
             listener.setblocking(False)
             listener.listen(BACKLOG)
@@ -210,7 +210,7 @@ class _Supervisor:
 
     def _accept_if_possible(self) -> None:
         """Accept connections while any worker can take them; until then, they wait in the kernel."""
-        possible = self._has_served and bool(self._takers())
+        possible = self._listening and bool(self._takers())
         if possible == self._accepting:
             return
         self._accepting = possible

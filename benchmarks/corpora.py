@@ -18,6 +18,7 @@ from benchmarks.functions import read_rows
 from benchmarks.vectors import CachedEncoder, VectorCache, corpus_texts, encode_corpus
 from purlin.index import builds
 from purlin.index.encoder import Encoder, TextEncoder
+from purlin.index.errors import Damaged
 from purlin.index.evaluation.ranking import evaluate_run, read_qrels, read_queries
 from purlin.index.indexing.build import build
 from purlin.index.records import Document, SourceFile
@@ -64,8 +65,7 @@ class Shared:
         self.encoder_directory = scratch / "encoder"
         self.texts = scratch / f"texts-{judged.name}.jsonl"
         self.vectors = scratch / f"vectors-{judged.name}.npy"
-        # A build of another format is refused, so each format has a home of its own.
-        self.home = scratch / f"home-{judged.name}-{builds.MANIFEST_FORMAT}"
+        self.home = scratch / f"home-{judged.name}"
 
     def prepare(self) -> None:
         """Make what is missing: weights in both forms, texts, vectors, and Purlin's corpus."""
@@ -76,7 +76,7 @@ class Shared:
             encode_corpus(encoder, corpus_texts(self.judged.corpus), cache_directory)
             write_shared(self.judged.corpus, VectorCache(cache_directory), self.texts, self.vectors)
 
-        if self.judged.name not in builds.corpora(self.home):
+        if not has_build(self.home, self.judged.name):
             cached = CachedEncoder(encoder, VectorCache(cache_directory))
             build_corpus(self.home, self.judged.name, self.judged.corpus, cached)
 
@@ -89,6 +89,19 @@ class Shared:
         if not self.encoder_directory.exists():
             export(self.checkpoint, self.encoder_directory, BASE_CARD)
         return Encoder.load(self.encoder_directory)
+
+
+def has_build(home: Path, name: str) -> bool:
+    """Whether a corpus is there that this version reads; one of another version is removed."""
+    if name not in builds.corpora(home):
+        return False
+
+    try:
+        builds.read_manifest(builds.current(home, name))
+    except Damaged:
+        shutil.rmtree(home)
+        return False
+    return True
 
 
 def build_corpus(home: Path, name: str, source: Path, encoder: TextEncoder) -> float:

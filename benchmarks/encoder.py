@@ -48,6 +48,7 @@ from sentence_transformers import SentenceTransformer
 from purlin.index.encoder import (
     Encoder,
     EncoderSettings,
+    Plan,
     Vectors,
     available_cpus,
     open_session,
@@ -111,7 +112,9 @@ class Workshop:
         digests = {"model.onnx": "", "tokenizer.json": ""}
         settings = EncoderSettings("study", 384, max_tokens, "", "", digests)
         tokenizer = open_tokenizer(self.tokenizer, max_tokens)
-        return Encoder(settings, tokenizer, session, available_cpus())
+        return Encoder(
+            settings, tokenizer, {"passage": session, "query": session}, Plan(available_cpus())
+        )
 
     def variant(
         self, name: str, build: Build, open_: Callable[[Path], Any] | None = None, tokens: int = 256

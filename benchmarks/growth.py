@@ -27,8 +27,9 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.corpora import load_queries
+from benchmarks.corpora import has_build, load_queries
 from benchmarks.functions import code_digest, read_functions
 from benchmarks.load import Client, Request, measure
 from benchmarks.processes import Running, directory_mb, free_port, serving
@@ -36,6 +37,8 @@ from benchmarks.records import Records
 from benchmarks.vectors import corpus_texts
 from purlin.index import builds
 from purlin.index.encoder import TextEncoder, Vectors, encoder_directory, load_encoder
+
+Rows = NDArray[np.int64]
 
 SIZES = (10_000, 100_000, 1_000_000)
 PARTS = ("build", "serve", "recall")
@@ -60,7 +63,7 @@ class Subset:
         self.functions, self.size, self.encoder = functions, size, encoder
         directory = scratch / f"growth-{size}"
         self.source = directory / "corpus.jsonl"
-        self.home = directory / f"home-{encoder.name}-{builds.MANIFEST_FORMAT}"
+        self.home = directory / f"home-{encoder.name}"
         self.truth = directory / f"exact-{encoder.name}.json"
         self.log = directory / "server.log"
 
@@ -215,28 +218,31 @@ def exact_scores(
 ) -> dict[str, dict[str, float]]:
     """Of each query the nearest 3 x `DEPTH` texts and their cosines, by comparing it with all."""
     wanted = encoder.encode(queries, role="query")
-    best_scores = np.full((len(queries), 0), 0, np.float32)
-    best_ids = np.empty((len(queries), 0), object)
+    scores = np.empty((len(queries), 0), np.float32)
+    rows = np.empty((len(queries), 0), np.int64)
+    names = list(ids)
+    start = 0
 
     for block in iter(lambda: list(islice(texts, BLOCK)), []):
-        scores = wanted @ encoder.encode(block, role="passage").T
-        names = np.array([*islice(ids, len(block))], object)
-        best_scores, best_ids = nearest(
-            np.hstack([best_scores, scores]),
-            np.hstack([best_ids, np.tile(names, (len(queries), 1))]),
-            3 * DEPTH,
-        )
+        block_rows = np.arange(start, start + len(block))
+        block_scores = wanted @ encoder.encode(block, role="passage").T
+        scores = np.hstack([scores, block_scores])
+        rows = np.hstack([rows, np.broadcast_to(block_rows, block_scores.shape)])
+        scores, rows = nearest(scores, rows, 3 * DEPTH)
+        start += len(block)
 
     return {
-        query: {name: float(score) for name, score in zip(*pair, strict=True)}
-        for query, *pair in zip(queries, best_ids, best_scores, strict=True)
+        query: {names[row]: float(score) for row, score in zip(*pair, strict=True)}
+        for query, *pair in zip(queries, rows, scores, strict=True)
     }
 
 
-def nearest(scores: Vectors, names: np.ndarray, count: int) -> tuple[Vectors, np.ndarray]:
-    """The `count` best columns of each row, best first."""
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(scores, order, 1), np.take_along_axis(names, order, 1)
+def nearest(scores: Vectors, rows: Rows, count: int) -> tuple[Vectors, Rows]:
+    """The `count` best columns of each line, in no order; all if there are no more."""
+    if scores.shape[1] <= count:
+        return scores, rows
+    best = np.argpartition(-scores, count, axis=1)[:, :count]
+    return np.take_along_axis(scores, best, 1), np.take_along_axis(rows, best, 1)
 
 
 def recall(ids: Sequence[str], exact: dict[str, float]) -> float:
@@ -251,7 +257,7 @@ def recall(ids: Sequence[str], exact: dict[str, float]) -> float:
 def measure_size(subset: Subset, parts: Sequence[str], data: Path, records: Records) -> None:
     queries = load_queries(data)
     subset.write()
-    if CORPUS not in builds.corpora(subset.home):
+    if not has_build(subset.home, CORPUS):
         measure_build(subset, records)
 
     key = {"encoder": subset.encoder.name, "size": subset.size}

@@ -1,20 +1,25 @@
-"""Measure the latency of POST /search or POST /qa with one client, and the share of each stage.
+"""Measure POST /search or POST /qa: latency and the share of each stage, then throughput.
 
     python benchmarks/search.py --corpus csn --queries queries.jsonl [--mode hybrid]
+    python benchmarks/search.py --corpus csn --queries queries.jsonl --workers 2 --clients 8
     python benchmarks/search.py --corpus python --questions questions/python.jsonl
 
-Starts a server on a free loopback port. After one round of warming up, every query is sent once
-in each of `--rounds` rounds.
+Starts a server on a free loopback port. After one round of warming up, one client sends every query
+once in each of `--rounds` rounds. Then `--clients` clients send queries for `--seconds`.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
+import itertools
+import json
 import socket
 import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -47,6 +52,48 @@ def measure_latency(url: str, options: argparse.Namespace) -> None:
     stages["HTTP and the rest"] = p50 - sum(stages.values())
     for stage, milliseconds in stages.items():
         print(f"  {stage:>18} {milliseconds:6.2f} ms {milliseconds / p50:4.0%}")
+    own = sum(stages.get(stage, 0.0) for stage in ("encode", "dense", "lexical"))
+    print(f"outside encoding and the two retrievers: {1 - own / p50:.0%}")
+
+    if options.clients:
+        measure_throughput(url, path, bodies, options)
+
+
+def measure_throughput(
+    url: str, path: str, bodies: list[dict[str, object]], options: argparse.Namespace
+) -> None:
+    """Send requests from several clients, each the next when the last is answered."""
+    address = url.removeprefix("http://")
+    encoded = [json.dumps({**body, "explain": False}).encode() for body in bodies]
+    deadline = time.perf_counter() + options.seconds
+    times: list[float] = []
+    refused: list[int] = []
+
+    def client(number: int) -> None:
+        connection = http.client.HTTPConnection(address, timeout=60)
+        for body in itertools.cycle(encoded[number:] + encoded[:number]):
+            started = time.perf_counter()
+            if started > deadline:
+                break
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            reply.read()
+            if reply.status == 200:
+                times.append((time.perf_counter() - started) * 1000)
+            else:
+                refused.append(reply.status)
+        connection.close()
+
+    with ThreadPoolExecutor(options.clients) as pool:
+        for finished in [pool.submit(client, number) for number in range(options.clients)]:
+            finished.result()
+
+    p50, p95 = np.percentile(times, [50, 95])
+    print(
+        f"{options.clients} clients, {options.workers} workers: "
+        f"{len(times) / options.seconds:.1f} replies/s, p50 {p50:.2f} ms, p95 {p95:.2f} ms, "
+        f"{len(refused)} refused"
+    )
 
 
 def request_bodies(options: argparse.Namespace) -> tuple[str, list[dict[str, object]]]:
@@ -83,6 +130,9 @@ def main() -> None:
     parser.add_argument("--home", type=Path, default=Path("var"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mode", default="hybrid")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--clients", type=int, default=0, help="0 leaves throughput out")
+    parser.add_argument("--seconds", type=float, default=15.0)
     options = parser.parse_args()
 
     # The system chooses a free port; it is released for the server to bind.
@@ -92,6 +142,7 @@ def main() -> None:
 
     command = [sys.executable, "-m", "purlin", "serve"]
     command += ["--home", str(options.home), "--port", str(port)]
+    command += ["--workers", str(options.workers)]
     server = subprocess.Popen(command)
     try:
         measure_latency(f"http://127.0.0.1:{port}", options)

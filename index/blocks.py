@@ -169,11 +169,9 @@ class BlockFile:
             return memoryview(self._content)[start:stop]
 
         first, last = start // BLOCK, -(-stop // BLOCK)
-        content = np.empty(min(last * BLOCK, self.size) - first * BLOCK, np.uint8).data
-        self._read_into(content, first)
-        if _sums(content) != self._sums[first:last].tolist():
-            raise self.altered("was altered")
-        return content[start - first * BLOCK : stop - first * BLOCK].toreadonly()
+        content = self._pread(first, last)
+        self._verify(content, self._sums[first:last])
+        return memoryview(content)[start - first * BLOCK : stop - first * BLOCK]
 
     def rows(
         self, numbers: NDArray[np.integer], row_bytes: int, offset: int = 0
@@ -185,10 +183,10 @@ class BlockFile:
         starts = numbers.astype(np.int64) * row_bytes + offset
         if self._content is not None:
             self._check_bounds(starts, starts + row_bytes)
-            content, positions = np.frombuffer(self._content, np.uint8), starts
+            content, positions = self._content, starts
         else:
             content, positions = self._gather(starts, starts + row_bytes)
-        return _windows(content, row_bytes)[positions]
+        return _windows(np.frombuffer(content, np.uint8), row_bytes)[positions]
 
     def parts(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> list[bytes]:
         """Bytes of each range, none of which is empty.
@@ -197,19 +195,18 @@ class BlockFile:
         """
         if self._content is not None:
             self._check_bounds(starts, stops)
-            whole, positions = memoryview(self._content), starts
+            content, positions = self._content, starts
         else:
-            gathered, positions = self._gather(starts.astype(np.int64), stops.astype(np.int64))
-            whole = gathered.data
-        lengths = (stops - starts).tolist()
+            content, positions = self._gather(starts.astype(np.int64), stops.astype(np.int64))
+        ends = positions + (stops - starts)
         return [
-            bytes(whole[position : position + length])
-            for position, length in zip(positions.tolist(), lengths, strict=True)
+            content[start:stop]
+            for start, stop in zip(positions.tolist(), ends.tolist(), strict=True)
         ]
 
     def _gather(
         self, starts: NDArray[np.int64], stops: NDArray[np.int64]
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    ) -> tuple[bytes, NDArray[np.int64]]:
         """Content of all blocks that these ranges touch, and the position of each range in it."""
         self._check_bounds(starts, stops)
         firsts = starts // BLOCK
@@ -226,40 +223,40 @@ class BlockFile:
         if len(starts) and (starts.min() < 0 or stops.max() > self.size):
             raise IndexError(f"Rows beyond the {self.size} bytes of the file were asked for.")
 
-    def _blocks(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def _blocks(self, numbers: NDArray[np.int64]) -> bytes:
         """Content of these blocks, verified; `numbers` ascend. The last one may be short."""
         if not len(numbers):
-            return np.empty(0, dtype=np.uint8)
-        length = len(numbers) * BLOCK
-        if (numbers[-1] + 1) * BLOCK > self.size:
-            length -= int((numbers[-1] + 1) * BLOCK - self.size)
-        content = np.empty(length, np.uint8).data
-
+            return b""
         # Neighbours are read together.
         breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-        bounds = [0, *breaks.tolist(), len(numbers)]
-        for start, stop, block in zip(
-            bounds[:-1], bounds[1:], numbers[bounds[:-1]].tolist(), strict=True
-        ):
-            self._read_into(content[start * BLOCK : stop * BLOCK], block)
+        firsts = numbers[np.concatenate([[0], breaks])].tolist()
+        lasts = numbers[np.append(breaks, len(numbers)) - 1].tolist()
+        runs = zip(firsts, lasts, strict=True)
+        content = b"".join([self._pread(first, last + 1) for first, last in runs])
+        self._verify(content, self._sums[numbers])
+        return content
 
-        if _sums(content) != self._sums[numbers].tolist():
-            raise self.altered("was altered")
-        return np.frombuffer(content, np.uint8)
-
-    def _read_into(self, content: memoryview, block: int) -> None:
-        """Fill `content` with the bytes from a block on."""
+    def _pread(self, first: int, stop: int) -> bytes:
+        """Blocks from `first` to `stop`, not verified yet. Raises Altered if they were cut."""
         if self._descriptor < 0:
             raise ValueError(self._message("is closed"))
-        position, start = 0, block * BLOCK
+        position = first * BLOCK
+        length = min(stop * BLOCK, self.size) - position
         try:
-            while position < len(content):
-                count = os.preadv(self._descriptor, [content[position:]], start + position)
-                if not count:
+            content = os.pread(self._descriptor, length, position)
+            # One call reads at most 2 GB.
+            while len(content) < length:
+                more = os.pread(self._descriptor, length - len(content), position + len(content))
+                if not more:
                     raise self.altered("was cut")
-                position += count
+                content += more
         except OSError as error:
             raise self.altered(f"cannot be read ({error.strerror})") from error
+        return content
+
+    def _verify(self, content: bytes, sums: NDArray[np.uint64]) -> None:
+        if _sums(memoryview(content)) != sums.tolist():
+            raise self.altered("was altered")
 
     def check(self) -> None:
         """Verify all blocks. Raises Altered."""

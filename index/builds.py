@@ -99,9 +99,10 @@ class Manifest:
     the version of what they were cut into. An `interim` build serves while the vectors of another
     encoder are made.
     `files` maps a relative path to what `checksums` returns for it. `logged` counts the earlier queries that
-    lead to documents of the build. `judged` describes the quality check, if there was one (see
-    `purlin.index.indexing.gate.measure_build`). `engine` tells where the documents are if they are not
-    here, see `purlin.index.engines.hosting`.
+    lead to documents of the build. `dense` is what `purlin.index.search.dense.build_index` chose
+    and measured for the base. `judged` describes the quality check, if there was one (see
+    `purlin.index.indexing.gate.measure_build`). `engine` tells where the documents are if they are
+    not here, see `purlin.index.engines.hosting`.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Manifest:
     reused: int = 0
     took_s: float = 0.0
     measures: Mapping[str, Any] = field(default_factory=dict)
+    dense: Mapping[str, Any] = field(default_factory=dict)
     judged: Mapping[str, Any] = field(default_factory=dict)
     engine: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -10,9 +10,18 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Vectors = NDArray[np.float32]
+Sessions: TypeAlias = "dict[Role, onnxruntime.InferenceSession]"
 
 _MODELS = Path(__file__).resolve().parent.parent / "models"
 RELEASED_ENCODER = _MODELS / "santa-minilm-l6-int8"
@@ -38,7 +48,8 @@ STATIC_ENCODER = _MODELS / "static-code-int8"
 ENCODERS = {"transformer": RELEASED_ENCODER, "static": STATIC_ENCODER}
 TRANSFORMER_EXTRA = "pip install 'purlin-search[transformer]'"
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
-# Tokens of a batch: its activations then stay in a core's cache, see docs/encoder.md.
+# Tokens of a batch where none were measured: its activations stay in a core's cache, see
+# docs/encoder.md.
 BATCH_TOKENS = 256
 # Texts that are tokenized and sorted by length together; bounds memory.
 WINDOW = 8192
@@ -149,6 +160,12 @@ def encoder_name(directory: Path) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def encoder_fingerprint(directory: Path) -> str | None:
+    """Read the fingerprint in an encoder's directory, without opening its model; None without one."""
+    fingerprint = _unchecked_settings(directory).get("fingerprint")
+    return fingerprint if isinstance(fingerprint, str) else None
+
+
 def _unchecked_settings(directory: Path) -> Mapping[str, Any]:
     """Read what an encoder's directory says of itself; empty if that cannot be read."""
     # Whatever is wrong with the directory, loading it reports.
@@ -200,6 +217,21 @@ class EncoderSettings:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a transformer uses the machine. Vectors do not depend on it beyond the last bits.
+
+    `threads` batches run at a time, each on one thread and with up to `batch_tokens` tokens. A
+    single text, such as a query, is computed by `query_threads` threads. `source` says where the
+    numbers come from: `purlin.index.tuning` measures and remembers them.
+    """
+
+    threads: int
+    batch_tokens: int = BATCH_TOKENS
+    query_threads: int = 1
+    source: Literal["default", "measured", "remembered", "set"] = "default"
+
+
 class Encoder:
     """A loaded transformer. Safe to share between threads.
 
@@ -213,9 +245,11 @@ class Encoder:
         self,
         settings: EncoderSettings,
         tokenizer: Tokenizer,
-        sessions: dict[Role, onnxruntime.InferenceSession],
-        threads: int,
+        sessions: Sessions,
+        plan: Plan,
+        single: Sessions | None = None,
     ) -> None:
+        """Take open sessions; `single` has those for calls of one text, if they are others."""
         self.name = settings.name
         self.dim = settings.dim
         self.max_tokens = settings.max_tokens
@@ -226,14 +260,16 @@ class Encoder:
             "passage": settings.passage_prefix,
         }
         self._tokenizer = tokenizer
+        self.plan = plan
+        self._settings = settings
         self._sessions = sessions
-        self._threads = threads
+        self._single = single or sessions
 
     @classmethod
-    def load(cls, directory: Path, *, threads: int | None = None) -> Self:
+    def load(cls, directory: Path, *, threads: int | None = None, plan: Plan | None = None) -> Self:
         """Read and verify an encoder directory.
 
-        `threads` is the number of threads per call, by default one per available CPU. Raises
+        It works by `plan`, by default on `threads` threads per call, one per available CPU. Raises
         NotFound if there is no such directory or no onnxruntime, and Damaged, which names the file.
         """
         require_transformers("encoder")
@@ -242,22 +278,25 @@ class Encoder:
                 f"There is no encoder directory {directory}. Give one made by `purlin train export`."
             )
 
+        plan = plan or Plan(threads or available_cpus())
         settings, files = read_exported(directory, "encoder", _settings)
         with refusing("encoder", directory):
-            passages = open_session(files[MODEL])
-            queries = open_session(files[QUERY_MODEL]) if QUERY_MODEL in files else passages
+            sessions = _open_sessions(files, threads=1)
+            single = None
+            if plan.query_threads > 1:
+                single = _open_sessions(files, threads=plan.query_threads)
             tokenizer = open_tokenizer(files[TOKENIZER], settings.max_tokens)
-            for session in (passages, queries):
+            for session in sessions.values():
                 dim = session.get_outputs()[0].shape[-1]
                 if dim != settings.dim:
                     raise ValueError(f"dim is {settings.dim}, the model's vectors have {dim}")
 
-        return cls(
-            settings,
-            tokenizer,
-            {"query": queries, "passage": passages},
-            threads or available_cpus(),
-        )
+        return cls(settings, tokenizer, sessions, plan, single)
+
+    def with_plan(self, plan: Plan) -> Encoder:
+        """Return an encoder that shares the sessions of this one, and so its `query_threads`."""
+        plan = replace(plan, query_threads=self.plan.query_threads)
+        return Encoder(self._settings, self._tokenizer, self._sessions, plan, self._single)
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
@@ -306,25 +345,38 @@ class Encoder:
     def _run(
         self, ids: Sequence[NDArray[np.int64]], role: Role
     ) -> Generator[tuple[NDArray[np.int64], Vectors]]:
-        """Yield (row numbers, their vectors) of each batch; `threads` batches run at a time."""
-        batches = _batches([len(row) for row in ids])
-        if len(batches) == 1 or self._threads == 1:
-            yield from ((rows, self._run_batch(ids, rows, role)) for rows in batches)
+        """Yield (row numbers, their vectors) of each batch; several run at a time, by the plan."""
+        sessions = self._single if len(ids) == 1 else self._sessions
+        session = sessions[role]
+
+        batches = _batches([len(row) for row in ids], self.plan.batch_tokens)
+        if len(batches) == 1 or self.plan.threads == 1:
+            yield from ((rows, _run_batch(session, ids, rows)) for rows in batches)
             return
 
-        pool = ThreadPoolExecutor(self._threads)
-        results = pool.map(lambda rows: self._run_batch(ids, rows, role), batches)
+        pool = ThreadPoolExecutor(self.plan.threads)
+        results = pool.map(lambda rows: _run_batch(session, ids, rows), batches)
         try:
             yield from zip(batches, results, strict=True)
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _run_batch(
-        self, ids: Sequence[NDArray[np.int64]], rows: NDArray[np.int64], role: Role
-    ) -> Vectors:
-        batch = np.stack([ids[row] for row in rows])
-        vectors: Vectors = self._sessions[role].run(None, {"input_ids": batch})[0]
-        return vectors
+
+def _run_batch(
+    session: onnxruntime.InferenceSession,
+    ids: Sequence[NDArray[np.int64]],
+    rows: NDArray[np.int64],
+) -> Vectors:
+    batch = np.stack([ids[row] for row in rows])
+    vectors: Vectors = session.run(None, {"input_ids": batch})[0]
+    return vectors
+
+
+def _open_sessions(files: Mapping[str, bytes], threads: int) -> Sessions:
+    """Open the sessions of both roles, which are one where an encoder has no query model."""
+    passages = open_session(files[MODEL], threads)
+    queries = open_session(files[QUERY_MODEL], threads) if QUERY_MODEL in files else passages
+    return {"query": queries, "passage": passages}
 
 
 def available_cpus(root: Path = Path("/")) -> int:
@@ -371,8 +423,8 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _batches(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Row numbers in batches of one length each and at most BATCH_TOKENS tokens, or of one row.
+def _batches(lengths: Sequence[int], batch_tokens: int) -> list[NDArray[np.int64]]:
+    """Row numbers in batches of one length each and at most `batch_tokens` tokens, or of one row.
 
     Batches of long and of short rows are mixed: any run of batches has about the same share of long
     rows, so the rate hardly changes and the first batches predict the remaining time.
@@ -381,7 +433,7 @@ def _batches(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
     batches: list[NDArray[np.int64]] = []
     for length in np.unique(row_lengths).tolist():
         rows = np.flatnonzero(row_lengths == length)
-        step = max(1, BATCH_TOKENS // max(1, length))
+        step = max(1, batch_tokens // max(1, length))
         batches.extend(rows[start : start + step] for start in range(0, len(rows), step))
 
     # Multiples of the golden ratio, modulo 1, are spread evenly however many there are.
@@ -389,15 +441,17 @@ def _batches(lengths: Sequence[int]) -> list[NDArray[np.int64]]:
     return [batches[number] for number in order]
 
 
-def open_session(model: bytes) -> onnxruntime.InferenceSession:
-    """Open an ONNX model that runs on one thread and keeps no memory between runs."""
+def open_session(model: bytes, threads: int = 1) -> onnxruntime.InferenceSession:
+    """Open an ONNX model that runs on `threads` threads and keeps no memory between runs."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
+    # Threads that spin between the operators take the processor from other requests.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
 
     # On CPUs, SkipLayerNormalization is several times slower than the Add and LayerNormalization
     # that it would replace.

@@ -49,4 +49,4 @@ class StorageFailed(PurlinError):
 
 
 class EngineFailed(PurlinError):
-    """The engine that holds a corpus is down, slow, or not the one that is needed."""
+    """An engine or cluster that is needed is down, slow, or not the right one."""

@@ -119,9 +119,14 @@ def _cut(content: bytes) -> bytes:
 
 
 def flip(at: float) -> Callable[[bytes], bytes]:
-    """Return a function that flips one bit at a share of the content, from 0 to 1."""
+    """Return a function that flips one bit at a share of the content, from 0 to 1.
+
+    Empty content gets a byte.
+    """
 
     def flipped(content: bytes) -> bytes:
+        if not content:
+            return b"\1"
         position = int(at * (len(content) - 1))
         return content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
 
@@ -143,8 +148,10 @@ def damaged(path: Path, damages: Sequence[Callable[[bytes], bytes]] = DAMAGES) -
     """Damage one file in one way after the other; restore it afterwards."""
     intact = path.read_bytes()
     for damage in damages:
-        path.write_bytes(damage(intact))
-        yield path
+        # Nothing can be cut from an empty file.
+        if damage(intact) != intact:
+            path.write_bytes(damage(intact))
+            yield path
     path.write_bytes(intact)
 
 

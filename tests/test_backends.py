@@ -31,8 +31,10 @@ from purlin.index.records import Document, Location, Mode, Passage
 from purlin.index.search.corpus import Corpus, Hit
 from purlin.index.search.filters import Filter
 from purlin.index.search.fusion import HYBRID
-from purlin.index.search.lexical import K1, B, tokens
+from purlin.index.search.lexical import K1
+from purlin.index.search.postings import B
 from purlin.index.search.query_log import Logged
+from purlin.index.search.tokens import tokens
 from tests.conftest import HashEncoder, source
 from tests.milvus_server import Server, installed
 

@@ -1,9 +1,14 @@
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from purlin.index.search import dense
+from purlin.index.blocks import UNCHECKED
+from purlin.index.errors import Altered, InvalidInput
+from purlin.index.search import ann, dense
 from purlin.index.search.dense import Dense, VectorSegment
 
 
@@ -18,11 +23,12 @@ def _vectors(rows: int, dim: int, seed: int) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scan what has more than 4096 rows."""
+    """Index what has more than 4096 rows."""
     monkeypatch.setattr(dense, "EXACT_ROWS", 4096)
 
 
 def _dense(vectors: np.ndarray, directory: Path) -> Dense:
+    directory.mkdir(exist_ok=True)
     np.save(directory / "vectors.npy", vectors)
     dense.build_index(directory)
     return Dense([VectorSegment.load(directory)])
@@ -30,68 +36,40 @@ def _dense(vectors: np.ndarray, directory: Path) -> Dense:
 
 def _queries(vectors: np.ndarray, count: int) -> np.ndarray:
     random = np.random.default_rng(1)
-    queries = vectors[random.integers(0, len(vectors), count)] + 0.04 * random.normal(
-        size=(count, vectors.shape[1])
-    )
+    noise = random.normal(size=(count, vectors.shape[1])) / np.sqrt(vectors.shape[1])
+    queries = vectors[random.integers(0, len(vectors), count)] + 0.78 * noise
     return (queries / np.linalg.norm(queries, axis=1, keepdims=True)).astype(np.float32)
+
+
+def _recall(
+    opened: Dense, vectors: np.ndarray, depth: int, first: int, allowed: np.ndarray | None = None
+) -> float:
+    """Share of the nearest `first` that searches find; checks that rows and scores are right."""
+    shares = []
+    for query in _queries(vectors, 40):
+        cosines = vectors.astype(np.float32) @ query
+        rows, scores = opened.search(query, depth, allowed)
+        np.testing.assert_allclose(scores, cosines[rows], atol=1e-6)
+        assert (np.diff(scores) <= 0).all()
+        possible = len(vectors) if allowed is None else int(allowed.sum())
+        assert len(set(rows.tolist())) == len(rows) == min(depth, possible)
+        assert allowed is None or allowed[rows].all()
+
+        masked = cosines if allowed is None else np.where(allowed, cosines, -9)
+        nearest = np.argsort(-masked)[: min(first, possible)]
+        shares.append(np.isin(nearest, rows).mean() if possible else 1.0)
+    return float(np.mean(shares))
+
+
+# ---- small segments
 
 
 @pytest.mark.parametrize(("count", "dim"), [(1, 8), (7, 63), (4096, 64)])
 def test_few_rows_are_scored_exactly(tmp_path: Path, count: int, dim: int) -> None:
     vectors = _vectors(count, dim, seed=count)
     opened = _dense(vectors, tmp_path)
-    for query in _queries(vectors, 20):
-        cosines = vectors.astype(np.float32) @ query
-        depth = min(100, count)
-        rows, scores = opened.search(query, depth)
-        np.testing.assert_allclose(scores, np.sort(cosines)[::-1][:depth], atol=1e-6)
-        np.testing.assert_allclose(cosines[rows], scores, atol=1e-6)
-
-
-def test_scan_finds_the_nearest_rows(tmp_path: Path) -> None:
-    vectors = _vectors(20_000, 384, seed=5)
-    opened = _dense(vectors, tmp_path)
-    shares = []
-    for query in _queries(vectors, 50):
-        cosines = vectors.astype(np.float32) @ query
-        rows, scores = opened.search(query, 100)
-        np.testing.assert_allclose(
-            scores, cosines[rows], atol=1e-6
-        )  # whatever is rows has its exact score
-        assert (np.diff(scores) <= 0).all()
-        shares.append(np.isin(np.argsort(-cosines)[:100], rows).mean())
-    assert np.mean(shares) >= 0.99
-
-
-def test_build_index_measures_recall(tmp_path: Path) -> None:
-    np.save(tmp_path / "vectors.npy", _vectors(6000, 64, seed=6))
-    assert 0.99 <= dense.build_index(tmp_path) <= 1
-
-
-@pytest.mark.parametrize("share", [0.9, 0.5, 0.01, 0.0])
-def test_filter_restricts_rows_without_loss(tmp_path: Path, share: float) -> None:
-    vectors = _vectors(20_000, 64, seed=3)
-    opened = _dense(vectors, tmp_path)
-    allowed = np.random.default_rng(2).random(20_000) < share
-    shares = []
-    for query in _queries(vectors, 20):
-        rows, _ = opened.search(query, 50, allowed)
-        assert allowed[rows].all()
-        assert len(rows) == min(50, allowed.sum())
-        cosines = np.where(allowed, vectors.astype(np.float32) @ query, -9)
-        shares.append(np.isin(np.argsort(-cosines)[: len(rows)], rows).mean() if len(rows) else 1)
-    assert np.mean(shares) >= 0.99
-
-
-def test_filter_far_from_the_query_is_exact(tmp_path: Path) -> None:
-    vectors = _vectors(20_000, 64, seed=3)
-    opened = _dense(vectors, tmp_path)
-    query = vectors[0].astype(np.float32)
-    cosines = vectors.astype(np.float32) @ query
-    allowed = cosines < np.median(cosines)
-    rows, scores = opened.search(query, 50, allowed)
-    np.testing.assert_allclose(scores, np.sort(cosines[allowed])[::-1][:50], atol=1e-6)
-    assert allowed[rows].all()
+    assert _recall(opened, vectors, 100, 100) == 1
+    assert json.loads((tmp_path / "dense.json").read_bytes())["index"] == "exact"
 
 
 def test_depth_beyond_the_rows_returns_all(tmp_path: Path) -> None:
@@ -101,30 +79,142 @@ def test_depth_beyond_the_rows_returns_all(tmp_path: Path) -> None:
     assert rows[0] == 2
 
 
+# ---- large segments
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[np.ndarray, Dense, dict[str, float]]:
+    """20,000 vectors, their index, and what was measured when it was built."""
+    vectors = _vectors(20_000, 64, seed=3)
+    directory = tmp_path_factory.mktemp("large")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dense, "EXACT_ROWS", 4096)
+        opened = _dense(vectors, directory)
+    return vectors, opened, json.loads((directory / "dense.json").read_bytes())
+
+
+def test_graph_finds_what_was_measured(
+    large: tuple[np.ndarray, Dense, dict[str, float]],
+) -> None:
+    vectors, opened, measured = large
+    assert measured["index"] == "graph"
+    # The measured queries are others: 40 of them differ by about a hundredth.
+    assert _recall(opened, vectors, 10, 10) >= measured["recall@10"] - 0.02
+    assert _recall(opened, vectors, 200, 100) >= measured["recall@100"] - 0.02
+    assert measured["recall@10"] >= 0.98
+    assert measured["recall@100"] >= 0.96
+
+
+@given(
+    share=st.sampled_from([1.0, 0.5, 0.1, 0.01, 0.001, 0.0]),
+    depth=st.sampled_from([1, 10, 200]),
+    seed=st.integers(0, 3),
+)
+@settings(max_examples=12, deadline=None)
+def test_filter_restricts_rows_without_loss(
+    large: tuple[np.ndarray, Dense, dict[str, float]], share: float, depth: int, seed: int
+) -> None:
+    vectors, opened, _ = large
+    allowed = np.random.default_rng(seed).random(len(vectors)) < share
+    assert _recall(opened, vectors, depth, min(depth, 100), allowed) >= 0.96
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
+@pytest.mark.parametrize("side", [-1, 1])
+def test_filter_of_one_region_is_searched_to_its_depth(
+    large: tuple[np.ndarray, Dense, dict[str, float]], share: float, side: int
+) -> None:
+    """All allowed rows are near to the query, or all are far from it."""
+    vectors, opened, _ = large
+    query = vectors[0].astype(np.float32)
+    cosines = vectors.astype(np.float32) @ query
+    allowed = side * cosines > np.quantile(side * cosines, 1 - share)
+    rows, scores = opened.search(query, 50, allowed)
+    assert allowed[rows].all()
+    assert len(rows) == 50
+    # Codes tell vectors apart that differ by a hundredth.
+    np.testing.assert_allclose(scores, np.sort(cosines[allowed])[::-1][:50], atol=0.02)
+
+
+def test_builds_are_the_same_whatever_the_threads(tmp_path: Path) -> None:
+    import faiss
+
+    threads = faiss.omp_get_max_threads()
+    contents = []
+    for count in (1, 2, 4):
+        faiss.omp_set_num_threads(count)
+        directory = tmp_path / str(count)
+        _dense(_vectors(6000, 32, seed=9), directory)
+        contents.append([(directory / name).read_bytes() for name in ("dense.faiss", "dense.json")])
+    faiss.omp_set_num_threads(threads)
+    assert contents[0] == contents[1] == contents[2]
+
+
+def test_vectors_that_change_on_disk_are_noticed(tmp_path: Path) -> None:
+    vectors = _vectors(20_000, 256, seed=6)
+    opened = _dense(vectors, tmp_path)
+    path = tmp_path / "vectors.npy"
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+    with pytest.raises(Altered, match=r"vectors\.npy was altered"):
+        opened.search(vectors[0].astype(np.float32), 10)
+
+
+def test_graph_is_read_without_a_copy(tmp_path: Path) -> None:
+    """Codes in memory are those of the content that was verified."""
+    _dense(_vectors(6000, 64, seed=6), tmp_path)
+    content = UNCHECKED.read(tmp_path / "dense.faiss")
+    settings = json.loads((tmp_path / "dense.json").read_bytes())
+    graph = ann.Graph.load(content, settings)
+    start = np.frombuffer(content, np.uint8).ctypes.data
+    assert start < graph._codes.ctypes.data < start + len(content)
+
+
+def test_memory_limits_the_links(tmp_path: Path) -> None:
+    np.save(tmp_path / "vectors.npy", _vectors(5000, 384, seed=6))
+    sizes = []
+    for memory in (None, 310.0, 280.0):
+        chosen = dense.build_index(tmp_path, memory=memory)
+        rows = (tmp_path / "dense.faiss").stat().st_size / 5000
+        assert rows == pytest.approx(chosen["bytes_per_passage"], rel=0.02)
+        sizes.append(chosen["degree"])
+    assert sizes == [16, 12, 8]
+    with pytest.raises(InvalidInput, match=r"memory is 100 bytes a passage; .* need at least 273"):
+        dense.build_index(tmp_path, memory=100)
+
+
+def test_copies_of_one_vector_are_found(tmp_path: Path) -> None:
+    """A graph of copies has no way out of them."""
+    vectors = _vectors(6000, 64, seed=6)
+    vectors[:5000] = vectors[0]
+    opened = _dense(vectors, tmp_path)
+    rows, scores = opened.search(vectors[5500].astype(np.float32), 10)
+    assert rows[0] == 5500
+    assert len(rows) == 10
+    rows, scores = opened.search(vectors[0].astype(np.float32), 10)
+    assert len(set(scores.tolist())) == 1
+
+
+# ---- several segments, and none of FAISS
+
+
 @pytest.mark.parametrize("share", [None, 0.5, 0.01])
 def test_segments_are_searched_like_one(tmp_path: Path, share: float | None) -> None:
     vectors = _vectors(7000, 64, seed=8)
     vectors[6500] = vectors[10]
     parts = []
     for number, part in enumerate((vectors[:6000], vectors[6000:])):
-        (tmp_path / str(number)).mkdir()
-        np.save(tmp_path / str(number) / "vectors.npy", part)
-        dense.build_index(tmp_path / str(number))
+        _dense(part, tmp_path / str(number))
         parts.append(VectorSegment.load(tmp_path / str(number)))
     opened = Dense(parts)
     allowed = None if share is None else np.random.default_rng(3).random(7000) < share
+    assert _recall(opened, vectors, 50, 10, allowed) >= 0.98
 
-    shares = []
-    for query in [vectors[10].astype(np.float32), *_queries(vectors, 20)]:
-        cosines = vectors.astype(np.float32) @ query
-        rows, scores = opened.search(query, 50, allowed)
-        np.testing.assert_allclose(scores, cosines[rows], atol=1e-6)
-        np.testing.assert_array_equal(opened.scores(query, rows), scores)
-        expected = np.argsort(-np.where(True if allowed is None else allowed, cosines, -9))[:50]
-        shares.append(np.isin(expected, rows).mean())
-    assert np.mean(shares) >= 0.98
+    query = vectors[10].astype(np.float32)
+    rows, scores = opened.search(query, 50, allowed)
+    np.testing.assert_array_equal(opened.scores(query, rows), scores)
     # Equal vectors have equal cosines, and the first row comes first.
-    rows, scores = opened.search(vectors[10].astype(np.float32), 2)
+    rows, scores = opened.search(query, 2)
     assert (rows.tolist(), scores[0] == scores[1]) == ([10, 6500], True)
 
 
@@ -132,7 +222,7 @@ def test_segments_are_searched_like_one(tmp_path: Path, share: float | None) -> 
 def test_without_faiss_all_rows_are_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    vectors = _vectors(6000, 64, seed=7)
+    vectors = _vectors(20_000, 64, seed=7)
     np.save(tmp_path / "vectors.npy", vectors)
 
     with monkeypatch.context() as patch:
@@ -143,7 +233,6 @@ def test_without_faiss_all_rows_are_scored(
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     opened = Dense([VectorSegment.load(tmp_path)])
 
-    for query in _queries(vectors, 20):
-        cosines = vectors.astype(np.float32) @ query
-        rows, _ = opened.search(query, 100)
-        assert set(rows) == set(np.argsort(-cosines, kind="stable")[:100])
+    assert _recall(opened, vectors, 100, 100) == 1
+    allowed = np.random.default_rng(2).random(20_000) < 0.001
+    assert _recall(opened, vectors, 100, 100, allowed) == 1

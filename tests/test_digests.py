@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.indexing import digests
-from purlin.index.indexing.digests import DigestMap, digest
+from purlin.index import digests
+from purlin.index.digests import DigestMap, digest
 
 # Few halves, so that many digests share one.
 halves = st.sampled_from([b"\0" * 8, b"\1" * 8, b"\xff" * 8, b"abcdefgh"])

@@ -177,13 +177,18 @@ def test_any_text_gets_a_finite_unit_vector(released: Encoder, texts: list[str])
     assert (released.count_tokens(texts, role="query") >= 2).all()
 
 
-@given(lengths=st.lists(st.integers(1, 600), max_size=2 * TOKENIZED_AT_ONCE))
-def test_batches_hold_every_row_once_and_one_length_each(lengths: list[int]) -> None:
-    batches = _batches(lengths)
+@given(
+    lengths=st.lists(st.integers(1, 600), max_size=2 * TOKENIZED_AT_ONCE),
+    batch_tokens=st.integers(1, 2048),
+)
+def test_batches_hold_every_row_once_and_one_length_each(
+    lengths: list[int], batch_tokens: int
+) -> None:
+    batches = _batches(lengths, batch_tokens)
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len({lengths[row] for row in batch}) == 1
-        assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= BATCH_TOKENS
+        assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= batch_tokens
 
 
 @given(
@@ -196,7 +201,7 @@ def test_batches_advance_texts_and_tokens_evenly(
     seed: int, count: int, typical: float, spread: float
 ) -> None:
     lengths = np.random.default_rng(seed).lognormal(typical, spread, count).clip(3, 256).astype(int)
-    rows = np.concatenate(_batches(lengths.tolist()))
+    rows = np.concatenate(_batches(lengths.tolist(), BATCH_TOKENS))
     tokens_done = np.cumsum(lengths[rows]) / lengths.sum()
     assert np.abs(tokens_done - np.arange(1, count + 1) / count).max() < 0.1
 

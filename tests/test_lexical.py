@@ -1,7 +1,9 @@
+import contextlib
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import bm25s
 import numpy as np
@@ -9,29 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.search.lexical import (
-    K1,
-    B,
-    Lexical,
-    LexicalBuilder,
-    LexicalScores,
-    Postings,
-    matches,
-    tokens,
-    top,
-)
+from purlin.index.search import lexical, lexical_builder, postings
+from purlin.index.search.lexical import K1, Lexical, LexicalScores, top
+from purlin.index.search.lexical_builder import LexicalBuilder
+from purlin.index.search.postings import B, Postings
+from purlin.index.search.tokens import matches, tokens
 
 
-def _index(texts: list[str], directory: Path) -> Lexical:
-    builder = LexicalBuilder()
-    for text in texts:
-        builder.add(text)
-    builder.postings().save(directory)
-    return Lexical([Postings.load(directory)])
+def _postings(texts: Sequence[str], run_tokens: int = lexical_builder.RUN_TOKENS) -> Postings:
+    with TemporaryDirectory() as directory:
+        builder = LexicalBuilder(Path(directory), run_tokens)
+        for text in texts:
+            builder.add(text)
+        builder.close()
+        return Postings.load(Path(directory))
 
 
-def _all_scores(lexical: Lexical, weights: Mapping[str, float]) -> LexicalScores:
-    return lexical.scores(weights, np.arange(lexical.rows))
+def _lexical(texts: Sequence[str]) -> Lexical:
+    return Lexical([_postings(texts)])
+
+
+def _all_scores(index: Lexical, weights: Mapping[str, float]) -> LexicalScores:
+    return index.scores(weights, np.arange(index.rows))
 
 
 @pytest.mark.parametrize(
@@ -74,9 +75,9 @@ def test_word_of_a_megabyte_is_left_out() -> None:
     assert tokens("a" * 1_000_000) == []
 
 
-def test_scores_are_shares_of_the_bm25_maximum(tmp_path: Path) -> None:
+def test_scores_are_shares_of_the_bm25_maximum() -> None:
     texts = ["apple pear apple", "pear plum", "plum plum cherry fig", "grape"]
-    lexical = _index(texts, tmp_path / "lexical")
+    index = _lexical(texts)
     rows = [tokens(text) for text in texts]
     mean_length = np.mean([len(row) for row in rows])
 
@@ -90,14 +91,14 @@ def test_scores_are_shares_of_the_bm25_maximum(tmp_path: Path) -> None:
         return score
 
     query = ["appl", "plum", "absent"]
-    weights = lexical.weights("apples plum absent plum")
+    weights = index.weights("apples plum absent plum")
     assert list(weights) == query
     most = sum(weights.values())
     assert most == pytest.approx(sum(math.log(1 + (4 - df + 0.5) / (df + 0.5)) for df in (1, 2, 0)))
     expected = [bm25(query, row) / most for row in rows]
-    np.testing.assert_allclose(_all_scores(lexical, weights), expected, rtol=1e-5)
-    assert sum(lexical.explain(weights, 2).values()) == pytest.approx(expected[2], rel=1e-5)
-    assert set(lexical.explain(weights, 0)) == {"appl"}
+    np.testing.assert_allclose(_all_scores(index, weights), expected, rtol=1e-5)
+    assert sum(index.explain(weights, 2).values()) == pytest.approx(expected[2], rel=1e-5)
+    assert set(index.explain(weights, 0)) == {"appl"}
 
 
 TEXTS = st.lists(
@@ -118,51 +119,138 @@ def test_scores_are_those_of_bm25s(texts: list[str], words: list[str]) -> None:
     query = list(dict.fromkeys(words))
     expected = authority.get_scores([*query, "always"])
 
-    lexical = _lexical([f"{text} always" for text in texts])
-    weights = lexical.weights(" ".join([*query, "always"]))
-    scores = _all_scores(lexical, weights) * sum(weights.values())
+    index = _lexical([f"{text} always" for text in texts])
+    weights = index.weights(" ".join([*query, "always"]))
+    scores = _all_scores(index, weights) * sum(weights.values())
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
 
 
-def _lexical(texts: list[str]) -> Lexical:
-    return Lexical([_postings(texts)])
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
-def _postings(texts: list[str]) -> Postings:
-    builder = LexicalBuilder()
-    for text in texts:
-        builder.add(text)
-    return builder.postings()
-
-
-@given(TEXTS, TEXTS, st.data())
+@given(TEXTS, TEXTS, st.integers(1, 40), st.integers(1, 30), st.data())
 def test_copied_rows_are_like_their_texts(
-    first: list[str], second: list[str], data: st.DataObject
+    first: list[str], second: list[str], run_tokens: int, merged: int, data: st.DataObject
 ) -> None:
-    parts = [(first, _postings(first)), (second, _postings(second))]
-    builder, expected = LexicalBuilder(), []
-    for _ in range(data.draw(st.integers(1, 4))):
-        texts, postings = data.draw(st.sampled_from(parts))
-        start = data.draw(st.integers(0, len(texts) - 1))
-        end = data.draw(st.integers(start, len(texts)))
-        if any((start < b and a < end) for p, a, b in copied_of(expected) if p is postings):
-            continue
-        builder.copy(postings, start, end)
-        expected.append((postings, start, end, texts[start:end]))
-        builder.add("red new word")
-        expected.append((None, 0, 0, ["red new word"]))
+    """The same files, whatever was copied, how long a run is, and how much is merged together."""
+    with TemporaryDirectory() as directory, small_tiers() as patched:
+        parts = [(first, _postings(first)), (second, _postings(second))]
+        patched.setattr(lexical_builder, "_MERGED_ENTRIES", merged)
+        copied: list[tuple[Postings, int, int]] = []
+        expected: list[str] = []
+        builder = LexicalBuilder(Path(directory, "copied"), run_tokens)
+        for _ in range(data.draw(st.integers(1, 4))):
+            texts, source = data.draw(st.sampled_from(parts))
+            start = data.draw(st.integers(0, len(texts) - 1))
+            end = data.draw(st.integers(start, len(texts)))
+            if any(start < last and of < end for other, of, last in copied if other is source):
+                continue
+            builder.copy(source, start, end)
+            builder.add("red new word")
+            copied.append((source, start, end))
+            expected += [*texts[start:end], "red new word"]
+        builder.close()
 
-    copy = builder.postings()
-    whole = _postings([text for *_, texts in expected for text in texts])
-    assert copy.text == whole.text
-    for name in ("rows", "counts", "bounds", "lengths", "ends"):
-        np.testing.assert_array_equal(getattr(copy, name), getattr(whole, name))
+        whole = LexicalBuilder(Path(directory, "whole"))
+        for text in expected:
+            whole.add(text)
+        whole.close()
+        assert files_of(Path(directory, "copied")) == files_of(Path(directory, "whole"))
 
 
-def copied_of(
-    expected: list[tuple[Postings | None, int, int, list[str]]],
-) -> list[tuple[Postings | None, int, int]]:
-    return [(postings, start, end) for postings, start, end, _ in expected]
+@contextlib.contextmanager
+def small_tiers() -> Iterator[pytest.MonkeyPatch]:
+    """Tiers in records of few rows, groups of few tokens, and no short way for few rows."""
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (postings, lexical_builder):
+            patched.setattr(module, "LONG", 5)
+            patched.setattr(module, "GROUP", 2)
+        patched.setattr(postings, "TIERS", (0.2, 0.4))
+        patched.setattr(lexical, "_FEW", 0)
+        yield patched
+
+
+def by_a_loop(
+    texts: Sequence[str], live: Sequence[bool], allowed: Sequence[bool], query: str
+) -> dict[int, float]:
+    """Score of each allowed row that has a word of the query, from the formula."""
+    rows = [tokens(text) for text in texts]
+    kept = [row for row, lives in zip(rows, live, strict=True) if lives]
+    mean = max(sum(map(len, kept)), 1) / len(kept)
+    scores = {}
+    for number, row in enumerate(rows):
+        total = score = 0.0
+        for token in dict.fromkeys(tokens(query)):
+            df = sum(token in other for other in kept)
+            idf = math.log(1 + (len(kept) - df + 0.5) / (df + 0.5))
+            count = row.count(token)
+            total += idf
+            score += idf * count / (count + K1 * (1 - B + B * len(row) / mean))
+        if live[number] and allowed[number] and score:
+            scores[number] = score / total
+    return scores
+
+
+@given(TEXTS, TEXTS, st.integers(1, 12), st.data())
+def test_first_rows_are_those_of_scoring_all(
+    first: list[str], second: list[str], depth: int, data: st.DataObject
+) -> None:
+    """Over a base and a delta of other lengths, with removed rows and a filter."""
+    texts = [*first, *(f"{text} green green red blue 7 red" for text in second)]
+    flags = st.lists(st.booleans(), min_size=len(texts), max_size=len(texts))
+    live = np.array(data.draw(flags))
+    live[-1] = True
+    allowed = np.array(data.draw(flags)) & live if data.draw(st.booleans()) else None
+    query = " ".join(data.draw(st.lists(st.sampled_from("red green blue 7 x_y grey".split()))))
+
+    with small_tiers():
+        index = Lexical([_postings(first), _postings(texts[len(first) :])], live)
+        weights = index.weights(query)
+        rows, scores = index.search(weights, depth, allowed)
+
+        every_row = np.arange(len(texts))
+        everything = np.where(live if allowed is None else allowed, _all_scores(index, weights), 0)
+        best = top(everything.astype(np.float32), depth)
+        assert rows.tolist() == best.tolist()
+        assert scores.tolist() == everything[best].tolist()
+
+        expected = by_a_loop(texts, live, live if allowed is None else allowed, query)
+        assert index.matching(weights, allowed).tolist() == sorted(expected)
+        for row in every_row[live if allowed is None else allowed].tolist():
+            assert everything[row] == pytest.approx(expected.get(row, 0.0), rel=1e-5)
+
+
+def test_first_rows_of_many_are_those_of_scoring_all() -> None:
+    """So many rows that frequent words have tiers, most of which are not read."""
+    random = np.random.default_rng(5)
+    words = np.array([f"w{number}" for number in range(200)])
+    frequencies = 1 / np.arange(1, 201)
+    texts = [
+        " ".join(random.choice(words, random.integers(3, 40), p=frequencies / frequencies.sum()))
+        for _ in range(20_000)
+    ]
+    base, delta = _postings(texts[:18_000]), _postings(texts[18_000:])
+    live = np.ones(len(texts), dtype=np.bool_)
+    live[random.choice(18_000, 2000, replace=False)] = False
+    index = Lexical([base, delta], live)
+
+    for _ in range(30):
+        weights = index.weights(" ".join(random.choice(words[:60], 4)))
+        for depth, allowed in ((100, None), (10, live & (random.random(len(texts)) < 0.3))):
+            rows, scores = index.search(weights, depth, allowed)
+            mask = live if allowed is None else allowed
+            everything = np.where(mask, _all_scores(index, weights), np.float32(0))
+            assert rows.tolist() == top(everything, depth).tolist()
+            assert scores.tolist() == everything[rows].tolist()
+
+
+def test_a_mean_length_that_changed_keeps_the_bounds() -> None:
+    lengths = np.array([3, 40, 7], np.int32)
+    counts = np.array([1, 5, 2], np.uint16)
+    for mean in (2.0, 12.0, 90.0):
+        before, after = (postings.burdens(lengths, counts, value) for value in (12.0, mean))
+        assert (after >= before * min(1.0, 12.0 / mean) * (1 - 1e-6)).all()
 
 
 @given(TEXTS, TEXTS, st.data())
@@ -179,30 +267,28 @@ def test_segments_score_like_one_without_the_removed_rows(
     assert parts.weights(query) == whole.weights(query)
     weights = whole.weights(query)
     assert _all_scores(parts, weights)[live].tolist() == _all_scores(whole, weights).tolist()
-    assert not _all_scores(parts, weights)[~live].any()
+    assert live[parts.search(weights, len(live))[0]].all()
     for row, place in zip(np.flatnonzero(live), range(len(kept)), strict=True):
         assert parts.explain(weights, int(row)) == whole.explain(weights, place)
 
 
 def test_frequent_tokens_do_not_overflow() -> None:
-    lexical = _lexical(["word " * 70_000, "other"])
-    weights = lexical.weights("word")
-    assert 0.9 < _all_scores(lexical, weights)[0] < 1
-    assert lexical.explain(weights, 0)["word"] == pytest.approx(
-        float(_all_scores(lexical, weights)[0])
-    )
+    index = _lexical(["word " * 70_000, "other"])
+    weights = index.weights("word")
+    assert 0.9 < _all_scores(index, weights)[0] < 1
+    assert index.explain(weights, 0)["word"] == pytest.approx(float(_all_scores(index, weights)[0]))
 
 
-def test_query_without_known_words_scores_0(tmp_path: Path) -> None:
-    lexical = _index(["one two"], tmp_path / "lexical")
-    assert not _all_scores(lexical, lexical.weights("zebra")).any()
-    assert not _all_scores(lexical, lexical.weights("the of")).any()
+def test_query_without_known_words_scores_0() -> None:
+    index = _lexical(["one two"])
+    assert not _all_scores(index, index.weights("zebra")).any()
+    assert not _all_scores(index, index.weights("the of")).any()
 
 
-def test_texts_without_any_word_can_be_indexed(tmp_path: Path) -> None:
-    lexical = _index(["", "!!"], tmp_path / "lexical")
-    assert lexical.rows == 2
-    assert not _all_scores(lexical, lexical.weights("word")).any()
+def test_texts_without_any_word_can_be_indexed() -> None:
+    index = _lexical(["", "!!"])
+    assert index.rows == 2
+    assert not _all_scores(index, index.weights("word")).any()
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.9]), max_size=40), st.integers(1, 50))

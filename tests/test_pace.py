@@ -111,6 +111,17 @@ def test_rate_and_remaining_time_in_words(rate: float, rest: int, words: str) ->
     assert str(_paced([100], rate, 100 + rest)) == words
 
 
+def test_the_end_of_a_build_includes_the_stages_after_encoding() -> None:
+    remaining = []
+    for stage in ("", "encode"):
+        clock = Clock()
+        pace = Pace(clock, stage)
+        for clock.now, done in ((0, 0), (10, 500_000)):
+            pace.update(done, 1_000_000)
+        remaining.append(pace.remaining_s)
+    assert remaining == [10, 110]
+
+
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
 def test_durations_in_words_are_monotonic(first: float, second: float) -> None:
     shorter, longer = sorted([first, second])

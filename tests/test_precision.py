@@ -11,7 +11,7 @@ from accelerate import PartialState
 from accelerate.state import AcceleratorState
 
 from purlin.training import precision
-from purlin.training.loop import LoopSettings, make_accelerator
+from purlin.training.loop import LoopSettings, device_line, make_accelerator
 from purlin.training.precision import ROUNDS, Precision, choose, speedup, training_step
 from tests.training_runs import run_two_processes
 
@@ -135,7 +135,8 @@ def test_an_accelerator_uses_the_measured_precision() -> None:
     accelerator = make_accelerator(LoopSettings(), cpu=True, say=lines.append)
     chosen = "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
 
-    assert [line.split(" (")[0] for line in lines] == [f"precision: {chosen}"]
+    assert lines[0].split(" (")[0] == f"precision: {chosen}"
+    assert lines[1:] == ["device: cpu, 1 process"]
 
     with accelerator.autocast():
         product = torch.ones(2, 2) @ torch.ones(2, 2)
@@ -153,7 +154,15 @@ def test_a_named_precision_is_not_measured(
     lines: list[str] = []
     accelerator = make_accelerator(LoopSettings(precision=name), cpu=True, say=lines.append)
     assert accelerator.mixed_precision == {"bf16": "bf16", "fp32": "no"}[name]
-    assert lines == []
+    assert lines == ["device: cpu, 1 process"]
+
+
+def test_unused_gpu_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+    assert device_line(torch.device("cpu"), 2) == (
+        "device: cpu, 2 processes; a GPU is there and not used: leave out --cpu"
+    )
 
 
 DISAGREEING = """

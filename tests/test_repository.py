@@ -18,8 +18,8 @@ from purlin.index.records import Document, Hit, Location, SourceFile
 from purlin.index.search import repository
 from purlin.index.search.contracts import Details
 from purlin.index.search.corpus import Corpus
-from purlin.index.search.lexical import tokens
 from purlin.index.search.repository import Evidence
+from purlin.index.search.tokens import tokens
 from tests.conftest import HashEncoder, source
 
 PATHS = [

@@ -202,7 +202,7 @@ def test_another_encoder_keeps_documents_and_postings(tmp_path: Path) -> None:
     manifest = build(tmp_path, "c", "code", sources(files), other)
     after = builds.current(tmp_path, "c")
     assert (manifest.segments, manifest.reused) == (("base", "delta"), 0)
-    for name in ("base/documents.bin", "base/lexical/rows.npy", "delta/documents.bin"):
+    for name in ("base/documents.bin", "base/lexical/postings.bin", "delta/documents.bin"):
         assert (after / name).samefile(before / name)
     assert np.load(after / "base" / "vectors.npy").shape == (9, 32)
     assert np.load(before / "base" / "vectors.npy").shape == (9, 64)
@@ -264,7 +264,7 @@ def test_segments_in_memory_are_shared(tmp_path: Path) -> None:
 
 
 def changed_base(home: Path) -> Iterator[Path]:
-    for name in ("documents.bin", "vectors.npy", "lexical/rows.npy"):
+    for name in ("documents.bin", "vectors.npy", "lexical/postings.bin"):
         yield builds.current(home, "c") / "base" / name
 
 

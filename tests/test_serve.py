@@ -39,7 +39,7 @@ class SlowEncoder(HashEncoder):
             raise ZeroDivisionError("unforeseen")
         return super().encode(texts, **rest)
 
-main.load_encoder = lambda directory: SlowEncoder()
+main.load_tuned = lambda directory: SlowEncoder()
 main.serve(Settings(home=Path(sys.argv[1]), port=int(sys.argv[2]), max_body_bytes=2**20, body_timeout_s=1))
 """
 

@@ -107,6 +107,10 @@ def test_files_are_copied_whole(store: Store, tmp_path: Path) -> None:
         assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [2, 3]
         assert np.flatnonzero(opened.allowed({"price": {"lte": 5}})).tolist() == [0, 2, 4]
 
+        assert opened.existing_paths(["a.py"]) == {"a.py"}
+        assert opened.rows_of(["c", "a.py::f"]) == {"c": 3, "a.py::f": 1}
+        assert opened.rows_named("G").tolist() == [4, 5]
+
         # A copy of a copy: the rows of its fields are counted rightly, too.
         (tmp_path / "third").mkdir()
         writer = StoreWriter(tmp_path / "third")
@@ -133,6 +137,7 @@ def test_removed_passages_are_left_out(store: Store, tmp_path: Path) -> None:
         assert opened.rows_of(["a.py::f", "b/ü#2", "c"]) == {"a.py::f": 0, "b/ü#2": 3}
         assert opened.rows_named("h").tolist() == []
         assert opened.rows_named("changed").tolist() == [6, 7]
+        assert opened.existing_paths(["a.py", "b"]) == {"a.py"}
         assert opened.fetch([7, 0, 6])[0].document == changed
         assert np.flatnonzero(opened.allowed({"language": "go"})).tolist() == [3]
         with pytest.raises(NotFound):
@@ -235,7 +240,7 @@ def test_names_are_those_of_a_loop(together: int, titles: list[str], queries: li
             ids = [document.id for document in listed]
             assert store.rows_of([*reversed(ids), "?"]) == {id: row for row, id in enumerate(ids)}
             assert store.ids(0) == ids
-            assert store.titles(range(len(ids))[::-1]) == titles[::-1]
+            assert [head.title for head in store.heads(range(len(ids))[::-1])] == titles[::-1]
             for query in [*queries, *ids[:3]]:
                 assert store.rows_named(query) == [
                     passage
@@ -283,9 +288,14 @@ def test_paths_are_those_that_ids_begin_with(tmp_path: Path) -> None:
     writer.close()
     with closing(Store(tmp_path, "code")) as store:
         documents = Documents([store, store], {})
-        assert documents.paths_of([0, 1, 2, 3]) == ["a.py", None, None, None]
-        assert documents.paths() == ["a.py", None, None, None] * 2
-        assert documents.files_of(np.array([5, 0, 4])).tolist() == [5, 0, 4]
+        paths = [head.path for head in documents.heads([0, 1, 2, 7])]
+        assert paths == ["a.py", None, None, None]
+        assert documents.has_files
+        assert documents.existing_paths(["a.py", "b.py", "", "c"]) == {"a.py"}
+        removed = np.arange(16) >= 2
+        assert not Documents([store], {}, removed[:8]).has_files
+        assert Documents([store], {}, removed[:8]).existing_paths(["a.py"]) == set()
+        assert Documents([store, store], {}, removed).existing_paths(["a.py"]) == {"a.py"}
         assert store.document(3).location == Location("")
 
 
@@ -339,7 +349,7 @@ def test_changed_file_is_noticed_by_the_next_read(
         "documents": [
             lambda: documents.fetch([0]),
             lambda: documents.document("c"),
-            lambda: documents.titles([0]),
+            lambda: documents.heads([0]),
         ],
         "titles": [lambda: documents.rows_named("f")],
         "ids": [lambda: documents.rows_of(["c"])],

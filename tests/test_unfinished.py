@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,12 @@ from purlin.index.builds import Manifest
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.indexing import encoding
-from purlin.index.indexing.build import build
+from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.repeat import sources_changed
 from purlin.index.indexing.unfinished import Progressed, Unfinished
 from purlin.index.records import Document, Skipped, SourceFile
+from purlin.index.search.listing import read_listing
+from purlin.index.search.segments import left_out, open_documents
 from purlin.index.self_check import SELF_CHECK_TEXTS
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder, source
@@ -91,6 +95,8 @@ import sys, time; from pathlib import Path
 from purlin.index.encoder import load_encoder
 from purlin.index.indexing import encoding
 from purlin.index.indexing.build import build
+from purlin.index.search.listing import read_listing
+from purlin.index.search.segments import left_out, open_documents
 from purlin.index.self_check import SELF_CHECK_TEXTS
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
@@ -261,6 +267,59 @@ def test_a_failed_source_keeps_what_was_encoded(tmp_path: Path, encoder: HashEnc
     encoder.encoded.clear()
     build(tmp_path, "c", "product", [source("f", _documents(100))], encoder)
     assert len(encoder.encoded) < 100
+
+
+def test_a_source_that_changes_while_it_is_read_is_read_again(
+    tmp_path: Path, encoder: HashEncoder
+) -> None:
+    path = _records(tmp_path / "products.jsonl", 300)
+    sources = list(open_source("product", [path]))
+
+    def appended() -> Iterator[Document | Skipped]:
+        assert isinstance(sources[0], SourceFile)
+        items = sources[0].read()
+        yield next(items)
+        with path.open("a") as file:
+            file.write('{"_id": "late", "title": "late"}\n')
+        yield from items
+
+    assert isinstance(sources[0], SourceFile)
+    changing = replace(sources[0], read=appended)
+    manifest = build(tmp_path, "c", "product", [changing], encoder)
+    assert manifest.skipped == 1
+    directory = builds.current(tmp_path, "c")
+    with closing(open_documents(directory, manifest)) as documents:
+        [skipped] = left_out(read_listing(directory), documents.stores)
+    assert skipped.reason == "changed while it was being read; build again to include the changes"
+    assert build(tmp_path, "c", "product", open_source("product", [path]), encoder).documents == 301
+
+
+def test_a_build_without_changes_is_not_published(tmp_path: Path, encoder: HashEncoder) -> None:
+    path = _records(tmp_path / "products.jsonl", 300)
+
+    def again(**arguments: Any) -> Manifest:
+        sources = open_source("product", [path])
+        return build(tmp_path, "c", "product", sources, encoder, **arguments)
+
+    first = again()
+    assert again() == first
+    assert len(builds.builds(tmp_path, "c")) == 1
+    assert again(options=Options(dense_weight=0.25)).dense_weight == 0.25
+    assert again(force=True).documents == first.documents
+    assert len(builds.builds(tmp_path, "c")) == 3
+    _records(path, 300, changed=[7])
+    assert again() != first
+
+
+def test_a_file_that_was_touched_counts_as_read(tmp_path: Path, encoder: HashEncoder) -> None:
+    path = _records(tmp_path / "products.jsonl", 300)
+    origin = (str(path),)
+    build(tmp_path, "c", "product", open_source("product", [path]), encoder, origin=origin)
+    time.sleep(0.05)
+    path.touch()
+    assert sources_changed(tmp_path, "c")
+    build(tmp_path, "c", "product", open_source("product", [path]), encoder, origin=origin)
+    assert not sources_changed(tmp_path, "c")
 
 
 def test_delete_removes_what_is_unfinished(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def make_accelerator(
     """Return the accelerator of this process, one of those that `accelerate launch` started.
 
     Precision "auto" is measured (`precision.choose`), also when the run in `out` is resumed: its
-    checkpoints may come from another machine. The choice is reported to `say`.
+    checkpoints may come from another machine. The choice and the device are reported to `say`.
     """
     precision = settings.precision
     if precision == "auto":
@@ -198,7 +198,18 @@ def make_accelerator(
         state = PartialState(cpu=cpu)
         precision = choose(state, recorded_precision(out) if out else None, say=say)
 
-    return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=cpu)
+    accelerator = Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=cpu)
+    if say is not None and accelerator.is_main_process:
+        say(device_line(accelerator.device, accelerator.num_processes))
+    return accelerator
+
+
+def device_line(device: torch.device, processes: int) -> str:
+    """Describe what a run computes on, and whether it leaves a GPU unused."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    unused = device.type == "cpu" and torch.cuda.is_available()
+    hint = "; a GPU is there and not used: leave out --cpu" if unused else ""
+    return f"device: {name}, {processes} {'process' if processes == 1 else 'processes'}{hint}"
 
 
 def recorded_precision(out: Path) -> Precision | None:

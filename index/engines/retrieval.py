@@ -25,8 +25,9 @@ from purlin.index.errors import Damaged, EngineFailed, NotFound
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
 from purlin.index.search.filters import Filter
-from purlin.index.search.lexical import LexicalScores, tokens
+from purlin.index.search.lexical import LexicalScores
 from purlin.index.search.store import MAX_NAMED, StoredPassage
+from purlin.index.search.tokens import tokens
 
 # Keys in one expression.
 _KEYS, _TEXTS = 4096, 256

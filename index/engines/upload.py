@@ -27,7 +27,9 @@ from purlin.index.errors import EngineFailed, InvalidInput
 from purlin.index.passages import lexical_text
 from purlin.index.records import Document, Passage
 from purlin.index.search import local
-from purlin.index.search.lexical import K1, B, tokens
+from purlin.index.search.lexical import K1
+from purlin.index.search.postings import B
+from purlin.index.search.tokens import tokens
 
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2

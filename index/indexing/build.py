@@ -318,7 +318,7 @@ class _Builder:
         with self._stores() as stores:
             documents = Documents(stores, content.numeric, content.live)
             self._encode(stores, documents, encoder, stage)
-            reused, recall = self._write_vectors(stores, encoder)
+            reused, index = self._write_vectors(stores, encoder)
             logged = self._write_log(documents, encoder) if self._plan.options.log else 0
 
         self_check.write_self_check(self.directory, encoder)
@@ -329,7 +329,8 @@ class _Builder:
             "logged": logged,
             "reused": reused,
             "interim": stage == "interim",
-            "measures": {_RECALL: recall},
+            "measures": {_RECALL: index["recall@100"]},
+            "dense": index,
         }
         return self._manifest(encoder, values)
 
@@ -345,6 +346,8 @@ class _Builder:
             took_s=active.took_s,
             reused=active.reused,
             judged=active.judged,
+            # The time of a search is measured each time.
+            dense=active.dense,
         )
         if again != replace(active, files=files):
             return None
@@ -462,15 +465,17 @@ class _Builder:
 
         encoding.finish(texts_of, report)
 
-    def _write_vectors(self, stores: Sequence[Store], encoder: TextEncoder) -> tuple[int, float]:
-        """Write the vectors; returns how many were reused, and the recall of their index."""
+    def _write_vectors(
+        self, stores: Sequence[Store], encoder: TextEncoder
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Write the vectors; returns how many were reused, and what is known of their index."""
         comparable = self._earlier.comparable(encoder)
         if comparable:
             self._link(lambda file: file in VECTOR_FILES)
 
         journal = self._encode_with(encoder).journal
         manifest = self._earlier.manifest
-        recall = float(manifest.measures[_RECALL]) if self._kept and manifest is not None else 1.0
+        index = manifest.dense if self._kept and manifest is not None else {}
         reused = [np.ones(len(store.document_of), np.bool_) for store in stores]
         written = range(self._kept if comparable else 0, len(stores))
         total, done = sum(len(reused[number]) for number in written), 0
@@ -481,16 +486,16 @@ class _Builder:
             earlier = self._earlier if comparable else None
             digests = stores[number].digests()
             reused[number] = write_vectors(directory, digests, encoder.dim, journal, earlier)
-            measured = dense.build_index(directory)
+            built = dense.build_index(directory)
             done += len(digests)
-            # That of a delta is always 1.
-            recall = measured if number == 0 else recall
+            # A delta is small and searched exactly.
+            index = built if number == 0 else index
         if total >= SHOWN_ROWS:
             self._plan.progress("index", done, total)
 
         encoded = ~np.concatenate(reused)
         live = encoded if self._content.live is None else encoded & self._content.live
-        return self.passages - int(np.count_nonzero(live)), recall
+        return self.passages - int(np.count_nonzero(live)), index
 
     def _write_log(self, documents: Documents, encoder: TextEncoder) -> int:
         """Write the query log; returns how many of its queries lead to a document."""

@@ -18,8 +18,8 @@ from purlin.index.encoder import TextEncoder
 from purlin.index.errors import PurlinError
 from purlin.index.records import Kind
 from purlin.index.search.dense import VECTORS_FILE
-from purlin.index.search.lexical import Postings
 from purlin.index.search.listing import IndexedFile, Listing, read_listing
+from purlin.index.search.postings import Postings
 from purlin.index.search.segments import LEXICAL_DIRECTORY
 from purlin.index.search.store import Store
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.digests import DigestMap
 from purlin.index.encoder import CHARS_PER_TOKEN, TextEncoder
-from purlin.index.indexing.digests import DigestMap
 from purlin.index.indexing.journal import Journal
 from purlin.index.pace import StageProgress
 

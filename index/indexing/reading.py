@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from purlin.index import builds
+from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput
-from purlin.index.indexing.digests import DigestMap, digest
 from purlin.index.indexing.earlier import Earlier
 from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.segment import SegmentWriter

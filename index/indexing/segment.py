@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.indexing.digests import digest
+from purlin.index.digests import digest
 from purlin.index.indexing.earlier import Earlier, EarlierSegment
 from purlin.index.indexing.encoding import Encoding
 from purlin.index.indexing.journal import Journal
 from purlin.index.passages import lexical_text, render, split
 from purlin.index.records import Document, Splitter
 from purlin.index.search import dense
-from purlin.index.search.lexical import LexicalBuilder
+from purlin.index.search.lexical_builder import LexicalBuilder
 from purlin.index.search.segments import LEXICAL_DIRECTORY
 from purlin.index.search.store import StoreWriter
 
@@ -42,7 +42,7 @@ class SegmentWriter:
         self._splitter = splitter
         self._encoding, self._first_row = encoding, first_row
         self.store = StoreWriter(directory)
-        self._lexical = LexicalBuilder()
+        self._lexical = LexicalBuilder(directory / LEXICAL_DIRECTORY)
 
     def add(self, document: Document, file: int) -> None:
         """Append a document that was read. Raises UnicodeEncodeError before anything is added."""
@@ -69,11 +69,12 @@ class SegmentWriter:
     def close(self) -> None:
         """Write everything but the vectors."""
         self.store.close()
-        self._lexical.postings().save(self.directory / LEXICAL_DIRECTORY)
+        self._lexical.close()
 
     def abandon(self) -> None:
         """Release the files without completing them."""
         self.store.abandon()
+        self._lexical.abandon()
 
 
 def write_vectors(

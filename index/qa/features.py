@@ -19,7 +19,7 @@ from purlin.index.qa.answer_types import NAME_TYPE, VALUE_TYPE, AnswerType, cand
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
 from purlin.index.records import Document, Hit
-from purlin.index.search.lexical import tokens
+from purlin.index.search.tokens import tokens
 
 Features = NDArray[np.float64]
 

@@ -31,13 +31,14 @@ from purlin.index.search.contracts import (
 from purlin.index.search.dense import Dense
 from purlin.index.search.filters import Filter
 from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
-from purlin.index.search.lexical import Lexical, LexicalScores, matches
+from purlin.index.search.lexical import Lexical, LexicalScores
 from purlin.index.search.listing import LISTING_FILE, Listing
 from purlin.index.search.local import LocalPassages
 from purlin.index.search.query_log import Nearness, QueryLog, blend
 from purlin.index.search.repository import Evidence
 from purlin.index.search.segments import Segment
 from purlin.index.search.store import Documents, StoredPassage
+from purlin.index.search.tokens import matches
 from purlin.index.storage import read_array
 
 MAX_QUERY_CHARS = 4096

@@ -1,117 +1,124 @@
-"""Nearest vectors: by all inner products in small segments, by a 4-bit scan in large ones.
+"""Nearest vectors: by all inner products in small segments, by a graph in large ones.
 
-In a segment of up to `EXACT_ROWS` rows, all are scored. In a larger one, FAISS scans codes of 4
-bits per two dimensions (`IndexPQFastScan`, a sixteenth of the memory of float32), and the best rows
-are scored again with the half-precision vectors, so scores are always those of the stored vectors.
-How many rows the scan must propose to miss none of the first hundred is measured when the index is
-built, and stored with the recall in `dense.json`. If few rows pass a filter, all are scored; and so
-are all rows of any segment where FAISS, which is optional, is not installed.
+The vectors of a segment of up to `EXACT_ROWS` rows are in memory, and all are scored. Those of a
+larger one stay on disk. The candidates that the graph of `purlin.index.search.ann` proposes are
+scored with them, so scores are always those of the stored vectors. Where FAISS, which makes graphs,
+is not installed, all vectors of a large segment are read for a search.
+
+    vectors.npy    float16 (rows, dim); a block file in a large segment
+    dense.json     the kind of index, its settings and its recall
+    dense.faiss    the graph of a large segment
 """
 
 from __future__ import annotations
 
-import importlib.util
+import io
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.blocks import UNCHECKED, Reader
+from purlin.index.blocks import BLOCK, UNCHECKED, BlockFile, Reader, seal
 from purlin.index.encoder import Vectors
+from purlin.index.search import ann
+from purlin.index.search.ann import Graph
 from purlin.index.storage import read_array
-
-# Importing it takes longer than a search of a small corpus, which does without it.
-if TYPE_CHECKING:
-    import faiss
 
 Rows = NDArray[np.int64]
 
 VECTORS_FILE, SETTINGS_FILE, INDEX_FILE = "vectors.npy", "dense.json", "dense.faiss"
-# Up to this many rows of a segment are all scored, without a scan; see docs/decisions.md.
+# Up to this many rows of a segment are all scored, without a graph; see docs/decisions.md.
 EXACT_ROWS = 30_000
 _BATCH_ROWS = 16_384
-_TRAINING_ROWS = 4096
-_TRAINING_ROUNDS = 5
-_PROBES, _PROBE_DEPTH, _NOISE = 64, 100, 0.04
-# Rows proposed per requested row: the first that reaches the recall is taken.
-_OVERFETCH = (5, 20, 80)
-_RECALL = 0.99
+_SAMPLE_ROWS = 32_768
+_TIMED_QUERIES, _TIMED_DEPTH = 32, 10
 
 
-def build_index(directory: Path) -> float:
-    """Make `dense.faiss` and `dense.json` from `vectors.npy` (n, dim) float16 in `directory`.
+def build_index(
+    directory: Path,
+    *,
+    memory: float | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Index `vectors.npy` (n, dim) float16 in `directory`, a block at a time.
 
-    Returns the index's recall among the nearest hundred.
+    `memory` limits the graph of a large segment, in bytes a passage; see `Graph.build`. `progress`
+    is called with the number of vectors indexed since the last call. Returns what was chosen, and
+    what it finds and costs: index, its settings, recall@10, recall@100, bytes_per_passage and
+    ms_per_query, the median at depth 10. Raises InvalidInput if no graph fits the memory.
     """
-    vectors = np.load(directory / VECTORS_FILE, mmap_mode="r")
-    settings: dict[str, float] = {"overfetch": _OVERFETCH[0], "recall@100": 1.0}
-    scanned = len(vectors) > EXACT_ROWS and _can_scan()
+    path = directory / VECTORS_FILE
+    rows, dim = _shape(path)
+    settings = {
+        "index": "exact",
+        "vectors": "memory" if rows <= EXACT_ROWS else "disk",
+        "recall@10": 1.0,
+        "recall@100": 1.0,
+        "bytes_per_passage": 4 * dim if rows <= EXACT_ROWS else 0,
+    }
+    sample = _sample(path, rows)
 
-    if scanned:
-        import faiss
+    if rows > EXACT_ROWS:
+        seal(path)
+        if ann.is_available():
+            graph = Graph.build(lambda: _blocks(path, progress), sample, memory)
+            recall = graph.tune(lambda: _blocks(path), sample)
+            graph.save(directory / INDEX_FILE)
+            settings |= {"index": "graph", **graph.settings, **recall}
 
-        index = _trained(vectors)
-        faiss.write_index(index, str(directory / INDEX_FILE))
-        settings = _tuned(index, vectors)
-
-    (directory / SETTINGS_FILE).write_text(json.dumps({"scanned": scanned, **settings}) + "\n")
-    return settings["recall@100"]
-
-
-def _can_scan() -> bool:
-    return importlib.util.find_spec("faiss") is not None
-
-
-def _trained(vectors: NDArray[np.float16]) -> faiss.Index:
-    """FAISS index of all vectors, trained on a sample."""
-    import faiss
-
-    dim = vectors.shape[1]
-    codes = dim // 2 if dim % 2 == 0 else dim
-    index = faiss.IndexPQFastScan(dim, codes, 4, faiss.METRIC_INNER_PRODUCT)
-    index.pq.cp.niter = _TRAINING_ROUNDS
-    sample = np.sort(np.random.default_rng(0).choice(len(vectors), _TRAINING_ROWS, replace=False))
-
-    # Training is 192 tiny clusterings: threads that wait for each other took 200 times longer.
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    index.train(vectors[sample].astype(np.float32))
-    faiss.omp_set_num_threads(threads)
-
-    for start in range(0, len(vectors), _BATCH_ROWS):
-        index.add(vectors[start : start + _BATCH_ROWS].astype(np.float32))
-    return index
+    (directory / SETTINGS_FILE).write_text(json.dumps(settings) + "\n")
+    return {**settings, "ms_per_query": _median_ms(VectorSegment.load(directory), sample)}
 
 
-def _tuned(index: faiss.Index, vectors: NDArray[np.float16]) -> dict[str, float]:
-    """Smallest overfetch that reaches `_RECALL` on noisy copies of vectors, with its recall."""
-    random = np.random.default_rng(1)
-    sample = np.sort(random.choice(len(vectors), _PROBES, replace=False))
-    probes = vectors[sample].astype(np.float32)
-    probes += _NOISE * random.standard_normal(probes.shape, dtype=np.float32)
+def _shape(path: Path) -> tuple[int, int]:
+    with path.open("rb") as file:
+        return _read_header(file)
 
-    batches = [
-        vectors[start : start + _BATCH_ROWS].astype(np.float32) @ probes.T
-        for start in range(0, len(vectors), _BATCH_ROWS)
-    ]
-    cosines = np.concatenate(batches)
-    nearest = np.argpartition(-cosines, _PROBE_DEPTH, axis=0)[:_PROBE_DEPTH].T
 
-    recall = 0.0
-    for overfetch in _OVERFETCH:
-        segment = VectorSegment(vectors, index, overfetch)
-        shares = [
-            np.isin(rows, segment.search(probe, _PROBE_DEPTH)[0]).mean()
-            for probe, rows in zip(probes, nearest, strict=True)
-        ]
-        recall = float(np.mean(shares))
-        if recall >= _RECALL:
-            break
-    return {"overfetch": overfetch, "recall@100": round(recall, 4)}
+def _read_header(file: Any) -> tuple[int, int]:
+    """Shape (rows, dim) of the array that begins after the header. Raises ValueError."""
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype != np.dtype("<f2") or len(shape) != 2:
+        raise ValueError(f"{VECTORS_FILE} has {dtype} numbers of shape {shape}")
+    return shape
+
+
+def _blocks(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[Vectors]:
+    """Yield the vectors of a file, float32, in the order of their rows."""
+    with path.open("rb") as file:
+        rows, dim = _read_header(file)
+        for start in range(0, rows, _BATCH_ROWS):
+            count = min(_BATCH_ROWS, rows - start)
+            block = np.fromfile(file, np.float16, count * dim).reshape(count, dim)
+            yield block.astype(np.float32)
+            if progress is not None:
+                progress(count)
+
+
+def _sample(path: Path, rows: int) -> Vectors:
+    """Every so manieth vector, at most `_SAMPLE_ROWS`."""
+    step = max(-(-rows // _SAMPLE_ROWS), 1)
+    parts, start = [], 0
+    for block in _blocks(path):
+        parts.append(block[-start % step :: step])
+        start += len(block)
+    return np.concatenate(parts) if parts else np.empty((0, 0), dtype=np.float32)
+
+
+def _median_ms(segment: VectorSegment, queries: Vectors) -> float:
+    """Median time of a search of the segment, in milliseconds."""
+    times = []
+    for query in queries[:: max(len(queries) // _TIMED_QUERIES, 1)][:_TIMED_QUERIES]:
+        start = time.perf_counter()
+        segment.search(query, _TIMED_DEPTH)
+        times.append(time.perf_counter() - start)
+    return round(float(np.median(times)) * 1000, 3) if times else 0.0
 
 
 def _cosines(vectors: NDArray[Any], query: Vectors) -> Vectors:
@@ -124,27 +131,80 @@ def _cosines(vectors: NDArray[Any], query: Vectors) -> Vectors:
     return cosines
 
 
-class VectorSegment:
-    """Unit vectors of one segment's passages, one row each, float16 or float32."""
+class _Stored(Protocol):
+    """The vectors of a segment, one a row."""
 
-    def __init__(self, vectors: NDArray[Any], index: faiss.Index | None, overfetch: float) -> None:
+    def __len__(self) -> int: ...
+
+    def take(self, rows: Rows) -> NDArray[Any]:
+        """Return the vectors (len(rows), dim) of rows."""
+        ...
+
+    def batches(self) -> Iterable[tuple[int, NDArray[Any]]]:
+        """Yield the first row and the vectors of each part."""
+        ...
+
+
+class _InMemory:
+    """Vectors (n, dim) float32: a product of half-precision numbers takes six times as long."""
+
+    def __init__(self, vectors: NDArray[Any]) -> None:
+        self._vectors: Vectors = vectors.astype(np.float32, copy=False)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def take(self, rows: Rows) -> Vectors:
+        return self._vectors[rows]
+
+    def batches(self) -> Iterable[tuple[int, Vectors]]:
+        yield 0, self._vectors
+
+
+class _OnDisk:
+    """Vectors (n, dim) float16 of a block file. Reading raises Altered."""
+
+    def __init__(self, file: BlockFile) -> None:
+        header = io.BytesIO(file.read(0, BLOCK))
+        self._rows, self._dim = _read_header(header)
+        self._file = file
+        self._offset = header.tell()
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def take(self, rows: Rows) -> NDArray[np.float16]:
+        content = self._file.rows(rows, 2 * self._dim, self._offset)
+        return content.view("<f2")
+
+    def batches(self) -> Iterable[tuple[int, NDArray[np.float16]]]:
+        for start in range(0, self._rows, _BATCH_ROWS):
+            stop = min(start + _BATCH_ROWS, self._rows)
+            content = self._file.read(
+                *(self._offset + 2 * self._dim * row for row in (start, stop))
+            )
+            yield start, np.frombuffer(content, "<f2").reshape(-1, self._dim)
+
+
+class VectorSegment:
+    """Unit vectors of one segment's passages, one row each."""
+
+    def __init__(self, vectors: _Stored, graph: Graph | None) -> None:
         self._vectors = vectors
-        self._index = index
-        self._overfetch = overfetch
+        self._graph = graph
 
     @classmethod
-    def load(cls, directory: Path, files: Reader = UNCHECKED) -> VectorSegment:
-        """Read the files of `build_index` into memory; `read` returns the content of a file."""
-        vectors = read_array(files.read(directory / VECTORS_FILE))
+    def load(cls, directory: Path, files: Reader = UNCHECKED) -> Self:
+        """Open the files of `build_index`: the vectors of a large segment stay on disk."""
         settings = json.loads(files.read(directory / SETTINGS_FILE))
-        if not settings["scanned"] or not _can_scan():
-            # A product of half-precision numbers takes six times as long.
-            return cls(vectors.astype(np.float32), None, settings["overfetch"])
+        path = directory / VECTORS_FILE
+        if settings["vectors"] == "memory":
+            return cls(_InMemory(read_array(files.read(path))), None)
 
-        import faiss
-
-        content = np.frombuffer(files.read(directory / INDEX_FILE), np.uint8)
-        return cls(vectors, faiss.deserialize_index(content), settings["overfetch"])
+        graph = None
+        if settings["index"] == "graph" and ann.is_available():
+            graph = Graph.load(files.read(directory / INDEX_FILE), settings)
+        return cls(_OnDisk(files.blocks(path)), graph)
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -156,54 +216,42 @@ class VectorSegment:
 
         `allowed` (n,) restricts the rows.
         """
-        rows = self._candidates(query, depth, allowed)
-        scores = self.scores(query, rows)
+        if self._graph is None:
+            rows, scores = self._nearest(query, depth, allowed)
+        else:
+            rows = self._graph.candidates(query, depth, allowed)
+            scores = self.scores(query, rows)
         order = np.lexsort((rows, -scores))[:depth]
         return rows[order], scores[order]
 
-    def _candidates(self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None) -> Rows:
-        """Rows that include the nearest `depth`: `overfetch` times as many, or all if few more."""
-        needed = int(depth * self._overfetch)
-        total = len(self) if allowed is None else int(np.count_nonzero(allowed))
-        if self._index is None:
-            return self._nearest(query, depth, allowed)
+    def _nearest(
+        self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None
+    ) -> tuple[Rows, Vectors]:
+        """The nearest `depth` rows and their cosines; more if the last ones are equally near."""
+        all_rows, all_cosines = [], []
+        for start, vectors in self._vectors.batches():
+            cosines = _cosines(vectors, query)
+            if allowed is not None:
+                cosines[~allowed[start : start + len(cosines)]] = -np.inf
 
-        # Rounded up, and so many that a filter leaves `needed` of them on average.
-        fetched = -(-needed * len(self) // max(total, 1))
-        while total > max(needed, EXACT_ROWS) and fetched < len(self) // 2:
-            rows: Rows = self._index.search(query[None], fetched)[1][0]
-            # FAISS fills up with -1.
-            rows = rows[rows >= 0] if allowed is None else rows[(rows >= 0) & allowed[rows]]
-            if len(rows) >= needed // 2:
-                return rows
-            fetched *= 4
-
-        return np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
-
-    def _nearest(self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None) -> Rows:
-        """The nearest `depth` rows; more if the last ones are equally near."""
-        cosines = _cosines(self._vectors, query)
-        if allowed is not None:
-            cosines[~allowed] = -np.inf
-        if depth >= len(cosines):
-            return np.flatnonzero(cosines > -np.inf)
-
-        position = len(cosines) - depth
-        lowest = np.partition(cosines, position)[position]
-        return np.flatnonzero(cosines >= max(lowest, -2.0))
+            position = max(len(cosines) - depth, 0)
+            lowest = np.partition(cosines, position)[position] if depth else np.inf
+            rows = np.flatnonzero(cosines >= max(lowest, -2.0))
+            all_rows.append(start + rows)
+            all_cosines.append(cosines[rows])
+        return np.concatenate(all_rows), np.concatenate(all_cosines)
 
     def scores(self, query: Vectors, rows: Rows) -> Vectors:
         """Return the cosines (len(rows),) of `query` (dim,) with the stored vectors of `rows`."""
-        batches = [rows[start : start + _BATCH_ROWS] for start in range(0, len(rows), _BATCH_ROWS)]
-        if not batches:
-            return np.zeros(0, dtype=np.float32)
-
-        cosines = [_cosines(self._vectors[batch], query) for batch in batches]
-        return np.concatenate(cosines, dtype=np.float32)
+        cosines = np.empty(len(rows), dtype=np.float32)
+        for start in range(0, len(rows), _BATCH_ROWS):
+            batch = slice(start, start + _BATCH_ROWS)
+            cosines[batch] = _cosines(self._vectors.take(rows[batch]), query)
+        return cosines
 
     def total(self, rows: Rows) -> Vectors:
         """Return the sum (dim,) of the stored vectors of `rows`."""
-        total: Vectors = self._vectors[rows].astype(np.float32).sum(axis=0)
+        total: Vectors = self._vectors.take(rows).astype(np.float32).sum(axis=0)
         return total
 
 

@@ -32,8 +32,7 @@ class LocalPassages:
         # Masks of documents: every search looks at a few of their rows.
         self._secondary = self._having("role", SECONDARY)
         self._modules = self._having("kind", ("module",))
-        self._paths = documents.paths()
-        self._files = {path for path in self._paths if path is not None}
+        self._has_files = documents.has_files
 
     def _having(self, field: str, values: Sequence[str]) -> Mask | None:
         if field not in self._documents.field_names:
@@ -48,7 +47,7 @@ class LocalPassages:
     @property
     def has_files(self) -> bool:
         """Whether any document is part of a file, whose path tells what the document is for."""
-        return bool(self._files)
+        return self._has_files
 
     # ---- restrictions
 
@@ -76,10 +75,10 @@ class LocalPassages:
 
     def passages_of(self, documents: Rows) -> Rows:
         """Return the rows of all passages of these documents, in ascending order."""
-        starts, ends = (
-            np.searchsorted(self._documents.document_of, np.sort(documents), side)
-            for side in ("left", "right")
-        )
+        document_of = self._documents.document_of
+        # Of the same type, or all of `document_of` would be converted.
+        wanted = np.sort(documents).astype(document_of.dtype)
+        starts, ends = (document_of.searchsorted(wanted, side) for side in ("left", "right"))
         counts = ends - starts
         # Each document's first row, and how many rows of it came before.
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -110,16 +109,17 @@ class LocalPassages:
 
     def details(self, documents: Rows) -> Details:
         """Return what the ranking of a repository asks of these documents."""
+        heads = self._documents.heads(documents.tolist())
         return Details(
-            self._documents.titles(documents.tolist()),
-            [self._paths[document] for document in documents.tolist()],
+            [head.title for head in heads],
+            [head.path for head in heads],
             self.secondary(documents),
             _among(self._modules, documents),
         )
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:
         """Return those of the paths that some document's file has."""
-        return self._files.intersection(paths)
+        return self._documents.existing_paths(paths)
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id, whole. Raises NotFound."""

@@ -27,11 +27,13 @@ def hash_of(name: str) -> int:
     return xxh3_64_intdigest(name.encode("utf-8", "surrogatepass"))
 
 
-def write_names(directory: Path, name: str, hashes: NDArray[np.uint64]) -> None:
-    """Write the index `name` of rows 0, 1, ... with these hashes."""
+def write_names(
+    directory: Path, name: str, hashes: NDArray[np.uint64], rows: NDArray[np.int64] | None = None
+) -> None:
+    """Write the index `name` of ascending rows, by default 0, 1, ..., with these hashes."""
     order = np.argsort(hashes, kind="stable")
     entries = np.empty(len(hashes), _ENTRY)
-    entries["hash"], entries["row"] = hashes[order], order
+    entries["hash"], entries["row"] = hashes[order], order if rows is None else rows[order]
     with BlockWriter(directory / f"{name}.bin") as file:
         file.write(entries.tobytes())
     np.save(directory / f"{name}.npy", entries["hash"][::_TOGETHER])
@@ -67,12 +69,11 @@ class Names:
             entries["row"][left:right].tolist() for left, right in zip(lefts, rights, strict=True)
         ]
 
-    def hashes(self) -> NDArray[np.uint64]:
-        """Hashes by row."""
+    def entries(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """All rows, ascending, and the hash of each."""
         entries = np.frombuffer(self._file.read(0, self._file.size), _ENTRY)
-        hashes = np.empty(len(entries), dtype=np.uint64)
-        hashes[entries["row"]] = entries["hash"]
-        return hashes
+        entries = entries[np.argsort(entries["row"], kind="stable")]
+        return entries["row"], entries["hash"]
 
 
 def _between(firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.int64]:

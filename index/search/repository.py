@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from purlin.index.encoder import Vectors
 from purlin.index.passages import path_text
 from purlin.index.search.contracts import Details, Rows
-from purlin.index.search.lexical import tokens
+from purlin.index.search.tokens import tokens
 
 # Documents that the model ranks, whatever page is asked for: the best by text of those that one of
 # the retrievers has among its first ones.

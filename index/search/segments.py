@@ -25,8 +25,8 @@ from purlin.index.builds import Files, Manifest
 from purlin.index.records import Skipped
 from purlin.index.search import dense
 from purlin.index.search.dense import VectorSegment
-from purlin.index.search.lexical import Postings
 from purlin.index.search.listing import Listing
+from purlin.index.search.postings import Postings
 from purlin.index.search.store import Documents, Store
 from purlin.index.storage import read_array
 

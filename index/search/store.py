@@ -8,6 +8,7 @@
     digests.bin       uint64 (passages, 2): the digest of each passage's rendered text
     skipped.bin       a JSON line for each thing that the readers skipped
     ids.*, titles.*   rows by id and title, see `purlin.index.search.names`
+    paths.*           the first row of each file by path
     columns.*         the fields, see `purlin.index.search.columns`
 
 The files are written once and only read afterwards. Those with the suffix .bin stay on disk; each
@@ -38,7 +39,7 @@ from purlin.index.storage import read_array
 
 DOCUMENTS_FILE, DIGESTS_FILE, SKIPPED_FILE = "documents.bin", "digests.bin", "skipped.bin"
 ENDS_FILE, FILE_OF_FILE, DOCUMENT_OF_FILE = "record_ends.npy", "file_of.npy", "document_of.npy"
-_IDS, _TITLES = "ids", "titles"
+_IDS, _TITLES, _PATHS = "ids", "titles", "paths"
 # Passages of documents whose title is the query.
 MAX_NAMED = 1000
 DIGEST_BYTES = 16
@@ -82,6 +83,9 @@ class StoreWriter:
         self._ends = array("q")
         self._document_of, self._file_of = array("i"), array("i")
         self._ids, self._titles = array("Q"), array("Q")
+        # Where a path begins, the hash of it and the row.
+        self._paths, self._path_rows = array("Q"), array("q")
+        self._last_path = ""
         self._copied: dict[Store, _Copied] = {}
 
     @property
@@ -117,6 +121,11 @@ class StoreWriter:
         self._file_of.append(file)
         self._ids.append(hash_of(document.id))
         self._titles.append(hash_of(_folded(document.title)))
+        path = _path_of(document)
+        if path and path != self._last_path:
+            self._paths.append(hash_of(path))
+            self._path_rows.append(row)
+        self._last_path = path
         self._document_of.extend([row] * len(listed))
         for _, digest in listed:
             self._digests.write(digest)
@@ -147,6 +156,10 @@ class StoreWriter:
         copied.rows[first:last] = np.arange(row, row + last - first)
         self._ids.frombytes(copied.ids[first:last].tobytes())
         self._titles.frombytes(copied.titles[first:last].tobytes())
+        paths = slice(*_range_of(copied.path_rows, first, last))
+        self._paths.frombytes(copied.paths[paths].tobytes())
+        self._path_rows.frombytes((copied.path_rows[paths] + (row - first)).tobytes())
+        self._last_path = ""
         self._file_of.extend([number] * (last - first))
         documents = store.document_of[first_passage:last_passage] + np.int32(row - first)
         self._document_of.frombytes(documents.tobytes())
@@ -164,6 +177,8 @@ class StoreWriter:
         np.save(self._directory / DOCUMENT_OF_FILE, np.array(self._document_of, np.int32))
         write_names(self._directory, _IDS, np.array(self._ids, np.uint64))
         write_names(self._directory, _TITLES, np.array(self._titles, np.uint64))
+        path_rows = np.array(self._path_rows, np.int64)
+        write_names(self._directory, _PATHS, np.array(self._paths, np.uint64), path_rows)
 
     def abandon(self) -> None:
         """Release the files without completing them."""
@@ -176,7 +191,9 @@ class _Copied:
 
     def __init__(self, store: Store) -> None:
         self.rows = np.full(len(store), -1, dtype=np.int32)
-        self.ids, self.titles = store.name_hashes()
+        _, self.ids = store.by_id.entries()
+        _, self.titles = store.by_title.entries()
+        self.path_rows, self.paths = store.by_path.entries()
 
 
 def printable(skipped: Skipped) -> tuple[str, str, int | None]:
@@ -200,8 +217,9 @@ class Store:
         self.digest_file = files.blocks(directory / DIGESTS_FILE)
         self._skipped_file = files.blocks(directory / SKIPPED_FILE)
         self.columns = Columns(directory, files)
-        self._ids = Names(directory, _IDS, files)
-        self._titles = Names(directory, _TITLES, files)
+        self.by_id = Names(directory, _IDS, files)
+        self.by_title = Names(directory, _TITLES, files)
+        self.by_path = Names(directory, _PATHS, files)
 
         # Passage row -> document row.
         self.document_of = read_array(files.read(directory / DOCUMENT_OF_FILE))
@@ -223,8 +241,9 @@ class Store:
             self.digest_file,
             self._skipped_file,
             self.columns,
-            self._ids,
-            self._titles,
+            self.by_id,
+            self.by_title,
+            self.by_path,
         ):
             file.close()
 
@@ -241,7 +260,7 @@ class Store:
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Document rows of those of the given ids that exist in this segment."""
         listed = list(ids)
-        candidates = self._ids.rows(listed)
+        candidates = self.by_id.rows(listed)
         rows = [row for own in candidates for row in own]
         heads = dict(zip(rows, self.heads(rows), strict=True))
         return {
@@ -257,8 +276,8 @@ class Store:
 
     def rows_named(self, name: str) -> list[int]:
         """Passage rows of the documents whose id or title is `name`; titles in any ASCII case."""
-        (by_id,) = self._ids.rows([name])
-        (by_title,) = self._titles.rows([_folded(name)])
+        (by_id,) = self.by_id.rows([name])
+        (by_title,) = self.by_title.rows([_folded(name)])
         rows = sorted({*by_id, *by_title[:MAX_NAMED]})
         named = [
             row
@@ -272,9 +291,16 @@ class Store:
         ]
         return passages[:MAX_NAMED]
 
-    def name_hashes(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Hashes (documents,) of the ids and of the titles."""
-        return self._ids.hashes(), self._titles.hashes()
+    def rows_in(self, paths: Iterable[str]) -> dict[str, int]:
+        """For those of the paths that a file has, the first row of its documents."""
+        listed = list(paths)
+        candidates = self.by_path.rows(listed)
+        return {
+            path: row
+            for path, own in zip(listed, candidates, strict=True)
+            for row, head in zip(reversed(own), self.heads(own[::-1]), strict=True)
+            if head.path == path
+        }
 
     def digests(self) -> NDArray[np.uint64]:
         """Digests (passages, 2) of the rendered texts of all passages."""
@@ -288,27 +314,19 @@ class Store:
         numbers = np.array(rows, dtype=np.int64)
         starts, stops = self.starts[numbers], self.starts[numbers + 1]
         beginnings = self.records.parts(starts, np.minimum(stops, starts + _HEAD_BYTES))
-        lines = [beginning.partition(b"\n") for beginning in beginnings]
+        lines = [beginning.partition(b"\n")[0] for beginning in beginnings]
 
-        long = [position for position, (_, newline, _) in enumerate(lines) if not newline]
+        long = [position for position, line in enumerate(lines) if len(line) == _HEAD_BYTES]
         whole = self.records.parts(starts[long], stops[long])
         for position, record in zip(long, whole, strict=True):
-            lines[position] = record.partition(b"\n")
+            lines[position] = record.partition(b"\n")[0]
 
         # Parsed together, which is faster than one by one.
         try:
-            values = json.loads(b"[" + b",".join([line for line, _, _ in lines]) + b"]")
-            return [Head(id, title, id[:length] or None) for id, title, length in values]
+            heads = json.loads(b"[" + b",".join(lines) + b"]")
+            return [Head(id, title, id[:length] or None) for id, title, length in heads]
         except (ValueError, TypeError) as error:
             raise self._foreign() from error
-
-    def titles(self, rows: Sequence[int]) -> list[str]:
-        """Titles of the documents in these rows."""
-        return [head.title for head in self.heads(rows)]
-
-    def paths_of(self, rows: Sequence[int]) -> list[str | None]:
-        """Paths of the files that the documents in these rows are in; None for records of a list."""
-        return [head.path for head in self.heads(rows)]
 
     def document(self, row: int) -> Document:
         """The document in this row, whole."""
@@ -466,14 +484,6 @@ class Documents:
         )
         return rows if self._live is None else rows[self._live[rows]]
 
-    def titles(self, rows: Sequence[int]) -> list[str]:
-        """Titles of the documents in these rows."""
-        return [head.title for head in self.heads(rows)]
-
-    def paths_of(self, rows: Sequence[int]) -> list[str | None]:
-        """Paths of the files that the documents in these rows are in; None for records of a list."""
-        return [head.path for head in self.heads(rows)]
-
     def heads(self, rows: Sequence[int]) -> list[Head]:
         """What names the documents in these rows."""
         if len(self.stores) == 1:
@@ -484,30 +494,23 @@ class Documents:
             heads |= zip(own, store.heads([row - start for row in own]), strict=True)
         return [heads[row] for row in rows]
 
-    def files_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Number (n,) of the source file of the documents in these rows, in the whole build."""
-        numbers = np.empty(len(rows), dtype=np.int64)
-        files = 0
-        for store, start in self._parts():
-            own = (rows >= start) & (rows < start + len(store))
-            numbers[own] = store.file_of[rows[own] - start] + files
-            files += int(store.file_of[-1]) + 1 if len(store) else 0
-        return numbers
+    @property
+    def has_files(self) -> bool:
+        """Whether any document is in a file, rather than a record of a list."""
+        return any(
+            self._live_documents[store.by_path.entries()[0] + start].any()
+            for store, start in self._parts()
+        )
 
-    def paths(self) -> list[str | None]:
-        """Path (documents,) of the file that each document is in.
-
-        It is None for records of a list, and for documents that were removed. Documents of one
-        source file have one path.
-        """
-        files = self.files_of(np.arange(len(self)))
-        _, first_rows, numbers = np.unique(files, return_index=True, return_inverse=True)
-        paths = self.paths_of(first_rows.tolist())
-        live = self._live_documents.tolist()
-        return [
-            paths[number] if lives else None
-            for number, lives in zip(numbers.tolist(), live, strict=True)
-        ]
+    def existing_paths(self, paths: Iterable[str]) -> set[str]:
+        """Those of the paths that some document's file has."""
+        listed = list(paths)
+        return {
+            path
+            for store, start in self._parts()
+            for path, row in store.rows_in(listed).items()
+            if self._live_documents[row + start]
+        }
 
     def fetch(self, rows: Sequence[int]) -> list[StoredPassage]:
         """Passages of these rows in the given order; those of one document share its object."""
@@ -537,7 +540,7 @@ class Documents:
         return np.concatenate(masks) & self._live_documents
 
 
-def _range_of(ascending: NDArray[np.int32], first: int, stop: int) -> tuple[int, int]:
+def _range_of(ascending: NDArray[np.integer], first: int, stop: int) -> tuple[int, int]:
     """First position of a value from `first` on, and of one from `stop` on."""
     # Bounds of another type would be compared with a converted copy of the whole array.
     start, end = np.searchsorted(ascending, np.array([first, stop], ascending.dtype))
@@ -558,9 +561,7 @@ def _line(value: object) -> bytes:
 
 def _record(document: Document, passages: Sequence[Passage]) -> bytes:
     location = document.location
-    path = location.path or ""
-    in_file = document.id.startswith(f"{path}::")
-    head = [document.id, document.title, len(path) if in_file else 0]
+    head = [document.id, document.title, len(_path_of(document))]
     values = {
         "body": document.body,
         "summary": document.summary,
@@ -574,6 +575,12 @@ def _record(document: Document, passages: Sequence[Passage]) -> bytes:
         ],
     }
     return _line(head) + _line({key: value for key, value in values.items() if value})
+
+
+def _path_of(document: Document) -> str:
+    """Path of the document's file, which its id begins with; empty for a record of a list."""
+    path = document.location.path or ""
+    return path if document.id.startswith(f"{path}::") else ""
 
 
 def _parse(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from purlin.index.records import Hit
-from purlin.index.search.lexical import tokens
+from purlin.index.search.tokens import tokens
 
 _WORD = re.compile(r"[^\W_]+(?:[-_.:/]+[^\W_]+)*")
 # Words of one place that are listed.

@@ -17,9 +17,10 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
+from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Document, Kind, Location, Skipped, SourceFile, Value
-from purlin.index.sources.files import is_transient
+from purlin.index.sources.files import file_stamp, is_transient, unchanged
 
 VERSION = 2
 CORPUS_SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -55,6 +56,7 @@ def is_corpus(path: Path) -> bool:
 
 def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
     """Yield the corpus as one file whose documents are of `kind`, or a `Skipped` if unreadable."""
+    before = file_stamp(path)
     try:
         with path.open("rb") as stream:
             content = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -66,15 +68,17 @@ def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
     from purlin.index.sources import product
 
     # The product reader's version is part of it, since `_product_document` goes through that.
-    digest = hashlib.sha256(
+    file_digest = hashlib.sha256(
         f"beir {VERSION} {product.VERSION} {kind} {path.name} {content}".encode()
     ).hexdigest()
-    yield SourceFile(path.name, digest, lambda: _read(path, kind))
+    yield SourceFile(
+        path.name, file_digest, lambda: unchanged(_read(path, kind), path, path.name, before)
+    )
 
 
 def _read(path: Path, kind: Kind) -> Iterator[Document | Skipped]:
     """Documents of a file's rows; a broken row is a `Skipped` with its line number."""
-    ids: set[str] = set()
+    ids = DigestMap()
     number = 0
 
     try:
@@ -85,12 +89,13 @@ def _read(path: Path, kind: Kind) -> Iterator[Document | Skipped]:
 
             try:
                 document = _document(_record(line), kind)
-                if document.id in ids:
+                key = digest(document.id)
+                if ids.get(key) is not None:
                     raise ValueError(f"the _id {document.id!r} was used before")
             except ValueError as error:
                 yield Skipped(path.name, str(error), number)
             else:
-                ids.add(document.id)
+                ids.add(key, number)
                 yield document
 
     except _READ_ERRORS as error:
@@ -263,7 +268,7 @@ def _flatten(record: Mapping[str, Any], prefix: str = "", depth: int = 1) -> dic
 
 
 def _scalar(value: str | int | float | bool) -> str | int | float | bool:
-    """The value, or its text if it is a number that SQLite or JSON cannot hold."""
+    """The value, or its text if it is a number that a filter or JSON cannot hold."""
     is_storable = True
     if isinstance(value, int):
         is_storable = -(2**63) <= value < 2**63

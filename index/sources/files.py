@@ -11,7 +11,7 @@ from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
-from purlin.index.records import Skipped, Stamp, is_text
+from purlin.index.records import Document, Skipped, Stamp, is_text
 from purlin.index.sources.ignores import MAX_IGNORE_BYTES, Ignore, is_ignored, parse_ignore
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
@@ -269,6 +269,16 @@ def file_stamp(path: Path | str) -> Stamp | None:
         return _stamp(os.stat(path))  # noqa: PTH116 (a Path per file is slow)
     except OSError:
         return None
+
+
+def unchanged(
+    items: Iterator[Document | Skipped], path: Path, name: str, before: Stamp | None
+) -> Iterator[Document | Skipped]:
+    """Yield the items of a file; then a `Skipped` if it has another stamp than `before`."""
+    yield from items
+    if file_stamp(path) not in (before, None):
+        reason = "changed while it was being read; build again to include the changes"
+        yield Skipped(name, reason, passing=True)
 
 
 def _stamp(status: os.stat_result) -> Stamp:

@@ -22,6 +22,7 @@ from pathlib import Path
 import lxml.etree
 import lxml.html
 
+from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import (
     MAX_FILTERABLE_CHARS,
@@ -30,10 +31,11 @@ from purlin.index.records import (
     Skipped,
     SourceFile,
     Span,
+    Stamp,
     Value,
 )
 from purlin.index.sources import nouns
-from purlin.index.sources.files import files_below
+from purlin.index.sources.files import file_stamp, files_below, unchanged
 from purlin.index.sources.tables import (
     MAX_ROW,
     TABLE_SUFFIXES,
@@ -240,13 +242,14 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
             yield Skipped(name, f"is no product table ({', '.join(TABLE_SUFFIXES)})")
             continue
 
+        before = file_stamp(file)
         try:
-            digest = _digest(file, columns, entities)
+            file_digest = _digest(file, columns, entities)
         except OSError as error:
             yield Skipped(name, f"cannot be read: {error.strerror}")
             continue
 
-        yield SourceFile(name, digest, partial(_read, file, name, columns, entities))
+        yield SourceFile(name, file_digest, partial(_read, file, name, columns, entities, before))
 
 
 def names(root: Path) -> Iterator[str]:
@@ -276,6 +279,12 @@ def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
 
 
 def _read(
+    path: Path, name: str, columns: Mapping[str, str], entities: bool, before: Stamp | None
+) -> Iterator[Document | Skipped]:
+    return unchanged(_documents_of(path, name, columns, entities), path, name, before)
+
+
+def _documents_of(
     path: Path, name: str, columns: Mapping[str, str], entities: bool
 ) -> Iterator[Document | Skipped]:
     rows = read_rows(path, name)
@@ -287,7 +296,8 @@ def _read(
 
     # The cells of these formats are all text.
     is_text = table_format(path) in (".csv", ".tsv")
-    digests: dict[str, bytes] = {}
+    # Digest of an id -> the first half of its content's digest.
+    contents = DigestMap()
     for row in chain(sample, rows):
         if isinstance(row, Skipped):
             yield row
@@ -301,11 +311,12 @@ def _read(
             continue
 
         # An exact repeat is dropped without a word: exports often have one row per variant.
-        digest = _content_digest(document)
-        if document.id not in digests:
-            digests[document.id] = digest
+        key, content = digest(document.id), int.from_bytes(_content_digest(document)[:7])
+        earlier = contents.get(key)
+        if earlier is None:
+            contents.add(key, content)
             yield document
-        elif digests[document.id] != digest:
+        elif earlier != content:
             yield Skipped(name, "repeats an id with other content", row.number)
 
 
@@ -533,7 +544,7 @@ def _value(raw: object) -> Value | None:
     if isinstance(raw, bool):
         return raw
     if isinstance(raw, int):
-        # SQLite's integers have 64 bits.
+        # Filters compare integers of 64 bits.
         return raw if abs(raw) < 1 << 63 else str(raw)
     if isinstance(raw, float | Decimal):
         return float(raw) if math.isfinite(raw) else None

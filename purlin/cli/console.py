@@ -47,8 +47,14 @@ class ShowProgress(Protocol):
         """Show how much of a stage is done, and what it says itself of the time it has left."""
 
 
-def open_encoder(directory: Path | None) -> TextEncoder:
-    """Open an encoder directory, by default that of the released transformer, if it can run."""
+def open_encoder(
+    directory: Path | None, *, tuned: bool = False, ray: str | None = None
+) -> TextEncoder:
+    """Open an encoder directory, by default that of the released transformer, if it can run.
+
+    One that is `tuned` works by the plan for this machine, which is printed. With `ray`, the
+    address of a cluster, its workers encode.
+    """
     from purlin.index.encoder import (
         TRANSFORMER_EXTRA,
         default_encoder,
@@ -60,7 +66,19 @@ def open_encoder(directory: Path | None) -> TextEncoder:
     chosen = default_encoder() if directory is None else encoder_directory(directory)
     if directory is None and is_static(chosen):
         err.print(f"the static encoder is used; for the transformer: {TRANSFORMER_EXTRA}")
-    return load_encoder(chosen)
+    if ray is not None:
+        from purlin.index.ray_encoder import RayEncoder
+
+        return RayEncoder(chosen, ray)
+    if not tuned:
+        return load_encoder(chosen)
+
+    from purlin.index.tuning import load_tuned, summary
+
+    encoder = load_tuned(chosen)
+    if plan := summary(encoder):
+        err.print(plan)
+    return encoder
 
 
 @contextlib.contextmanager

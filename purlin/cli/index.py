@@ -54,6 +54,13 @@ Qrels = Annotated[
     typer.Option(help="Their judged documents, BEIR's .tsv, or TREC's with %XX in ids decoded."),
 ]
 DecidingMeasure = Annotated[str, typer.Option(help="What decides: ndcg@10, mrr@100 or recall@100.")]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        help="Encode with the workers of a Ray cluster: host:port, auto, or local for one worker per CPU.",
+    ),
+]
 Backend = Annotated[
     Literal["local", "milvus"], typer.Option(help="Where vectors, postings and documents are kept.")
 ]
@@ -89,6 +96,7 @@ def index_build(
     qrels: Qrels = None,
     measure: DecidingMeasure = "ndcg@10",
     force: Force = False,
+    ray: RayAddress = None,
     backend: Backend = "local",
     milvus: MilvusAddress = "",
 ) -> None:
@@ -123,7 +131,7 @@ def index_build(
     )
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
-    chosen = open_encoder(encoder)
+    chosen = open_encoder(encoder, tuned=True, ray=ray)
     # Documents in an engine are sent once, with the vectors that stay.
     early = engine is None and STATIC_ENCODER.is_dir()
     interim = load_encoder(STATIC_ENCODER) if early else None
@@ -312,7 +320,7 @@ def build_demo(home: Path, encoder: Path | None) -> None:
     missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
     if not missing:
         return
-    loaded = open_encoder(encoder)
+    loaded = open_encoder(encoder, tuned=True)
     for number, demo in enumerate(missing, 1):
         out.print(
             f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,9 @@ from purlin.index.evaluation.answers import Question, read_questions
 from purlin.index.passages import split
 from purlin.index.qa.reader import ReadingPassage, model_text, reading_passage
 from purlin.index.records import Document, Passage, Skipped
-from purlin.index.search.lexical import Lexical, LexicalBuilder, top
+from purlin.index.search.lexical import Lexical, top
+from purlin.index.search.lexical_builder import LexicalBuilder
+from purlin.index.search.postings import Postings
 from purlin.index.sources import open_source, tables
 from purlin.training.config import in_range
 from purlin.training.data import templates
@@ -417,10 +420,13 @@ class Miner:
         self.texts = _number([passage.text for passage in pool.passages])
 
         texts = [model_text(passage) for passage in pool.passages]
-        builder = LexicalBuilder()
-        for text in texts:
-            builder.add(text)
-        self.lexical = Lexical([builder.postings()])
+        with tempfile.TemporaryDirectory() as directory:
+            builder = LexicalBuilder(Path(directory))
+            for text in texts:
+                builder.add(text)
+            builder.close()
+            # Open files outlive their directory.
+            self.lexical = Lexical([Postings.load(Path(directory))])
 
         self.vectors = None if encoder is None else encoder.encode(texts, role="passage")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 DIGEST_BYTES = 16
 _HALVES = Struct("<QQ")
 # Entries in a dict, which are merged into the sorted arrays together.
-_RECENT = 2**17
+_RECENT = 2**16
 
 
 def digest(text: str) -> bytes:

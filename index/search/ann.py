@@ -1,0 +1,291 @@
+"""Approximate nearest neighbours among many vectors: a graph over codes of 4 bits, by FAISS.
+
+A search walks the graph (HNSW) from neighbour to neighbour towards the query, and keeps the best
+rows that it has met, its beam. How wide a beam finds the nearest rows is measured when the graph is
+built, on noisy copies of vectors. Their neighbours are about as hard to find as those of real
+queries, which lie apart from the passages; see docs/performance.md.
+
+A filter costs a beam that is wider by the share of rows that it leaves out. If it leaves few, their
+codes are compared one by one, which is exact but for the codes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.encoder import Vectors
+from purlin.index.errors import InvalidInput
+
+# Importing it takes longer than a search of a small corpus, which does without it.
+if TYPE_CHECKING:
+    import faiss
+
+Rows = NDArray[np.int64]
+# Parts of the vectors, float32, in the order of their rows.
+Blocks = Callable[[], Iterable[Vectors]]
+
+# Links of a node on the lowest level are twice as many. The first graph that fits the memory is
+# built; one with fewer links needs a wider beam.
+_DEGREES = (16, 12, 8)
+_BUILD_BEAM = 80
+# Share of float32 that codes and links may take.
+_MEMORY_SHARE = 0.35
+# Comparing the codes of this many rows takes as long as one more row in the beam.
+_ROWS_PER_BEAM = 25
+_COMPARED_TOGETHER = 65_536
+
+# Noise of this length, added to a unit vector, leaves a cosine of 0.79.
+_PROBES, _NOISE = 128, 0.78
+_BEAMS = (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536)
+_WIDENINGS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+_SHALLOW, _MEASURED, _DEEP = 10, 100, 200
+_RECALL_SHALLOW, _RECALL_DEEP = 0.99, 0.97
+
+
+def is_available() -> bool:
+    """Tell whether FAISS, which is optional, is installed."""
+    return importlib.util.find_spec("faiss") is not None
+
+
+class Graph:
+    """The index of unit vectors (n, dim), which are not part of it.
+
+    `beam` and `widening` are the least rows in a beam, and how many there are per row asked for.
+    """
+
+    def __init__(
+        self, index: faiss.IndexHNSWSQ, beam: int, widening: float, content: bytes = b""
+    ) -> None:
+        import faiss
+
+        self._index = index
+        # Kept: an index that was loaded points into it.
+        self._content = content
+        self._beam, self._widening = beam, widening
+        storage = faiss.downcast_index(index.storage)
+        # An index without rows, of the same codes.
+        self._empty = faiss.IndexScalarQuantizer(
+            index.d, faiss.ScalarQuantizer.QT_4bit, faiss.METRIC_INNER_PRODUCT
+        )
+        self._empty.sq, self._empty.is_trained = storage.sq, True
+        codes = faiss.rev_swig_ptr(storage.codes.data(), index.ntotal * storage.code_size)
+        self._codes = codes.reshape(index.ntotal, storage.code_size)
+
+    @classmethod
+    def build(cls, blocks: Blocks, sample: Vectors, memory: float | None = None) -> Self:
+        """Index all vectors, with codes trained on a `sample` (m, dim).
+
+        `memory` is the limit in bytes per vector, by default 0.35 of those of float32. The graph is
+        the same whatever the number of threads. Raises InvalidInput if no graph is that small.
+        """
+        import faiss
+
+        index = faiss.IndexHNSWSQ(
+            sample.shape[1],
+            faiss.ScalarQuantizer.QT_4bit,
+            _degree(sample.shape[1], memory),
+            faiss.METRIC_INNER_PRODUCT,
+        )
+        index.hnsw.efConstruction = _BUILD_BEAM
+        index.train(sample)
+        for block in blocks():
+            index.add(block)
+        return cls(index, _BEAMS[0], _WIDENINGS[0])
+
+    @classmethod
+    def load(cls, content: bytes, settings: Mapping[str, Any]) -> Self:
+        """Open what `save` wrote, without a copy, with the settings of `tune`."""
+        import faiss
+
+        numbers = np.frombuffer(content, np.uint8)
+        reader = faiss.ZeroCopyIOReader(faiss.swig_ptr(numbers), len(numbers))
+        index = faiss.read_index(reader, faiss.IO_FLAG_MMAP_IFC)
+        return cls(index, int(settings["beam"]), float(settings["widening"]), content)
+
+    def save(self, path: Path) -> None:
+        """Write the index. Raises RuntimeError if the disk is full."""
+        import faiss
+
+        faiss.write_index(self._index, str(path))
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a search needs besides the content of the file, and what the index is made of."""
+        degree = self._index.hnsw.nb_neighbors(1)
+        return {
+            "beam": self._beam,
+            "widening": self._widening,
+            "codes": "4 bits",
+            "degree": degree,
+            "bytes_per_passage": round(_bytes_per_row(self._index.d, degree)),
+        }
+
+    # ---- search
+
+    def candidates(
+        self, query: Vectors, depth: int, allowed: NDArray[np.bool_] | None = None
+    ) -> Rows:
+        """Rows that most likely include the nearest `depth` to `query` (dim,), in no order.
+
+        `allowed` (n,) restricts the rows. There are at least `depth`, or all that are allowed.
+        """
+        count = _fetched(depth)
+        total = len(self) if allowed is None else int(np.count_nonzero(allowed))
+        if total <= count:
+            return np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
+
+        # So wide that a filter leaves enough of the beam.
+        beam = self._width(math.ceil(depth * len(self) / total))
+        while total > beam * _ROWS_PER_BEAM:
+            if allowed is None:
+                rows = self._walk(query, count, beam)
+            else:
+                rows = self._walk(query, beam, beam)
+                rows = rows[allowed[rows]][:count]
+            if len(rows) == count:
+                return rows
+            # The allowed rows are far from the query, or the beam was caught among copies.
+            beam *= 4
+        return self._compare(query, count, allowed)
+
+    def _width(self, depth: int) -> int:
+        """Rows in the beam of a search for the nearest `depth`."""
+        return max(self._beam, math.ceil(self._widening * depth), _fetched(depth))
+
+    def _walk(self, query: Vectors, count: int, beam: int) -> Rows:
+        """The nearest `count` rows that a walk with a beam finds, best first."""
+        import faiss
+
+        parameters = faiss.SearchParametersHNSW(efSearch=beam)
+        rows: Rows = self._index.search(query[None], count, params=parameters)[1][0]
+        # FAISS fills up with -1.
+        return rows[rows >= 0]
+
+    def _compare(self, query: Vectors, count: int, allowed: NDArray[np.bool_] | None) -> Rows:
+        """The nearest `count` by a comparison with all codes that are allowed."""
+        import faiss
+
+        rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
+        nearest, distances = [], []
+        for start in range(0, len(rows), _COMPARED_TOGETHER):
+            part = rows[start : start + _COMPARED_TOGETHER]
+            index = faiss.clone_index(self._empty)
+            index.add_sa_codes(self._codes.take(part, axis=0))
+            with _one_thread():
+                part_distances, positions = index.search(query[None], min(count, len(part)))
+            nearest.append(part[positions[0]])
+            distances.append(part_distances[0])
+
+        order = np.argsort(-np.concatenate(distances), kind="stable")[:count]
+        return np.concatenate(nearest)[order]
+
+    # ---- measuring
+
+    def tune(self, blocks: Blocks, sample: Vectors) -> dict[str, float]:
+        """Choose the narrowest beams that find nearly all neighbours of probes near a `sample`.
+
+        Returns the shares that they find: of the nearest 10 at depth 10, and of the nearest 100 at
+        depth 200, as deep as a hybrid search goes.
+        """
+        probes = _probes(sample)
+        nearest = _exact_neighbours(probes, blocks, min(_MEASURED, len(self)))
+
+        for self._beam in _BEAMS:
+            shallow = self._recall(probes, nearest[:, :_SHALLOW], _SHALLOW)
+            if shallow >= _RECALL_SHALLOW:
+                break
+        for self._widening in _WIDENINGS:
+            deep = self._recall(probes, nearest, _DEEP)
+            if deep >= _RECALL_DEEP:
+                break
+        return {"recall@10": round(shallow, 4), "recall@100": round(deep, 4)}
+
+    def _recall(self, probes: Vectors, nearest: Rows, depth: int) -> float:
+        shares = [
+            np.isin(rows, self.candidates(probe, depth)).mean()
+            for probe, rows in zip(probes, nearest, strict=True)
+        ]
+        return float(np.mean(shares))
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep FAISS in this thread: for a single query, others cost more than they do."""
+    import faiss
+
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def _fetched(depth: int) -> int:
+    """Candidates that are scored again: the order by codes is not that by vectors."""
+    return depth + depth // 4 + 16
+
+
+def _bytes_per_row(dim: int, degree: int) -> float:
+    """Memory of a code and of the links of a node, in bytes.
+
+    Each link takes 4; a node also has an offset and a level, and one of `degree` is on a higher
+    level, with `degree` links.
+    """
+    code = -(-dim // 2)
+    return code + 4 * 2 * degree + 4 * degree / (degree - 1) + 12
+
+
+def _degree(dim: int, memory: float | None) -> int:
+    limit = _MEMORY_SHARE * 4 * dim if memory is None else memory
+    for degree in _DEGREES:
+        # Of short vectors, the links take most; without a limit they may.
+        if _bytes_per_row(dim, degree) <= limit:
+            return degree
+    if memory is None:
+        return _DEGREES[-1]
+    raise InvalidInput(
+        f"memory is {memory:g} bytes a passage; vectors of {dim} numbers need at least "
+        f"{math.ceil(_bytes_per_row(dim, _DEGREES[-1]))}.",
+        field="memory",
+    )
+
+
+def _probes(sample: Vectors) -> Vectors:
+    """Unit vectors (128, dim) around some of a sample."""
+    centres = sample[:: -(-len(sample) // _PROBES)]
+    random = np.random.default_rng(1)
+    noise = random.standard_normal(centres.shape, dtype=np.float32)
+    probes = centres + noise * np.float32(_NOISE / math.sqrt(centres.shape[1]))
+    normed: Vectors = probes / np.linalg.norm(probes, axis=1, keepdims=True)
+    return normed
+
+
+def _exact_neighbours(queries: Vectors, blocks: Blocks, count: int) -> Rows:
+    """Rows (queries, count) of the nearest vectors, best first, by all inner products."""
+    cosines = np.full((len(queries), count), -np.inf, dtype=np.float32)
+    rows = np.full((len(queries), count), -1, dtype=np.int64)
+    start = 0
+    for block in blocks():
+        numbers = np.broadcast_to(np.arange(start, start + len(block)), (len(queries), len(block)))
+        all_cosines = np.concatenate([cosines, queries @ block.T], axis=1)
+        all_rows = np.concatenate([rows, numbers], axis=1)
+
+        best = np.argpartition(-all_cosines, count - 1, axis=1)[:, :count]
+        cosines = np.take_along_axis(all_cosines, best, axis=1)
+        rows = np.take_along_axis(all_rows, best, axis=1)
+        start += len(block)
+
+    order = np.argsort(-cosines, axis=1, kind="stable")
+    return np.take_along_axis(rows, order, axis=1)

@@ -1,0 +1,447 @@
+"""Writes the postings of a segment with bounded memory: sorted runs on disk, then one merge.
+
+A run has the term frequencies of some of the texts, in the order of their tokens. Segments from
+which rows are copied are in that order already, and are merged with the runs. The files are the
+same however many runs there were.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.blocks import BlockWriter
+from purlin.index.search.postings import (
+    CODEC,
+    GROUP,
+    GROUP_TOKENS_FILE,
+    GROUPS_FILE,
+    LENGTHS_FILE,
+    LONG,
+    POSTINGS_FILE,
+    TERMS_FILE,
+    Postings,
+    burdens,
+    mean_length,
+    record_bytes,
+    tier_bytes,
+    tier_sizes,
+)
+from purlin.index.search.tokens import split, words
+from purlin.index.storage import TEMPORARY
+
+# Tokens of texts in a run, and entries that are merged together: each takes about 40 bytes.
+RUN_TOKENS = 4_000_000
+_MERGED_ENTRIES = 2_000_000
+_MAX_COUNT = np.iinfo(np.uint16).max
+_MAX_CACHED_WORDS = 200_000
+
+
+class _Entries(NamedTuple):
+    """Tokens in the order of their bytes, how many entries each has, and the entries' columns."""
+
+    tokens: Sequence[bytes]
+    sizes: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    counts: NDArray[np.uint16]
+
+
+class _Source(Protocol):
+    """Entries in the order of their tokens, which are read once from first to last."""
+
+    def marks(self) -> Iterator[tuple[bytes, int]]:
+        """Yield some tokens in their order, each with the entries from it to the next mark."""
+        ...
+
+    def take(self, stop: bytes | None) -> _Entries:
+        """Return the entries of all further tokens before `stop`; None means all."""
+        ...
+
+
+class _Numbers(dict[str, tuple[int, ...]]):
+    """Word -> numbers of its tokens in a run; a word is split when it is asked for first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vocabulary: dict[bytes, int] = {}
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        vocabulary = self.vocabulary
+        contents = [token.encode(*CODEC) for token in split(word)]
+        numbers = tuple(vocabulary.setdefault(token, len(vocabulary)) for token in contents)
+        if len(self) < _MAX_CACHED_WORDS:
+            self[word] = numbers
+        return numbers
+
+
+class LexicalBuilder:
+    """Collects texts row by row, and rows of other segments, into the postings of a segment.
+
+    `directory` is created. `run_tokens` bounds the memory.
+    """
+
+    def __init__(self, directory: Path, run_tokens: int = RUN_TOKENS) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._run_tokens = run_tokens
+        self._scratch = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=directory))
+        self._runs: list[_Run] = []
+        self._lengths = array("i")
+
+        # Tokens of the texts of this run, and the row and length of each text.
+        self._numbers = _Numbers()
+        self._tokens, self._text_rows, self._text_lengths = array("i"), array("i"), array("i")
+        # Rows of other segments: the postings, their first and last + 1, and the first row here.
+        self._copied: list[tuple[Postings, int, int, int]] = []
+
+    def add(self, text: str) -> None:
+        """Append one row."""
+        before = len(self._tokens)
+        numbers = map(self._numbers.__getitem__, words(text))
+        self._tokens.extend(chain.from_iterable(numbers))
+        self._text_rows.append(len(self._lengths))
+        self._text_lengths.append(len(self._tokens) - before)
+        self._lengths.append(len(self._tokens) - before)
+        if len(self._tokens) >= self._run_tokens:
+            self._end_run()
+
+    def copy(self, postings: Postings, start: int, end: int) -> None:
+        """Append the rows `start` to `end` - 1 of another segment."""
+        self._copied.append((postings, start, end, len(self._lengths)))
+        self._lengths.extend(postings.lengths[start:end].tolist())
+
+    def close(self) -> None:
+        """Write the files. Raises OSError."""
+        if self._tokens:
+            self._end_run()
+        sources: list[_Source] = [*self._runs, *self._copies()]
+        lengths = np.array(self._lengths, np.int32)
+        with _Writer(self._directory, lengths) as writer:
+            for entries in _merged(sources, len(lengths)):
+                writer.write(entries)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Remove what was written for the merge."""
+        self._runs.clear()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _end_run(self) -> None:
+        """Write the entries of the texts since the last run, in the order of their tokens."""
+        vocabulary = self._numbers.vocabulary
+        ordered = sorted(vocabulary)
+        rank = np.empty(len(ordered), np.int64)
+        rank[[vocabulary[token] for token in ordered]] = np.arange(len(ordered))
+
+        first, rows = self._text_rows[0], np.array(self._text_rows, np.int64)
+        span = int(rows[-1]) - first + 1
+        keys = rank[np.array(self._tokens)] * span
+        keys += np.repeat(rows - first, np.array(self._text_lengths))
+        unique, counts = np.unique(keys, return_counts=True)
+        tokens, of_run = np.divmod(unique, span)
+
+        entries = _Entries(
+            ordered,
+            np.bincount(tokens, minlength=len(ordered)),
+            (of_run + first).astype(np.int32),
+            np.minimum(counts, _MAX_COUNT).astype(np.uint16),
+        )
+        self._runs.append(_Run(self._scratch / str(len(self._runs)), entries))
+
+        self._numbers = _Numbers()
+        for column in (self._tokens, self._text_rows, self._text_lengths):
+            del column[:]
+
+    def _copies(self) -> Iterator[_Copy]:
+        segments = {id(postings): postings for postings, *_ in self._copied}
+        for postings in segments.values():
+            rows = np.full(len(postings), -1, np.int64)
+            for of, start, end, first in self._copied:
+                if of is postings:
+                    rows[start:end] = np.arange(first, first + end - start)
+            yield _Copy(postings, rows)
+
+
+class _Run:
+    """Entries of some texts in a file."""
+
+    def __init__(self, path: Path, entries: _Entries) -> None:
+        # Where the tokens of each mark begin, among the tokens and among the entries.
+        self._firsts = entries.tokens[::GROUP]
+        ends = np.concatenate([[0], np.cumsum(entries.sizes)])
+        self._starts = ends[:-1][::GROUP]
+        self._entries = int(ends[-1])
+
+        with path.open("wb") as file:
+            for column in (entries.sizes.astype(np.uint32), entries.rows, entries.counts):
+                column.tofile(file)
+        path.with_suffix(".txt").write_bytes(b"".join(token + b"\n" for token in entries.tokens))
+        self._path = path
+        self._tokens = len(entries.tokens)
+        self._next_token = self._next_entry = self._next_byte = 0
+
+    def marks(self) -> Iterator[tuple[bytes, int]]:
+        """Yield some tokens in their order, each with the entries from it to the next mark."""
+        yield from zip(
+            self._firsts, np.diff(self._starts, append=self._entries).tolist(), strict=True
+        )
+
+    def take(self, stop: bytes | None) -> _Entries:
+        """Return the entries of all further tokens before `stop`; None means all."""
+        tokens = []
+        with self._path.with_suffix(".txt").open("rb") as names:
+            names.seek(self._next_byte)
+            for line in names:
+                token = line[:-1]
+                if stop is not None and token >= stop:
+                    break
+                tokens.append(token)
+                self._next_byte += len(line)
+
+        with self._path.open("rb") as file:
+            file.seek(4 * self._next_token)
+            sizes = np.fromfile(file, np.uint32, len(tokens)).astype(np.int64)
+            total = int(sizes.sum())
+            file.seek(4 * (self._tokens + self._next_entry))
+            rows = np.fromfile(file, np.int32, total)
+            file.seek(4 * (self._tokens + self._entries) + 2 * self._next_entry)
+            counts = np.fromfile(file, np.uint16, total)
+        self._next_token += len(tokens)
+        self._next_entry += total
+        return _Entries(tokens, sizes, rows, counts)
+
+
+class _Copy:
+    """Entries of another segment whose rows are copied: `rows` maps each to that here, or -1."""
+
+    def __init__(self, postings: Postings, rows: NDArray[np.int64]) -> None:
+        self._postings = postings
+        self._rows = rows
+        self._groups = postings.records()
+        self._pending: tuple[list[bytes], NDArray[np.int64], int] | None = None
+
+    def marks(self) -> Iterator[tuple[bytes, int]]:
+        """Yield some tokens in their order, each with the entries from it to the next mark."""
+        for tokens, counts, _ in self._postings.records():
+            yield tokens[0], int(counts.sum())
+
+    def take(self, stop: bytes | None) -> _Entries:
+        """Return the entries of all further tokens before `stop`; None means all."""
+        tokens: list[bytes] = []
+        columns = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint16))]
+        for names, counts, start in self._further_groups(stop):
+            sizes, rows, frequencies = self._entries(counts, start)
+            tokens += names
+            columns.append((sizes, rows, frequencies))
+        return _Entries(tokens, *map(np.concatenate, zip(*columns, strict=True)))
+
+    def _further_groups(
+        self, stop: bytes | None
+    ) -> Iterator[tuple[list[bytes], NDArray[np.int64], int]]:
+        """Yield the tokens before `stop` by group; the rest of a group stays for the next call."""
+        while (group := self._pending or next(self._groups, None)) is not None:
+            self._pending = None
+            names, counts, start = group
+            before = len(names) if stop is None else sum(name < stop for name in names)
+            if before < len(names):
+                later = start + int(record_bytes(counts[:before]).sum())
+                self._pending = names[before:], counts[before:], later
+            if before:
+                yield names[:before], counts[:before], start
+            if self._pending is not None:
+                return
+
+    def _entries(
+        self, counts: NDArray[np.int64], start: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint16]]:
+        """Sizes and entries of the copied rows in neighbouring records."""
+        content = self._postings.read_bytes(start, start + int(record_bytes(counts).sum()))
+        units = np.frombuffer(content, np.uint16)
+        parts, number_of = _parts(counts)
+        entries = _positions(parts[:, 0], parts[:, 1])
+        rows = units[entries.rows].astype(np.int64) | units[entries.rows + 1].astype(np.int64) << 16
+
+        rows, numbers = self._rows[rows], np.repeat(number_of, parts[:, 1])
+        kept = np.flatnonzero(rows >= 0)
+        # Tiers of one token are in several parts, and files may be copied in another order.
+        order = kept[np.lexsort((rows[kept], numbers[kept]))]
+        sizes = np.bincount(numbers[order], minlength=len(counts))
+        return sizes, rows[order].astype(np.int32), units[entries.counts[order]]
+
+
+class _Positions(NamedTuple):
+    """Where the row (2 units) and the count (1 unit) of each entry are, in units of uint16."""
+
+    rows: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+def _positions(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> _Positions:
+    """Positions of the entries in tiers that begin at these units."""
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    starts_of = np.repeat(starts, sizes)
+    return _Positions(starts_of + 2 * within, starts_of + 2 * np.repeat(sizes, sizes) + within)
+
+
+def _parts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Start in units and size of each tier of neighbouring records, and the record it is of."""
+    sizes = record_bytes(counts)
+    starts = (np.cumsum(sizes) - sizes) // 2
+    numbers = np.arange(len(counts))
+    short = counts <= LONG
+    parts = [np.stack([starts[short], counts[short]], axis=1)]
+    records = [numbers[short]]
+    for number in np.flatnonzero(~short).tolist():
+        tiers = tier_sizes(int(counts[number]))
+        first = int(starts[number]) + 2 * len(tiers)
+        tier_starts = accumulate((tier_bytes(size) // 2 for size in tiers[:-1]), initial=first)
+        parts.append(np.stack([np.fromiter(tier_starts, np.int64), tiers], axis=1))
+        records.append(np.full(len(tiers), number))
+    return np.concatenate(parts), np.concatenate(records)
+
+
+# ---- merge
+
+
+def _merged(sources: Sequence[_Source], rows: int) -> Iterator[_Entries]:
+    """Yield the entries of all sources in the order of their tokens, in bounded parts."""
+    for stop in [*_stops(sources), None]:
+        parts = [source.take(stop) for source in sources]
+        tokens = sorted(set(chain.from_iterable(part.tokens for part in parts)))
+        if not tokens:
+            continue
+
+        number_of = {token: number for number, token in enumerate(tokens)}
+        numbers = np.concatenate(
+            [
+                np.repeat([number_of[token] for token in part.tokens], part.sizes)
+                if part.tokens
+                else np.zeros(0, np.int64)
+                for part in parts
+            ]
+        ).astype(np.int64)
+        all_rows = np.concatenate([part.rows for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
+        order = np.argsort(numbers * rows + all_rows, kind="stable")
+        sizes = np.bincount(numbers, minlength=len(tokens))
+
+        # No row that is copied has some tokens of its segment.
+        used = np.flatnonzero(sizes)
+        yield _Entries(
+            [tokens[number] for number in used.tolist()],
+            sizes[used],
+            all_rows[order],
+            counts[order],
+        )
+
+
+def _stops(sources: Iterable[_Source]) -> Iterator[bytes]:
+    """Yield tokens between which there are about `_MERGED_ENTRIES`."""
+    entries = 0
+    for token, following in sorted(chain.from_iterable(source.marks() for source in sources)):
+        if entries + following > _MERGED_ENTRIES and entries:
+            yield token
+            entries = 0
+        entries += following
+
+
+class _Writer:
+    """Writes the files of a segment's postings, token by token in their order."""
+
+    def __init__(self, directory: Path, lengths: NDArray[np.int32]) -> None:
+        self._directory = directory
+        self._lengths = lengths
+        self._mean = mean_length(lengths)
+        self._postings = BlockWriter(directory / POSTINGS_FILE)
+        self._terms = BlockWriter(directory / TERMS_FILE)
+        # Tokens that are in no group yet, with the number of rows of each.
+        self._pending: list[tuple[bytes, int]] = []
+        self._pending_start = 0
+        self._groups = array("q")
+        self._firsts: list[bytes] = []
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            self._postings.abandon()
+            self._terms.abandon()
+            return
+        if self._pending:
+            self._end_group(self._pending)
+        self._groups.append(self._terms.tell())
+        self._postings.close()
+        self._terms.close()
+        np.save(self._directory / GROUPS_FILE, np.array(self._groups, np.int64))
+        names = b"".join(token + b"\n" for token in self._firsts)
+        (self._directory / GROUP_TOKENS_FILE).write_bytes(names)
+        np.save(self._directory / LENGTHS_FILE, self._lengths)
+
+    def write(self, entries: _Entries) -> None:
+        """Append the records of further tokens."""
+        sizes = entries.sizes
+        rows, counts, floors = self._in_tiers(entries)
+        units = np.zeros(int(record_bytes(sizes).sum()) // 2, np.uint16)
+        parts, records = _parts(sizes)
+        # Parts of long records come last: back into the order of the entries.
+        order = np.argsort(records, kind="stable")
+        positions = _positions(parts[order, 0], parts[order, 1])
+        units[positions.rows] = rows & 0xFFFF
+        units[positions.rows + 1] = rows >> 16
+        units[positions.counts] = counts
+
+        starts = record_bytes(sizes).cumsum() - record_bytes(sizes)
+        for record, least in floors.items():
+            start = int(starts[record]) // 2
+            units[start : start + 2 * len(least)] = least.view(np.uint16)
+        self._postings.write(units.tobytes())
+        self._add_terms(entries)
+
+    def _in_tiers(
+        self, entries: _Entries
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint16], dict[int, NDArray[np.float32]]]:
+        """Rows and counts with those of long records by tier, and the least burdens of these."""
+        rows, counts = entries.rows.copy(), entries.counts.copy()
+        ends = np.cumsum(entries.sizes)
+        floors = {}
+        for record in np.flatnonzero(entries.sizes > LONG).tolist():
+            start, end = int(ends[record] - entries.sizes[record]), int(ends[record])
+            burden = burdens(self._lengths[rows[start:end]], counts[start:end], self._mean)
+            lightest = np.argsort(burden, kind="stable")
+            bounds = list(accumulate(tier_sizes(end - start), initial=0))
+            floors[record] = burden[lightest[bounds[:-1]]]
+
+            tiers = [np.sort(lightest[first:last]) for first, last in pairwise(bounds)]
+            order = start + np.concatenate(tiers)
+            rows[start:end], counts[start:end] = rows[order], counts[order]
+        return rows, counts, floors
+
+    def _add_terms(self, entries: _Entries) -> None:
+        self._pending += zip(entries.tokens, entries.sizes.tolist(), strict=True)
+        whole = len(self._pending) // GROUP * GROUP
+        for start in range(0, whole, GROUP):
+            self._end_group(self._pending[start : start + GROUP])
+        del self._pending[:whole]
+
+    def _end_group(self, terms: Sequence[tuple[bytes, int]]) -> None:
+        self._groups.append(self._terms.tell())
+        self._firsts.append(terms[0][0])
+        table = np.empty((len(terms), 2), np.uint32)
+        table[:, 0] = np.cumsum([len(token) for token, _ in terms])
+        table[:, 1] = [count for _, count in terms]
+
+        self._terms.write(np.array([len(terms), self._pending_start], np.uint64).tobytes())
+        self._terms.write(table.tobytes())
+        self._terms.write(b"".join(token for token, _ in terms))
+        # Groups begin at whole int32, so that their tables can be read in place.
+        self._terms.write(bytes(-self._terms.tell() % 8))
+        self._pending_start += int(record_bytes(table[:, 1].astype(np.int64)).sum())

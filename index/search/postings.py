@@ -1,0 +1,195 @@
+"""Term frequencies of a segment's texts on disk, read token by token.
+
+    terms.bin      groups of 64 tokens in the order of their bytes: uint64 (2,), how many they are and
+                   where the record of the first begins; uint32 (tokens, 2), where the text of each
+                   ends and how many rows have it; the texts, padded to 8 bytes
+    groups.npy     int64 (groups + 1,): where each group begins
+    groups.txt     the first token of each group in UTF-8, one a line
+    postings.bin   a record for each token, in the same order
+    lengths.npy    int32 (rows,): the number of tokens of each row
+
+A record has the rows, int32 in ascending order, and how often each has the token, uint16. That of
+more than `LONG` rows has several such tiers, first the rows to whose score the token can add most,
+and before them float32 (tiers,) the least burden of each tier: see `burdens`. So a search reads the
+first tier of a frequent token, and of the others only what some of its candidates may be in.
+
+`terms.bin` and `postings.bin` are read by verified block, see `purlin.index.blocks`.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.blocks import UNCHECKED, BlockFile, Reader
+from purlin.index.storage import read_array
+
+B = 0.75
+# Records of more rows have tiers.
+LONG = 4096
+# Shares of a record's rows that are in its tiers but the last.
+TIERS = (1 / 64, 3 / 64, 1 / 8)
+GROUP = 64
+POSTINGS_FILE, TERMS_FILE, LENGTHS_FILE = "postings.bin", "terms.bin", "lengths.npy"
+GROUPS_FILE, GROUP_TOKENS_FILE = "groups.npy", "groups.txt"
+# Bytes of tiers that were read lately and are kept: most queries share their frequent words.
+MOST_RECENT = 24 * 2**20
+_RECENT_TOKENS = 4096
+# Any text can be tokenized, even one with lone surrogates.
+CODEC = ("utf-8", "surrogatepass")
+
+_Rows = NDArray[np.int32]
+_Counts = NDArray[np.uint16]
+
+
+def burdens(
+    lengths: NDArray[np.int32], counts: NDArray[np.uint16], mean: float
+) -> NDArray[np.float32]:
+    """What lowers the part of a token in the scores of rows (n,): 1 / (1 + K1 * burden) of its idf.
+
+    If the mean length becomes m, none falls below min(1, mean / m) of what it was.
+    """
+    by_length = np.float32(1.0 - B) + np.float32(B / mean) * lengths.astype(np.float32)
+    return np.asarray(by_length / counts.astype(np.float32), dtype=np.float32)
+
+
+def mean_length(lengths: NDArray[np.int32]) -> float:
+    """Mean length of texts, at least a token altogether."""
+    return max(int(lengths.sum(dtype=np.int64)), 1) / max(len(lengths), 1)
+
+
+def tier_sizes(count: int) -> list[int]:
+    """Rows in each tier of a record."""
+    if count <= LONG:
+        return [count]
+    first = [int(count * share) for share in TIERS]
+    return [*first, count - sum(first)]
+
+
+def tier_bytes(count: int) -> int:
+    """Bytes of a tier, rounded up to whole int32."""
+    return (6 * count + 3) // 4 * 4
+
+
+def record_bytes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes of records of so many rows."""
+    sizes = (6 * counts + 3) // 4 * 4
+    for position in np.flatnonzero(counts > LONG).tolist():
+        tiers = tier_sizes(int(counts[position]))
+        sizes[position] = 4 * len(tiers) + sum(map(tier_bytes, tiers))
+    return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Some rows of a token: where they begin in the file, how many, and their least burden."""
+
+    start: int
+    count: int
+    least_burden: float
+
+
+class Postings:
+    """Term frequencies of one segment, open for reading; safe to share between threads."""
+
+    def __init__(
+        self,
+        lengths: NDArray[np.int32],
+        groups: NDArray[np.int64],
+        group_tokens: Sequence[bytes],
+        terms: BlockFile,
+        postings: BlockFile,
+    ) -> None:
+        self.lengths = lengths
+        self.mean = mean_length(lengths)
+        self._groups = groups
+        self._firsts = group_tokens
+        self._terms = terms
+        self._postings = postings
+
+        self.tiers = lru_cache(_RECENT_TOKENS)(self._tiers)
+        self._recent: OrderedDict[int, tuple[_Rows, _Counts]] = OrderedDict()
+        self._recent_bytes = 0
+        self._lock = threading.Lock()
+
+    @classmethod
+    def load(cls, directory: Path, files: Reader = UNCHECKED) -> Postings:
+        """Open the files of `purlin.index.search.lexical_builder`. Raises Damaged."""
+        lengths, groups = (
+            read_array(files.read(directory / name)) for name in (LENGTHS_FILE, GROUPS_FILE)
+        )
+        group_tokens = files.read(directory / GROUP_TOKENS_FILE).split(b"\n")[:-1]
+        terms, postings = (files.blocks(directory / name) for name in (TERMS_FILE, POSTINGS_FILE))
+        return cls(lengths, groups, group_tokens, terms, postings)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.lengths)
+
+    def _tiers(self, token: str) -> Sequence[Tier]:
+        """Tiers of the token's record, none if no text has it. Raises Altered."""
+        content = token.encode(*CODEC)
+        group = bisect_right(self._firsts, content) - 1
+        if group < 0:
+            return ()
+        names, starts, counts = self._group(group)
+        number = bisect_left(names, content)
+        if number == len(names) or names[number] != content:
+            return ()
+
+        start, sizes = int(starts[number]), tier_sizes(int(counts[number]))
+        if len(sizes) == 1:
+            return (Tier(start, sizes[0], 0.0),)
+        table = np.frombuffer(self._postings.read(start, start + 4 * len(sizes)), np.float32)
+        tier_starts = accumulate(map(tier_bytes, sizes[:-1]), initial=start + 4 * len(sizes))
+        return tuple(map(Tier, tier_starts, sizes, table.tolist()))
+
+    def _group(self, group: int) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int64]]:
+        """Tokens of a group, where the record of each begins, and how many rows it has."""
+        content = self._terms.read(int(self._groups[group]), int(self._groups[group + 1]))
+        size, start = np.frombuffer(content[:16], np.uint64).tolist()
+        table = np.frombuffer(content, np.uint32, 2 * size, 16).reshape(size, 2)
+
+        text, ends = bytes(content[16 + 8 * size :]), table[:, 0].tolist()
+        names = [text[first:last] for first, last in pairwise([0, *ends])]
+        counts = table[:, 1].astype(np.int64)
+        sizes = record_bytes(counts)
+        return names, start + np.cumsum(sizes) - sizes, counts
+
+    def records(self) -> Iterator[tuple[list[bytes], NDArray[np.int64], int]]:
+        """Yield the tokens of each group, how many rows each has, and where the records begin."""
+        for group in range(len(self._firsts)):
+            names, starts, counts = self._group(group)
+            yield names, counts, int(starts[0])
+
+    def read_bytes(self, start: int, stop: int) -> memoryview:
+        """Content of whole records. Raises Altered."""
+        return self._postings.read(start, stop)
+
+    def read(self, tier: Tier) -> tuple[_Rows, _Counts]:
+        """Rows of a tier, in ascending order, and how often each has the token. Raises Altered."""
+        with self._lock:
+            if (entries := self._recent.get(tier.start)) is not None:
+                self._recent.move_to_end(tier.start)
+                return entries
+
+        content = self._postings.read(tier.start, tier.start + tier_bytes(tier.count))
+        rows = np.frombuffer(content, np.int32, tier.count)
+        entries = rows, np.frombuffer(content, np.uint16, tier.count, 4 * tier.count)
+        with self._lock:
+            if tier.start not in self._recent:
+                self._recent_bytes += len(content)
+            self._recent[tier.start] = entries
+            while self._recent_bytes > MOST_RECENT:
+                _, (_, counts) = self._recent.popitem(last=False)
+                self._recent_bytes -= tier_bytes(len(counts))
+        return entries

@@ -1,0 +1,123 @@
+"""Tokens of texts: identifiers and model numbers as a whole and in parts, words stemmed."""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import accumulate
+
+import Stemmer
+
+_MAX_TOKEN_CHARS = 64
+
+# A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
+_WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
+_PIECE = re.compile(r"[^\W_]+")
+# Inside a piece: an acronym, a capitalised or lower-case run, a number; other scripts stay whole.
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_STOP = frozenset(
+    "a an and are as at be by can do does for from how i if in into is it its of on or so that the their then there "
+    "these this to was what when where which with you your".split()
+)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of `text`, in order; `split` gives the tokens of each."""
+    return _WORD.findall(_fold(text))
+
+
+def tokens(text: str) -> list[str]:
+    """Every word of `text` as its whole and its parts, in order, lower case and stemmed.
+
+    Common English words are left out.
+
+    `getHTTPResponses` -> gethttprespons, get, http, respons
+    `DDR4-3200` -> ddr43200, ddr4, 3200, ddr, 4
+    """
+    return [token for word in words(text) for token in split(word)]
+
+
+def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) character offsets of words, or parts of words, that match the query."""
+    if text.isascii():
+        yield from _matches(text, query_tokens)
+        return
+
+    # Folding changes lengths: `ends` maps offsets in the folded text back to characters.
+    folded = list(map(_fold_character, text))
+    ends = list(accumulate(map(len, folded)))
+    previous_end = 0
+    for folded_start, folded_end in _matches("".join(folded), query_tokens):
+        start = bisect_right(ends, folded_start)
+        # Combining accents that follow belong to the match.
+        end = bisect_right(ends, ends[bisect_left(ends, folded_end)])
+        # One character, such as ½, can hold two words.
+        if start >= previous_end:
+            yield start, end
+            previous_end = end
+
+
+def _matches(folded: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
+    for match in _WORD.finditer(folded):
+        word = match.group()
+        if query_tokens.isdisjoint(split(word)):
+            continue
+        if _stem(_joined(word)) in query_tokens:
+            yield match.span()
+            continue
+
+        for part in _PART.finditer(word):
+            if _stem(part.group().lower()) in query_tokens:
+                yield match.start() + part.start(), match.start() + part.end()
+
+
+def _fold(text: str) -> str:
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)
+    # NFKD leaves ß as it is.
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).replace("ß", "ss")
+
+
+_fold_character = lru_cache(maxsize=65_536)(_fold)
+
+
+def _joined(word: str) -> str:
+    return word.lower() if word[-1] in "+#" else "".join(_PIECE.findall(word)).lower()
+
+
+@lru_cache(maxsize=65_536)
+def split(word: str) -> tuple[str, ...]:
+    """Distinct tokens of a word: the joined whole, pieces between separators, parts of pieces."""
+    lower = word.lower()
+    if word.isalnum():
+        # A word in lower case is its own only part.
+        names = (
+            [lower]
+            if word == lower and word.isascii() and word.isalpha()
+            else [lower, *map(str.lower, _PART.findall(word))]
+        )
+    else:
+        # No part reaches over a separator.
+        parts = [*_PIECE.findall(word), *_PART.findall(word)]
+        names = [_joined(word), *map(str.lower, parts)]
+
+    kept = (name for name in names if name not in _STOP and len(name) <= _MAX_TOKEN_CHARS)
+    return tuple(dict.fromkeys(map(_stem, kept)))
+
+
+# A stemmer must not be shared between threads.
+_local = threading.local()
+
+
+@lru_cache(maxsize=262_144)
+def _stem(token: str) -> str:
+    stemmer = getattr(_local, "stemmer", None)
+    if stemmer is None:
+        # Its own cache is small and slow to drop words; `_stem` has a larger one.
+        stemmer = _local.stemmer = Stemmer.Stemmer("english", 0)
+    return str(stemmer.stemWord(token))
