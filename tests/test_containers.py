@@ -20,6 +20,8 @@ COMPOSE = (ROOT / "docker-compose.yml").read_text()
 BUILD = (ROOT / "docker-compose.build.yml").read_text()
 OFFLINE = (ROOT / "docker-compose.offline.yml").read_text()
 RUNNING = (ROOT / "docs" / "running.md").read_text()
+RAY = (ROOT / "docker-compose.ray.yml").read_text()
+CLUSTERS = (ROOT / "docs" / "clusters.md").read_text()
 
 
 def service(text: str, name: str) -> dict[str, Any]:
@@ -128,3 +130,14 @@ def test_the_demo_stage_needs_only_index(tmp_path: Path) -> None:
     )
 
     assert result.returncode == 0, result.stderr
+
+
+def test_ray_nodes_need_a_token() -> None:
+    nodes = yaml.safe_load(RAY)["services"]
+    assert nodes.keys() == {"head", "worker", "build"}
+    for node in nodes.values():
+        assert node["environment"]["RAY_AUTH_MODE"] == "token"
+        assert node["environment"]["RAY_AUTH_TOKEN"].startswith("${RAY_AUTH_TOKEN:?")
+        assert node["cap_drop"] == ["ALL"]
+        assert "ports" not in node
+    assert "docker compose -f docker-compose.ray.yml" in CLUSTERS

@@ -33,6 +33,12 @@ _SLOW_TIMEOUT_S = 3600.0
 _PAUSE_S = 1.0
 _OLDEST, _OLDEST_WITH_SPARSE = (2, 3), (2, 4)
 _LITE = "milvus_lite"
+# gRPC waits up to two minutes before it tries a lost server again, for all channels together.
+_RECONNECT = {
+    "grpc.initial_reconnect_backoff_ms": 200,
+    "grpc.max_reconnect_backoff_ms": 1000,
+    "grpc.use_local_subchannel_pool": 1,
+}
 _UNREACHABLE = ("connect", "unavailable", "refused", "closed")
 
 
@@ -135,6 +141,7 @@ class Milvus:
                 token=connection.token,
                 timeout=connection.timeout_s,
                 dedicated=True,
+                grpc_options=_RECONNECT,
             )
         except Exception as error:  # noqa: BLE001
             failed = self._failed(error, connection.timeout_s)
