@@ -96,6 +96,12 @@ def summary(encoder: TextEncoder) -> str | None:
     )
 
 
+def is_news(encoder: TextEncoder) -> bool:
+    """Whether an encoder's plan was measured just now, or set; one that is remembered is not news."""
+    plan = getattr(encoder, "plan", None)
+    return isinstance(plan, Plan) and plan.source in ("measured", "set")
+
+
 def _plan_of_machine(directory: Path, may_measure: bool) -> Plan:
     """Return the remembered plan, else a measured one, else the default."""
     key = {"format": FORMAT, "encoder": encoder_fingerprint(directory), **machine()}

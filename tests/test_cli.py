@@ -304,10 +304,9 @@ def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
 
 def test_roll_back_and_delete(shop: Path, tmp_path: Path) -> None:
     corpus = shop / "corpus.jsonl"
-    for name in ("one", "two"):
-        assert (
-            _run("index", "build", "product", corpus, "--name", "c", home=tmp_path).returncode == 0
-        ), name
+    for options in ([], ["--force"]):
+        built = _run("index", "build", "product", corpus, "--name", "c", *options, home=tmp_path)
+        assert built.returncode == 0, built.stderr
     first, second = sorted(p.name for p in (tmp_path / "corpora/c").iterdir() if p.is_dir())
     assert (tmp_path / "corpora/c/CURRENT").read_text().strip() == second
     assert _run("index", "activate", "c", first, home=tmp_path).returncode == 0

@@ -79,6 +79,8 @@ def test_labels_do_not_grow_with_requests(client: TestClient) -> None:
 
 
 def test_stages_batches_and_slots_are_reported(client: TestClient) -> None:
+    # Opening a corpus encodes the texts of its self-check.
+    until(lambda: client.get("/readyz").status_code == 200)
     before = samples(client)
     client.post("/search", json=SEARCH)
     client.post("/classify", json={"texts": ["a text"] * 300, "labels": ["one", "two"]})

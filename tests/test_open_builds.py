@@ -62,8 +62,9 @@ def build_of(corpora: OpenCorpora, name: str = "code") -> str:
         return corpus.build
 
 
-def damage(build: Path) -> None:
-    path = build / "base" / "documents.bin"
+def damage(build: Path, file: str = "documents.bin") -> None:
+    """Change a byte of a file: documents are read when a request needs them, arrays at opening."""
+    path = build / "base" / file
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -212,7 +213,7 @@ def test_restart_falls_back_to_the_last_sound_build(
         shutil.rmtree(second / "base" / "lexical")
     else:
         (second.parent / "CURRENT").write_text("no such build\n")
-        damage(second)
+        damage(second, "record_ends.npy")
     corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     assert build_of(corpora) == first.name
     assert corpora.status("code").problem
@@ -236,12 +237,12 @@ def test_repaired_build_is_retried(
     tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = make(tmp_path, "code", FUNCTIONS, encoder)
-    sound = (build / "base" / "documents.bin").read_bytes()
-    damage(build)
+    sound = (build / "base" / "record_ends.npy").read_bytes()
+    damage(build, "record_ends.npy")
     corpora = OpenCorpora(tmp_path, Encoders(encoder), timeout_s=10)
     with pytest.raises(Damaged):
         build_of(corpora)
-    (build / "base" / "documents.bin").write_bytes(sound)
+    (build / "base" / "record_ends.npy").write_bytes(sound)
     with pytest.raises(Damaged):
         build_of(corpora)
     monkeypatch.setattr(open_builds, "RETRY_S", 0.0)
@@ -286,7 +287,7 @@ def test_corpus_being_opened_answers_503(tmp_path: Path, encoder: HashEncoder) -
 
 
 def test_refused_corpora_do_not_block_others(tmp_path: Path, encoder: HashEncoder) -> None:
-    damage(make(tmp_path, "broken", FUNCTIONS, encoder))
+    damage(make(tmp_path, "broken", FUNCTIONS, encoder), "record_ends.npy")
     make(tmp_path, "code", FUNCTIONS, encoder)
     make(tmp_path, "foreign", FUNCTIONS, OtherEncoder())
     with serving(tmp_path, encoder) as client:
@@ -297,7 +298,7 @@ def test_refused_corpora_do_not_block_others(tmp_path: Path, encoder: HashEncode
         assert client.post("/search", json=ask | {"corpus": "code"}).status_code == 200
         broken = problem(client.post("/search", json=ask | {"corpus": "broken"}), 503)
         assert broken["type"] == "urn:purlin:problem:damaged"
-        assert "documents.bin" in broken["detail"]
+        assert "record_ends.npy" in broken["detail"]
         foreign = problem(client.post("/search", json=ask | {"corpus": "foreign"}), 503)
         assert foreign["type"] == "urn:purlin:problem:encoder-mismatch"
         assert client.get("/corpora/broken").json()["problem"] == broken["detail"]

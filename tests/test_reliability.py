@@ -18,6 +18,7 @@ import pytest
 from purlin.index import builds
 from purlin.index.classify.trained import publish_classifier
 from purlin.index.encoder import Encoder
+from purlin.index.engines import hosting
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus
@@ -325,7 +326,7 @@ def test_newest_builds_do_not_depend_on_the_clock(
         names.append(make(tmp_path, "code", numbered(len(names) + 3), encoder).name)
 
     assert builds.builds(tmp_path, "code") == names[-builds.KEPT_BUILDS :]
-    assert builds.roll_back(tmp_path, "code") == names[-2]
+    assert hosting.roll_back(tmp_path, "code") == names[-2]
 
 
 # ---- signals

@@ -370,7 +370,8 @@ def test_a_trained_reader_answers_what_it_was_trained_on(
         recipe, tmp_path, progress=lambda name: lambda *_: None, say=lines.append, cpu=True
     )
 
-    assert lines[0].startswith("squad.jsonl (squad, train): 4 questions")
+    assert lines[0] == "device: cpu, 1 process"
+    assert lines[1].startswith("squad.jsonl (squad, train): 4 questions")
 
     served = Reader.load(directory, threads=1)
     passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]

@@ -84,6 +84,7 @@ def metric(server: Server, name: str) -> float:
 
 
 def test_requests_spread_evenly_and_metrics_are_of_all(server: Server) -> None:
+    until(lambda: len(ready_workers(server)) == WORKERS)
     with ExitStack() as stack:
         for client in clients(server, stack, 4):
             for _ in range(5):

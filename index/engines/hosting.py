@@ -313,13 +313,14 @@ def _check(milvus: Milvus, manifest: Manifest) -> None:
 
 def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
     """Make a finished build the active one, on disk and in Milvus; see `builds.activate`."""
-    manifest = _hosted(builds.builds_directory(home, name) / build)
+    # Whoever asks may name anything, also a path; `builds.activate` says what there is.
+    exists = build in builds.builds(home, name)
+    manifest = _hosted(builds.builds_directory(home, name) / build) if exists else None
     if manifest is not None:
         if manifest.judged.get("refused") and not force:
             # Raises Worse, before anything is switched.
             builds.activate(home, name, build)
         _check(_milvus(manifest), manifest)
-    if manifest is not None:
         # Other servers follow the alias; so may this one, if its own disk fails now.
         _switch(_milvus(manifest), manifest)
     builds.activate(home, name, build, force=force)

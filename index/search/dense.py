@@ -235,7 +235,8 @@ class VectorSegment:
                 cosines[~allowed[start : start + len(cosines)]] = -np.inf
 
             position = max(len(cosines) - depth, 0)
-            lowest = np.partition(cosines, position)[position] if depth else np.inf
+            some = depth and len(cosines)
+            lowest = np.partition(cosines, position)[position] if some else np.inf
             rows = np.flatnonzero(cosines >= max(lowest, -2.0))
             all_rows.append(start + rows)
             all_cosines.append(cosines[rows])

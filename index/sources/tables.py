@@ -270,13 +270,43 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
             number = end
 
 
+def _in_microseconds(batch: Any) -> Any:
+    """Turn times of nanoseconds into microseconds, or into text where that would lose digits.
+
+    Where pandas is installed, pyarrow makes them its types, which lose some without a word.
+    """
+    import pyarrow
+    from pyarrow import types
+
+    for number, column in enumerate(batch.columns):
+        if types.is_timestamp(column.type) and column.type.unit == "ns":
+            coarser = pyarrow.timestamp("us", column.type.tz)
+        elif types.is_time64(column.type) and column.type.unit == "ns":
+            coarser = pyarrow.time64("us")
+        else:
+            continue
+        try:
+            column = column.cast(coarser)
+        except pyarrow.ArrowInvalid:
+            column = _as_text(column)
+        batch = batch.set_column(number, batch.schema.names[number], column)
+    return batch
+
+
+def _as_text(times: Any) -> Any:
+    from pyarrow import compute
+
+    return compute.replace_substring(times.cast("string"), " ", "T")
+
+
 def _records(batch: Any) -> list[dict[str, object]]:
     """Rows of a batch; times become text if one of them does not fit Python's types."""
+    batch = _in_microseconds(batch)
     try:
         return list(batch.to_pylist(maps_as_pydicts="lossy"))
     except (OverflowError, ValueError):
         # Python's times have no nanoseconds, and no years beyond 9999.
-        from pyarrow import compute, types
+        from pyarrow import types
 
         for number, column in enumerate(batch.schema):
             if (
@@ -284,6 +314,5 @@ def _records(batch: Any) -> list[dict[str, object]]:
                 or types.is_time(column.type)
                 or types.is_timestamp(column.type)
             ):
-                text = compute.replace_substring(batch.column(number).cast("string"), " ", "T")
-                batch = batch.set_column(number, column.name, text)
+                batch = batch.set_column(number, column.name, _as_text(batch.column(number)))
         return list(batch.to_pylist(maps_as_pydicts="lossy"))

@@ -52,7 +52,7 @@ def open_encoder(
 ) -> TextEncoder:
     """Open an encoder directory, by default that of the released transformer, if it can run.
 
-    One that is `tuned` works by the plan for this machine, which is printed. With `ray`, the
+    One that is `tuned` works by the plan for this machine, which is printed when it is new. With `ray`, the
     address of a cluster, its workers encode.
     """
     from purlin.index.encoder import (
@@ -73,11 +73,11 @@ def open_encoder(
     if not tuned:
         return load_encoder(chosen)
 
-    from purlin.index.tuning import load_tuned, summary
+    from purlin.index.tuning import is_news, load_tuned, summary
 
     encoder = load_tuned(chosen)
-    if plan := summary(encoder):
-        err.print(plan)
+    if is_news(encoder):
+        err.print(summary(encoder))
     return encoder
 
 
