@@ -80,11 +80,11 @@ def alone(bases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> t
 
 
 def assert_trained_alike(first: Path, second: Path) -> None:
-    """Compare a run of one process with one of two."""
+    """Compare a run of one process with one of two, which drop out other units."""
     for stage in ("pretrain", "finetune"):
         rows = zip(metrics_rows(first / stage), metrics_rows(second / stage), strict=True)
         for first_row, second_row in rows:
-            assert second_row == pytest.approx(first_row, rel=2e-3, abs=2e-3)
+            assert second_row == pytest.approx(first_row, rel=0.05, abs=0.05)
     assert json.loads((second / "tiny/encoder.json").read_text())["name"] == "tiny"
 
 
