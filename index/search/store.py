@@ -295,11 +295,13 @@ class Store:
         """For those of the paths that a file has, the first row of its documents."""
         listed = list(paths)
         candidates = self.by_path.rows(listed)
+        rows = [row for own in candidates for row in own]
+        heads = dict(zip(rows, self.heads(rows), strict=True))
         return {
             path: row
             for path, own in zip(listed, candidates, strict=True)
-            for row, head in zip(reversed(own), self.heads(own[::-1]), strict=True)
-            if head.path == path
+            for row in reversed(own)
+            if heads[row].path == path
         }
 
     def digests(self) -> NDArray[np.uint64]:
@@ -311,15 +313,17 @@ class Store:
 
     def heads(self, rows: Sequence[int]) -> list[Head]:
         """What names the documents in these rows."""
+        if not rows:
+            return []
         numbers = np.array(rows, dtype=np.int64)
         starts, stops = self.starts[numbers], self.starts[numbers + 1]
         beginnings = self.records.parts(starts, np.minimum(stops, starts + _HEAD_BYTES))
         lines = [beginning.partition(b"\n")[0] for beginning in beginnings]
 
-        long = [position for position, line in enumerate(lines) if len(line) == _HEAD_BYTES]
-        whole = self.records.parts(starts[long], stops[long])
-        for position, record in zip(long, whole, strict=True):
-            lines[position] = record.partition(b"\n")[0]
+        if long := [position for position, line in enumerate(lines) if len(line) == _HEAD_BYTES]:
+            whole = self.records.parts(starts[long], stops[long])
+            for position, record in zip(long, whole, strict=True):
+                lines[position] = record.partition(b"\n")[0]
 
         # Parsed together, which is faster than one by one.
         try:
