@@ -136,14 +136,13 @@ def weigh(
     definition = _definitions(query, weights, documents.titles)
     definition[named & (definition == 0.0)] = 1.0
     definition[documents.modules] *= np.float32(FILE_NAME)
-    names = [_share(weights, total, title) for title in documents.titles]
     superseded = _superseded(files, existing_paths)
     is_old = np.array([path in superseded for path in documents.paths], dtype=np.bool_)
     demoted = is_old | documents.secondary
     parts = {
         "text": text,
         "path": path_shares[file_of],
-        "name": np.array(names, np.float32) ** np.float32(SHARE_POWER),
+        "name": _shares(weights, total, documents.titles) ** np.float32(SHARE_POWER),
         "file": _other_hits(file_of, text),
         "definition": definition,
         "role": np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
@@ -247,13 +246,14 @@ def _words_of(title: str) -> frozenset[str]:
     return frozenset(tokens(title))
 
 
-def _share(weights: Mapping[str, float], total: float, title: str) -> float:
-    """Share of the query's weight that the title's words match."""
-    words = _words_of(title)
-    # Mostly there are none, which is found sooner than which ones.
-    if words.isdisjoint(weights):
-        return 0.0
-    return sum(weights[token] for token in words & weights.keys()) / total
+def _shares(weights: Mapping[str, float], total: float, titles: Sequence[str]) -> Vectors:
+    """Share (n,) of the query's weight that the words of each title match."""
+    shares = np.zeros(len(titles), dtype=np.float32)
+    for row, words in enumerate(map(_words_of, titles)):
+        # Mostly there are none, which is found sooner than which ones.
+        if not words.isdisjoint(weights):
+            shares[row] = sum(weights[token] for token in words & weights.keys()) / total
+    return shares
 
 
 def names_of(query: str) -> list[str]:

@@ -45,6 +45,8 @@ MAX_NAMED = 1000
 DIGEST_BYTES = 16
 # Bytes that nearly every first line of a record fits into.
 _HEAD_BYTES = 320
+# Heads that stay in memory, some 5 MB: searches of a repository ask for 200, often the same ones.
+_RECENT_HEADS = 2**14
 # Documents, and bytes, that are read together.
 _READ_TOGETHER, _COPIED_TOGETHER = 1000, 2**20
 
@@ -230,6 +232,7 @@ class Store:
         self.starts = np.concatenate([np.zeros(1, np.int64), ends])
         if self.starts[-1] != self.records.size:
             raise self.records.altered("does not fit its segment")
+        self._recent_heads: dict[int, Head] = {}
 
     def __len__(self) -> int:
         return len(self.file_of)
@@ -313,8 +316,18 @@ class Store:
 
     def heads(self, rows: Sequence[int]) -> list[Head]:
         """What names the documents in these rows."""
-        if not rows:
-            return []
+        heads = {row: head for row in rows if (head := self._recent_heads.get(row)) is not None}
+        if missing := [row for row in rows if row not in heads]:
+            read = dict(zip(missing, self._read_heads(missing), strict=True))
+            heads |= read
+            self._recent_heads.update(read)
+            if len(self._recent_heads) > _RECENT_HEADS:
+                for row in list(self._recent_heads)[: _RECENT_HEADS // 2]:
+                    # Another thread may drop the same ones.
+                    self._recent_heads.pop(row, None)
+        return [heads[row] for row in rows]
+
+    def _read_heads(self, rows: Sequence[int]) -> list[Head]:
         numbers = np.array(rows, dtype=np.int64)
         starts, stops = self.starts[numbers], self.starts[numbers + 1]
         beginnings = self.records.parts(starts, np.minimum(stops, starts + _HEAD_BYTES))
