@@ -208,16 +208,22 @@ class Lexical:
 
         `sums` (n,) is what the rows have got by the tiers that were read.
         """
-        most = sum(token.most for token in query)
-        for token in sorted(query, key=lambda token: -token.most):
+        while tokens := [token for token in query if token.unread]:
             lowest = _lowest(sums, depth) * slack
-            kept = sums >= lowest - most
+            kept = sums >= lowest - sum(token.most for token in tokens)
             rows, sums = rows[kept], sums[kept]
-            most -= token.most
-            for unread in token.unread:
-                tier_rows, counts = self._read(unread.segment, unread.tier)
+            if len(rows) <= depth:
+                break
+            # Small tiers of great effect leave fewer rows to look up in the large ones.
+            token = max(tokens, key=_Token.value)
+            unread = token.unread.pop(0)
+            tier_rows, counts = self._read(unread.segment, unread.tier)
+            # Fewer rows are looked up among more; both ascend.
+            if len(rows) <= len(tier_rows):
                 found, entries = _common(rows, tier_rows)
-                sums[found] += self._gains(token.idf, rows[found], counts[entries])
+            else:
+                entries, found = _common(tier_rows, rows.astype(np.int32))
+            sums[found] += self._gains(token.idf, rows[found], counts[entries])
         return rows
 
     def _tiers(self, token: str, idf: float) -> list[_Unread]:
