@@ -15,7 +15,9 @@ import os
 import sys
 import weakref
 from array import array
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -32,6 +34,26 @@ SUMS_SUFFIX = ".sums"
 MOST_IN_MEMORY = 4 * 2**20
 # Bytes that are read or summed together.
 _CHUNK = 256 * BLOCK
+# Scattered blocks are read into buffers that are used again: the kernel takes longer to provide
+# fresh memory than to copy blocks into it. Larger reads get memory of their own.
+_BUFFER_BYTES = 512 * BLOCK
+_buffers: deque[memoryview] = deque(maxlen=4)
+
+
+@contextmanager
+def _buffer(size: int) -> Iterator[memoryview]:
+    """Lend a buffer of at least `size` bytes, whose content is anything."""
+    if size > _BUFFER_BYTES:
+        yield memoryview(bytearray(size))
+        return
+    try:
+        buffer = _buffers.pop()
+    except IndexError:
+        buffer = memoryview(bytearray(_BUFFER_BYTES))
+    try:
+        yield buffer
+    finally:
+        _buffers.append(buffer)
 
 
 def sums_path(path: Path) -> Path:
@@ -169,9 +191,10 @@ class BlockFile:
             return memoryview(self._content)[start:stop]
 
         first, last = start // BLOCK, -(-stop // BLOCK)
-        content = self._pread(first, last)
+        content = memoryview(bytearray(min(last * BLOCK, self.size) - first * BLOCK))
+        self._fill(content, first * BLOCK)
         self._verify(content, self._sums[first:last])
-        return memoryview(content)[start - first * BLOCK : stop - first * BLOCK]
+        return content[start - first * BLOCK : stop - first * BLOCK].toreadonly()
 
     def rows(
         self, numbers: NDArray[np.integer], row_bytes: int, offset: int = 0
@@ -181,34 +204,32 @@ class BlockFile:
         Raises Altered, and IndexError for rows beyond the file.
         """
         starts = numbers.astype(np.int64) * row_bytes + offset
-        if self._content is not None:
-            self._check_bounds(starts, starts + row_bytes)
-            content, positions = self._content, starts
-        else:
-            content, positions = self._gather(starts, starts + row_bytes)
-        return _windows(np.frombuffer(content, np.uint8), row_bytes)[positions]
+        with self._gathered(starts, starts + row_bytes) as (content, positions):
+            return _windows(np.frombuffer(content, np.uint8), row_bytes)[positions]
 
     def parts(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> list[bytes]:
         """Bytes of each range, none of which is empty.
 
         Raises Altered, and IndexError for ranges beyond the file.
         """
-        if self._content is not None:
-            self._check_bounds(starts, stops)
-            content, positions = self._content, starts
-        else:
-            content, positions = self._gather(starts.astype(np.int64), stops.astype(np.int64))
-        ends = positions + (stops - starts)
-        return [
-            content[start:stop]
-            for start, stop in zip(positions.tolist(), ends.tolist(), strict=True)
-        ]
+        with self._gathered(starts.astype(np.int64), stops.astype(np.int64)) as gathered:
+            content, positions = gathered
+            ends = positions + (stops - starts)
+            return [
+                bytes(content[start:stop])
+                for start, stop in zip(positions.tolist(), ends.tolist(), strict=True)
+            ]
 
-    def _gather(
+    @contextmanager
+    def _gathered(
         self, starts: NDArray[np.int64], stops: NDArray[np.int64]
-    ) -> tuple[bytes, NDArray[np.int64]]:
-        """Content of all blocks that these ranges touch, and the position of each range in it."""
+    ) -> Iterator[tuple[memoryview, NDArray[np.int64]]]:
+        """Lend the content of all blocks that these ranges touch, and each range's position."""
         self._check_bounds(starts, stops)
+        if self._content is not None:
+            yield memoryview(self._content), starts
+            return
+
         firsts = starts // BLOCK
         counts = (stops - 1) // BLOCK - firsts + 1
         # 0, 1, ... for the blocks of each range.
@@ -217,45 +238,51 @@ class BlockFile:
 
         # The blocks of a range follow each other in the file, so they do among those read.
         positions = np.searchsorted(numbers, firsts) * BLOCK + starts % BLOCK
-        return self._blocks(numbers), positions
+        with _buffer(len(numbers) * BLOCK) as buffer:
+            yield self._read_blocks(numbers, buffer), positions
 
     def _check_bounds(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> None:
         if len(starts) and (starts.min() < 0 or stops.max() > self.size):
             raise IndexError(f"Rows beyond the {self.size} bytes of the file were asked for.")
 
-    def _blocks(self, numbers: NDArray[np.int64]) -> bytes:
-        """Content of these blocks, verified; `numbers` ascend. The last one may be short."""
+    def _read_blocks(self, numbers: NDArray[np.int64], buffer: memoryview) -> memoryview:
+        """Read and verify blocks, whose numbers ascend; the file's last one may be short.
+
+        Returns the part of the buffer that they fill.
+        """
         if not len(numbers):
-            return b""
+            return buffer[:0]
         # Neighbours are read together.
         breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-        firsts = numbers[np.concatenate([[0], breaks])].tolist()
-        lasts = numbers[np.append(breaks, len(numbers)) - 1].tolist()
-        runs = zip(firsts, lasts, strict=True)
-        content = b"".join([self._pread(first, last + 1) for first, last in runs])
+        firsts = numbers[np.concatenate([[0], breaks])]
+        lasts = numbers[np.append(breaks, len(numbers)) - 1]
+        starts, stops = firsts * BLOCK, np.minimum((lasts + 1) * BLOCK, self.size)
+
+        filled = 0
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            self._fill(buffer[filled : filled + stop - start], start)
+            filled += stop - start
+        content = buffer[:filled]
         self._verify(content, self._sums[numbers])
         return content
 
-    def _pread(self, first: int, stop: int) -> bytes:
-        """Blocks from `first` to `stop`, not verified yet. Raises Altered if they were cut."""
+    def _fill(self, target: memoryview, position: int) -> None:
+        """Read from `position` on, without verifying. Raises Altered if the file was cut."""
         if self._descriptor < 0:
             raise ValueError(self._message("is closed"))
-        position = first * BLOCK
-        length = min(stop * BLOCK, self.size) - position
         try:
-            content = os.pread(self._descriptor, length, position)
+            count = os.preadv(self._descriptor, (target,), position)
             # One call reads at most 2 GB.
-            while len(content) < length:
-                more = os.pread(self._descriptor, length - len(content), position + len(content))
+            while count < len(target):
+                more = os.preadv(self._descriptor, (target[count:],), position + count)
                 if not more:
                     raise self.altered("was cut")
-                content += more
+                count += more
         except OSError as error:
             raise self.altered(f"cannot be read ({error.strerror})") from error
-        return content
 
-    def _verify(self, content: bytes, sums: NDArray[np.uint64]) -> None:
-        if _sums(memoryview(content)) != sums.tolist():
+    def _verify(self, content: memoryview, sums: NDArray[np.uint64]) -> None:
+        if _sums(content) != sums.tolist():
             raise self.altered("was altered")
 
     def check(self) -> None:

@@ -52,6 +52,7 @@ _CACHED_FILTERS = 64
 # Factor on the score of test, vendored, generated and minified code.
 _SECONDARY_PRIOR = 0.9
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
+_NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,25 @@ class _Ranking:
             np.concatenate([self.lexical, others.lexical]),
             self.evidence,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Rows (n,) to rank, ascending, with the scores of the retrievers that returned them.
+
+    Scores that nobody has computed yet are NaN.
+    """
+
+    rows: Rows
+    cosines: Vectors
+    lexical: LexicalScores
+
+
+def _aligned(rows: Rows, scored: Rows, scores: Vectors) -> Vectors:
+    """Scores (n,) of ascending rows, NaN where they are not among `scored`, which they include."""
+    aligned = np.full(len(rows), np.nan, dtype=np.float32)
+    aligned[np.searchsorted(rows, scored)] = scores
+    return aligned
 
 
 @dataclass(slots=True)
@@ -512,8 +532,8 @@ class Corpus:
             return self._rank_by_text(query, needed, clock, distinct=distinct)
 
         # The same documents whatever is asked for, so that pages are consistent.
-        rows, bound = self._candidates(query, _FIRST_DEPTH, clock)
-        pool = self._score(query, rows, distinct=True)
+        candidates, bound = self._candidates(query, _FIRST_DEPTH, clock)
+        pool = self._score(query, candidates, distinct=True)
         clock.lap("fuse")
         first = self._reranked(query, pool.take(np.arange(min(len(pool.rows), repository.DEPTH))))
         clock.lap("rerank")
@@ -535,8 +555,8 @@ class Corpus:
         """
         depth = max(_FIRST_DEPTH, 2 * needed)
         while True:
-            rows, bound = self._candidates(query, depth, clock)
-            ranking = self._score(query, rows, distinct=distinct)
+            candidates, bound = self._candidates(query, depth, clock)
+            ranking = self._score(query, candidates, distinct=distinct)
             last = ranking.scores[needed - 1] if len(ranking.rows) >= needed else -1.0
             clock.lap("fuse")
             if bound is None or last > bound:
@@ -560,26 +580,30 @@ class Corpus:
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
 
-    def _candidates(self, query: _Query, depth: int, clock: _Clock) -> tuple[Rows, float | None]:
+    def _candidates(
+        self, query: _Query, depth: int, clock: _Clock
+    ) -> tuple[_Candidates, float | None]:
         """Rows that are named or among the first `depth` of a retriever.
 
         Also returns the highest score that any other row could get, or None if there is no other.
         """
         named = np.concatenate([query.named, query.defining])
         rows = [named[self._passages.is_allowed(named, query.allowed)]]
+        dense_rows = lexical_rows = _NO_ROWS
+        cosines = shares = _NO_SCORES
         cosine, share, more = 0.0, 0.0, False
 
         if query.vector is not None:
             needed = depth + len(query.excluded)
             dense_rows, cosines = self._dense.search(query.vector, needed, query.allowed)
-            rows.append(dense_rows[~np.isin(dense_rows, query.excluded)])
             if len(dense_rows) == needed:
                 cosine, more = float(cosines[-1]), True
+            kept = ~np.isin(dense_rows, query.excluded)
+            dense_rows, cosines = dense_rows[kept], cosines[kept]
             clock.lap("dense")
 
         if query.mode != "dense":
             lexical_rows, shares = self._lexical_best(query, depth)
-            rows.append(lexical_rows)
             if len(lexical_rows) == depth:
                 share = float(shares[-1])
                 # In hybrid mode, the dense retriever tells whether there are other rows.
@@ -595,7 +619,13 @@ class Corpus:
             limit = nearness[-1:] if len(nearness) == depth else np.zeros(1, dtype=np.float32)
             bound = blend(bound, limit)
 
-        return np.unique(np.concatenate(rows)), float(bound[0]) if more else None
+        all_rows = np.unique(np.concatenate([*rows, dense_rows, lexical_rows]))
+        candidates = _Candidates(
+            all_rows,
+            _aligned(all_rows, dense_rows, cosines),
+            _aligned(all_rows, lexical_rows, shares),
+        )
+        return candidates, float(bound[0]) if more else None
 
     def _lexical_best(self, query: _Query, depth: int) -> tuple[Rows, LexicalScores]:
         """The first `depth` allowed rows by words: the named ones, then those of the retriever."""
@@ -608,15 +638,19 @@ class Corpus:
             np.concatenate([ones, shares[others]])[:depth],
         )
 
-    def _score(self, query: _Query, rows: Rows, *, distinct: bool) -> _Ranking:
+    def _score(self, query: _Query, candidates: _Candidates, *, distinct: bool) -> _Ranking:
         """Rank these rows; with `distinct`, only the best row of each document is kept."""
+        rows = candidates.rows
         documents = self._passages.document_of(rows)
-        cosines = np.zeros(len(rows), dtype=np.float32)
-        shares = np.zeros(len(rows), dtype=np.float32)
+        cosines, shares = candidates.cosines.copy(), candidates.lexical.copy()
+        others = np.isnan(cosines)
+        cosines[others] = 0.0
         if query.vector is not None:
-            cosines = self._dense.scores(query.vector, rows)
+            cosines[others] = self._dense.scores(query.vector, rows[others])
+        others = np.isnan(shares)
+        shares[others] = 0.0
         if query.mode != "dense":
-            shares = self._lexical.scores(query.weights, rows)
+            shares[others] = self._lexical.scores(query.weights, rows[others])
             shares[np.isin(rows, query.named)] = 1.0
 
         texts = self._fusion(query.mode).fuse(cosines, shares)

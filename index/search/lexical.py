@@ -77,8 +77,11 @@ def _next_tiers(query: Sequence[_Token], lowest: float) -> list[tuple[_Token, _U
     return chosen
 
 
-def _lowest(sums: LexicalScores, depth: int) -> float:
-    """The score in position `depth`, or 0 if there are fewer."""
+def _lowest(sums: LexicalScores, depth: int, before: float = 0.0) -> float:
+    """The score in position `depth`, which is not below `before`; 0 if there are fewer."""
+    # Few of many scores reach the one before: they are put in order sooner.
+    if before:
+        sums = sums[sums >= before]
     return float(np.partition(sums, -depth)[-depth]) if len(sums) >= depth else 0.0
 
 
@@ -178,13 +181,14 @@ class Lexical:
                     met.append(rows[before == 0])
                 rows = np.concatenate(met)
                 scores = sums.take(rows)
-                lowest = _lowest(scores, depth) * slack
+                lowest = _lowest(scores, depth, lowest) * slack
                 if not (chosen := _next_tiers(query, lowest)):
                     break
 
             most = sum(token.most for token in query)
-            rows = np.sort(rows[scores >= lowest - most])
-            return self._refined(query, rows, sums.take(rows), depth, slack)
+            # They are ascending parts, which a stable sort merges.
+            rows = np.sort(rows[scores >= lowest - most], kind="stable")
+            return self._refined(query, rows, sums.take(rows), depth, lowest, slack)
         finally:
             for rows in met:
                 sums[rows] = 0.0
@@ -202,22 +206,30 @@ class Lexical:
         rows: Rows,
         sums: LexicalScores,
         depth: int,
+        lowest: float,
         slack: float,
     ) -> Rows:
         """Those of the rows (n,) that can be among the best `depth`, by the unread tiers.
 
-        `sums` (n,) is what the rows have got by the tiers that were read.
+        `sums` (n,) is what the rows have got by the tiers that were read, `lowest` a score that
+        the best ones have at least.
         """
-        most = sum(token.most for token in query)
-        for token in sorted(query, key=lambda token: -token.most):
-            lowest = _lowest(sums, depth) * slack
-            kept = sums >= lowest - most
+        while tokens := [token for token in query if token.unread]:
+            lowest = _lowest(sums, depth, lowest) * slack
+            kept = sums >= lowest - sum(token.most for token in tokens)
             rows, sums = rows[kept], sums[kept]
-            most -= token.most
-            for unread in token.unread:
-                tier_rows, counts = self._read(unread.segment, unread.tier)
+            if len(rows) <= depth:
+                break
+            # Small tiers of great effect leave fewer rows to look up in the large ones.
+            token = max(tokens, key=_Token.value)
+            unread = token.unread.pop(0)
+            tier_rows, counts = self._read(unread.segment, unread.tier)
+            # Fewer rows are looked up among more; both ascend.
+            if len(rows) <= len(tier_rows):
                 found, entries = _common(rows, tier_rows)
-                sums[found] += self._gains(token.idf, rows[found], counts[entries])
+            else:
+                entries, found = _common(tier_rows, rows.astype(np.int32))
+            sums[found] += self._gains(token.idf, rows[found], counts[entries])
         return rows
 
     def _tiers(self, token: str, idf: float) -> list[_Unread]:

@@ -22,7 +22,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +119,7 @@ def weigh(
     without a path gets no evidence from files. `existing_paths` tells which paths the corpus has.
     """
     total = sum(weights.values()) or 1.0
-    files = sorted({path for path in documents.paths if path is not None})
+    files = list(dict.fromkeys(path for path in documents.paths if path is not None))
     numbers = {path: number for number, path in enumerate(files)}
     # A document without a path is a file of its own.
     file_of = np.array(
@@ -136,14 +136,13 @@ def weigh(
     definition = _definitions(query, weights, documents.titles)
     definition[named & (definition == 0.0)] = 1.0
     definition[documents.modules] *= np.float32(FILE_NAME)
-    names = [_share(weights, total, title) for title in documents.titles]
     superseded = _superseded(files, existing_paths)
     is_old = np.array([path in superseded for path in documents.paths], dtype=np.bool_)
     demoted = is_old | documents.secondary
     parts = {
         "text": text,
         "path": path_shares[file_of],
-        "name": np.array(names, np.float32) ** np.float32(SHARE_POWER),
+        "name": _shares(weights, total, documents.titles) ** np.float32(SHARE_POWER),
         "file": _other_hits(file_of, text),
         "definition": definition,
         "role": np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
@@ -164,48 +163,46 @@ class _PathWords:
     """Which files have a word in their path."""
 
     def __init__(self, files: Sequence[str]) -> None:
-        self.files = len(files)
-        files_with: dict[str, list[int]] = {}
-        for number, path in enumerate(files):
-            for word in _words_of_path(path):
-                files_with.setdefault(word, []).append(number)
-
-        self._files_with = {word: np.array(rows) for word, rows in files_with.items()}
-        self._words = sorted(files_with)
-        self._abbreviations = [word for word in self._words if _ABBREVIATION.fullmatch(word)]
+        self._words_of = [_words_of_path(path) for path in files]
+        self._all = frozenset().union(*self._words_of)
+        self._words = sorted(self._all)
+        self._abbreviations = [word for word in self._words if _is_abbreviation(word)]
 
     def matched(self, weights: Mapping[str, float]) -> Vectors:
         """Return the weight (files,) of the tokens that match a word of each path."""
-        matched = np.zeros(self.files, dtype=np.float32)
+        matched = np.zeros(len(self._words_of), dtype=np.float32)
         for token, weight in weights.items():
-            rows = [self._files_with[word] for word in set(self._matching(token))]
-            if rows:
-                matched[np.unique(np.concatenate(rows))] += np.float32(weight)
+            if matching := frozenset(self._matching(token)):
+                rows = [not matching.isdisjoint(words) for words in self._words_of]
+                matched[rows] += np.float32(weight)
         return matched
 
     def _matching(self, token: str) -> Iterator[str]:
         """Yield the words that equal the token, begin with it or begin it, or abbreviate it."""
-        if token in self._files_with:
+        if token in self._all:
             yield token
 
         for end in range(_MIN_PREFIX, len(token)):
-            if token[:end] in self._files_with:
+            if token[:end] in self._all:
                 yield token[:end]
         if len(token) >= _MIN_PREFIX:
-            later = self._words[bisect_left(self._words, token) :]
+            later = islice(self._words, bisect_left(self._words, token), None)
             yield from takewhile(lambda word: word.startswith(token), later)
 
         yield from (word for word in self._abbreviations if _abbreviates(word, token))
 
 
+@lru_cache(maxsize=65_536)
+def _is_abbreviation(word: str) -> bool:
+    return _ABBREVIATION.fullmatch(word) is not None
+
+
 def _abbreviates(word: str, token: str) -> bool:
     """Whether the consonants of `word` come in this order in the longer token, as ctx in context."""
+    if word[0] != token[0] or len(token) <= len(word) + 1:
+        return False
     letters = iter(token)
-    return (
-        len(token) > len(word) + 1
-        and word[0] == token[0]
-        and all(letter in letters for letter in word)
-    )
+    return all(letter in letters for letter in word)
 
 
 @lru_cache(maxsize=65_536)
@@ -217,20 +214,28 @@ def _superseded(
     paths: Sequence[str], existing_paths: Callable[[Iterable[str]], set[str]]
 ) -> set[str]:
     """Those of the paths that say legacy code, or are of a version kept beside the current file."""
-    superseded = {path for path in paths if _OLD.search(path)}
-    current_of = {path: currents for path in paths if (currents := list(_without_version(path)))}
+    superseded = {path for path in paths if _is_old(path)}
+    current_of = {path: currents for path in paths if (currents := _without_version(path))}
     if current_of:
         existing = existing_paths(chain.from_iterable(current_of.values()))
         superseded |= {path for path, files in current_of.items() if existing.intersection(files)}
     return superseded
 
 
-def _without_version(path: str) -> Iterator[str]:
-    """Yield the path without each of its folders that is named like a version."""
+@lru_cache(maxsize=65_536)
+def _is_old(path: str) -> bool:
+    return _OLD.search(path) is not None
+
+
+@lru_cache(maxsize=65_536)
+def _without_version(path: str) -> Sequence[str]:
+    """The path without each of its folders that is named like a version."""
     parts = path.split("/")
-    for at, part in enumerate(parts[:-1]):
-        if _VERSION.fullmatch(part):
-            yield "/".join((*parts[:at], *parts[at + 1 :]))
+    return tuple(
+        "/".join((*parts[:at], *parts[at + 1 :]))
+        for at, part in enumerate(parts[:-1])
+        if _VERSION.fullmatch(part)
+    )
 
 
 # ---- names
@@ -241,9 +246,14 @@ def _words_of(title: str) -> frozenset[str]:
     return frozenset(tokens(title))
 
 
-def _share(weights: Mapping[str, float], total: float, title: str) -> float:
-    """Share of the query's weight that the title's words match."""
-    return sum(weights[token] for token in _words_of(title) & weights.keys()) / total
+def _shares(weights: Mapping[str, float], total: float, titles: Sequence[str]) -> Vectors:
+    """Share (n,) of the query's weight that the words of each title match."""
+    shares = np.zeros(len(titles), dtype=np.float32)
+    for row, words in enumerate(map(_words_of, titles)):
+        # Mostly there are none, which is found sooner than which ones.
+        if not words.isdisjoint(weights):
+            shares[row] = sum(weights[token] for token in words & weights.keys()) / total
+    return shares
 
 
 def names_of(query: str) -> list[str]:

@@ -45,6 +45,8 @@ MAX_NAMED = 1000
 DIGEST_BYTES = 16
 # Bytes that nearly every first line of a record fits into.
 _HEAD_BYTES = 320
+# Heads that stay in memory, some 5 MB: searches of a repository ask for 200, often the same ones.
+_RECENT_HEADS = 2**14
 # Documents, and bytes, that are read together.
 _READ_TOGETHER, _COPIED_TOGETHER = 1000, 2**20
 
@@ -230,6 +232,7 @@ class Store:
         self.starts = np.concatenate([np.zeros(1, np.int64), ends])
         if self.starts[-1] != self.records.size:
             raise self.records.altered("does not fit its segment")
+        self._recent_heads: dict[int, Head] = {}
 
     def __len__(self) -> int:
         return len(self.file_of)
@@ -295,11 +298,13 @@ class Store:
         """For those of the paths that a file has, the first row of its documents."""
         listed = list(paths)
         candidates = self.by_path.rows(listed)
+        rows = [row for own in candidates for row in own]
+        heads = dict(zip(rows, self.heads(rows), strict=True))
         return {
             path: row
             for path, own in zip(listed, candidates, strict=True)
-            for row, head in zip(reversed(own), self.heads(own[::-1]), strict=True)
-            if head.path == path
+            for row in reversed(own)
+            if heads[row].path == path
         }
 
     def digests(self) -> NDArray[np.uint64]:
@@ -311,15 +316,27 @@ class Store:
 
     def heads(self, rows: Sequence[int]) -> list[Head]:
         """What names the documents in these rows."""
+        heads = {row: head for row in rows if (head := self._recent_heads.get(row)) is not None}
+        if missing := [row for row in rows if row not in heads]:
+            read = dict(zip(missing, self._read_heads(missing), strict=True))
+            heads |= read
+            self._recent_heads.update(read)
+            if len(self._recent_heads) > _RECENT_HEADS:
+                for row in list(self._recent_heads)[: _RECENT_HEADS // 2]:
+                    # Another thread may drop the same ones.
+                    self._recent_heads.pop(row, None)
+        return [heads[row] for row in rows]
+
+    def _read_heads(self, rows: Sequence[int]) -> list[Head]:
         numbers = np.array(rows, dtype=np.int64)
         starts, stops = self.starts[numbers], self.starts[numbers + 1]
         beginnings = self.records.parts(starts, np.minimum(stops, starts + _HEAD_BYTES))
         lines = [beginning.partition(b"\n")[0] for beginning in beginnings]
 
-        long = [position for position, line in enumerate(lines) if len(line) == _HEAD_BYTES]
-        whole = self.records.parts(starts[long], stops[long])
-        for position, record in zip(long, whole, strict=True):
-            lines[position] = record.partition(b"\n")[0]
+        if long := [position for position, line in enumerate(lines) if len(line) == _HEAD_BYTES]:
+            whole = self.records.parts(starts[long], stops[long])
+            for position, record in zip(long, whole, strict=True):
+                lines[position] = record.partition(b"\n")[0]
 
         # Parsed together, which is faster than one by one.
         try:
