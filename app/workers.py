@@ -155,6 +155,7 @@ class _Supervisor:
             self._accept_if_possible()
         elif report.get("state") == "ready":
             worker.ready = True
+            _log.info("worker %d (process %d) is ready", worker.number, worker.process.pid)
 
     def _replace(self, worker: _Worker) -> None:
         """Start another worker in place of one that has ended, at once or after a while."""

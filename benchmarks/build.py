@@ -59,6 +59,7 @@ def progress(stage, done, total):
 
 loaded = load_encoder(encoder_directory(encoder))
 begin = time.monotonic()
+print("begins", flush=True)
 manifest = build(Path(home), "bench", kind, open_source(kind, [Path(path)]), loaded, progress=progress)
 peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps({"passages": manifest.passages, "s": manifest.took_s, "peak_mb": peak_mb,
@@ -80,7 +81,7 @@ def measured(options: argparse.Namespace, home: Path, *, apart: bool = False) ->
     output, _ = process.communicate()
     if process.returncode:
         raise SystemExit(f"The build ended with status {process.returncode}.")
-    values: dict[str, Any] = json.loads(output)
+    values: dict[str, Any] = json.loads(output.splitlines()[-1])
     return values
 
 
@@ -101,11 +102,11 @@ def report(title: str, runs: Sequence[dict[str, Any]]) -> None:
 
 
 def content(home: Path) -> builds.Manifest:
-    """Manifest of the active build, verified, without its times."""
+    """Manifest of the active build, verified, without what is a time."""
     directory = builds.current(home, "bench")
     manifest = builds.read_manifest(directory)
     builds.verify(directory, manifest)
-    return replace(manifest, created_at="", took_s=0.0)
+    return replace(manifest, created_at="", took_s=0.0, dense={})
 
 
 def kill_and_compare(options: argparse.Namespace, whole: Path, home: Path, seconds: float) -> None:
@@ -114,8 +115,10 @@ def kill_and_compare(options: argparse.Namespace, whole: Path, home: Path, secon
     draw, kills, began = random.Random(options.seed), 0, time.monotonic()
     while kills < options.kills:
         process = start(options, home)
+        assert process.stdout is not None
+        process.stdout.readline()
         try:
-            process.communicate(timeout=draw.uniform(0.05, 0.5) * seconds)
+            process.communicate(timeout=draw.uniform(0.1, 0.9) * seconds)
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)

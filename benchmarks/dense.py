@@ -166,19 +166,25 @@ def _candidates(dim: int, rows: int) -> Iterator[tuple[str, Any, tuple[int, ...]
     probes = tuple(lists * share // 128 for share in (2, 8, 16, 32))
     for bits in (4, 6, 8):
         kind = getattr(codes, f"QT_{bits}bit")
-        flat = faiss.IndexFlatIP(dim)
-        index = faiss.IndexIVFScalarQuantizer(flat, dim, lists, kind, INNER)
-        index.quantizer_on_python_side = flat
-        yield f"IVF{lists} SQ{bits}", index, probes
-    flat = faiss.IndexFlatIP(dim)
-    index = faiss.IndexIVFPQFastScan(flat, dim, lists, dim // 2, 4, INNER)
-    index.quantizer_on_python_side = flat
-    yield f"IVF{lists} PQ fast scan", index, probes
+        index = faiss.IndexIVFScalarQuantizer(_centroids(dim), dim, lists, kind, INNER)
+        yield f"IVF{lists} SQ{bits}", _owning(index), probes
+    index = faiss.IndexIVFPQFastScan(_centroids(dim), dim, lists, dim // 2, 4, INNER)
+    yield f"IVF{lists} PQ fast scan", _owning(index), probes
     for bits in (1, 4):
-        flat = faiss.IndexFlatIP(dim)
-        index = faiss.IndexIVFRaBitQ(flat, dim, lists, INNER, True, bits)
-        index.quantizer_on_python_side = flat
-        yield f"IVF{lists} RaBitQ {bits}", index, probes
+        index = faiss.IndexIVFRaBitQ(_centroids(dim), dim, lists, INNER, True, bits)
+        yield f"IVF{lists} RaBitQ {bits}", _owning(index), probes
+
+
+def _centroids(dim: int) -> faiss.IndexFlatIP:
+    """An index that the one built over it frees."""
+    index = faiss.IndexFlatIP(dim)
+    index.this.disown()
+    return index
+
+
+def _owning(index: Any) -> Any:
+    index.own_fields = True
+    return index
 
 
 def _searcher(index: Any, vectors: NDArray[np.float16], effort: int) -> Search:

@@ -272,8 +272,9 @@ def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) ->
     assert '"documents": 1' in _run("index", "show", "shop", home=tmp_path).stdout
     assert "--queries and --qrels go together" in build(SHOP, "--queries", queries).stderr
     assert "3 documents" in build(SHOP, "--force").stdout
-    assert "nothing has changed since its active build" in build(SHOP).stdout
-    assert "3 documents" in build(SHOP, "--force").stdout
+    command = ("index", "build", "product", corpus, "--name", "shop")
+    assert "nothing has changed since its active build" in _run(*command, home=tmp_path).stdout
+    assert "3 documents" in _run(*command, "--force", home=tmp_path).stdout
 
 
 def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:

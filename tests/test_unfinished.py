@@ -61,7 +61,7 @@ def _content(home: Path) -> tuple[Manifest, list[str]]:
     manifest = builds.read_manifest(directory)
     builds.verify(directory, manifest)
     others = {path.name for path in directory.parent.iterdir()} - set(builds.builds(home, "c"))
-    return replace(manifest, created_at="", took_s=0.0), sorted(others)
+    return replace(manifest, created_at="", took_s=0.0, dense={}), sorted(others)
 
 
 def _unfinished(home: Path) -> Progressed | None:

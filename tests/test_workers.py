@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 from collections import Counter
@@ -57,9 +58,8 @@ def lines(server: Server) -> list[dict[str, Any]]:
 
 
 def ready_workers(server: Server) -> list[int]:
-    """Return the processes of the workers that have the corpus open, by the log."""
-    opened = [line for line in lines(server) if line["message"].startswith("code is served from")]
-    pids = dict.fromkeys(line["process"] for line in opened)
+    """Return the processes of the workers that are ready, by the log of the supervisor."""
+    pids = [int(pid) for pid in re.findall(r"\(process (\d+)\) is ready", server.log())]
     return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 

@@ -389,7 +389,8 @@ def _blocks(rows: list[int], lines: list[bytes]) -> Iterator[list[int]]:
             yield block
             block = []
         block.append(row)
-    yield block
+    if block:
+        yield block
 
 
 def _is_kept(block: list[int], lines: list[bytes], contents: Outline) -> bool:
