@@ -35,7 +35,7 @@ class SearchReply:
 
     Of one corpus, given by its name, the reply has `corpus`, `build` and `encoder`. Of several, it
     has `corpora`, and each hit has its `corpus`; `warning` says where scores of different encoders
-    are compared.
+    are compared, and where only one of two retrievers answered.
     """
 
     hits: tuple[Hit, ...]
@@ -54,7 +54,8 @@ class QaReply:
     """Answers, best first: exact words of the corpus, so that `passage[start:end] == text`.
 
     `hits` are the passages that were read, ranked by the reader. `answerable` is the probability
-    (0-1) that the corpus answers the question at all.
+    (0-1) that the corpus answers the question at all. `warning` is present if only one of two
+    retrievers answered, for an engine failed in the other.
     """
 
     answers: tuple[Answer, ...]
@@ -65,6 +66,7 @@ class QaReply:
     build: str
     encoder: str
     reader: str
+    warning: str | None = None
     read: int | None = None
     timings_ms: Mapping[str, float] | None = None
 

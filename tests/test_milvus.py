@@ -243,7 +243,7 @@ def _answers(connection: Connection) -> bool:
 
 @pytest.mark.parametrize("broken", ["dense", "lexical"])
 def test_the_other_retriever_answers_if_that_is_wanted(
-    shared: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+    shared: Path, reader_directory: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     def fail(*_: object) -> None:
         raise EngineFailed("Milvus is busy.")
@@ -252,19 +252,45 @@ def test_the_other_retriever_answers_if_that_is_wanted(
     other = {"dense": "lexical", "lexical": "dense"}[broken]
     monkeypatch.setattr(retriever, "search", fail)
     search = {"corpus": "books", "query": "number 3"}
-    with serving(shared) as client:
+    question = {"corpus": "books", "question": "Which number is it?"}
+    warning = f"Degraded: these hits are those of {other} search alone. Milvus is busy."
+    with serving(shared, reader=reader_directory) as client:
         assert problem(client.post("/search", json=search), 503)["detail"] == "Milvus is busy."
+        assert problem(client.post("/qa", json=question), 503)["detail"] == "Milvus is busy."
     monkeypatch.setenv("PURLIN_MILVUS_FALLBACK", "1")
-    with serving(shared) as client:
+    with serving(shared, reader=reader_directory) as client:
         reply = client.post("/search", json=search).json()
-        assert reply["warning"] == (
-            f"Degraded: these hits are those of {other} search alone. Milvus is busy."
-        )
+        assert reply["warning"] == warning
+        answered = client.post("/qa", json=question).json()
+        assert answered["warning"] == warning
+        assert answered["answers"]
         assert reply["hits"][0]["scores"].keys() == {other}
         alone = client.post("/search", json=search | {"mode": broken})
         assert problem(alone, 503)["detail"] == "Milvus is busy."
         several = client.post("/search", json=search | {"corpus": ["books"]}).json()
         assert several["warning"].startswith("Degraded")
+
+
+def test_an_engine_without_sparse_vectors_answers_from_vectors_alone(
+    connection: Connection,
+    tmp_path: Path,
+    reader_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Milvus, "has_sparse", False)
+    made(tmp_path, connection, 3, "wordless")
+    requests = {
+        "/search": {"corpus": "wordless", "query": "number 1"},
+        "/qa": {"corpus": "wordless", "question": "Which number is it?"},
+    }
+    with serving(tmp_path, reader=reader_directory) as client:
+        for path, body in requests.items():
+            reply = client.post(path, json=body).json()
+            assert "those of dense search alone" in reply["warning"]
+            assert reply["hits"]
+        alone = client.post("/search", json=requests["/search"] | {"mode": "lexical"})
+        assert "has no sparse vectors" in problem(alone, 503)["detail"]
+    hosting.delete(tmp_path, "wordless")
 
 
 # ---- builds
