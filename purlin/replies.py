@@ -222,8 +222,8 @@ class CorpusReply(CorpusStatus):
     not encoded again, `logged` the number of logged queries that lead to its documents. `measures`
     are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `dense` is the
     index of the vectors: its kind and settings, `recall@10` and `recall@100` among the true nearest,
-    memory in `bytes_per_passage`, and `ms_per_query` when it was built. `stale` is
-    present if the build records its sources. `drift` is the largest 1 - cosine between the vectors
+    memory in `bytes_per_passage` unless an engine holds them, and `ms_per_query` when it was built.
+    `stale` is present if the build records its sources. `drift` is the largest 1 - cosine between the vectors
     of a few texts on this machine and on the one that made the build; `warning` is present if it is
     too large for vectors to be comparable. `interim` is true for a build that serves while
     the vectors of another encoder are made.

@@ -330,6 +330,25 @@ def test_another_encoders_vectors_are_refused(shared: Path, connection: Connecti
     open_corpus(directory, HashEncoder()).close()
 
 
+@pytest.mark.parametrize("exact", [30_000, 5])
+def test_a_build_says_what_the_index_in_milvus_finds(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: int
+) -> None:
+    monkeypatch.setattr(layout, "EXACT_PASSAGES", exact)
+    made(tmp_path, connection, 12, "measured")
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/corpora/measured").json()["state"] == "serving")
+        reply = client.get("/corpora/measured").json()
+    index = reply["dense"]
+    assert index["index"] == ("FLAT" if exact > 12 else "HNSW")
+    assert index.get("M") == (None if exact > 12 else 16)
+    assert index["recall@10"] == index["recall@100"] == 1.0
+    assert index["ms_per_query"] > 0
+    assert "bytes_per_passage" not in index
+    assert reply["measures"] == {"dense recall@100": 1.0}
+    hosting.delete(tmp_path, "measured")
+
+
 def test_a_build_that_fails_leaves_nothing(
     connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
