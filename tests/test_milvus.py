@@ -182,6 +182,28 @@ def test_an_old_server_is_refused(connection: Connection, monkeypatch: pytest.Mo
     assert not milvus.has_sparse
 
 
+WITHOUT_PYMILVUS = """
+import importlib, pkgutil, sys
+sys.modules["pymilvus"] = None
+import purlin.app, purlin.cli, purlin.index
+for package in (purlin.app, purlin.cli, purlin.index):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+from purlin.index.engines.milvus import Connection, Milvus
+try:
+    Milvus(Connection("lite.db"))
+except purlin.index.errors.EngineFailed as error:
+    print(error.message)
+"""
+
+
+def test_all_but_corpora_in_milvus_works_without_pymilvus() -> None:
+    command = [sys.executable, "-c", WITHOUT_PYMILVUS]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert output == "Corpora in Milvus need pymilvus: pip install 'purlin-search[milvus]'.\n"
+
+
 @contextmanager
 def lite_server(directory: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run Milvus Lite in a process of its own."""
