@@ -184,6 +184,7 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
             build=corpus.build,
             encoder=corpus.encoder.name,
             reader=reader.name,
+            warning=results.warning,
             read=results.read_passages if request.explain else None,
             timings_ms=results.timings_ms if request.explain else None,
         )

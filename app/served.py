@@ -112,6 +112,7 @@ class ServedCorpora:
             build=corpus.build,
             encoder=corpus.encoder.name,
             reader=reader.name,
+            warning=results.warning,
         )
 
     def classify(

@@ -244,7 +244,7 @@ def fit_weights(
 ) -> tuple[Floats, Floats, Floats]:
     """PASSAGE_WEIGHTS; the prior's weight and SPAN_WEIGHTS; cross-validated exact matches (n,)."""
     retrieved = [
-        corpus.passages(question.question, RANKED_DEPTH)[0] for corpus, question in questions
+        corpus.passages(question.question, RANKED_DEPTH).passages for corpus, question in questions
     ]
     passages = [
         passage_candidates(question, each)

@@ -243,7 +243,7 @@ def answer_ranks(
     corpus: Corpus, cell_reader: Reader | None, question: Question
 ) -> dict[str, int | None]:
     """Rank of the first passage with the answer's words, in search and after the reader."""
-    retrieved, _ = corpus.passages(question.question, max(DEPTHS))
+    retrieved = corpus.passages(question.question, max(DEPTHS)).passages
     passages = [(hit_entry(each.hit), each.hit.text) for each in retrieved]
     result = {"search": judge(question, passages, (), 0.0).answer_rank}
     if cell_reader is None:

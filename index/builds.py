@@ -100,9 +100,9 @@ class Manifest:
     encoder are made.
     `files` maps a relative path to what `checksums` returns for it. `logged` counts the earlier queries that
     lead to documents of the build. `dense` is what `purlin.index.search.dense.build_index` chose
-    and measured for the base. `judged` describes the quality check, if there was one (see
-    `purlin.index.indexing.gate.measure_build`). `engine` tells where the documents are if they are
-    not here, see `purlin.index.engines.hosting`.
+    and measured for the base, or an engine's index with what `dense.measure` found in it. `judged`
+    describes the quality check, if there was one (see `purlin.index.indexing.gate.measure_build`).
+    `engine` tells where the documents are if they are not here, see `purlin.index.engines.hosting`.
     """
 
     name: str

@@ -35,7 +35,7 @@ class SearchReply:
 
     Of one corpus, given by its name, the reply has `corpus`, `build` and `encoder`. Of several, it
     has `corpora`, and each hit has its `corpus`; `warning` says where scores of different encoders
-    are compared.
+    are compared, and where only one of two retrievers answered.
     """
 
     hits: tuple[Hit, ...]
@@ -54,7 +54,8 @@ class QaReply:
     """Answers, best first: exact words of the corpus, so that `passage[start:end] == text`.
 
     `hits` are the passages that were read, ranked by the reader. `answerable` is the probability
-    (0-1) that the corpus answers the question at all.
+    (0-1) that the corpus answers the question at all. `warning` is present if only one of two
+    retrievers answered, for an engine failed in the other.
     """
 
     answers: tuple[Answer, ...]
@@ -65,6 +66,7 @@ class QaReply:
     build: str
     encoder: str
     reader: str
+    warning: str | None = None
     read: int | None = None
     timings_ms: Mapping[str, float] | None = None
 
@@ -220,8 +222,8 @@ class CorpusReply(CorpusStatus):
     not encoded again, `logged` the number of logged queries that lead to its documents. `measures`
     are numbers, or {mean, low, high, queries} with the bounds of a 95 % interval. `dense` is the
     index of the vectors: its kind and settings, `recall@10` and `recall@100` among the true nearest,
-    memory in `bytes_per_passage`, and `ms_per_query` when it was built. `stale` is
-    present if the build records its sources. `drift` is the largest 1 - cosine between the vectors
+    memory in `bytes_per_passage` unless an engine holds them, and `ms_per_query` when it was built.
+    `stale` is present if the build records its sources. `drift` is the largest 1 - cosine between the vectors
     of a few texts on this machine and on the one that made the build; `warning` is present if it is
     too large for vectors to be comparable. `interim` is true for a build that serves while
     the vectors of another encoder are made.

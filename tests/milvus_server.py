@@ -41,9 +41,12 @@ class Server:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         deadline = time.monotonic() + START_S
+        # It takes another port while the connections that a kill left behind keep this one.
+        while not self._is_free():
+            assert time.monotonic() < deadline
+            time.sleep(1.0)
         milvus = Milvus(Connection(self.address))
         while True:
-            # After a kill it may give up, as its own session has not expired yet.
             if self._process is None or self._process.poll() is not None:
                 self._process = self._spawned()
             try:
@@ -53,6 +56,14 @@ class Server:
                 assert time.monotonic() < deadline
                 time.sleep(1.1)
         milvus.close()
+
+    def _is_free(self) -> bool:
+        with socket.socket() as listening:
+            try:
+                listening.bind(("127.0.0.1", self._port))
+            except OSError:
+                return False
+        return True
 
     def _spawned(self) -> subprocess.Popen[bytes]:
         command = [str(self._command), "--data", str(self._directory / "data")]

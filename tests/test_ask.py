@@ -84,7 +84,7 @@ def test_several_passages_of_a_document_are_retrieved(tmp_path: Path) -> None:
     )
     build(tmp_path, "long", "reference", open_source("reference", [pages]), HashEncoder())
     corpus = Corpus.load(current(tmp_path, "long"), HashEncoder())
-    retrieved, _ = corpus.passages("words number7 number8", 5)
+    retrieved = corpus.passages("words number7 number8", 5).passages
     assert len({each.document.id for each in retrieved}) < len(retrieved)
     scores = [each.hit.score for each in retrieved]
     assert scores == sorted(scores, reverse=True)
@@ -115,7 +115,7 @@ def test_a_long_question_is_refused_with_the_limit(library: Corpus, reader: Read
 
 
 def test_only_returned_hits_have_highlights(library: Corpus, reader: Reader) -> None:
-    retrieved, _ = library.passages("close", 3)
+    retrieved = library.passages("close", 3).passages
     assert all(each.hit.highlights == () for each in retrieved)
     hits = answer_question(library, reader, "close").hits
     close = next(hit for hit in hits if hit_entry(hit).endswith("#close"))
@@ -158,5 +158,5 @@ def test_answers_of_a_reader_are_judged(library: Corpus, reader: Reader) -> None
 
 
 def test_an_entry_does_not_depend_on_the_base_url(library: Corpus) -> None:
-    (first, *_), _ = library.passages("close", 3)
+    first, *_ = library.passages("close", 3).passages
     assert hit_entry(first.hit) == "functions.html#close"

@@ -359,7 +359,7 @@ def test_long_documents_have_passages_and_one_hit(
     backend.build([long, *documents(5)])
     with closing(backend.open()) as corpus:
         assert corpus.document("long") == long
-        retrieved, _ = corpus.passages("paragraph 17 has words", 12)
+        retrieved = corpus.passages("paragraph 17 has words", 12).passages
         assert len({item.passage.number for item in retrieved if item.document.id == "long"}) > 3
         for item in retrieved:
             assert item.hit.text == item.document.body[item.passage.start : item.passage.end]

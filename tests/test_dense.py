@@ -236,3 +236,25 @@ def test_without_faiss_all_rows_are_scored(
     assert _recall(opened, vectors, 100, 100) == 1
     allowed = np.random.default_rng(2).random(20_000) < 0.001
     assert _recall(opened, vectors, 100, 100, allowed) == 1
+
+
+@pytest.mark.parametrize("rows", [7, 6000])
+def test_other_indexes_are_measured_by_what_they_find(tmp_path: Path, rows: int) -> None:
+    vectors = _vectors(rows, 64, seed=8)
+    np.save(tmp_path / "vectors.npy", vectors)
+    built = dense.build_index(tmp_path)
+    segment = VectorSegment.load(tmp_path)
+    path = tmp_path / "vectors.npy"
+
+    measured = dense.measure(path, lambda query, depth: segment.search(query, depth)[1])
+    assert measured.keys() == {"recall@10", "recall@100", "ms_per_query"}
+    for name in ("recall@10", "recall@100"):
+        assert measured[name] == pytest.approx(built[name], abs=1e-3)
+
+    def half(query: np.ndarray, depth: int) -> np.ndarray:
+        cosines = np.sort(vectors.astype(np.float32) @ query)[::-1]
+        return cosines[: min(depth, 10) // 2]
+
+    measured = dense.measure(path, half)
+    assert measured["recall@10"] == pytest.approx(5 / min(rows, 10), abs=1e-4)
+    assert measured["recall@100"] == pytest.approx(5 / min(rows, 100), abs=1e-4)

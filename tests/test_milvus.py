@@ -182,6 +182,28 @@ def test_an_old_server_is_refused(connection: Connection, monkeypatch: pytest.Mo
     assert not milvus.has_sparse
 
 
+WITHOUT_PYMILVUS = """
+import importlib, pkgutil, sys
+sys.modules["pymilvus"] = None
+import purlin.app, purlin.cli, purlin.index
+for package in (purlin.app, purlin.cli, purlin.index):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+from purlin.index.engines.milvus import Connection, Milvus
+try:
+    Milvus(Connection("lite.db"))
+except purlin.index.errors.EngineFailed as error:
+    print(error.message)
+"""
+
+
+def test_all_but_corpora_in_milvus_works_without_pymilvus() -> None:
+    command = [sys.executable, "-c", WITHOUT_PYMILVUS]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert output == "Corpora in Milvus need pymilvus: pip install 'purlin-search[milvus]'.\n"
+
+
 @contextmanager
 def lite_server(directory: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run Milvus Lite in a process of its own."""
@@ -243,7 +265,7 @@ def _answers(connection: Connection) -> bool:
 
 @pytest.mark.parametrize("broken", ["dense", "lexical"])
 def test_the_other_retriever_answers_if_that_is_wanted(
-    shared: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+    shared: Path, reader_directory: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     def fail(*_: object) -> None:
         raise EngineFailed("Milvus is busy.")
@@ -252,19 +274,45 @@ def test_the_other_retriever_answers_if_that_is_wanted(
     other = {"dense": "lexical", "lexical": "dense"}[broken]
     monkeypatch.setattr(retriever, "search", fail)
     search = {"corpus": "books", "query": "number 3"}
-    with serving(shared) as client:
+    question = {"corpus": "books", "question": "Which number is it?"}
+    warning = f"Degraded: these hits are those of {other} search alone. Milvus is busy."
+    with serving(shared, reader=reader_directory) as client:
         assert problem(client.post("/search", json=search), 503)["detail"] == "Milvus is busy."
+        assert problem(client.post("/qa", json=question), 503)["detail"] == "Milvus is busy."
     monkeypatch.setenv("PURLIN_MILVUS_FALLBACK", "1")
-    with serving(shared) as client:
+    with serving(shared, reader=reader_directory) as client:
         reply = client.post("/search", json=search).json()
-        assert reply["warning"] == (
-            f"Degraded: these hits are those of {other} search alone. Milvus is busy."
-        )
+        assert reply["warning"] == warning
+        answered = client.post("/qa", json=question).json()
+        assert answered["warning"] == warning
+        assert answered["answers"]
         assert reply["hits"][0]["scores"].keys() == {other}
         alone = client.post("/search", json=search | {"mode": broken})
         assert problem(alone, 503)["detail"] == "Milvus is busy."
         several = client.post("/search", json=search | {"corpus": ["books"]}).json()
         assert several["warning"].startswith("Degraded")
+
+
+def test_an_engine_without_sparse_vectors_answers_from_vectors_alone(
+    connection: Connection,
+    tmp_path: Path,
+    reader_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Milvus, "has_sparse", False)
+    made(tmp_path, connection, 3, "wordless")
+    requests = {
+        "/search": {"corpus": "wordless", "query": "number 1"},
+        "/qa": {"corpus": "wordless", "question": "Which number is it?"},
+    }
+    with serving(tmp_path, reader=reader_directory) as client:
+        for path, body in requests.items():
+            reply = client.post(path, json=body).json()
+            assert "those of dense search alone" in reply["warning"]
+            assert reply["hits"]
+        alone = client.post("/search", json=requests["/search"] | {"mode": "lexical"})
+        assert "has no sparse vectors" in problem(alone, 503)["detail"]
+    hosting.delete(tmp_path, "wordless")
 
 
 # ---- builds
@@ -302,6 +350,25 @@ def test_another_encoders_vectors_are_refused(shared: Path, connection: Connecti
         open_corpus(directory, HashEncoder())
     hosting._describe(milvus, name, described)
     open_corpus(directory, HashEncoder()).close()
+
+
+@pytest.mark.parametrize("exact", [30_000, 5])
+def test_a_build_says_what_the_index_in_milvus_finds(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: int
+) -> None:
+    monkeypatch.setattr(layout, "EXACT_PASSAGES", exact)
+    made(tmp_path, connection, 12, "measured")
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/corpora/measured").json()["state"] == "serving")
+        reply = client.get("/corpora/measured").json()
+    index = reply["dense"]
+    assert index["index"] == ("FLAT" if exact > 12 else "HNSW")
+    assert index.get("M") == (None if exact > 12 else 16)
+    assert index["recall@10"] == index["recall@100"] == 1.0
+    assert index["ms_per_query"] > 0
+    assert "bytes_per_passage" not in index
+    assert reply["measures"] == {"dense recall@100": 1.0}
+    hosting.delete(tmp_path, "measured")
 
 
 def test_a_build_that_fails_leaves_nothing(

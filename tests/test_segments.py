@@ -84,7 +84,7 @@ def answers(home: Path, name: str) -> dict[str, Any]:
                 for conditions in ({}, {"role": "test"}):
                     result = corpus.search(query, k=100, mode=mode, filter=conditions, explain=True)
                     said[f"{query} {mode} {conditions}"] = (result.total, result.hits)
-            said[f"{query} passages"] = corpus.passages(query, 20)[0]
+            said[f"{query} passages"] = corpus.passages(query, 20).passages
     with closing(segments.open_documents(directory, manifest)) as documents:
         left_out = segments.left_out(read_listing(directory), documents.stores)
     said["left out"] = sorted(map(repr, left_out))

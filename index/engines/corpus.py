@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from purlin.index.errors import EngineFailed
 from purlin.index.records import Mode
-from purlin.index.search.corpus import Corpus, Ranked, Retrieved, SearchResult
+from purlin.index.search.corpus import Corpus, PassageResult, Ranked, SearchResult
 
 _R = TypeVar("_R")
 
@@ -38,12 +38,11 @@ class HostedCorpus(Corpus):
         )
         return replace(ranked, warning=warning)
 
-    def passages(
-        self, query: str, k: int, *, mode: Mode = "hybrid"
-    ) -> tuple[list[Retrieved], Mapping[str, float]]:
+    def passages(self, query: str, k: int, *, mode: Mode = "hybrid") -> PassageResult:
         """Return passages as `Corpus.passages` does, or of one retriever if the other fails."""
         passages = super().passages
-        return self._answered(mode, lambda mode: passages(query, k, mode=mode))[0]
+        result, warning = self._answered(mode, lambda mode: passages(query, k, mode=mode))
+        return replace(result, warning=warning)
 
     def _answered(self, mode: Mode, answer: Callable[[Mode], _R]) -> tuple[_R, str | None]:
         """Return an answer in this mode, or else in another one, and then a warning."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from purlin.index import builds, self_check
 from purlin.index.builds import Manifest
-from purlin.index.encoder import TextEncoder
+from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.engines import layout
 from purlin.index.engines.corpus import HostedCorpus
 from purlin.index.engines.milvus import Connection, Milvus, connected
@@ -84,6 +84,7 @@ def move(
             advance,
         )
         index = layout.index_passages(milvus, collection, contents.passages)
+        index |= _measured(Collection(milvus, collection), staging_dir, manifest)
         _reduce(staging_dir, manifest, contents)
         files = write_files(milvus, collection, _files(staging_dir))
         layout.index_records(milvus, collection)
@@ -98,7 +99,6 @@ def move(
         "address": connection.address,
         "version": milvus.version,
         "collection": collection,
-        "index": index,
         "retrievers": ["dense", "lexical"] if milvus.has_sparse else ["dense"],
         "buckets": contents.buckets,
         "lists": dict(contents.lists),
@@ -106,7 +106,7 @@ def move(
         "files": files,
     }
     entries = builds.checksums(staging_dir)
-    return replace(manifest, segments=(), engine=engine, files=entries)
+    return replace(manifest, segments=(), engine=engine, dense=index, files=entries)
 
 
 def _documents(staging_dir: Path, manifest: Manifest) -> Uploaded:
@@ -125,6 +125,16 @@ def _documents(staging_dir: Path, manifest: Manifest) -> Uploaded:
                 spans.append(stored.passage)
         if document is not None:
             yield document, spans, vectors[first:].astype(np.float32)
+
+
+def _measured(collection: Collection, staging_dir: Path, manifest: Manifest) -> dict[str, float]:
+    """What the engine's index of the vectors finds, and how fast, before a local one is removed."""
+    (segment,) = manifest.segments
+
+    def search(query: Vectors, depth: int) -> Vectors:
+        return collection.search(query, layout.DENSE, depth, None, slow=True)[1]
+
+    return dense.measure(staging_dir / segment / dense.VECTORS_FILE, search)
 
 
 def _reduce(staging_dir: Path, manifest: Manifest, contents: Contents) -> None:

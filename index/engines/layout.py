@@ -137,8 +137,8 @@ def _schema(milvus: Milvus) -> Any:
     return schema
 
 
-def index_passages(milvus: Milvus, collection: str, passages: int) -> str:
-    """Index and load the passages; returns the type of the dense index."""
+def index_passages(milvus: Milvus, collection: str, passages: int) -> dict[str, Any]:
+    """Index and load the passages; returns the type and the parameters of the dense index."""
     exact = passages <= EXACT_PASSAGES
     kind = "FLAT" if exact else "HNSW"
     params = {} if exact else {"M": 16, "efConstruction": 200}
@@ -149,7 +149,7 @@ def index_passages(milvus: Milvus, collection: str, passages: int) -> str:
         sparse = {"field_name": SPARSE, "index_type": "SPARSE_INVERTED_INDEX", "metric_type": "IP"}
         indexes.append(sparse)
     _index(milvus, collection, indexes)
-    return kind
+    return {"index": kind, **params}
 
 
 def index_records(milvus: Milvus, collection: str) -> None:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 ADDRESS_VARIABLE, TOKEN_VARIABLE = "PURLIN_MILVUS", "PURLIN_MILVUS_TOKEN"
 TIMEOUT_VARIABLE, FALLBACK_VARIABLE = "PURLIN_MILVUS_TIMEOUT_S", "PURLIN_MILVUS_FALLBACK"
 _TIMEOUT_S = 5.0
-# Of what a build waits for: a flush, an index, a collection that is loaded.
-_SLOW_TIMEOUT_S = 3600.0
+# Attempts to reach a lost server within a slow call, half a minute; with a time limit, the client
+# library would try until that has passed.
+_SLOW_ATTEMPTS = 15
 # After a connection failed, calls fail at once for so long.
 _PAUSE_S = 1.0
 _OLDEST, _OLDEST_WITH_SPARSE = (2, 3), (2, 4)
@@ -110,15 +111,19 @@ class Milvus:
         self._failure = ""
 
     def call(self, method: str, *arguments: Any, slow: bool = False, **options: Any) -> Any:
-        """Call a method of the client, with the connection's time limit unless it is `slow`."""
-        limit_s = _SLOW_TIMEOUT_S if slow else self.connection.timeout_s
+        """Call a method of the client, with the connection's time limit.
+
+        What a build waits for is `slow`: a flush, an index, a collection that is loaded. It may
+        take any time as long as the server answers the keep-alive of its connection.
+        """
+        limits = {"retry_times": _SLOW_ATTEMPTS} if slow else {"timeout": self.connection.timeout_s}
         # pymilvus reports failures of any kind.
         try:
-            return getattr(self._connected(), method)(*arguments, timeout=limit_s, **options)
+            return getattr(self._connected(), method)(*arguments, **limits, **options)
         except EngineFailed:
             raise
         except Exception as error:  # noqa: BLE001
-            raise self._failed(error, limit_s) from None
+            raise self._failed(error) from None
 
     def _connected(self) -> MilvusClient:
         with self._lock:
@@ -144,11 +149,11 @@ class Milvus:
                 grpc_options=_RECONNECT,
             )
         except Exception as error:  # noqa: BLE001
-            failed = self._failed(error, connection.timeout_s)
+            failed = self._failed(error)
             self._failure, self._failed_at = failed.message, time.monotonic()
             raise failed from None
 
-    def _failed(self, error: Exception, limit_s: float) -> EngineFailed:
+    def _failed(self, error: Exception) -> EngineFailed:
         """What went wrong, in words; remembers that the server cannot be reached."""
         text = str(getattr(error, "message", "") or error)
         where = f"Milvus at {self.connection.address}"
@@ -156,6 +161,7 @@ class Milvus:
         if "unauthenticated" in lower or "auth check" in lower:
             return EngineFailed(f"{where} refused the token; set {TOKEN_VARIABLE}.")
         if "deadline" in lower or "timeout" in lower or "timed out" in lower:
+            limit_s = self.connection.timeout_s
             return EngineFailed(f"{where} did not answer within {limit_s:g} s; try again later.")
         if any(word in lower for word in _UNREACHABLE):
             self._failure = f"{where} cannot be reached; start it, or set {ADDRESS_VARIABLE}."

@@ -44,9 +44,12 @@ class Collection:
         self.records = layout.records_of(name)
 
     def search(
-        self, vector: Any, column: str, depth: int, allowed: str | None
+        self, vector: Any, column: str, depth: int, allowed: str | None, *, slow: bool = False
     ) -> tuple[Rows, Vectors]:
-        """Return rows and inner products of the best passages, best first, ties by row."""
+        """Return rows and inner products of the best passages, best first, ties by row.
+
+        A `slow` search has no time limit; see `Milvus.call`.
+        """
         limit = min(depth, layout.MAX_ROWS)
         # Searches a graph as far as is needed; other indexes ignore it.
         params = {"ef": max(limit, 128)} if column == layout.DENSE else {}
@@ -59,6 +62,7 @@ class Collection:
             anns_field=column,
             search_params={"metric_type": "IP", "params": params},
             consistency_level="Bounded",
+            slow=slow,
         )[0]
         rows = np.array([_key(hit) for hit in hits], dtype=np.int64)
         scores = np.array([hit["distance"] for hit in hits], dtype=np.float32)

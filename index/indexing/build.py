@@ -194,7 +194,9 @@ def _finish(plan: _Plan, builder: _Builder, encoder: TextEncoder, force: bool) -
     if plan.engine is not None:
         storing = partial(plan.progress, "store")
         manifest = hosting.move(plan.engine, builder.directory, manifest, storing)
-        manifest = replace(manifest, took_s=round(time.monotonic() - plan.started, 3))
+        measures = {_RECALL: manifest.dense["recall@100"]}
+        took_s = round(time.monotonic() - plan.started, 3)
+        manifest = replace(manifest, measures=measures, took_s=took_s)
     directory = builder.directory.parent
     build_name = builds.publish(builder.directory, manifest, durable=plan.durable)
     if plan.engine is not None:

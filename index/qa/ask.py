@@ -30,7 +30,8 @@ class AskResult:
 
     `hits` are the passages in the reader's order, those that it did not read last. `timings_ms` has
     milliseconds of the search, of rank and of read. `read_passages` counts those that were read in
-    time. `calibration_features` are those that `answerable` was computed from.
+    time. `calibration_features` are those that `answerable` was computed from. `warning` is present
+    if only one of two retrievers answered.
     """
 
     answers: tuple[Answer, ...]
@@ -39,6 +40,7 @@ class AskResult:
     read_passages: int
     timings_ms: Mapping[str, float]
     calibration_features: tuple[float, ...]
+    warning: str | None = None
 
 
 def answer_question(
@@ -59,7 +61,8 @@ def answer_question(
     parsed = parse_question(question)
 
     # Search, then rank what it found by the structure of the reference.
-    retrieved, timings = corpus.passages(question, max(RANKED_DEPTH, depth, hits))
+    searched = corpus.passages(question, max(RANKED_DEPTH, depth, hits))
+    retrieved = searched.passages
     started = time.monotonic()
     candidates = [(passage.hit, passage.document) for passage in retrieved]
     scores = passage_scores(parsed, candidates)
@@ -93,11 +96,12 @@ def answer_question(
         hits=corpus.highlighted(question, _reordered_hits(ranked, reading, hits)),
         read_passages=reading.read_passages,
         timings_ms={
-            **timings,
+            **searched.timings_ms,
             "rank": (reading_started - started) * 1000,
             "read": (time.monotonic() - reading_started) * 1000,
         },
         calibration_features=features,
+        warning=searched.warning,
     )
 
 

@@ -40,8 +40,7 @@ def _answers(
     corpus: Corpus, reader: Reader | None, question: str, depth: int
 ) -> tuple[tuple[Answer, ...], tuple[Hit, ...], float]:
     if reader is None:
-        retrieved, _ = corpus.passages(question, max(DEPTHS))
-        hits = tuple(passage.hit for passage in retrieved)
+        hits = tuple(item.hit for item in corpus.passages(question, max(DEPTHS)).passages)
         return (), hits, hits[0].score if hits else 0.0
 
     result = answer_question(

@@ -46,7 +46,7 @@ _COMPARED_TOGETHER = 65_536
 _PROBES, _NOISE = 128, 0.78
 _BEAMS = (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536)
 _WIDENINGS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
-_SHALLOW, _MEASURED, _DEEP = 10, 100, 200
+SHALLOW, MEASURED, DEEP = 10, 100, 200
 _RECALL_SHALLOW, _RECALL_DEEP = 0.99, 0.97
 
 
@@ -198,15 +198,15 @@ class Graph:
         Returns the shares that they find: of the nearest 10 at depth 10, and of the nearest 100 at
         depth 200, as deep as a hybrid search goes.
         """
-        probes = _probes(sample)
-        nearest = _exact_neighbours(probes, blocks, min(_MEASURED, len(self)))
+        probes = probes_near(sample)
+        nearest, _ = exact_neighbours(probes, blocks, min(MEASURED, len(self)))
 
         for self._beam in _BEAMS:
-            shallow = self._recall(probes, nearest[:, :_SHALLOW], _SHALLOW)
+            shallow = self._recall(probes, nearest[:, :SHALLOW], SHALLOW)
             if shallow >= _RECALL_SHALLOW:
                 break
         for self._widening in _WIDENINGS:
-            deep = self._recall(probes, nearest, _DEEP)
+            deep = self._recall(probes, nearest, DEEP)
             if deep >= _RECALL_DEEP:
                 break
         return {"recall@10": round(shallow, 4), "recall@100": round(deep, 4)}
@@ -262,7 +262,7 @@ def _degree(dim: int, memory: float | None) -> int:
     )
 
 
-def _probes(sample: Vectors) -> Vectors:
+def probes_near(sample: Vectors) -> Vectors:
     """Unit vectors (128, dim) around some of a sample."""
     centres = sample[:: -(-len(sample) // _PROBES)]
     random = np.random.default_rng(1)
@@ -272,8 +272,8 @@ def _probes(sample: Vectors) -> Vectors:
     return normed
 
 
-def _exact_neighbours(queries: Vectors, blocks: Blocks, count: int) -> Rows:
-    """Rows (queries, count) of the nearest vectors, best first, by all inner products."""
+def exact_neighbours(queries: Vectors, blocks: Blocks, count: int) -> tuple[Rows, Vectors]:
+    """Rows and inner products (queries, count) of the nearest vectors, best first."""
     cosines = np.full((len(queries), count), -np.inf, dtype=np.float32)
     rows = np.full((len(queries), count), -1, dtype=np.int64)
     start = 0
@@ -288,4 +288,4 @@ def _exact_neighbours(queries: Vectors, blocks: Blocks, count: int) -> Rows:
         start += len(block)
 
     order = np.argsort(-cosines, axis=1, kind="stable")
-    return np.take_along_axis(rows, order, axis=1)
+    return np.take_along_axis(rows, order, axis=1), np.take_along_axis(cosines, order, axis=1)

@@ -79,6 +79,15 @@ class Retrieved:
 
 
 @dataclass(frozen=True, slots=True)
+class PassageResult:
+    """Passages, best first; `timings_ms` and `warning` as in a `SearchResult`."""
+
+    passages: list[Retrieved]
+    timings_ms: Mapping[str, float]
+    warning: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Ranking:
     """Passage rows, best first, with the scores of each; mostly one row per document.
 
@@ -370,10 +379,8 @@ class Corpus:
             for position, stored in enumerate(self._passages.fetch(rows.tolist()), start)
         )
 
-    def passages(
-        self, query: str, k: int, *, mode: Mode = "hybrid"
-    ) -> tuple[list[Retrieved], Mapping[str, float]]:
-        """Return the best `k` passages, possibly several of a document, and the timings in ms.
+    def passages(self, query: str, k: int, *, mode: Mode = "hybrid") -> PassageResult:
+        """Return the best `k` passages, possibly several of a document.
 
         Their hits have no highlights; `highlighted` adds them.
         """
@@ -387,7 +394,7 @@ class Corpus:
             hit = self._hit(prepared, ranking, position, stored, highlight=False)
             retrieved.append(Retrieved(hit, stored.document, stored.passage))
         clock.lap("fetch")
-        return retrieved, clock.laps
+        return PassageResult(retrieved, clock.laps)
 
     def related(self, document_id: str, k: int = 10) -> SearchResult:
         """Return the `k` documents nearest in meaning to one, without itself. Raises NotFound.
