@@ -329,7 +329,6 @@ def activate(home: Path, name: str, build: str, *, force: bool = False) -> None:
             # Raises Worse, before anything is switched.
             builds.activate(home, name, build)
         _check(_milvus(manifest), manifest)
-    if manifest is not None:
         # Other servers follow the alias; so may this one, if its own disk fails now.
         _switch(_milvus(manifest), manifest)
     builds.activate(home, name, build, force=force)
