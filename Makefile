@@ -20,7 +20,7 @@ test: $(VENV)/.dev
 # Load and faults, about 25 minutes; `make test-long SHARE=0.1` is a tenth of it. See docs/reliability.md.
 test-long: export SHARE ?= 1
 test-long: $(VENV)/.dev
-	$(VENV)/bin/pytest -m long -s tests/test_long.py tests/test_compose.py tests/test_replicas.py tests/test_backends.py tests/test_milvus_server.py
+	$(VENV)/bin/pytest -m long -s tests/test_long.py tests/test_compose.py tests/test_replicas.py tests/test_backends.py tests/test_milvus_server.py tests/test_nodes.py
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
@@ -29,7 +29,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/mypy
 	cd build/tree && ../../$(VENV)/bin/lint-imports --config ../../pyproject.toml
 	$(VENV)/bin/hadolint Dockerfile
-	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml docker-compose.build.yml docker-compose.offline.yml docker-compose.replicas.yml docker-compose.milvus.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml docker-compose.build.yml docker-compose.offline.yml docker-compose.replicas.yml docker-compose.milvus.yml docker-compose.ray.yml
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 format: $(VENV)/.dev

@@ -2,7 +2,7 @@
 
 It accepts connections and hands each to the worker that has the fewest, so that connections that
 stay open spread evenly, which those accepted by whichever process wakes first would not. It reads
-no request, and imports nothing that a request needs.
+no request.
 """
 
 from __future__ import annotations
@@ -29,12 +29,19 @@ from purlin.app.connections import BACKLOG, address, bound, max_connections
 from purlin.app.settings import Settings
 from purlin.app.shared import Shared
 from purlin.app.slots import Slots
+from purlin.index.encoder import is_static
 from purlin.index.errors import PurlinError
 
 # A worker that has lived for this long is started again at once; others later each time.
 SETTLED_S = 10.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
 EXIT_S = 5.0  # for a worker to end beyond the time that its requests get
+# Finds how the encoder suits this machine, and remembers it.
+_MEASURE = """\
+import pathlib, sys
+from purlin.index.tuning import load_tuned
+load_tuned(pathlib.Path(sys.argv[1]))
+"""
 
 _log = logging.getLogger("purlin.workers")
 
@@ -64,6 +71,10 @@ def supervise(settings: Settings) -> None:
     or the keys are invalid, and WorkerFailed if a worker ends before it has started once.
     """
     logging.config.dictConfig(logs.config(settings.log))
+    if not is_static(settings.encoder):
+        # Workers that start together would measure each other. What is wrong with the encoder, they report.
+        command = [sys.executable, "-c", _MEASURE, str(settings.encoder)]
+        subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     _Supervisor(_with_keys(settings), bound(settings.host, settings.port)).run()
 
 

@@ -52,7 +52,7 @@ class Judged:
     def ndcg(self, run: Mapping[str, Sequence[str]]) -> float:
         """nDCG@10 of document ids by query, best first, over the judged queries."""
         measures = evaluate_run(run, self.qrels())
-        return next(measure.mean for measure in measures if measure.name == "ndcg@10")
+        return next(measure.mean for measure in measures if measure.name == "nDCG@10")
 
 
 class Shared:
