@@ -38,7 +38,9 @@ TEXT = st.characters(exclude_categories=["Cs"])
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
 
 
-def made(home: Path, connection: Connection | None, count: int, name: str = "books") -> str:
+def build_numbered(
+    home: Path, connection: Connection | None, count: int, name: str = "books"
+) -> str:
     """Build a corpus of numbered documents, and return the build's name."""
     documents = [source("all", numbered(count))]
     build(home, name, "reference", documents, HashEncoder(), engine=connection)
@@ -54,7 +56,7 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Connection:
 def shared(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with one corpus in Milvus, which no test changes."""
     home = tmp_path_factory.mktemp("home")
-    made(home, connection, 12)
+    build_numbered(home, connection, 12)
     return home
 
 
@@ -233,7 +235,7 @@ def test_requests_get_503_while_the_server_is_down(
 
     with lite_server(data, port):
         until(lambda: _answers(connection))
-        made(home, connection, 5)
+        build_numbered(home, connection, 5)
         with serving(home) as client:
             assert client.post("/search", json=search).status_code == 200
 
@@ -300,7 +302,7 @@ def test_an_engine_without_sparse_vectors_answers_from_vectors_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Milvus, "has_sparse", False)
-    made(tmp_path, connection, 3, "wordless")
+    build_numbered(tmp_path, connection, 3, "wordless")
     requests = {
         "/search": {"corpus": "wordless", "query": "number 1"},
         "/qa": {"corpus": "wordless", "question": "Which number is it?"},
@@ -357,7 +359,7 @@ def test_a_build_says_what_the_index_in_milvus_finds(
     connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: int
 ) -> None:
     monkeypatch.setattr(layout, "EXACT_PASSAGES", exact)
-    made(tmp_path, connection, 12, "measured")
+    build_numbered(tmp_path, connection, 12, "measured")
     with serving(tmp_path) as client:
         until(lambda: client.get("/corpora/measured").json()["state"] == "serving")
         reply = client.get("/corpora/measured").json()
@@ -379,7 +381,7 @@ def test_a_build_that_fails_leaves_nothing(
 
     monkeypatch.setattr(layout, "index_passages", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        made(tmp_path, connection, 3, "failed")
+        build_numbered(tmp_path, connection, 3, "failed")
     assert hosting._collections(connected(connection), "failed") == []
     assert builds.corpora(tmp_path) == []
 
@@ -394,7 +396,7 @@ def test_a_killed_build_is_removed_by_the_next(connection: Connection, tmp_path:
     with pytest.raises(NotFound, match="has no corpus 'again'"):
         hosting.attach(tmp_path, "again", connection)
 
-    made(tmp_path, connection, 3, "again")
+    build_numbered(tmp_path, connection, 3, "again")
     kept = hosting._collections(milvus, "again")
     assert killed not in kept
     assert len(kept) == 1
@@ -406,8 +408,8 @@ def test_only_the_last_builds_are_kept(
     connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(builds, "KEPT_BUILDS", 1)
-    made(tmp_path, connection, 2, "kept")
-    newest = made(tmp_path, connection, 3, "kept")
+    build_numbered(tmp_path, connection, 2, "kept")
+    newest = build_numbered(tmp_path, connection, 3, "kept")
     (collection,) = hosting._collections(connected(connection), "kept")
     manifest = builds.read_manifest(builds.current(tmp_path, "kept"))
     assert manifest.engine["collection"] == collection
@@ -465,6 +467,6 @@ def test_what_was_altered_in_milvus_is_not_attached(
 def test_a_corpus_that_is_here_is_not_replaced(
     shared: Path, connection: Connection, tmp_path: Path
 ) -> None:
-    made(tmp_path, None, 2)
+    build_numbered(tmp_path, None, 2)
     with pytest.raises(InvalidInput, match="whose documents are on this machine"):
         hosting.attach(tmp_path, "books", connection)

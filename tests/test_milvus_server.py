@@ -43,7 +43,7 @@ def hits(home: Path) -> list[str]:
         return [hit.id for hit in result.hits]
 
 
-def made(home: Path, connection: Connection, count: int) -> None:
+def build_numbered(home: Path, connection: Connection, count: int) -> None:
     sources = [source("all", numbered(count))]
     build(home, "killed", "reference", sources, HashEncoder(), engine=connection)
 
@@ -57,7 +57,7 @@ def restarted(server: Server, connection: Connection) -> None:
 
 def test_a_finished_build_survives(server: Server, tmp_path: Path) -> None:
     connection = Connection(server.address, timeout_s=30.0)
-    made(tmp_path, connection, 300)
+    build_numbered(tmp_path, connection, 300)
     before = hits(tmp_path)
     restarted(server, connection)
     assert hits(tmp_path) == before
@@ -79,7 +79,7 @@ def test_a_build_during_which_the_server_dies_can_be_repeated(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     connection = Connection(server.address, timeout_s=30.0)
-    made(tmp_path, connection, 300)
+    build_numbered(tmp_path, connection, 300)
     before, active = hits(tmp_path), builds.current(tmp_path, "killed")
 
     owner, name, calls = STEPS[step]
@@ -95,13 +95,13 @@ def test_a_build_during_which_the_server_dies_can_be_repeated(
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, dying)
         with pytest.raises(EngineFailed, match=server.address):
-            made(tmp_path, connection, 2000)
+            build_numbered(tmp_path, connection, 2000)
     assert builds.current(tmp_path, "killed") == active
 
     server.start()
     connected(connection).close()
     assert hits(tmp_path) == before
-    made(tmp_path, connection, 2000)
+    build_numbered(tmp_path, connection, 2000)
     assert builds.current(tmp_path, "killed") != active
     milvus = connected(connection)
     kept = hosting._collections(milvus, "killed")
@@ -125,7 +125,7 @@ def test_a_server_that_dies_in_the_middle_of_a_call_ends_the_build(
 
     monkeypatch.setattr(layout, "index_passages", dying)
     with pytest.raises(EngineFailed, match=server.address):
-        made(tmp_path, connection, 300)
+        build_numbered(tmp_path, connection, 300)
     assert builds.corpora(tmp_path) == []
     server.start()
     connected(connection).close()

@@ -71,7 +71,7 @@ class Collection:
 
     def query(self, collection: str, condition: str, columns: list[str]) -> list[dict[str, Any]]:
         """Return columns of the rows that fulfil a condition, in the order of their keys."""
-        found: list[dict[str, Any]] = self.milvus.call(
+        rows: list[dict[str, Any]] = self.milvus.call(
             "query",
             collection,
             filter=condition,
@@ -79,7 +79,7 @@ class Collection:
             limit=layout.MAX_ROWS,
             consistency_level="Bounded",
         )
-        return sorted(found, key=lambda row: int(row[layout.ROW]))
+        return sorted(rows, key=lambda row: int(row[layout.ROW]))
 
     def rows(
         self, collection: str, keys: Iterable[int], columns: list[str], also: str = ""
@@ -259,11 +259,11 @@ class MilvusLexical:
     def _entries(self, wanted: Sequence[str]) -> list[tuple[int, int]]:
         """Number and document frequency of each token, (0, 0) for one that no passage has."""
         with self._lock:
-            known = {token: self._tokens[token] for token in wanted if token in self._tokens}
-        missing = [token for token in wanted if token not in known]
+            entries = {token: self._tokens[token] for token in wanted if token in self._tokens}
+        missing = [token for token in wanted if token not in entries]
         if missing:
-            known |= self._read(missing)
-        return [known[token] for token in wanted]
+            entries |= self._read(missing)
+        return [entries[token] for token in wanted]
 
     def _read(self, missing: Sequence[str]) -> dict[str, tuple[int, int]]:
         collection = self._collection
