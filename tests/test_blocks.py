@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -205,6 +207,35 @@ def test_a_missing_file_is_named(path: Path) -> None:
 def descriptors() -> int:
     """Number of files that this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_rows_and_parts_outlive_later_reads(path: Path) -> None:
+    content = content_of(5 * BLOCK + 77)
+    with closing(opened(path, "disk")) as file:
+        rows = file.rows(np.arange(0, 20, 2), 1024)
+        parts = file.parts(np.array([5, 3 * BLOCK]), np.array([BLOCK + 9, 3 * BLOCK + 1]))
+        file.rows(np.arange(1, 20, 2), 1024)
+    assert rows.tobytes() == b"".join(
+        content[start : start + 1024] for start in range(0, 20 * 1024, 2048)
+    )
+    assert parts == [content[5 : BLOCK + 9], content[3 * BLOCK : 3 * BLOCK + 1]]
+
+
+@pytest.mark.parametrize("buffer_blocks", [1, 512])
+def test_threads_do_not_share_buffers(
+    path: Path, buffer_blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "_BUFFER_BYTES", buffer_blocks * BLOCK)
+    monkeypatch.setattr(blocks, "_buffers", deque(maxlen=4))
+    content = content_of(5 * BLOCK + 77)
+    with closing(opened(path, "disk")) as file, ThreadPoolExecutor(8) as pool:
+
+        def read(start: int) -> bool:
+            starts = np.array([start, start + 2 * BLOCK])
+            expected = [content[first : first + 3000] for first in starts]
+            return file.parts(starts, starts + 3000) == expected
+
+        assert all(pool.map(read, range(2000)))
 
 
 @HELD

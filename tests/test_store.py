@@ -254,6 +254,19 @@ def ascii_lower(text: str) -> str:
     return "".join(character.lower() if character.isascii() else character for character in text)
 
 
+def test_heads_are_the_same_however_many_stay_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_RECENT_HEADS", 4)
+    writer = StoreWriter(tmp_path)
+    titles = [f"title {row}" for row in range(12)]
+    add_file(writer, [replace(DOCUMENTS[0], id=title, title=title) for title in titles])
+    writer.close()
+    with closing(Store(tmp_path, "code")) as store:
+        for rows in ([3, 1], [1, 2, 3, 11, 1], list(range(12)), [0, 5], list(range(12))[::-1]):
+            assert [head.title for head in store.heads(rows)] == [titles[row] for row in rows]
+
+
 def test_names_with_one_hash_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
