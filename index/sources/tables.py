@@ -280,7 +280,7 @@ def _in_microseconds(batch: Any) -> Any:
 
     for number, column in enumerate(batch.columns):
         if types.is_timestamp(column.type) and column.type.unit == "ns":
-            coarser = pyarrow.timestamp("us", column.type.tz)
+            coarser: pyarrow.DataType = pyarrow.timestamp("us", column.type.tz)
         elif types.is_time64(column.type) and column.type.unit == "ns":
             coarser = pyarrow.time64("us")
         else:
