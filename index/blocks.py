@@ -205,7 +205,10 @@ class BlockFile:
         """
         starts = numbers.astype(np.int64) * row_bytes + offset
         with self._gathered(starts, starts + row_bytes) as (content, positions):
-            return _windows(np.frombuffer(content, np.uint8), row_bytes)[positions]
+            rows: NDArray[np.uint8] = _windows(np.frombuffer(content, np.uint8), row_bytes)[
+                positions
+            ]
+            return rows
 
     def parts(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> list[bytes]:
         """Bytes of each range, none of which is empty.
