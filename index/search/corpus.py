@@ -115,7 +115,9 @@ class _Ranking:
     def then(self, others: _Ranking) -> _Ranking:
         """Append other rows, with scores that are no higher than those of these rows."""
         lowest, highest = self.scores[-1:], others.scores[:1]
-        factor = np.min(lowest / np.maximum(highest, lowest), initial=1.0, where=highest > 0)
+        factor = 1.0
+        if len(lowest) and len(highest) and highest[0] > 0:
+            factor = min(factor, float(lowest[0] / max(highest[0], lowest[0])))
         return _Ranking(
             np.concatenate([self.rows, others.rows]),
             np.concatenate([self.scores, others.scores * np.float32(factor)]),
