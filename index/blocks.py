@@ -205,17 +205,10 @@ class BlockFile:
         """
         starts = numbers.astype(np.int64) * row_bytes + offset
         with self._gathered(starts, starts + row_bytes) as (content, positions):
-<<<<<<< HEAD
-            selected: NDArray[np.uint8] = _windows(np.frombuffer(content, np.uint8), row_bytes)[
-                positions
-            ]
-            return selected
-=======
             rows: NDArray[np.uint8] = _windows(np.frombuffer(content, np.uint8), row_bytes)[
                 positions
             ]
             return rows
->>>>>>> refs/heads/speed
 
     def parts(self, starts: NDArray[np.integer], stops: NDArray[np.integer]) -> list[bytes]:
         """Bytes of each range, none of which is empty.
