@@ -69,6 +69,15 @@ def contestants(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(record["contestant"] for record in records))
 
 
+def measured(loads: Sequence[Record]) -> list[str]:
+    """Names of the services that were measured with one client and with eight."""
+    return [
+        name
+        for name in contestants(loads)
+        if all(select(loads, contestant=name, clients=clients) for clients in (1, 8))
+    ]
+
+
 # ---- tables
 
 
@@ -85,7 +94,7 @@ def search_table(scratch: Path, corpus: str) -> Table:
             "p50 ms | p95 ms | errors | memory MB | nDCG@10"
         )
     ]
-    for name in contestants(loads):
+    for name in measured(loads):
         one = select(loads, contestant=name, clients=1)
         eight = select(loads, contestant=name, clients=8)
         quality = select(records, part="quality", contestant=name)[-1:]
@@ -101,8 +110,8 @@ def search_table(scratch: Path, corpus: str) -> Table:
 def ratio_table(scratch: Path, corpus: str) -> Table:
     """How many times each peer's rate and p95 Purlin's is."""
     loads = select(Records(scratch, "search"), corpus=corpus, part="load")
-    names = [name for name in contestants(loads) if not name.startswith("purlin")]
-    if not names or "purlin" not in contestants(loads):
+    names = [name for name in measured(loads) if not name.startswith("purlin")]
+    if not names or "purlin" not in measured(loads):
         return []
 
     table = [header("Purlin beside | rate, 1 client | rate, 8 clients | its p95 / ours, 8 clients")]
