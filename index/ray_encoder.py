@@ -127,8 +127,10 @@ def _connected(address: str) -> Any:
         raise NotFound(f"Ray is not installed: {RAY_EXTRA}.", field="ray") from error
 
     _check_address(address)
+    # Workers on this machine alone are nobody else's business.
+    local = {"_node_ip_address": "127.0.0.1"} if address == "local" else {}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _no_cluster(address, error) from error
     return ray

@@ -105,6 +105,8 @@ def library_functions() -> list[str]:
         function
         for module in modules
         for _, function in inspect.getmembers(module, inspect.isfunction)
+        # Libraries put functions of their own in place of some.
+        if function.__module__ == module.__name__
     ]
     return [textwrap.dedent(inspect.getsource(function)) for function in functions]
 
