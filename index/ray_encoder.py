@@ -128,7 +128,7 @@ def _connected(address: str) -> Any:
 
     _check_address(address)
     # Workers on this machine alone are nobody else's business.
-    local = {"_node_ip_address": "127.0.0.1"} if address == "local" else {}
+    local: dict[str, Any] = {"_node_ip_address": "127.0.0.1"} if address == "local" else {}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (ConnectionError, RuntimeError, ValueError) as error:
