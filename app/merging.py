@@ -44,18 +44,18 @@ class MergedMetrics:
         self._shared = shared
         self._earlier = _counters(_read(shared.read_page(shared.number)))
         self._writing = threading.Lock()
-        shared.listeners.append(self._write_if_wanted)
+        shared.listeners.append(self._write_if_requested)
 
     def collect(self) -> Iterable[Metric]:
         """Have all workers write their pages, and merge them."""
         shared = self._shared
-        wanted_at = time.monotonic()
-        shared.wanted[0] = wanted_at
+        requested_at = time.monotonic()
+        shared.requested[0] = requested_at
         shared.ring_others()
         self._write()
 
-        deadline = wanted_at + WAIT_S
-        while time.monotonic() < deadline and not self._all_written(wanted_at):
+        deadline = requested_at + WAIT_S
+        while time.monotonic() < deadline and not self._all_written(requested_at):
             time.sleep(_POLL_S)
         return [*_merge(self._pages()), *self._of_workers()]
 
@@ -66,8 +66,8 @@ class MergedMetrics:
             for worker in range(shared.workers)
         )
 
-    def _write_if_wanted(self) -> None:
-        if self._shared.written[self._shared.number] < self._shared.wanted[0]:
+    def _write_if_requested(self) -> None:
+        if self._shared.written[self._shared.number] < self._shared.requested[0]:
             # Apart from the event loop: collecting reads the disk.
             threading.Thread(target=self._write, daemon=True).start()
 

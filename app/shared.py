@@ -56,9 +56,11 @@ class Shared:
 
         # When the rush began, and the last refusal: see `purlin.app.slots`.
         self.rush = cells[:2]
-        # Each of one cell: when metrics were last wanted, workers that were started again, and how
+        # Each of one cell: when metrics were last requested, workers that were started again, and how
         # often the news of what is being built, and the builds themselves, have changed.
-        self.wanted, self.restarts, self.news, self.built = (cells[n : n + 1] for n in range(2, 6))
+        self.requested, self.restarts, self.news, self.built = (
+            cells[n : n + 1] for n in range(2, 6)
+        )
 
         start = _HEADER_CELLS
         columns = [cells[start + n * workers : start + (n + 1) * workers] for n in range(_COLUMNS)]

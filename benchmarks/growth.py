@@ -217,7 +217,7 @@ def exact_scores(
     encoder: TextEncoder, queries: Sequence[str], texts: Iterator[str], ids: Iterator[str]
 ) -> dict[str, dict[str, float]]:
     """Of each query the nearest 3 x `DEPTH` texts and their cosines, by comparing it with all."""
-    wanted = encoder.encode(queries, role="query")
+    query_vectors = encoder.encode(queries, role="query")
     scores = np.empty((len(queries), 0), np.float32)
     rows = np.empty((len(queries), 0), np.int64)
     names = list(ids)
@@ -225,7 +225,7 @@ def exact_scores(
 
     for block in iter(lambda: list(islice(texts, BLOCK)), []):
         block_rows = np.arange(start, start + len(block))
-        block_scores = wanted @ encoder.encode(block, role="passage").T
+        block_scores = query_vectors @ encoder.encode(block, role="passage").T
         scores = np.hstack([scores, block_scores])
         rows = np.hstack([rows, np.broadcast_to(block_rows, block_scores.shape)])
         scores, rows = nearest(scores, rows, 3 * DEPTH)

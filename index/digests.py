@@ -59,21 +59,21 @@ class DigestMap:
     def numbers(self, digests: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the number of each digest (n, 2), -1 for those that are unknown."""
         self._merge()
-        found = np.full(len(digests), -1, np.int64)
+        stored = np.full(len(digests), -1, np.int64)
         if not self._first:
-            return found
+            return stored
 
         first, second = np.frombuffer(self._first, "<u8"), np.frombuffer(self._second, "<u8")
         positions = np.minimum(np.searchsorted(first, digests[:, 0]), len(first) - 1)
         same_first = first[positions] == digests[:, 0]
         same = same_first & (second[positions] == digests[:, 1])
-        found[same] = np.frombuffer(self._numbers, "<i8")[positions[same]]
+        stored[same] = np.frombuffer(self._numbers, "<i8")[positions[same]]
 
         # Another digest with the same first half: looked up one by one.
         for row in np.flatnonzero(same_first & ~same).tolist():
             number = self.get(digests[row].tobytes())
-            found[row] = -1 if number is None else number
-        return found
+            stored[row] = -1 if number is None else number
+        return stored
 
     def _merge(self) -> None:
         if not self._recent:

@@ -170,9 +170,9 @@ def fulfils(document: Document, conditions: Filter) -> bool:
         if isinstance(condition, dict):
             fulfilled = any(within(value, condition) for value in values)
         else:
-            wanted = condition if isinstance(condition, list) else [condition]
-            wanted = [str(item).lower() if isinstance(item, bool) else item for item in wanted]
-            fulfilled = any(value in wanted for value in values)
+            accepted = condition if isinstance(condition, list) else [condition]
+            accepted = [str(item).lower() if isinstance(item, bool) else item for item in accepted]
+            fulfilled = any(value in accepted for value in values)
         if not fulfilled:
             return False
     return True

@@ -15,11 +15,11 @@ keys = st.tuples(halves, halves).map(b"".join)
 
 @given(
     added=st.lists(st.tuples(keys, st.integers(0, 2**40))),
-    asked=st.lists(keys),
+    queried=st.lists(keys),
     recent=st.integers(1, 5),
 )
 def test_a_map_has_what_a_dict_has(
-    added: list[tuple[bytes, int]], asked: list[bytes], recent: int
+    added: list[tuple[bytes, int]], queried: list[bytes], recent: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(digests, "_RECENT", recent)
@@ -31,8 +31,8 @@ def test_a_map_has_what_a_dict_has(
                 expected[key] = number
 
         assert len(numbers) == len(expected)
-        array = np.frombuffer(b"".join(asked), np.uint64).reshape(-1, 2)
-        assert numbers.numbers(array).tolist() == [expected.get(key, -1) for key in asked]
+        array = np.frombuffer(b"".join(queried), np.uint64).reshape(-1, 2)
+        assert numbers.numbers(array).tolist() == [expected.get(key, -1) for key in queried]
 
 
 def test_texts_with_lone_surrogates_have_digests() -> None:

@@ -94,10 +94,10 @@ def test_keys_of_texts_sort_as_texts_do(stored: str, bound: str) -> None:
 def test_an_expression_has_nothing_but_columns_digits_and_letters(conditions: Any) -> None:
     text = fields.expression(conditions, dict.fromkeys(conditions, True), {})
     words = text.replace('"', " ").translate(str.maketrans("()[],<>=", " " * 8)).split()
-    known = {"array_contains_any", fields.VALUES, fields.RANGES, "and", "or"}
+    names = {"array_contains_any", fields.VALUES, fields.RANGES, "and", "or"}
     for word in words:
         assert (
-            word in known or word.lstrip("-").isdigit() or set(word) <= set("0123456789abcdefnotu")
+            word in names or word.lstrip("-").isdigit() or set(word) <= set("0123456789abcdefnotu")
         )
 
 

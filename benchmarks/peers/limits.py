@@ -40,11 +40,11 @@ def compare(scratch: Path, data: Path, corpus: str) -> None:
     faiss.omp_set_num_threads(1)
 
     vectors: Vectors = np.load(shared.vectors)
-    wanted = shared.encoder().encode(queries, role="query")
-    exact, flat = flat_search(vectors, wanted)
-    for name, search in (("faiss-flat", flat), ("faiss-hnsw", hnsw_search(vectors, wanted))):
-        milliseconds, found = timed(search)
-        recalls = [len(set(a) & set(b)) / DEPTH for a, b in zip(found, exact, strict=True)]
+    query_vectors = shared.encoder().encode(queries, role="query")
+    exact, flat = flat_search(vectors, query_vectors)
+    for name, search in (("faiss-flat", flat), ("faiss-hnsw", hnsw_search(vectors, query_vectors))):
+        milliseconds, rows = timed(search)
+        recalls = [len(set(a) & set(b)) / DEPTH for a, b in zip(rows, exact, strict=True)]
         record = {"corpus": corpus, "contestant": name, "texts": len(vectors)}
         records.add(**record, p50_ms=milliseconds, recall=statistics.fmean(recalls))
 

@@ -256,14 +256,16 @@ class MilvusLexical:
             if number and idf > 0
         }
 
-    def _entries(self, wanted: Sequence[str]) -> list[tuple[int, int]]:
+    def _entries(self, distinct_tokens: Sequence[str]) -> list[tuple[int, int]]:
         """Number and document frequency of each token, (0, 0) for one that no passage has."""
         with self._lock:
-            entries = {token: self._tokens[token] for token in wanted if token in self._tokens}
-        missing = [token for token in wanted if token not in entries]
+            entries = {
+                token: self._tokens[token] for token in distinct_tokens if token in self._tokens
+            }
+        missing = [token for token in distinct_tokens if token not in entries]
         if missing:
             entries |= self._read(missing)
-        return [entries[token] for token in wanted]
+        return [entries[token] for token in distinct_tokens]
 
     def _read(self, missing: Sequence[str]) -> dict[str, tuple[int, int]]:
         collection = self._collection
@@ -347,11 +349,11 @@ class MilvusPassages:
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Map those of the ids that exist to their documents."""
-        wanted = set(ids)
+        distinct_ids = set(ids)
         return {
             row[layout.ID]: int(row[layout.ROW]) // layout.MAX_CHUNKS
-            for row in self._hashed(layout.ID_HASH, map(hashed, wanted), [layout.ID])
-            if row[layout.ID] in wanted
+            for row in self._hashed(layout.ID_HASH, map(hashed, distinct_ids), [layout.ID])
+            if row[layout.ID] in distinct_ids
         }
 
     def rows_named(self, name: str) -> Rows:
@@ -395,9 +397,9 @@ class MilvusPassages:
 
     def existing_paths(self, paths: Iterable[str]) -> set[str]:
         """Return those of the paths that some document's file has."""
-        wanted = set(paths)
-        rows = self._hashed(layout.PATH_HASH, map(hashed, wanted), [layout.PATH])
-        return {row[layout.PATH] for row in rows} & wanted
+        distinct_paths = set(paths)
+        rows = self._hashed(layout.PATH_HASH, map(hashed, distinct_paths), [layout.PATH])
+        return {row[layout.PATH] for row in rows} & distinct_paths
 
     def document(self, document_id: str) -> Document:
         """Return the document with this id, whole. Raises NotFound."""
@@ -461,9 +463,9 @@ class MilvusPassages:
         self, column: str, hashes: Iterable[int], columns: list[str]
     ) -> Iterator[dict[str, Any]]:
         """Yield columns of the documents with one of these hashes."""
-        wanted = sorted(hashes)
-        for start in range(0, len(wanted), _KEYS):
-            condition = layout.one_of(column, wanted[start : start + _KEYS])
+        ordered = sorted(hashes)
+        for start in range(0, len(ordered), _KEYS):
+            condition = layout.one_of(column, ordered[start : start + _KEYS])
             yield from self._collection.query(self._collection.records, condition, columns)
 
 

@@ -69,10 +69,10 @@ def _next_tiers(query: Sequence[_Token], lowest: float) -> list[tuple[_Token, _U
     if not lowest:
         return [(token, token.unread.pop(0)) for token in query if token.unread]
     chosen = []
-    while (tokens := [token for token in query if token.unread]) and (
-        sum(token.most for token in tokens) >= lowest
+    while (unfinished := [token for token in query if token.unread]) and (
+        sum(token.most for token in unfinished) >= lowest
     ):
-        token = max(tokens, key=_Token.value)
+        token = max(unfinished, key=_Token.value)
         chosen.append((token, token.unread.pop(0)))
     return chosen
 
@@ -214,22 +214,22 @@ class Lexical:
         `sums` (n,) is what the rows have got by the tiers that were read, `lowest` a score that
         the best ones have at least.
         """
-        while tokens := [token for token in query if token.unread]:
+        while unfinished := [token for token in query if token.unread]:
             lowest = _lowest(sums, depth, lowest) * slack
-            kept = sums >= lowest - sum(token.most for token in tokens)
+            kept = sums >= lowest - sum(token.most for token in unfinished)
             rows, sums = rows[kept], sums[kept]
             if len(rows) <= depth:
                 break
             # Small tiers of great effect leave fewer rows to look up in the large ones.
-            token = max(tokens, key=_Token.value)
+            token = max(unfinished, key=_Token.value)
             unread = token.unread.pop(0)
             tier_rows, counts = self._read(unread.segment, unread.tier)
             # Fewer rows are looked up among more; both ascend.
             if len(rows) <= len(tier_rows):
-                found, entries = _common(rows, tier_rows)
+                positions, entries = _common(rows, tier_rows)
             else:
-                entries, found = _common(tier_rows, rows.astype(np.int32))
-            sums[found] += self._gains(token.idf, rows[found], counts[entries])
+                entries, positions = _common(tier_rows, rows.astype(np.int32))
+            sums[positions] += self._gains(token.idf, rows[positions], counts[entries])
         return rows
 
     def _tiers(self, token: str, idf: float) -> list[_Unread]:
@@ -294,8 +294,8 @@ class Lexical:
             local = rows[own] - start
             for tier in segment.tiers(token):
                 tier_rows, counts = segment.read(tier)
-                found, entries = _common(local, tier_rows)
-                yield own[found], counts[entries]
+                positions, entries = _common(local, tier_rows)
+                yield own[positions], counts[entries]
 
     def matching(
         self, weights: Mapping[str, float], allowed: NDArray[np.bool_] | None = None
@@ -322,12 +322,14 @@ class Lexical:
 
 
 def _common(
-    wanted: NDArray[np.integer], rows: NDArray[np.int32]
+    candidates: NDArray[np.integer], rows: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions (m,) of wanted rows that are among ascending rows, and their positions there."""
-    entries = rows.searchsorted(wanted.astype(np.int32, copy=False))
-    found = np.flatnonzero(rows.take(entries, mode="clip") == wanted) if len(rows) else entries[:0]
-    return found, entries[found]
+    """Positions (m,) of candidates that are among ascending rows, and their positions there."""
+    entries = rows.searchsorted(candidates.astype(np.int32, copy=False))
+    positions = (
+        np.flatnonzero(rows.take(entries, mode="clip") == candidates) if len(rows) else entries[:0]
+    )
+    return positions, entries[positions]
 
 
 def top(scores: LexicalScores, depth: int) -> Rows:

@@ -77,8 +77,8 @@ class LocalPassages:
         """Return the rows of all passages of these documents, in ascending order."""
         document_of = self._documents.document_of
         # Of the same type, or all of `document_of` would be converted.
-        wanted = np.sort(documents).astype(document_of.dtype)
-        starts, ends = (document_of.searchsorted(wanted, side) for side in ("left", "right"))
+        ordered = np.sort(documents).astype(document_of.dtype)
+        starts, ends = (document_of.searchsorted(ordered, side) for side in ("left", "right"))
         counts = ends - starts
         # Each document's first row, and how many rows of it came before.
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
