@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -262,16 +262,7 @@ class Store:
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Document rows of those of the given ids that exist in this segment."""
-        listed = list(ids)
-        candidates = self.by_id.rows(listed)
-        rows = [row for own in candidates for row in own]
-        heads = dict(zip(rows, self.heads(rows), strict=True))
-        return {
-            identifier: row
-            for identifier, own in zip(listed, candidates, strict=True)
-            for row in own
-            if heads[row].id == identifier
-        }
+        return self._first_rows(ids, self.by_id, lambda head: head.id)
 
     def ids(self, file: int) -> list[str]:
         """Ids of the documents of a source file."""
@@ -296,15 +287,21 @@ class Store:
 
     def rows_in(self, paths: Iterable[str]) -> dict[str, int]:
         """For those of the paths that a file has, the first row of its documents."""
-        listed = list(paths)
-        candidates = self.by_path.rows(listed)
+        return self._first_rows(paths, self.by_path, lambda head: head.path)
+
+    def _first_rows(
+        self, names: Iterable[str], index: Names, name_of: Callable[[Head], str | None]
+    ) -> dict[str, int]:
+        """For those of the names that documents have, the first row of these."""
+        listed = list(names)
+        candidates = index.rows(listed)
         rows = [row for own in candidates for row in own]
         heads = dict(zip(rows, self.heads(rows), strict=True))
         return {
-            path: row
-            for path, own in zip(listed, candidates, strict=True)
+            name: row
+            for name, own in zip(listed, candidates, strict=True)
             for row in reversed(own)
-            if heads[row].path == path
+            if name_of(heads[row]) == name
         }
 
     def digests(self) -> NDArray[np.uint64]:
