@@ -56,6 +56,15 @@ def is_corpus(path: Path) -> bool:
 
 def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
     """Yield the corpus as one file whose documents are of `kind`, or a `Skipped` if unreadable."""
+    # Not at the top, since it takes longer than listing a directory, which asks `is_corpus`. Nor in
+    # the generator, which runs while a build is under way: lxml loses a Ctrl-C that comes while it
+    # is being imported.
+    from purlin.index.sources import product
+
+    return _files(path, kind, product.VERSION)
+
+
+def _files(path: Path, kind: Kind, product_version: int) -> Iterator[SourceFile | Skipped]:
     before = file_stamp(path)
     try:
         with path.open("rb") as stream:
@@ -64,12 +73,9 @@ def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
         yield Skipped(path.name, f"cannot be read: {error.strerror}")
         return
 
-    # Imported here, since it takes longer than listing a directory, which asks `is_corpus`.
-    from purlin.index.sources import product
-
     # The product reader's version is part of it, since `_product_document` goes through that.
     file_digest = hashlib.sha256(
-        f"beir {VERSION} {product.VERSION} {kind} {path.name} {content}".encode()
+        f"beir {VERSION} {product_version} {kind} {path.name} {content}".encode()
     ).hexdigest()
     yield SourceFile(
         path.name, file_digest, lambda: unchanged(_read(path, kind), path, path.name, before)
