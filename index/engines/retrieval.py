@@ -110,49 +110,23 @@ def _key(hit: Mapping[str, Any]) -> int:
     return int(hit["id"] if "id" in hit else hit[layout.ROW])
 
 
-class _Recent(threading.local):
-    """What a thread's last search returned: the query, and its rows, ascending, with scores."""
-
-    query: object = None
-    rows: Rows = _NO_ROWS
-    scores: Vectors = np.zeros(0, dtype=np.float32)
-
-    def keep(self, query: object, rows: Rows, scores: Vectors) -> None:
-        """Keep the rows and scores that a query returned."""
-        order = np.argsort(rows)
-        self.query, self.rows, self.scores = query, rows[order], scores[order]
-
-    def of(self, query: object, rows: Rows) -> tuple[Vectors, NDArray[np.bool_]]:
-        """Return the scores of these rows, as far as the last search was for this very query."""
-        if query is not self.query or not len(self.rows):
-            return np.zeros(len(rows), np.float32), np.zeros(len(rows), np.bool_)
-        positions = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        is_known = self.rows[positions] == rows
-        return np.where(is_known, self.scores[positions], np.float32(0.0)), is_known
-
-
 class MilvusDense:
     """The contract `DenseRetriever`."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._recent = _Recent()
 
     def search(
         self, query: Vectors, depth: int, allowed: str | None = None
     ) -> tuple[Rows, Vectors]:
         """Return rows and cosines of the `depth` allowed passages nearest to `query` (dim,)."""
-        rows, cosines = self._collection.search(
-            query.astype(np.float32), layout.DENSE, depth, allowed
-        )
-        self._recent.keep(query, rows, cosines)
-        return rows, cosines
+        return self._collection.search(query.astype(np.float32), layout.DENSE, depth, allowed)
 
     def scores(self, query: Vectors, rows: Rows) -> Vectors:
         """Return the cosines (len(rows),) of `query` (dim,) with these passages."""
-        cosines, is_known = self._recent.of(query, rows)
-        vectors = self._vectors(rows[~is_known])
-        cosines[~is_known] = np.vecdot(vectors, query) if len(vectors) else 0.0
+        if not len(rows):
+            return np.zeros(0, dtype=np.float32)
+        cosines: Vectors = np.vecdot(self._vectors(rows), query)
         return cosines
 
     def mean(self, rows: Rows) -> Vectors:
@@ -180,7 +154,6 @@ class MilvusLexical:
     def __init__(self, collection: Collection, passages: int, buckets: int) -> None:
         self._collection = collection
         self._passages, self._buckets = passages, buckets
-        self._recent = _Recent()
         # Token -> its number and document frequency; least recently used first.
         self._tokens: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._lock = threading.Lock()
@@ -202,23 +175,20 @@ class MilvusLexical:
         if not vector:
             return _NO_ROWS, np.zeros(0, dtype=np.float32)
         rows, scores = self._collection.search(vector, layout.SPARSE, depth, allowed)
-        rows, scores = rows[scores > 0], scores[scores > 0]
-        self._recent.keep(weights, rows, scores)
-        return rows, scores
+        return rows[scores > 0], scores[scores > 0]
 
     def scores(self, weights: Mapping[str, float], rows: Rows) -> LexicalScores:
         """Return the scores (len(rows),) of these passages, 0 for one without any of the tokens."""
-        scores, is_known = self._recent.of(weights, rows)
-        missing = np.unique(rows[~is_known])
-        others: dict[int, float] = {}
+        matches: dict[int, float] = {}
         vector = self._vector(weights)
-        for start in range(0, len(missing) if vector else 0, _KEYS):
-            keys = missing[start : start + _KEYS]
+        distinct = np.unique(rows)
+        for start in range(0, len(distinct) if vector else 0, _KEYS):
+            keys = distinct[start : start + _KEYS]
             condition = layout.one_of(layout.ROW, keys)
             matching = self._collection.search(vector, layout.SPARSE, len(keys), condition)
-            others |= dict(zip(*(values.tolist() for values in matching), strict=True))
-        scores[~is_known] = [others.get(row, 0.0) for row in rows[~is_known].tolist()]
-        return scores
+            matches |= dict(zip(*(values.tolist() for values in matching), strict=True))
+        scores = [matches.get(row, 0.0) for row in rows.tolist()]
+        return np.array(scores, dtype=np.float32)
 
     def matching(self, weights: Mapping[str, float], allowed: str | None = None) -> Rows:
         """Return allowed rows with any of the tokens, in ascending order; at most 16,384."""
