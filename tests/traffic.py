@@ -125,8 +125,9 @@ class Server:
 
     def log(self) -> str:
         """Return everything that the server has written so far."""
-        self._log.seek(0)
-        return self._log.read().decode()
+        # Not by seek(): the server writes at the position of the same open file.
+        descriptor = self._log.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode()
 
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
