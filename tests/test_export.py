@@ -65,7 +65,9 @@ def exported(bert: Path, fp32: Path, tmp_path_factory: pytest.TempPathFactory) -
     out = tmp_path_factory.mktemp("encoders") / "tiny"
     card = Card("tiny", base_model="random", limits=("Knows nothing.",), passage_prefix="the ")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
+        patch.setattr(
+            exporting, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
+        )
         export(bert, out, card)
     return out
 
@@ -141,7 +143,9 @@ def test_an_export_replaces_the_last_one(
     out.mkdir()
     (out / SETTINGS).write_text("old")
     (out / "old").write_text("old")
-    monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
+    monkeypatch.setattr(
+        exporting, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
+    )
 
     assert (
         export(bert, out, Card("tiny"), quantization="none").fingerprint
@@ -244,7 +248,7 @@ def test_a_whole_t5_as_int8(
     whole_t5: Path, whole_t5_fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path)
+        exporting, "write_graph", lambda _, path, *__: shutil.copy(whole_t5_fp32 / MODEL, path)
     )
     encoder = export(whole_t5, tmp_path / "out", Card("t5"), samples=TEXTS + probes())
     vectors = encoder.encode(TEXTS * 3, role="query")
@@ -292,7 +296,7 @@ def test_altered_decoder_weights_are_refused(
         model.decoder.block[1].layer[1].EncDecAttention.o.weight[0] += 0.1
     model.save_pretrained(altered)
     monkeypatch.setattr(
-        exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path)
+        exporting, "write_graph", lambda _, path, *__: shutil.copy(whole_t5_fp32 / MODEL, path)
     )
 
     with pytest.raises(ExportRefused, match="The none graph's vectors differ"):
@@ -317,7 +321,7 @@ def test_a_graph_that_differs_is_refused(
 ) -> None:
     """One weight of the graph is changed when it is written."""
 
-    def write_other(_: Path, path: Path) -> None:
+    def write_other(_: Path, path: Path, *options: object) -> None:
         model = onnx.load(fp32 / MODEL)
         norm = next(
             tensor for tensor in model.graph.initializer if tensor.name.endswith("LayerNorm.bias")
@@ -339,7 +343,7 @@ def test_int8_that_is_too_coarse_is_refused(
         exporting, "quantize", partial(quantize, recipe=QuantizationRecipe(weight_limit=1))
     )
     _assert_refused(
-        bert, tmp_path, monkeypatch, "int8", lambda _, path: shutil.copy(fp32 / MODEL, path)
+        bert, tmp_path, monkeypatch, "int8", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
     )
 
 
