@@ -25,6 +25,7 @@ from transformers import AutoModel, T5Config, T5EncoderModel, T5ForConditionalGe
 from purlin.index.encoder import MODEL, RELEASED_ENCODER, SETTINGS, TOKENIZER, Encoder
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.training import export as exporting
+from purlin.training.data.judged import JudgedSet, rank
 from purlin.training.export import (
     BASE_CARD,
     Card,
@@ -242,6 +243,34 @@ def test_a_whole_t5_gives_its_decoders_first_position(whole_t5: Path, whole_t5_f
     assert (encoder.dim, encoder.max_tokens) == (32, 128)
     graph = onnx.load(whole_t5_fp32 / MODEL).graph
     assert [entry.name for entry in graph.input] == ["input_ids"]
+
+
+def test_vectors_for_dot_products_keep_their_length(whole_t5: Path, tmp_path: Path) -> None:
+    """Training's dot product is measured; the server's vectors have length 1 all the same."""
+    out = tmp_path / "dot"
+    encoder = export(whole_t5, out, Card("t5"), quantization="none", similarity="dot")
+    trained, served = (
+        encode(TEXTS, role="passage") for encode in (encoder.trained_vectors, encoder.encode)
+    )
+
+    lengths = np.linalg.norm(trained, axis=1)
+    assert lengths.std() > 0.01
+    np.testing.assert_allclose(np.linalg.norm(served, axis=1), 1.0, atol=1e-6)
+    np.testing.assert_allclose(trained / lengths[:, None], served, atol=1e-6)
+    np.testing.assert_allclose(
+        trained / lengths[:, None], first_positions(whole_t5, encoder, TEXTS), atol=1e-5
+    )
+    assert json.loads((out / SETTINGS).read_text())["similarity"] == "dot"
+    assert "by cosine, since scores lie in 0 to 1" in (out / exporting.CARD).read_text()
+
+    texts = {str(number): text for number, text in enumerate(TEXTS)}
+    judged_set = JudgedSet(texts, texts, {})
+    by_dot, by_cosine = rank(judged_set, encoder), rank(judged_set, encoder, by_cosine=True)
+    queries = encoder.trained_vectors(TEXTS, role="query")
+    for row, query_id in enumerate(texts):
+        assert by_dot[query_id] == [str(n) for n in np.argsort(-(trained @ queries[row]))]
+        assert by_cosine[query_id] == [str(n) for n in np.argsort(-(served @ queries[row]))]
+    assert by_dot != by_cosine
 
 
 def test_a_whole_t5_as_int8(

@@ -192,16 +192,15 @@ def _gain(judgement: Judgement) -> float:
 
 
 def rank(
-    judged: JudgedSet, encoder: TextEncoder, similarity: Literal["trained", "cosine"] = "trained"
+    judged: JudgedSet, encoder: TextEncoder, *, by_cosine: bool = False
 ) -> dict[str, list[str]]:
     """Rank passages by an encoder, exhaustively; see `ranked`.
 
-    By "trained" similarity a model that was trained with dot products ranks by them; the server
-    always ranks by cosine.
+    A model that was trained with dot products ranks by them unless `by_cosine`, as in the server.
     """
 
     def encode(texts: Iterable[str], role: Role) -> Vectors:
-        if similarity == "trained" and isinstance(encoder, Encoder):
+        if isinstance(encoder, Encoder) and not by_cosine:
             return encoder.trained_vectors(list(texts), role=role)
         return encoder.encode(list(texts), role=role)
 
