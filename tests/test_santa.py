@@ -1346,3 +1346,39 @@ def test_the_papers_recipe_for_code_has_its_numbers() -> None:
         stages[2]["depth"],
         stages[2]["hard_negatives"],
     ) == (1.0, 1.0, 100, 1)
+
+
+def test_the_papers_recipe_for_products_has_its_numbers() -> None:
+    """Section 4 and A.2: English products, mined negatives alone, and a dev set of its own."""
+    content = tomllib.loads((CONFIGS / "santa-t5-base.toml").read_text())
+    stages = content["stage"]
+
+    assert [stage["loop"]["learning_rate"] for stage in stages] == [1e-4, 5e-5, 1e-5]
+    assert [stage["loop"]["epochs"] for stage in stages[:2]] == [6, 60]
+    assert {stage["loop"]["batch_size"] for stage in stages} == {16}
+    assert {source["locale"] for source in content["pairs"]} == {"us"}
+    assert (stages[2]["labelled_share"], stages[2]["depth"]) == (0.0, 100)
+    assert (content["dev"][0]["split"], content["pairs"][1]["split"]) == ("dev", "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"), [("santa-codesearch", 2e-5), ("santa-advtest-128", 1e-5)]
+)
+def test_the_recipes_of_appendix_a4_have_their_numbers(name: str, rate: float) -> None:
+    content = tomllib.loads((CONFIGS / f"{name}.toml").read_text())
+    pretrain, finetune = content["stage"]
+    first, second = pretrain["loop"], finetune["loop"]
+
+    assert (first["batch_size"], first["learning_rate"], first["epochs"]) == (128, 5e-5, 10)
+    assert (second["batch_size"], second["learning_rate"], second["epochs"]) == (128, rate, 12)
+    assert {first["warmup"], second["warmup"]} == {0.1}
+    assert (finetune["hard_negatives"], finetune["depth"]) == (1, 100)
+
+
+def test_what_the_paper_does_not_state_is_marked() -> None:
+    for name in ("santa-codet5-base", "santa-t5-base", "santa-codesearch", "santa-advtest-128"):
+        lines = (CONFIGS / f"{name}.toml").read_text().splitlines()
+        for key in ("max_norm", "precision", "weight_decay", "max_passage_tokens", "seed"):
+            stated = [line for line in lines if line.startswith(f"{key} =")]
+            assert stated
+            assert all("not stated" in line for line in stated)

@@ -51,6 +51,7 @@ SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5
 # Keys that recipes of earlier runs lack, which are resumed if these have their defaults.
 _LATER_STAGE_KEYS = {"labelled_share": 1.0, "trains": "all"}
 _LATER_PAIR_KEYS = {"summaries": True}
+REPORT = "report.txt"  # what was trained on, and what was masked in it
 AVERAGED = "averaged"  # directory of the checkpoint into which the base model was mixed
 
 
@@ -248,6 +249,8 @@ def train_santa(
     sources, report = load_pairs(recipe.pairs, recipe.exclude)
     digests = [digest(source) for source in sources]
     if accelerator.is_main_process:
+        _describe_masks(recipe, sources, report)
+        _write_report(out, report)
         say(str(report))
 
     checkpoint: Path | None = None
@@ -284,6 +287,24 @@ def train_santa(
         _export(recipe, checkpoint, out, report, accelerator)
     accelerator.wait_for_everyone()
     return out / recipe.name
+
+
+def _describe_masks(recipe: SantaRecipe, sources: Sequence[Sequence[Pair]], report: Report) -> None:
+    """Add to the report what is masked in the sources of stages that predict entities."""
+    masked = {
+        number
+        for stage in recipe.stage
+        if stage.mep and stage.mask == "entity"
+        for number in recipe.sources_of(stage)
+    }
+    for number in masked:
+        report.sources[number].masks = masking.describe_entities(sources[number])
+
+
+def _write_report(out: Path, report: Report) -> None:
+    with storing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / REPORT).write_text(f"{report}\n")
 
 
 def _recipe_until(recipe: SantaRecipe, number: int, digests: Sequence[str]) -> dict[str, Any]:
