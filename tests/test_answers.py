@@ -348,7 +348,13 @@ def test_auroc_interval_of_two_proportions() -> None:
 # The question sets of this repository
 
 
-MEASURED = {"python", "python-unanswerable", "postgresql", "postgresql-unanswerable"}
+MEASURED = {
+    "python",
+    "python-descriptive",
+    "python-unanswerable",
+    "postgresql",
+    "postgresql-unanswerable",
+}
 
 
 def _sets() -> dict[str, list[Question]]:
