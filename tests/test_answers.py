@@ -350,7 +350,13 @@ def test_auroc_interval_of_two_proportions() -> None:
 # The question sets of this repository
 
 
-MEASURED = {"python", "python-unanswerable", "postgresql", "postgresql-unanswerable"}
+MEASURED = {
+    "python",
+    "python-descriptive",
+    "python-unanswerable",
+    "postgresql",
+    "postgresql-unanswerable",
+}
 # Nothing is tuned on these, so they have no dev half.
 MEASURED_ONLY = {"perl", "perl-unanswerable"}
 
