@@ -41,12 +41,7 @@ def frozen_encoder(directory: Path, accelerator: Accelerator) -> FrozenEncoder:
 
     Raises NotFound if there is neither, and what loading them raises.
     """
-    if not directory.is_dir():
-        raise NotFound(
-            f"There is no directory {directory}. Give an encoder made by `purlin train export`, or a "
-            "checkpoint.",
-            field="base",
-        )
+    require_encoder(directory)
     if is_exported(directory):
         exported = load_encoder(directory)
         return lambda texts: exported.encode(texts, role="query")
@@ -60,6 +55,16 @@ def frozen_encoder(directory: Path, accelerator: Accelerator) -> FrozenEncoder:
         return vectors
 
     return encode
+
+
+def require_encoder(directory: Path) -> None:
+    """Raise NotFound unless the directory may hold an encoder."""
+    if not (is_exported(directory) or (directory / "config.json").is_file()):
+        raise NotFound(
+            f"There is no encoder in {directory}. Give a directory made by `purlin train export`, or "
+            "that of a checkpoint.",
+            field="base",
+        )
 
 
 def encode_once(

@@ -505,6 +505,7 @@ def _checkpoints_by_role(checkpoint: Path) -> dict[Role, Path]:
 
 
 def load_checkpoint(checkpoint: Path) -> SentenceTransformer:
+    """Load a checkpoint as `export` does, on the CPU. Raises NotFound and InvalidInput."""
     if not (checkpoint / "config.json").is_file():
         raise NotFound(
             f"{checkpoint} has no config.json. Give the directory of a saved checkpoint."

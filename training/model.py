@@ -3,8 +3,9 @@
 The config of the base model decides between two architectures. T5 and CodeT5 work as in SANTA: a
 text's vector is the first position of the decoder, and the whole T5 predicts. With BERT-class
 encoders a text's vector is the mean over its tokens, or its first token's, with or without the base
-model's pooler (as SimCSE's); a decoder of one layer predicts, which sees only that vector and the word embeddings of the masked text, and which is not
-exported. Queries may have a BERT-class encoder of their own, as in DPR.
+model's pooler (as SimCSE's); a decoder of one layer predicts, which sees only that vector and the
+word embeddings of the masked text, and which is not exported. Queries may have a BERT-class encoder
+of their own, as in DPR.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class ModelSettings:
     scratch); 0 enables fused attention, which is nearly twice as fast on a CPU. `similarity`
     "cosine" scales vectors to length 1, "dot" does not, as in the paper. `pooling` applies to
     BERT-class encoders: "mean" over the tokens, the "first" token's state, or what the base model's
-    "pooler", a linear layer and tanh, makes of that state. With `query_base` queries have an encoder of their own, and `base` is that
-    of passages.
+    "pooler", a linear layer and tanh, makes of that state. With `query_base` queries have an
+    encoder of their own, and `base` is that of passages.
     """
 
     base: str = BASE

@@ -16,6 +16,7 @@ from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, locked
 from purlin.index.errors import InvalidInput
 from purlin.index.storage import exclusive
+from purlin.training.encoded import require_encoder
 from purlin.training.loop import StepProgress, digest, make_accelerator, same_recipe, storing
 from purlin.training.model import TextModel
 from purlin.training.pesco.outcome import Outcome
@@ -54,6 +55,8 @@ def train_pesco(
     # What cannot be published is refused before the training.
     check_pool_size(len(pool.texts), len(labels))
     check_publishable(recipe.prompts(labels))
+    if recipe.teacher.base is not None:
+        require_encoder(Path(recipe.teacher.base))
     with locked(home, name, CLASSIFIERS):
         pass
 

@@ -55,6 +55,7 @@ class Teacher:
 
     `base` is the directory of another encoder, exported or a checkpoint, that is not trained: its
     views of the texts join those of the model that is.
+
     `calibrate` subtracts each label's class prior, its mean cosine over texts of all labels alike;
     `align` goes on until the sums of the labels' probabilities are equal. `views` are standardized,
     weighed and added up. All but the prompts are learnt `len(shares)` times from the current
