@@ -41,6 +41,11 @@ def tokens(text: str) -> list[str]:
     return [token for word in words(text) for token in split(word)]
 
 
+def distinct_tokens(text: str) -> str:
+    """Return the distinct tokens of `text`, separated by spaces, which no token has."""
+    return " ".join(dict.fromkeys(tokens(text)))
+
+
 def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
     """Yield (start, end) character offsets of words, or parts of words, that match the query."""
     if text.isascii():
