@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -55,7 +54,8 @@ _SEPARATOR = re.compile(r"::|->|[.#\\]")
 _NAME = re.compile(r"[^\W\d][\w$]*[!?]?(?:(?:::|->|[.#\\])[\w$]+[!?]?)*(?:\(\))?")
 # CamelCase, snake_case, or a name after a separator: in a sentence, other words are just words.
 _TELLING = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|\w_\w|\w(?:::|->|[.#\\])\w|\(\)$")
-_ABBREVIATION = re.compile(r"[^\W\d_aeiou]{2,4}")
+_MAX_ABBREVIATION = 4
+_ABBREVIATION = re.compile(rf"[^\W\d_aeiou]{{2,{_MAX_ABBREVIATION}}}")
 _OLD = re.compile(r"(^|/)_?(legacy|deprecated|compat)(/|\.\w+$)")
 _VERSION = re.compile(r"v\d+")
 
@@ -165,40 +165,38 @@ class _PathWords:
     """Which files have a word in their path, by the tokens of each path, separated by spaces."""
 
     def __init__(self, path_tokens: Sequence[str]) -> None:
-        self._count = len(path_tokens)
-        self._files_of: defaultdict[str, list[int]] = defaultdict(list)
-        for file, words in enumerate(path_tokens):
-            for word in words.split():
-                self._files_of[word].append(file)
-
-        self._words = sorted(self._files_of)
-        self._abbreviations: defaultdict[str, list[str]] = defaultdict(list)
-        for word in self._words:
-            if _is_abbreviation(word):
-                self._abbreviations[word[0]].append(word)
+        # Few words of all match: in which files they are is not looked up before.
+        self._paths = [f" {words} " for words in path_tokens]
+        self._all = frozenset(" ".join(path_tokens).split())
+        self._words = sorted(self._all)
+        self._abbreviations = [
+            word for word in self._words if len(word) <= _MAX_ABBREVIATION and _is_abbreviation(word)
+        ]
 
     def matched(self, weights: Mapping[str, float]) -> Vectors:
         """Return the weight (files,) of the tokens that match a word of each path."""
-        matched = np.zeros(self._count, dtype=np.float32)
+        matched = np.zeros(len(self._paths), dtype=np.float32)
         for token, weight in weights.items():
-            files = {file for word in self._matching(token) for file in self._files_of[word]}
-            matched[list(files)] += np.float32(weight)
+            for_any = np.zeros(len(self._paths), dtype=np.bool_)
+            for word in set(self._matching(token)):
+                padded = f" {word} "
+                for_any |= np.array([padded in path for path in self._paths])
+            matched[for_any] += np.float32(weight)
         return matched
 
     def _matching(self, token: str) -> Iterator[str]:
         """Yield the words that equal the token, begin with it or begin it, or abbreviate it."""
-        if token in self._files_of:
+        if token in self._all:
             yield token
 
         for end in range(_MIN_PREFIX, len(token)):
-            if token[:end] in self._files_of:
+            if token[:end] in self._all:
                 yield token[:end]
         if len(token) >= _MIN_PREFIX:
             later = islice(self._words, bisect_left(self._words, token), None)
             yield from takewhile(lambda word: word.startswith(token), later)
 
-        abbreviations = self._abbreviations.get(token[0], ())
-        yield from (word for word in abbreviations if _abbreviates(word, token))
+        yield from (word for word in self._abbreviations if _abbreviates(word, token))
 
 
 @lru_cache(maxsize=65_536)
@@ -208,8 +206,10 @@ def _is_abbreviation(word: str) -> bool:
 
 def _abbreviates(word: str, token: str) -> bool:
     """Whether the consonants of `word` come in this order in the longer token, as ctx in context."""
+    if word[0] != token[0] or len(token) <= len(word) + 1:
+        return False
     letters = iter(token)
-    return len(token) > len(word) + 1 and all(letter in letters for letter in word)
+    return all(letter in letters for letter in word)
 
 
 def _superseded(
