@@ -33,6 +33,7 @@ from purlin.index.sources import open_source
 
 FOLDER = Path(__file__).parent.parent / "questions"
 MANUAL = Path("/usr/share/doc/postgresql-doc-15/html")  # Debian's package postgresql-doc-15
+BASH = Path("/usr/share/doc/bash/bashref.html")  # Debian's package bash-doc
 PERL = Path("/usr/share/perl/5.36"), *Path("/usr/lib").glob("*/perl/5.36")
 
 WIDTH = {
@@ -358,7 +359,7 @@ MEASURED = {
     "postgresql-unanswerable",
 }
 # Nothing is tuned on these, so they have no dev half.
-MEASURED_ONLY = {"perl", "perl-unanswerable"}
+MEASURED_ONLY = {"perl", "perl-unanswerable", "bash", "bash-unanswerable"}
 
 
 def _sets() -> dict[str, list[Question]]:
@@ -423,10 +424,15 @@ def test_the_postgresql_set_spreads_over_the_manual() -> None:
     assert max(pages.values()) <= 6
 
 
-def test_the_perl_set_asks_once_about_an_entry_and_spreads_over_the_manual() -> None:
-    questions = _sets()["perl"]
-    assert len(questions) >= 100
+@pytest.mark.parametrize(("name", "size"), [("perl", 100), ("bash", 50)])
+def test_sets_that_are_only_measured_ask_once_about_an_entry(name: str, size: int) -> None:
+    questions = _sets()[name]
+    assert len(questions) >= size
     assert len({question.entry for question in questions}) == len(questions)
+
+
+def test_the_perl_set_spreads_over_the_manual() -> None:
+    questions = _sets()["perl"]
     pages = Counter(str(question.entry).partition("#")[0] for question in questions)
     assert len(pages) >= 80
     assert max(pages.values()) <= 11
@@ -467,6 +473,15 @@ def test_answers_are_words_of_their_entries() -> None:
     for question in questions:
         if question.entry not in dropped:
             assert any(_holds(question, body) for body in bodies[str(question.entry)]), question
+
+
+@pytest.mark.skipif(not BASH.exists(), reason="bash-doc is not installed")
+def test_answers_are_words_of_bashs_entries() -> None:
+    questions = _sets()["bash"]
+    bodies = _bodies(BASH, questions)
+    for question in questions:
+        [body] = bodies[str(question.entry)]
+        assert _holds(question, body), question
 
 
 @pytest.mark.skipif(not (PERL[0] / "pod/perlfunc.pod").exists(), reason="perl-doc is not installed")
