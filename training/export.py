@@ -46,6 +46,7 @@ from purlin.index.encoder import (
 )
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.reader import READER_SETTINGS, Reader, ReaderSettings
+from purlin.index.reranker import RERANKER_SETTINGS, Reranker, RerankerSettings
 from purlin.training.quantize import TokenIds, prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
@@ -53,6 +54,7 @@ CARD = "README.md"
 EXPORTED: dict[str, Any] = {
     SETTINGS: (Encoder, EncoderSettings),
     READER_SETTINGS: (Reader, ReaderSettings),
+    RERANKER_SETTINGS: (Reranker, RerankerSettings),
 }
 QUERY = "query"  # directory within a checkpoint, if queries have an encoder of their own
 GRAPHS: dict[Role, str] = {"passage": MODEL, "query": QUERY_MODEL}
