@@ -39,7 +39,7 @@ from purlin.index.encoder import Role
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.training.config import in_range
-from purlin.training.export import QUERY, base_checkpoint, first_position, positions
+from purlin.training.export import QUERY, Similarity, base_checkpoint, first_position, positions
 from purlin.training.losses import IGNORED
 from purlin.training.restore import restored
 
@@ -58,7 +58,6 @@ DROPOUTS = (
     "mlp_dropout",
 )
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
-Similarity = Literal["cosine", "dot"]
 Pooling = Literal["mean", "first", "pooler"]
 
 

@@ -73,7 +73,11 @@ class PairSource:
 
     `limit` is the maximum number of pairs, `weight` how often they are drawn compared with other
     sources. `kind` applies to formats that do not imply one; `split` to formats with several
-    splits (in BEIR: the file of judgements); `locale` and `size` to ESCI.
+    splits (in BEIR: the file of judgements; in ESCI train, dev or test).
+
+    `locale` selects the rows of ESCI, by default "us", and of product tables, by default all.
+    `size` applies to ESCI. Without `summaries` the whole docstring is the only query of a function
+    of CodeSearchNet or AdvTest, as in their evaluations; otherwise its first sentence is another.
 
     `reference` holds the entries that questions lead to, for the formats questions (a set that
     `purlin.index.evaluation.answers` reads) and linked (rows {title, question, entry}).
@@ -92,7 +96,7 @@ class PairSource:
     kind: Kind = "code"
     weight: float = 1.0
     limit: int | None = None
-    locale: str = "us"
+    locale: str | None = None
     size: Literal["large", "small"] = "large"
     split: str = "train"
     reference: Path | None = None
@@ -101,6 +105,7 @@ class PairSource:
     leave_out: tuple[Path, ...] = ()
     name: str = ""
     splitter: Splitter | None = None
+    summaries: bool = True
 
     def __post_init__(self) -> None:
         _check_choice("format", self.format, get_args(PairFormat))
@@ -118,6 +123,11 @@ class PairSource:
         if not re.fullmatch(r"\w[\w.-]{0,99}", self.split):
             raise InvalidInput(
                 f"split must be a name such as train, not {self.split!r:.80}.", field="split"
+            )
+        if not self.summaries and self.format not in ("codesearchnet", "advtest"):
+            raise InvalidInput(
+                "summaries = false belongs to the formats codesearchnet and advtest.",
+                field="summaries",
             )
         check_options(
             self.format,
