@@ -1,7 +1,8 @@
 """Run the paper's ablation on reference QA: splitters x training data, retriever and reader.
 
     python benchmarks/refqa.py --data DIR --out DIR [--trained untrained questions ...]
-        [--splitters ...] [--seeds 1 2 3] [--reader released|trained|none] [--pages N]
+        [--splitters ...] [--validated ...] [--seeds 1 2 3] [--reader released|trained|none|DIR]
+        [--recipe configs/refqa-dpr.toml] [--pages N]
 
 `--data` has references/python3.11/library, as in the paper Python's library reference alone, whose
 passages are cut as the paper's splitters do (`purlin.training.data.splitting`): simple in windows of whole
@@ -12,6 +13,10 @@ pages, structure at definitions, extended with the terms above them, too. A retr
 - "back": its questions and passages translated there and back, by `--translators THERE BACK`;
 - "template+back": both;
 - "questions": the questions of questions/training, which are about other entries than the measured.
+
+`--validated` keeps the epoch with the least loss on such data about other entries, as the paper
+does; without it the last step counts. The model and the loop are those of `--recipe`, or else
+MiniLM's for a few steps.
 
 Measured are the questions of the dev halves of `--questions` whose page is in the collection; with
 `--pages`, that is a random choice of the pages that have any. A passage is right if an accepted
@@ -29,6 +34,7 @@ import json
 import random
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,21 +51,34 @@ from purlin.index.qa.spans import rank_answers
 from purlin.index.records import Document, Passage, Splitter
 from purlin.training import export, model, reader, santa
 from purlin.training.anova import tukey_hsd, two_way_anova
+from purlin.training.config import load_recipe
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.data.questions import QuestionSource, answer_spans
 from purlin.training.data.splitting import SplitReference, read_split
 from purlin.training.data.templates import PAPER_RULES, document_entry
+from purlin.training.dev import DevSet
 from purlin.training.loop import LoopSettings, StepProgress
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 QUESTIONS = tuple(REPOSITORY / f"questions/{name}.jsonl" for name in ("python", "python-tuning"))
 TRAINING_QUESTIONS = REPOSITORY / "questions/training/python.jsonl"
 SPLITTERS: tuple[Splitter, ...] = ("simple", "structure", "extended")
-TRAINING_DATA = ("untrained", "template", "back", "template+back", "questions")
+BY_TEMPLATE = ("template", "back", "template+back")
+TRAINING_DATA = ("untrained", *BY_TEMPLATE, "questions")
 DEPTH = 100  # passages that a retriever returns
+SMALL_MODEL = model.ModelSettings(
+    base=str(export.base_checkpoint()), dropout=0.0, max_query_tokens=48, max_passage_tokens=160
+)
+SMALL_STAGE = santa.Stage(
+    name="fine-tune",
+    temperature=0.05,
+    loop=LoopSettings(batch_size=32, steps=40, learning_rate=3e-5, every=1 << 20),
+)
 
-Cell = tuple[Splitter, str]
+Kind = tuple[str, str]  # what a model is trained on, and what it is validated on
+Cell = tuple[Splitter, Kind]
+UNTRAINED: Kind = ("untrained", "none")
 QuestionValues = dict[str, list[float]]
 """A value for each question, by `ranking, relevance measure`."""
 
@@ -176,57 +195,81 @@ class Ablation:
             "originals": kind == "template+back",
         }
 
-    def encoder(self, splitter: Splitter, kind: str, seed: int) -> Encoder:
+    def encoder(self, splitter: Splitter, kind: Kind, seed: int) -> Encoder:
         """The retriever of a cell, trained unless an earlier call did."""
-        if kind == "untrained":
-            directory = self.out / "base"
-            if not directory.is_dir():
-                base = Path(self.options.base)
-                export.export(base, directory, export.Card("base"))
-            return Encoder.load(directory)
+        directory = self.out / "retrievers" / cell_name(splitter, kind, seed)
+        if kind == UNTRAINED:
+            directory = self.out / "retrievers" / "untrained"
 
-        directory = self.out / "retrievers" / f"{splitter}-{kind}-{seed}"
         if not (directory / "retriever").is_dir():
-            self._train_retriever(splitter, kind, seed, directory)
+            log_line(f"retriever: {directory.name}")
+            if kind == UNTRAINED:
+                self._export_untrained(directory)
+            else:
+                self._train_retriever(directory, splitter, kind, seed)
         return Encoder.load(directory / "retriever")
 
-    def _train_retriever(self, splitter: Splitter, kind: str, seed: int, directory: Path) -> None:
-        log_line(f"retriever: {splitter}, {kind}, seed {seed}")
-        options = self.options
-        loop = LoopSettings(
-            batch_size=options.batch_size,
-            steps=options.steps,
-            learning_rate=options.learning_rate,
-            every=options.every,
+    def _export_untrained(self, directory: Path) -> None:
+        checkpoint = directory / "checkpoint"
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        model.load_text_model(self.options.model).save(checkpoint)
+        export.export(
+            checkpoint,
+            directory / "retriever",
+            export.Card("retriever"),
+            quantization=self.options.quantization,
         )
+
+    def _train_retriever(self, directory: Path, splitter: Splitter, kind: Kind, seed: int) -> None:
+        training_data, validated = kind
         recipe = santa.SantaRecipe(
             name="retriever",
-            pairs=(PairSource("pairs", self.pairs(splitter, kind), kind="reference"),),
-            stage=(santa.Stage(name="fine-tune", temperature=0.05, loop=loop),),
-            model=self.model_settings(),
+            pairs=(PairSource("pairs", self.pairs(splitter, training_data), kind="reference"),),
+            stage=(replace(self.options.stage, loop=self.options.loop),),
+            model=self.options.model,
+            dev=self.dev_sets(splitter, validated),
+            export=santa.SantaExport(quantization=self.options.quantization),
             seed=seed,
         )
-        santa.train_santa(recipe, directory, progress=log_progress, say=log_line, cpu=options.cpu)
+        santa.train_santa(
+            recipe, directory, progress=log_progress, say=log_line, cpu=self.options.cpu
+        )
 
-    def model_settings(self) -> model.ModelSettings:
-        """The base model of retrievers and readers."""
-        lengths = {"max_query_tokens": 48, "max_passage_tokens": self.options.passage_tokens}
-        return model.ModelSettings(base=str(self.options.base), dropout=0.0, **lengths)
+    def dev_sets(self, splitter: Splitter, kind: str) -> tuple[DevSet, ...]:
+        """The data whose loss selects the epoch: questions about entries that are not trained on."""
+        if kind == "none":
+            return ()
+        return (
+            DevSet(
+                name="validation",
+                format="templates",
+                path=self.root,
+                kind="reference",
+                measure="-loss",
+                rules=PAPER_RULES,
+                splitter=splitter,
+                translators=() if kind == "template" else tuple(self.options.translators),
+                originals=kind != "back",
+            ),
+        )
 
-    def reader(self, splitter: Splitter, kind: str, seed: int) -> Reader | None:
-        """The released reader, or the cell's own, trained unless an earlier call did."""
-        if self.options.reader == "none":
+    def reader(self, splitter: Splitter, kind: Kind, seed: int) -> Reader | None:
+        """The released reader, one in a directory, or the cell's own, which is trained if need be."""
+        choice = self.options.reader
+        if choice == "none":
             return None
-        if self.options.reader == "released" or kind == "untrained":
-            return released_reader()
+        if choice != "trained" or kind == UNTRAINED:
+            is_named = choice not in ("released", "trained")
+            return read_reader(Path(choice) if is_named else RELEASED_READER)
 
-        directory = self.out / "readers" / f"{splitter}-{kind}-{seed}"
+        training_data, _ = kind
+        directory = self.out / "readers" / cell_name(splitter, (training_data, "none"), seed)
         if not (directory / "reader-int8").is_dir():
-            self._train_reader(splitter, kind, seed, directory)
-        return Reader.load(directory / "reader-int8")
+            log_line(f"reader: {directory.name}")
+            self._train_reader(splitter, training_data, seed, directory)
+        return read_reader(directory / "reader-int8")
 
     def _train_reader(self, splitter: Splitter, kind: str, seed: int, directory: Path) -> None:
-        log_line(f"reader: {splitter}, {kind}, seed {seed}")
         source = QuestionSource(
             format="questions" if kind == "questions" else "templates",
             path=TRAINING_QUESTIONS if kind == "questions" else self.root,
@@ -239,38 +282,33 @@ class Ablation:
         recipe = reader.ReaderRecipe(
             name="reader-int8",
             asked=(source,),
-            model=model.ModelSettings(base=str(options.base), dropout=0.0),
+            model=model.ModelSettings(base=options.model.base, dropout=0.0),
             reading=reader.ReadingSettings(passages=3, max_tokens=192),
-            loop=LoopSettings(
-                batch_size=max(1, options.batch_size // 2),
-                steps=options.steps,
-                learning_rate=1e-4,
-                fresh_rate=5.0,
-                every=options.every,
-            ),
+            loop=replace(options.loop, learning_rate=1e-4, fresh_rate=5.0),
             seed=seed,
         )
         reader.train_reader(recipe, directory, progress=log_progress, say=log_line, cpu=options.cpu)
 
-    def cell(self, splitter: Splitter, kind: str) -> QuestionValues:
-        """The values of a splitter with one kind of training data, as means over the seeds."""
-        seeds = [0] if kind == "untrained" else self.options.seeds
+    def cell(self, splitter: Splitter, kind: Kind) -> QuestionValues:
+        """The values of a splitter with one kind of training, as means over the seeds."""
+        seeds = [0] if kind == UNTRAINED else self.options.seeds
         per_seed = [self._seed_values(splitter, kind, seed) for seed in seeds]
         return {
             name: np.mean([values[name] for values in per_seed], axis=0).tolist()
             for name in per_seed[0]
         }
 
-    def _seed_values(self, splitter: Splitter, kind: str, seed: int) -> QuestionValues:
-        path = self.out / f"{splitter}-{kind}-{seed}-{self.options.reader}.json"
+    def _seed_values(self, splitter: Splitter, kind: Kind, seed: int) -> QuestionValues:
+        name = cell_name(splitter, kind, seed)
+        path = self.out / f"{name}-{Path(self.options.reader).name}.json"
         if not path.is_file():
-            log_line(f"measuring {splitter}, {kind}, seed {seed}")
+            log_line(f"measuring {name}")
             path.write_text(json.dumps(self._measure(splitter, kind, seed)))
 
         values: QuestionValues = json.loads(path.read_text())
         return values
 
-    def _measure(self, splitter: Splitter, kind: str, seed: int) -> QuestionValues:
+    def _measure(self, splitter: Splitter, kind: Kind, seed: int) -> QuestionValues:
         encoder = self.encoder(splitter, kind, seed)
         cell_reader = self.reader(splitter, kind, seed)
         rows = np.array(self.rows(splitter))
@@ -305,8 +343,14 @@ class Ablation:
 
 
 @cache
-def released_reader() -> Reader:
-    return Reader.load(RELEASED_READER)
+def read_reader(directory: Path) -> Reader:
+    return Reader.load(directory)
+
+
+def cell_name(splitter: Splitter, kind: Kind, seed: int) -> str:
+    training_data, validated = kind
+    data = training_data if validated == "none" else f"{training_data}-by-{validated}"
+    return f"{splitter}-{data}-{seed}"
 
 
 def page_of(question: Question) -> str:
@@ -345,7 +389,7 @@ def report(cells: dict[Cell, QuestionValues]) -> Iterator[str]:
     yield "|---" * (len(names) + 2) + "|"
     for (splitter, kind), values in cells.items():
         columns = [interval(name, values) for name in names]
-        yield f"| {splitter} | {kind} | {' | '.join(columns)} |"
+        yield f"| {splitter} | {kind_name(kind)} | {' | '.join(columns)} |"
 
     yield "\nDifferences to the simple splitter with the same training, paired by question:\n"
     for (splitter, kind), values in cells.items():
@@ -355,11 +399,16 @@ def report(cells: dict[Cell, QuestionValues]) -> Iterator[str]:
         for name in names:
             change = difference(name, np.array(baseline[name]), np.array(values[name]))
             span = f"{change.low:+.3f} to {change.high:+.3f}"
-            yield f"- {splitter}, {kind}: {name} {change.mean:+.3f} ({span}, p {change.p:.4f})"
+            yield f"- {splitter}, {kind_name(kind)}: {name} {change.mean:+.3f} ({span}, p {change.p:.4f})"
 
     if len(cells) > 1:
         for name in names:
             yield from tests_of(name, cells)
+
+
+def kind_name(kind: Kind) -> str:
+    training_data, validated = kind
+    return training_data if validated == "none" else f"{training_data} (by {validated})"
 
 
 def interval(name: str, values: QuestionValues) -> str:
@@ -374,7 +423,7 @@ def tests_of(name: str, cells: dict[Cell, QuestionValues]) -> Iterator[str]:
     freedom = f"F({anova.systems_freedom}, {anova.error_freedom})"
     yield f"\n{name}: {freedom} = {anova.f:.2f}, p {anova.p:.4f}; Tukey's HSD, p < 0.05:\n"
 
-    labels = [f"{splitter}, {kind}" for splitter, kind in cells]
+    labels = [f"{splitter}, {kind_name(kind)}" for splitter, kind in cells]
     pairs = [pair for pair in tukey_hsd(table) if pair.p < 0.05]
     for pair in pairs:
         span = f"{pair.low:+.3f} to {pair.high:+.3f}"
@@ -392,32 +441,49 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--questions", type=Path, nargs="+", default=QUESTIONS)
     parser.add_argument("--splitters", nargs="+", choices=SPLITTERS, default=SPLITTERS)
     parser.add_argument("--trained", nargs="+", choices=TRAINING_DATA, default=["untrained"])
+    parser.add_argument("--validated", nargs="+", choices=("none", *BY_TEMPLATE), default=["none"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--reader", choices=("released", "trained", "none"), default="released")
+    parser.add_argument("--reader", default="released")
     parser.add_argument("--read", type=int, default=10, help="passages that the reader ranks")
     parser.add_argument("--pages", type=int)
-    parser.add_argument("--base", default=None, help="checkpoint; by default MiniLM")
+    parser.add_argument("--recipe", type=Path)
     parser.add_argument("--translators", nargs=2, default=(), metavar=("THERE", "BACK"))
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=3e-5)
-    parser.add_argument("--passage-tokens", type=int, default=160)
-    parser.add_argument("--every", type=int, default=1 << 20, help="steps between checkpoints")
+    parser.add_argument("--steps", type=int, help="instead of the recipe's epochs")
     parser.add_argument("--cpu", action="store_true")
 
     options = parser.parse_args()
-    options.base = options.base or export.base_checkpoint()
-    if any("back" in kind for kind in options.trained) and not options.translators:
-        parser.error("training data with back-translation needs --translators THERE BACK")
+    translated = {*options.trained, *options.validated} & {"back", "template+back"}
+    if translated and not options.translators:
+        parser.error(f"{translated.pop()} needs --translators THERE BACK")
+
+    read_recipe(options)
     return options
+
+
+def read_recipe(options: argparse.Namespace) -> None:
+    """Set the model, the stage, its loop and the quantization that all runs share."""
+    options.model, options.stage, options.quantization = SMALL_MODEL, SMALL_STAGE, "int8"
+    if options.recipe is not None:
+        recipe = load_recipe(options.recipe, santa.SantaRecipe, data=options.data)
+        options.model, (options.stage,) = recipe.model, recipe.stage
+        options.quantization = recipe.export.quantization
+
+    options.loop = options.stage.loop
+    if options.steps is not None:
+        options.loop = replace(options.loop, steps=options.steps)
 
 
 def main() -> None:
     options = parse_options()
     ablation = Ablation(options)
+    kinds = dict.fromkeys(
+        UNTRAINED if trained == "untrained" else (trained, validated)
+        for trained in options.trained
+        for validated in options.validated
+    )
     cells = {
         (splitter, kind): ablation.cell(splitter, kind)
-        for kind in options.trained
+        for kind in kinds
         for splitter in options.splitters
     }
 
