@@ -38,7 +38,16 @@ STATE = "training.json"
 OPTIMIZER = "optimizer.safetensors"
 
 # Keys that recipes have got since runs were first recorded, with the value that those runs had.
-LATER_KEYS: dict[str, Any] = {"epsilon": 1e-8, "base": None}
+LATER_KEYS: dict[str, Any] = {
+    "epsilon": 1e-8,
+    "base": None,
+    "splitter": None,
+    "translate": "questions",
+    "originals": True,
+    # Keys of pairs that dev sets have got.
+    "rules": None,
+    "translators": [],
+}
 
 
 class Diverged(InvalidInput):
