@@ -618,15 +618,15 @@ class SantaTask:
         `vectors` are those of this process's queries, then of its passages.
         """
         n = len(batch.rows)
-        passages = _gathered(vectors[n:], self.accelerator)  # (P, D)
+        passages = gathered(vectors[n:], self.accelerator)  # (P, D)
         first_passage = self.accelerator.process_index * (len(vectors) - n)
         own = torch.arange(n, device=vectors.device) + first_passage
 
         # Copies of the positive, and positives of an equal query, are no negatives.
-        passage_texts = _gathered(batch.passage_texts, self.accelerator)
+        passage_texts = gathered(batch.passage_texts, self.accelerator)
         hard_negatives = len(batch.passage_texts) - n
         padded_queries = F.pad(batch.query_texts, (0, hard_negatives), value=-1)
-        query_texts = _gathered(padded_queries, self.accelerator)
+        query_texts = gathered(padded_queries, self.accelerator)
         same_passage = passage_texts == passage_texts[own][:, None]
         same_query = query_texts == batch.query_texts[:, None]
 
@@ -780,13 +780,13 @@ def _digests(texts: Sequence[str]) -> Tensor:
     return torch.tensor(digests, dtype=torch.int64)
 
 
-def _gathered(tensor: Tensor, accelerator: Accelerator) -> Tensor:
+def gathered(tensor: Tensor, accelerator: Accelerator) -> Tensor:
     """Concatenate the tensors of all processes; gradients flow back to each of them."""
     if accelerator.num_processes == 1:
         return tensor
 
     # The differentiable gather supports floats only.
     if not tensor.is_floating_point():
-        gathered: Tensor = accelerator.gather(tensor)
-        return gathered
+        tensors: Tensor = accelerator.gather(tensor)
+        return tensors
     return torch.cat(torch.distributed.nn.all_gather(tensor))  # type: ignore[no-untyped-call]

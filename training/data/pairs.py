@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from purlin.index.errors import InvalidInput
-from purlin.index.records import KINDS, Kind, Skipped
+from purlin.index.records import KINDS, Kind, Skipped, Splitter
 from purlin.training.config import in_range
 from purlin.training.data.questions import check_options
 
@@ -83,10 +83,14 @@ class PairSource:
     `purlin.index.evaluation.answers` reads) and linked (rows {title, question, entry}).
 
     For the format templates, whose path is a reference, `rules` is a file of custom templates, and
-    `translators` are two models, there and back, whose rephrasings are added as queries.
+    `translators` are two models, there and back, whose rephrasings are added as queries. With
+    `translate` "pairs" they are pairs of their own, of a question and a passage that were both
+    translated, as in the paper on reference QA. Without `originals` there are no others.
 
     The formats templates and linked produce no questions about the entries that the question sets
-    in `leave_out` ask about. A training stage selects sources by their `name`.
+    in `leave_out` ask about. `splitter` cuts the passages of templates and questions as the paper's
+    splitter of that name does; by default they are those that are served. A training stage selects
+    sources by their `name`.
     """
 
     format: PairFormat
@@ -102,7 +106,10 @@ class PairSource:
     translators: tuple[str, ...] = ()
     leave_out: tuple[Path, ...] = ()
     name: str = ""
+    splitter: Splitter | None = None
     summaries: bool = True
+    translate: Literal["questions", "pairs"] = "questions"
+    originals: bool = True
 
     def __post_init__(self) -> None:
         _check_choice("format", self.format, get_args(PairFormat))
@@ -126,7 +133,19 @@ class PairSource:
                 "summaries = false belongs to the formats codesearchnet and advtest.",
                 field="summaries",
             )
-        check_options(self.format, self.reference, self.rules, self.translators, self.leave_out)
+        check_options(
+            self.format,
+            self.reference,
+            self.rules,
+            self.translators,
+            self.leave_out,
+            self.splitter,
+        )
+        if not self.translators and (self.translate != "questions" or not self.originals):
+            name = "originals" if self.translate == "questions" else "translate"
+            raise InvalidInput(
+                f"{name} needs translators, two models; give them or remove {name}.", field=name
+            )
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
