@@ -44,6 +44,10 @@ LATER_KEYS: dict[str, Any] = {
     "splitter": None,
     "translate": "questions",
     "originals": True,
+    "labelled_share": 1.0,
+    "trains": "all",
+    "summaries": True,
+    "locale": None,
     # Keys of pairs that dev sets have got.
     "rules": None,
     "translators": [],
@@ -252,6 +256,9 @@ def same_recipe(recipe: object, recorded: object) -> bool:
 
 def _what_trains(recipe: object) -> Any:
     def counts(key: str, value: Any) -> bool:
+        # Once the default of every format; what it selects is in the digests of the texts.
+        if (key, value) == ("locale", "us"):
+            return False
         return key != "precision" and not (key in LATER_KEYS and value == LATER_KEYS[key])
 
     def stripped(value: Any) -> Any:
