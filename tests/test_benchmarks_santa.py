@@ -61,9 +61,9 @@ def test_recipes_without_a_decoder_stage_have_all_rows_too() -> None:
 
 
 def test_dpr_has_two_encoders_and_dot_products() -> None:
-    made = ablation.recipe_of_cell(RECIPE, "DPR, in-batch", 7)
+    made = ablation.recipe_of_cell(RECIPE, "DPR, in-batch", 7, "bert")
     assert made
-    assert (made.model.query_base, made.model.pooling) == (made.model.base, "first")
+    assert (made.model.base, made.model.query_base, made.model.pooling) == ("bert", "bert", "first")
     assert (made.model.similarity, made.seed) == ("dot", 7)
     assert [(stage.name, stage.temperature) for stage in made.stage] == [("in-batch", 1.0)]
 

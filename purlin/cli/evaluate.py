@@ -206,8 +206,16 @@ def evaluate_santa(
 
     sets = published.read_judged(name, data, split)
     opened = open_encoder(encoder)
-    by_cosine = similarity == "cosine"
-    runs = [published.rank(of_set, opened, by_cosine=by_cosine) for of_set in sets]
+    with progress_bars() as tell:
+        runs = [
+            published.rank(
+                of_set,
+                opened,
+                by_cosine=similarity == "cosine",
+                progress=partial(tell, of_set.name),
+            )
+            for of_set in sets
+        ]
     _print_measures(published.measures(sets, runs), as_json)
 
 
