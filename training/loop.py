@@ -36,6 +36,8 @@ METRICS = "metrics.jsonl"
 CURVES = "curves.png"
 STATE = "training.json"
 OPTIMIZER = "optimizer.safetensors"
+# Keys of a recipe that decide how steps are computed, not what is learned from them.
+NOT_LEARNED = ("precision", "workers", "timeout_minutes")
 
 
 class Diverged(InvalidInput):
@@ -225,19 +227,24 @@ def recorded_precision(out: Path) -> Precision | None:
 
 
 def same_recipe(recipe: object, recorded: object) -> bool:
-    """Tell whether two recipes, as objects or as JSON, train the same; `precision` does not count.
+    """Tell whether two recipes, as objects or as JSON, train the same; NOT_LEARNED does not count.
 
     Precision decides how fast and how exactly steps are computed, not what is learned. A run has to
     be resumable where "auto" means another one, as on another machine, and from a checkpoint that
-    recorded "bf16", the default before "auto".
+    recorded "bf16", the default before "auto". A key that is None counts as absent: runs that are
+    older than an optional key can be resumed.
     """
-    return bool(_without_precision(recipe) == _without_precision(recorded))
+    return bool(_learned(recipe) == _learned(recorded))
 
 
-def _without_precision(recipe: object) -> Any:
+def _learned(recipe: object) -> Any:
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: stripped(inner) for key, inner in value.items() if key != "precision"}
+            return {
+                key: stripped(inner)
+                for key, inner in value.items()
+                if key not in NOT_LEARNED and inner is not None
+            }
         if isinstance(value, list):
             return [stripped(inner) for inner in value]
         return value
