@@ -1,8 +1,8 @@
 """Read passages for a question: a cross-encoder's logits for the answer's start and end.
 
-The model reads `[CLS] question [SEP] passage [SEP]`, or what its tokenizer puts there. It returns, for each token, the logits that an
-answer starts and ends there, and for each passage one that it answers (reference QA, eq. 1-3).
-`purlin.index.qa.spans` makes answers of these logits.
+The model reads `[CLS] question [SEP] passage [SEP]`, or what its tokenizer puts around two texts. It
+returns, for each token, the logits that an answer starts and ends there, and for each passage one
+that it answers (reference QA, eq. 1-3). `purlin.index.qa.spans` makes answers of these logits.
 """
 
 from __future__ import annotations
