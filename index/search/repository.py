@@ -170,7 +170,9 @@ class _PathWords:
         self._all = frozenset(" ".join(path_tokens).split())
         self._words = sorted(self._all)
         self._abbreviations = [
-            word for word in self._words if len(word) <= _MAX_ABBREVIATION and _is_abbreviation(word)
+            word
+            for word in self._words
+            if len(word) <= _MAX_ABBREVIATION and _is_abbreviation(word)
         ]
 
     def matched(self, weights: Mapping[str, float]) -> Vectors:
