@@ -100,7 +100,9 @@ ENDINGS = ["", *"s es ed ing ies ied ying y ly er ation ational ability iveness 
 @given(st.text("abcdeiklmnoprstuvwy", min_size=1, max_size=8), st.sampled_from(ENDINGS))
 def test_words_begin_as_the_lines_to_search_do(beginning: str, ending: str) -> None:
     word = beginning + ending
-    assert all(list(matches(word, frozenset([token]))) == [(0, len(word))] for token in tokens(word))
+    assert all(
+        list(matches(word, frozenset([token]))) == [(0, len(word))] for token in tokens(word)
+    )
 
 
 def test_word_of_a_megabyte_is_left_out() -> None:
