@@ -187,6 +187,15 @@ def test_code_hits_have_lines_reason_and_text(client: TestClient) -> None:
         ({"path": "nowhere"}, set()),
     ],
 )
+def test_search_filters_by_path_and_language(
+    client: TestClient, arguments: dict[str, str], paths: set[str]
+) -> None:
+    result = call(client, "search_code", query="rows of a page", **arguments)
+    assert {hit["path"] for hit in result["structuredContent"]["hits"]} == paths
+    if not paths:
+        assert text(result) == "Nothing in project fits."
+
+
 @pytest.mark.parametrize(
     ("method", "tool", "arguments"),
     [
@@ -212,15 +221,6 @@ def test_a_warning_of_the_engine_is_shown(
     result = call(client, tool, **arguments)
     assert result["structuredContent"]["warning"] == "Only words were compared."
     assert ". Only words were compared." in text(result).split("\n")[0]
-
-
-def test_search_filters_by_path_and_language(
-    client: TestClient, arguments: dict[str, str], paths: set[str]
-) -> None:
-    result = call(client, "search_code", query="rows of a page", **arguments)
-    assert {hit["path"] for hit in result["structuredContent"]["hits"]} == paths
-    if not paths:
-        assert text(result) == "Nothing in project fits."
 
 
 def test_paths_start_with_the_source_if_several(tmp_path: Path) -> None:
