@@ -154,7 +154,7 @@ def export(
     not those of the checkpoint; `out` then stays as it was.
     """
     checkpoints = _checkpoints_by_role(checkpoint)
-    models = {role: _load(directory) for role, directory in checkpoints.items()}
+    models = {role: load_checkpoint(directory) for role, directory in checkpoints.items()}
     passage_model = models["passage"]
     limit = max_tokens or passage_model.max_seq_length or 512
     refuse_longer("max_tokens", limit, passage_model)
@@ -373,7 +373,7 @@ def write_graph(checkpoint: Path, path: Path) -> None:
 
     Rows of `input_ids` have no padding.
     """
-    model = _load(checkpoint)
+    model = load_checkpoint(checkpoint)
     trace(_EncoderGraph(model), model[0].auto_model, path, ["vectors"])
 
 
@@ -506,7 +506,8 @@ def _checkpoints_by_role(checkpoint: Path) -> dict[Role, Path]:
     return {"passage": checkpoint}
 
 
-def _load(checkpoint: Path) -> SentenceTransformer:
+def load_checkpoint(checkpoint: Path) -> SentenceTransformer:
+    """Load a checkpoint as `export` does, on the CPU. Raises NotFound and InvalidInput."""
     if not (checkpoint / "config.json").is_file():
         raise NotFound(
             f"{checkpoint} has no config.json. Give the directory of a saved checkpoint."

@@ -121,7 +121,9 @@ class _CrossEntropy(torch.autograd.Function):
             exponentials.div_(sums).scatter_add_(1, correct, minus_one)
             slope = exponentials.to(states.dtype)
             states_gradient[rows] = slope @ words
-            words_gradient += slope.T @ part
+            # Words of a frozen encoder need none, which saves a third of the products.
+            if ctx.needs_input_grad[1]:
+                words_gradient += slope.T @ part
 
         ctx.save_for_backward(states_gradient, words_gradient)
         return total

@@ -255,7 +255,7 @@ class Questions:
 
 def _read_questions(recipe: ReaderRecipe) -> tuple[list[Questions], list[Questions]]:
     """Return the questions of each training source and of each dev source."""
-    pools: dict[Path, PassagePool] = {}
+    pools: questions.Pools = {}
     directory = recipe.reading.encoder
     encoder = Encoder.load(Path(directory)) if directory else None
 
@@ -266,7 +266,7 @@ def _read_questions(recipe: ReaderRecipe) -> tuple[list[Questions], list[Questio
 
 def _mined(
     source: QuestionSource,
-    pools: dict[Path, PassagePool],
+    pools: questions.Pools,
     reading: ReadingSettings,
     encoder: Encoder | None,
 ) -> Questions:

@@ -30,12 +30,15 @@ Allowed = Any
 class Details:
     """What the ranking of a repository asks of n documents.
 
-    `paths` are those of their files, None for a record of a list. `secondary` masks documents whose
-    role counts less, `modules` those that are the code outside of a file's definitions.
+    `paths` are those of their files, None for a record of a list. `title_tokens` and `path_tokens`
+    are the distinct tokens of both, separated by spaces. `secondary` masks documents whose role
+    counts less, `modules` those that are the code outside of a file's definitions.
     """
 
     titles: Sequence[str]
     paths: Sequence[str | None]
+    title_tokens: Sequence[str]
+    path_tokens: Sequence[str]
     secondary: NDArray[np.bool_]
     modules: NDArray[np.bool_]
 
