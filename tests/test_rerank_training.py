@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from tokenizers import pre_tokenizers
 
 from purlin.index.encoder import load_encoder
 from purlin.index.errors import Damaged, InvalidInput, NotFound
+from purlin.index.qa.reader import RELEASED_READER
 from purlin.index.reranker import Reranker
 from purlin.training import ranker
-from purlin.training.candidates import PART, computed_once, nearest
+from purlin.training.candidates import BLOCK, nearest, teacher_scores
 from purlin.training.config import build_recipe
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
@@ -29,8 +31,6 @@ from purlin.training.losses import list_divergence, listwise, margin_mse
 from purlin.training.model import ModelSettings
 from purlin.training.reader import load_reader_model
 from purlin.training.restore import HEAD
-from tests.readers import tiny_reader
-from tests.rerankers import tiny_reranker
 from tests.tiny import WORDS, save_bert, tiny_encoder
 from tests.training_runs import metrics_rows
 
@@ -153,11 +153,11 @@ def test_list_divergence_is_kl_of_the_teacher_from_the_student(
 
 def test_nearest_are_the_best_products_without_copies() -> None:
     generator = np.random.default_rng(3)
-    pairs = [Pair((f"query {n % 37}",), f"passage {n % 53}") for n in range(PART + 40)]
+    pairs = [Pair((f"query {n % 37}",), f"passage {n % 53}") for n in range(BLOCK + 40)]
     queries, passages = generator.standard_normal((2, len(pairs), 16)).astype(np.float32)
     mined = nearest(pairs, queries, passages, 5)
 
-    for own in (0, 17, PART + 3):
+    for own in (0, 17, BLOCK + 3):
         order = np.argsort(-(passages @ queries[own]))
         kept = [
             row
@@ -174,28 +174,32 @@ def test_too_few_candidates_are_repeated() -> None:
     assert nearest(pairs[:1], vectors[:1], vectors[:1], 2).tolist() == [[0, 0]]
 
 
-def test_what_was_computed_is_not_computed_again(tmp_path: Path) -> None:
-    computed: list[range] = []
+def test_a_teacher_scores_a_list_once(directory: Path, tmp_path: Path) -> None:
+    pairs = [Pair((f"query {row}",), f"passage {row}") for row in range(5)]
+    mined = np.array([[(row + 1) % 5, (row + 2) % 5] for row in range(5)], dtype=np.int32)
+    scored: list[str] = []
 
-    def compute(rows: range) -> np.ndarray[Any, Any]:
-        if len(computed) == 2:
-            raise KeyboardInterrupt
-        computed.append(rows)
-        return np.array([[row, -row] for row in rows], dtype=np.float32)
+    def opened() -> Callable[[str, Sequence[str]], Any]:
+        def score(query: str, texts: Sequence[str]) -> Any:
+            scored.append(query)
+            return np.array([int(text.split()[1]) for text in texts], dtype=np.float32)
 
-    shape = (2 * PART + 5, 2)
-    with pytest.raises(KeyboardInterrupt):
-        computed_once(tmp_path / "scores", shape, compute, key="a")
-    assert computed == [range(PART), range(PART, 2 * PART)]
+        return score
 
-    computed.clear()
-    scores = computed_once(tmp_path / "scores", shape, compute, key="a")
-    assert computed == [range(2 * PART, 2 * PART + 5)]
-    assert scores.tolist() == [[row, -row] for row in range(shape[0])]
+    def scores(rows: Any) -> list[list[float]]:
+        values = teacher_scores(
+            pairs, rows, opened, directory / "encoder", tmp_path, progress=lambda *_: None
+        )
+        return values.tolist()  # type: ignore[no-any-return]
 
-    computed.clear()
-    computed_once(tmp_path / "scores", (3, 2), compute, key="b")
-    assert computed == [range(3)]
+    expected = [[row, (row + 1) % 5, (row + 2) % 5] for row in range(5)]
+    assert scores(mined) == expected
+    assert scores(mined) == expected
+    assert scored == [pair.queries[0] for pair in pairs]
+
+    # Other candidates are other lists.
+    assert scores(mined[:, ::-1]) == [[row, third, second] for row, second, third in expected]
+    assert len(scored) == 10
 
 
 # ---- whole runs
@@ -232,47 +236,64 @@ def test_a_batch_has_lists_and_the_loss_of_their_logits(directory: Path, tmp_pat
     assert all(parameter.grad is not None for parameter in model.head.parameters())
 
 
-def test_a_resumed_run_with_a_teacher_follows_the_same_curve(
-    directory: Path, tmp_path: Path
-) -> None:
-    taught = recipe(
+def taught(directory: Path) -> ranker.RankerRecipe:
+    return recipe(
         directory,
         teacher=ranker.RankingTeacher(model=directory / "encoder", margin=0.5, labels=0.0),
         loop=LoopSettings(batch_size=4, steps=6, every=3, precision="fp32"),
     )
-    trained = run(taught, tmp_path / "whole")
+
+
+def test_a_run_writes_a_reranker_that_can_teach(directory: Path, tmp_path: Path) -> None:
+    lines: list[str] = []
+    trained = run(taught(directory), tmp_path, lines)
+    assert lines[0] == "device: cpu, 1 process"
+    assert "the teacher scored 16 of 16 lists" in lines
+    for row in metrics_rows(tmp_path / "ranker"):
+        assert row["loss"] == pytest.approx(0.5 * row["margin"] + row["divergence"], rel=1e-4)
+
     assert Reranker.load(trained, threads=1).weights == {"code": 0.3, "product": 0.3}
     card = (trained / "README.md").read_text()
     assert "code: 0.30 of the score" in card
     assert "dev mrr" in card
+    assert_scores_by_text(trained)
 
+
+@pytest.mark.long
+def test_a_resumed_run_follows_the_same_curve(directory: Path, tmp_path: Path) -> None:
     def interrupt(step: int, total: int, values: Any) -> None:
         if step == 4:
             raise KeyboardInterrupt
 
+    run(taught(directory), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         ranker.train_ranker(
-            taught, tmp_path / "cut", progress=lambda name: interrupt, say=str, cpu=True
+            taught(directory),
+            tmp_path / "cut",
+            progress=lambda name: interrupt,
+            say=lambda line: None,
+            cpu=True,
         )
-    run(taught, tmp_path / "cut")
+    run(taught(directory), tmp_path / "cut")
     whole, cut = (metrics_rows(tmp_path / name / "ranker") for name in ("whole", "cut"))
     assert [row["loss"] for row in whole] == [row["loss"] for row in cut]
-    for row in whole:
-        assert row["loss"] == pytest.approx(0.5 * row["margin"] + row["divergence"], rel=1e-4)
 
     with pytest.raises(InvalidInput, match=r"another recipe|other texts"):
-        run(replace(taught, seed=2), tmp_path / "cut")
+        run(replace(taught(directory), seed=2), tmp_path / "cut")
 
 
-@pytest.mark.parametrize("kind", ["encoder", "reranker", "reader"])
-def test_every_kind_of_teacher_scores_a_list(directory: Path, tmp_path: Path, kind: str) -> None:
-    make = {"encoder": lambda _: directory / "encoder", "reranker": tiny_reranker}
-    score = ranker._teacher(make.get(kind, tiny_reader)(tmp_path))
-    pairs = [Pair((f"{name} the file",), f"def {name} ( file )") for name in NAMES]
-    scores = score(pairs, 1, [3, 0])
-    assert scores.shape == (3,)
-    # A list of other candidates, in another order, has the same scores.
-    assert score(pairs, 1, [0, 2, 3])[[0, 3, 1]] == pytest.approx(scores, abs=1e-5)
+def assert_scores_by_text(teacher: Path) -> None:
+    """The score of a text must not depend on the other texts of its list."""
+    score = ranker.open_teacher(teacher)
+    texts = [f"def {name} ( file )" for name in NAMES]
+    scores = score("open the file", texts)
+    assert scores.shape == (4,)
+    assert score("open the file", texts[:0:-1]) == pytest.approx(scores[:0:-1], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["encoder", "reader"])
+def test_an_encoder_and_a_reader_can_teach(directory: Path, name: str) -> None:
+    assert_scores_by_text(directory / "encoder" if name == "encoder" else RELEASED_READER)
 
 
 # ---- model
