@@ -255,6 +255,7 @@ def answer_ranks(
         read_passages,
         cell_reader.read(question.question, read_passages),
         prior_weight=cell_reader.settings.prior_weight,
+        word_weights=corpus.weights(question.question),
         k=1,
     )
 

@@ -79,14 +79,22 @@ def answer_question(
     reading_started = time.monotonic()
     logits = reader.read(question, passages, deadline=started + seconds)
     settings = reader.settings
-    reading = rank_answers(parsed, passages, logits, prior_weight=settings.prior_weight, k=k)
+    word_weights = corpus.weights(question)
+    reading = rank_answers(
+        parsed,
+        passages,
+        logits,
+        prior_weight=settings.prior_weight,
+        word_weights=word_weights,
+        k=k,
+    )
 
     # Estimate whether there is an answer at all.
     best_document = ranked[_best_passage(reading)].document if ranked else None
     features = calibration_features(
         [passage.hit for passage in retrieved],
         best_document,
-        corpus.weights(question),
+        word_weights,
         reading.answerable,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from purlin.index.qa.features import span_candidates, span_features, span_score
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.reader import Floats, PackedPassage, PassageLogits, ReadingPassage, model_text
+from purlin.index.qa.sentences import Sentence, sentence_features, sentence_score
 from purlin.index.qa.signatures import CharSpan
 
 MAX_ANSWER_TOKENS = 24
@@ -68,19 +69,23 @@ def rank_answers(
     logits: Sequence[PassageLogits],
     *,
     prior_weight: float,
+    word_weights: Mapping[str, float],
     k: int,
 ) -> ReadingResult:
     """Return the `k` best answers; `logits` may lack the last passages, which were not read.
 
-    A span's score adds up the passage's prior, times `prior_weight`, and the weighted features.
+    A span's score adds up the passage's prior, times `prior_weight`, and the weighted features. If
+    the question wants a statement, the spans are sentences; `word_weights` has the idf of each of
+    its tokens.
     """
+    score = sentence_score if question.statement else span_score
     scored_passages = []
     for passage, passage_logits in zip(passages, logits, strict=False):
         prior = prior_weight * passage.prior
         scored_passages.append(
             [
-                SpanPrediction(span.start, span.end, prior + span_score(features))
-                for span, features in spans_with_features(question, passage, passage_logits)
+                SpanPrediction(span.start, span.end, prior + score(features))
+                for span, features in _competing(question, passage, passage_logits, word_weights)
             ]
         )
     spans, probabilities = normalize_spans(scored_passages)
@@ -91,6 +96,19 @@ def rank_answers(
     selected = np.array([each.selected for each in logits], dtype=np.float32)
     answers = tuple(_best_answers(spans, probabilities, k))
     return ReadingResult(answers, any_answer(selected), relevance, len(logits))
+
+
+def _competing(
+    question: ParsedQuestion,
+    passage: ReadingPassage,
+    logits: PassageLogits,
+    word_weights: Mapping[str, float],
+) -> Iterator[tuple[Sentence | SpanPrediction, dict[str, float]]]:
+    """Yield the sentences of a passage, or the spans for a question that wants a value."""
+    if question.statement:
+        yield from sentence_features(question, passage, logits, word_weights)
+    else:
+        yield from spans_with_features(question, passage, logits)
 
 
 def spans_with_features(
