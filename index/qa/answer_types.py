@@ -188,7 +188,9 @@ NAME_TYPE = _type(
     "",
     "function method class attribute data member property exception option envvar var macro term",
 )
-SENTENCE_TYPE = _type("sentence", "", "", "", "function method class attribute data member property")
+SENTENCE_TYPE = _type(
+    "sentence", "", "", "", "function method class attribute data member property"
+)
 
 # Questions that want a statement, by what it must say, in the order of precedence.
 _STATEMENTS = {

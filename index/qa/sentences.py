@@ -12,43 +12,35 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from purlin.index.qa.question import ParsedQuestion
-from purlin.index.qa.reader import Floats, PassageLogits, ReadingPassage, model_text
+from purlin.index.qa.reader import PassageLogits, ReadingPassage
 from purlin.index.qa.signatures import CharSpan
 from purlin.index.search.tokens import tokens
 
 SENTENCE_WEIGHTS = {
     # the reader's logit for the passage
-    "passage_logit": 0.5,
-    # the logarithm of the reader's probability that an answer starts in the sentence
-    "reader": 0.1,
+    "passage_logit": 0.48,
     # the first sentence of the entry
-    "opening": 1.6,
-    # the same, where the question asks for a condition, a reason or an occasion
-    "opening_other": -2.2,
+    "opening": 1.87,
+    # the same, where the question names a parameter, or asks for a condition, reason or occasion
+    "opening_detail": -0.64,
     # how many sentences of the passage come before it, as a logarithm
-    "depth": -0.4,
+    "depth": -0.38,
     # share of the question's words, by their idf, that the sentence has beside the entry's name
-    "overlap": 2.0,
+    "overlap": 2.52,
     # the sentence is about a parameter that the question names
-    "parameter": 1.5,
+    "parameter": 1.78,
     # it begins with the entry's name, or with "this function"
-    "subject": 0.5,
+    "subject": 0.51,
     # it has words that go with what the question wants stated
-    "condition": 1.8,
-    "reason": 2.8,
-    "occasion": 1.0,
-    "advice": 0.5,
-    # it states a condition or refers to another place, although the question asks for neither
-    "conditional": -0.5,
-    "reference": -1.0,
-    # logarithm of the number of words
-    "words": 0.2,
+    "condition": 2.48,
+    "reason": 4.54,
+    "occasion": 3.3,
+    "advice": 0.85,
+    # it states a condition that the question does not ask for
+    "conditional": -0.23,
 }
 MAX_SENTENCES = 64  # of a passage; the rest is not considered
-MIN_READER_LOGIT = -12.0  # log probabilities below are all the same to the ranking
 
 # After a full stop or a question mark with its closing quotes, unless an abbreviation ends there.
 _STOP = re.compile(
@@ -82,9 +74,6 @@ _STATING = {
     ),
 }
 _CONDITIONAL = re.compile(r"(?:if|when|unless|note|otherwise|in case)\b", re.I)
-_REFERENCE = re.compile(
-    r"(?:See|Refer to|Example|Equivalent to|For (?:example|more|details)|Roughly|Note that)\b"
-)
 # What no question that wants a statement asks for.
 _ASIDE = re.compile(
     r"(?:New|Changed|Deprecated|Added) (?:in|since) version|Availability:|Source code:"
@@ -126,7 +115,7 @@ def _prose(passage: ReadingPassage) -> Iterator[CharSpan]:
 def _unless_code(text: str, start: int, end: int) -> Iterator[CharSpan]:
     lines = [line for line in text[start:end].split("\n") if line.strip()]
     code = sum(_CODE.match(line) is not None for line in lines)
-    if lines and 2 * code <= len(lines):
+    if lines and 2 * code <= len(lines) and not lines[0].startswith(">>>"):
         yield start, end
 
 
@@ -161,26 +150,23 @@ def sentence_features(
     weights = _beside_name(word_weights, passage)
     total = sum(weights.values())
     parameters = {parameter.name for parameter in structure.parameters} & question.names
-    start_logits = _character_logits(passage, logits)
-    is_first = structure.signature_end > 0 or structure.directive in ("section", "module")
+    asks_for_detail = bool(parameters) or question.statement in ("condition", "reason", "occasion")
     names = {text[slice(*span)].rpartition(".")[2] for span in structure.names}
 
     for sentence in sentences(passage):
         said = text[sentence.start : sentence.end]
         shared = sum(weights.get(token, 0.0) for token in set(tokens(said)))
-        opening = is_first and sentence.number == 0
+        opening = structure.is_first and sentence.number == 0
         features = {
             "passage_logit": logits.selected,
-            "reader": _log_share(start_logits, sentence),
             "opening": opening,
-            "opening_other": opening and question.statement in ("condition", "reason", "occasion"),
+            "opening_detail": opening and asks_for_detail,
             "depth": math.log1p(sentence.number),
             "overlap": shared / total if total else 0.0,
             "parameter": _parameter_score(said, parameters),
             "subject": _is_subject(said, names),
-            "conditional": question.statement != "condition" and _CONDITIONAL.match(said) is not None,
-            "reference": _REFERENCE.match(said) is not None,
-            "words": math.log1p(len(said.split())),
+            "conditional": question.statement != "condition"
+            and _CONDITIONAL.match(said) is not None,
         }
         for statement, wording in _STATING.items():
             features[statement] = (
@@ -213,32 +199,3 @@ def _is_subject(said: str, names: set[str]) -> bool:
     """Return whether the sentence begins with one of the entry's names, or with "this function"."""
     first = said.split(maxsplit=1)[0].strip("`'\"*@").partition("(")[0]
     return first.rpartition(".")[2] in names or _THIS.match(said) is not None
-
-
-def _character_logits(passage: ReadingPassage, logits: PassageLogits) -> list[tuple[int, float]]:
-    """Return the first character of each token of the text, with its log probability as a start."""
-    packed = logits.packed
-    context_chars = len(model_text(passage)) - len(passage.text)
-    tokens_of_passage = slice(packed.first, packed.first + len(packed.offsets))
-    starts = _log_softmax(logits.start[tokens_of_passage])
-    return [
-        (offset[0] - context_chars, float(score))
-        for offset, score in zip(packed.offsets, starts, strict=True)
-        if offset[0] >= context_chars
-    ]
-
-
-def _log_share(starts: list[tuple[int, float]], sentence: Sentence) -> float:
-    """Return the log of the probability that an answer starts in the sentence."""
-    inside = [score for first, score in starts if sentence.start <= first < sentence.end]
-    if not inside:
-        return MIN_READER_LOGIT
-    return max(MIN_READER_LOGIT, float(np.logaddexp.reduce(inside)))
-
-
-def _log_softmax(logits: Floats) -> Floats:
-    if not len(logits):
-        return logits
-    shifted = logits - logits.max()
-    result: Floats = shifted - np.log(np.exp(shifted).sum())
-    return result
