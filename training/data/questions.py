@@ -399,7 +399,7 @@ def _unlabelled_questions(
     source: QuestionSource, pools: Pools
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
     assert source.reference is not None
-    pool = _reference_pool(source.reference, pools, None)
+    pool = _reference_pool(source.reference, None, pools)
     texts = (
         str(record.get("question") or record.get("title") or "").strip()
         for record in _records(source.path)
