@@ -358,3 +358,16 @@ def test_evaluate_santa_names_what_it_knows(options: list[str], words: str, tmp_
             catch_exceptions=False,
             standalone_mode=False,
         )
+
+
+def test_evaluate_santa_names_libraries_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name != "torch" else None)
+    with pytest.raises(NotFound, match="Training needs torch"):
+        CliRunner().invoke(
+            app,
+            ["evaluate", "santa", "--set", "esci", "--data", str(tmp_path)],
+            catch_exceptions=False,
+            standalone_mode=False,
+        )

@@ -197,6 +197,9 @@ def evaluate_santa(
 
     Example: purlin evaluate santa --set advtest --data AdvTest/test.jsonl --encoder models/santa-minilm-l6-int8
     """
+    from purlin.cli.train import need_training
+
+    need_training()
     from purlin.index.errors import InvalidInput
     from purlin.training.data import judged as published
 
