@@ -113,7 +113,7 @@ def _encoded_together(
     max_tokens = text_model.settings.max_passage_tokens
     vectors = encode(text_model, share, max_tokens, accelerator)
     _save(vectors.astype(np.float16), parts, "passages", accelerator)
-    return _interleaved(_wait_for(parts, "passages", accelerator))
+    return _interleaved(_wait_for(parts, "passages", accelerator)).astype(np.float16, copy=False)
 
 
 def _save(array: NDArray[np.generic], parts: Path, name: str, accelerator: Accelerator) -> None:

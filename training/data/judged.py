@@ -265,8 +265,8 @@ def rank_by_words(judged: JudgedSet) -> dict[str, list[str]]:
 
     postings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for row, count in enumerate(counts):
-        for token, times in count.items():
-            postings[token].append((row, times))
+        for token, number in count.items():
+            postings[token].append((row, number))
 
     run, candidates = {}, _candidate_rows(judged)
     for query_id, query in judged.queries.items():
