@@ -175,7 +175,8 @@ class _Query:
     `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
     whose id or title is exactly the query: they score 1. `defining` are those whose last name is
-    the query, `excluded` those that are no hits. `reranked` tells whether a ranking model follows.
+    the query, `excluded` those that are no hits. `tokens` are those of the text, for highlights.
+    `reranked` tells whether a ranking model follows.
     """
 
     text: str
@@ -188,6 +189,7 @@ class _Query:
     named: Rows = field(default_factory=_NO_ROWS.copy)
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
+    tokens: frozenset[str] = frozenset()
     reranked: bool = False
 
 
@@ -559,7 +561,7 @@ class Corpus:
         reranks: bool = True,
     ) -> _Query:
         allowed, documents = self._allowed(filter)
-        prepared = _Query(query, mode, allowed, documents)
+        prepared = _Query(query, mode, allowed, documents, tokens=frozenset(tokens(query)))
         prepared.reranked = reranks and self._has_model and mode != "dense"
         clock.lap("filter")
 
@@ -809,7 +811,7 @@ class Corpus:
             scores=self._retriever_scores(query, ranking, position),
             title=document.title,
             text=text,
-            highlights=_highlights(text, frozenset(tokens(query.text))) if highlight else (),
+            highlights=_highlights(text, query.tokens) if highlight else (),
             location=document.location,
             fields=document.fields,
             context=document.context,
