@@ -472,7 +472,12 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
     head = Head(
         f"{len(reply.answers)} answers from {_shown_origin(reply)}; "
         f"answerable {reply.answerable:.2f} (low: it may be silent)",
-        {"answerable": reply.answerable, **_origin(reply), "reader": reply.reader},
+        {
+            "answerable": reply.answerable,
+            "answer_type": reply.answer_type,
+            **_origin(reply),
+            "reader": reply.reader,
+        },
     )
     return fit(_warned(head, reply), "answers", parts, arguments.max_tokens)
 

@@ -16,7 +16,7 @@ from purlin.index.encoder import Role, Vectors
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.ranking import read_qrels, read_queries
 from purlin.index.passages import render
-from purlin.index.records import Document, Kind, SourceFile
+from purlin.index.records import Document, Kind, SourceFile, Splitter
 from purlin.index.sources import beir
 from purlin.training.config import in_range
 from purlin.training.data.judged import (
@@ -58,6 +58,10 @@ class DevSet:
     `measure` is one of `purlin.index.evaluation.ranking`'s names or "-loss", eq. 3 over batches of
     `LOSS_BATCH` queries with its sign inverted, so that higher is better here too. The paper on
     reference QA selects its epoch by the loss on such data.
+
+    `rules`, `translators` and `originals` make questions by template, and `splitter` cuts their
+    passages, as the keys of that name in `purlin.training.data.pairs.PairSource` do; what is
+    translated is questions and passages both.
     """
 
     name: str
@@ -68,6 +72,10 @@ class DevSet:
     reference: Path | None = None
     limit: int | None = None
     measure: Literal["MRR@100", "nDCG@10", "nDCG@100", "Recall@100", "-loss"] = "MRR@100"
+    rules: Path | None = None
+    translators: tuple[str, ...] = ()
+    originals: bool = True
+    splitter: Splitter | None = None
 
     def __post_init__(self) -> None:
         in_range("limit", self.limit or 1, 1, 1 << 30)
@@ -75,6 +83,24 @@ class DevSet:
             raise InvalidInput(
                 "reference belongs to the format questions, which needs one.", field="reference"
             )
+        # Refuses the keys that the format does not use.
+        self.pair_source()
+
+    def pair_source(self) -> PairSource:
+        """Return the source of the pairs of this set, by its format."""
+        return PairSource(
+            format=self.format,
+            path=self.path,
+            kind=self.kind,
+            limit=self.limit,
+            split=self.split,
+            reference=self.reference,
+            rules=self.rules,
+            translators=self.translators,
+            translate="pairs" if self.translators else "questions",
+            originals=self.originals,
+            splitter=self.splitter,
+        )
 
 
 class DevEvaluator:
@@ -170,15 +196,7 @@ def _read_documents(corpus: Path, kind: Kind) -> Iterator[Document]:
 
 
 def _read_pairs(dev_set: DevSet) -> JudgedSet:
-    source = PairSource(
-        format=dev_set.format,
-        path=dev_set.path,
-        kind=dev_set.kind,
-        limit=dev_set.limit,
-        split=dev_set.split,
-        reference=dev_set.reference,
-    )
-    pairs = [pair for pair in read_pairs(source) if isinstance(pair, Pair)]
+    pairs = [pair for pair in read_pairs(dev_set.pair_source()) if isinstance(pair, Pair)]
 
     # Pairs may share a passage, which must have a single id.
     passages = dict.fromkeys(pair.passage for pair in pairs)

@@ -11,6 +11,7 @@ import inspect
 import json
 import logging
 import re
+import shlex
 import shutil
 import tempfile
 import warnings
@@ -181,6 +182,22 @@ def export(
 
         (new / CARD).write_text(_card_text(card, quantization, limit, similarity))
     return Encoder.load(out)
+
+
+def conversion_hint(directory: Path) -> str:
+    """Say how a checkpoint gets safetensors weights: the command, if it has pickled ones."""
+    if not any(directory.glob("pytorch_model*.bin")):
+        return "Save the model again with save_pretrained(..., safe_serialization=True)."
+
+    # `weights_only` keeps torch from running what a pickle contains.
+    program = (
+        "import glob, sys, torch; from safetensors.torch import save_file; "
+        "weights = {name: value.contiguous().clone() "
+        "for path in sorted(glob.glob(sys.argv[1] + '/pytorch_model*.bin')) "
+        "for name, value in torch.load(path, map_location='cpu', weights_only=True).items()}; "
+        "save_file(weights, sys.argv[1] + '/model.safetensors', metadata={'format': 'pt'})"
+    )
+    return f'To convert them: python -c "{program}" {shlex.quote(str(directory))}'
 
 
 def is_exported(directory: Path) -> bool:
@@ -532,7 +549,8 @@ def load_checkpoint(checkpoint: Path) -> SentenceTransformer:
     except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
         raise InvalidInput(
-            f"{checkpoint} cannot be loaded: {reason} Give a checkpoint with safetensors."
+            f"{checkpoint} cannot be loaded: {reason} Give a checkpoint with safetensors. "
+            f"{conversion_hint(checkpoint)}"
         ) from None
 
 

@@ -136,6 +136,9 @@ def evaluate_qa(
     depth: Annotated[
         int | None, typer.Option(min=1, max=100, help="Passages that are read.")
     ] = None,
+    by_form: Annotated[
+        bool, typer.Option("--by-form", help="Also the right answers of each form of question.")
+    ] = False,
     as_json: AsJson = False,
     home: Home = HOME,
     encoder: EncoderDirectory = None,
@@ -144,7 +147,7 @@ def evaluate_qa(
 
     Example: purlin evaluate qa --corpus python --questions questions/python.jsonl --split dev
     """
-    from purlin.index.evaluation.answers import answer_measures, read_questions
+    from purlin.index.evaluation.answers import answer_measures, form_measures, read_questions
     from purlin.index.qa.ask import READ_DEPTH
     from purlin.index.qa.judging import judge_corpus
     from purlin.index.qa.reader import RELEASED_READER, Reader
@@ -163,8 +166,10 @@ def evaluate_qa(
     shown = [
         measure
         for measure in answer_measures(judged)
-        if loaded or measure.name not in ("exact match", "F1")
+        if loaded or measure.name not in ("exact match", "F1", "right answer first")
     ]
+    if by_form and loaded:
+        shown += form_measures(judged)
     _print_measures(shown, as_json)
     opened.close()
 

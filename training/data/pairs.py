@@ -83,7 +83,9 @@ class PairSource:
     `purlin.index.evaluation.answers` reads) and linked (rows {title, question, entry}).
 
     For the format templates, whose path is a reference, `rules` is a file of custom templates, and
-    `translators` are two models, there and back, whose rephrasings are added as queries.
+    `translators` are two models, there and back, whose rephrasings are added as queries. With
+    `translate` "pairs" they are pairs of their own, of a question and a passage that were both
+    translated, as in the paper on reference QA. Without `originals` there are no others.
 
     The formats templates and linked produce no questions about the entries that the question sets
     in `leave_out` ask about. `splitter` cuts the passages of templates and questions as the paper's
@@ -106,6 +108,8 @@ class PairSource:
     name: str = ""
     splitter: Splitter | None = None
     summaries: bool = True
+    translate: Literal["questions", "pairs"] = "questions"
+    originals: bool = True
 
     def __post_init__(self) -> None:
         _check_choice("format", self.format, get_args(PairFormat))
@@ -137,6 +141,11 @@ class PairSource:
             self.leave_out,
             self.splitter,
         )
+        if not self.translators and (self.translate != "questions" or not self.originals):
+            name = "originals" if self.translate == "questions" else "translate"
+            raise InvalidInput(
+                f"{name} needs translators, two models; give them or remove {name}.", field=name
+            )
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
