@@ -261,10 +261,17 @@ class BlockFile:
         lasts = numbers[np.append(breaks, len(numbers)) - 1]
         starts, stops = firsts * BLOCK, np.minimum((lasts + 1) * BLOCK, self.size)
 
-        filled = 0
-        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-            self._fill(buffer[filled : filled + stop - start], start)
-            filled += stop - start
+        # A search reads hundreds of single blocks: what is done for each adds up.
+        filled, read, descriptor = 0, os.preadv, self._descriptor
+        for start, size in zip(starts.tolist(), (stops - starts).tolist(), strict=True):
+            target = buffer[filled : filled + size]
+            try:
+                is_read = descriptor >= 0 and read(descriptor, (target,), start) == size
+            except OSError as error:
+                raise self._unreadable(error) from error
+            if not is_read:
+                self._fill(target, start)
+            filled += size
         content = buffer[:filled]
         self._verify(content, self._sums[numbers])
         return content
@@ -282,7 +289,10 @@ class BlockFile:
                     raise self.altered("was cut")
                 count += more
         except OSError as error:
-            raise self.altered(f"cannot be read ({error.strerror})") from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> Altered:
+        return self.altered(f"cannot be read ({error.strerror})")
 
     def _verify(self, content: memoryview, sums: NDArray[np.uint64]) -> None:
         if _sums(content) != sums.tolist():

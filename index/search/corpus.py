@@ -40,7 +40,7 @@ from purlin.index.search.query_log import Nearness, QueryLog, blend
 from purlin.index.search.repository import Evidence
 from purlin.index.search.segments import Segment
 from purlin.index.search.store import Documents, StoredPassage
-from purlin.index.search.tokens import matches
+from purlin.index.search.tokens import matches, tokens
 from purlin.index.storage import read_array
 
 MAX_QUERY_CHARS = 4096
@@ -175,7 +175,8 @@ class _Query:
     `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
     whose id or title is exactly the query: they score 1. `defining` are those whose last name is
-    the query, `excluded` those that are no hits. `reranked` tells whether a ranking model follows.
+    the query, `excluded` those that are no hits. `tokens` are those of the text, for highlights.
+    `reranked` tells whether a ranking model follows.
     """
 
     text: str
@@ -188,6 +189,7 @@ class _Query:
     named: Rows = field(default_factory=_NO_ROWS.copy)
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
+    tokens: frozenset[str] = frozenset()
     reranked: bool = False
 
 
@@ -559,7 +561,7 @@ class Corpus:
         reranks: bool = True,
     ) -> _Query:
         allowed, documents = self._allowed(filter)
-        prepared = _Query(query, mode, allowed, documents)
+        prepared = _Query(query, mode, allowed, documents, tokens=frozenset(tokens(query)))
         prepared.reranked = reranks and self._has_model and mode != "dense"
         clock.lap("filter")
 
@@ -625,7 +627,7 @@ class Corpus:
 
         # The same documents whatever is asked for, so that pages are consistent.
         candidates, bound = self._candidates(query, _FIRST_DEPTH, clock)
-        pool = self._score(query, candidates, distinct=True)
+        pool = self._score(query, candidates, clock, distinct=True)
         clock.lap("fuse")
         first = self._reranked(query, pool.take(np.arange(min(len(pool.rows), repository.DEPTH))))
         clock.lap("rerank")
@@ -648,7 +650,7 @@ class Corpus:
         depth = max(_FIRST_DEPTH, 2 * needed)
         while True:
             candidates, bound = self._candidates(query, depth, clock)
-            ranking = self._score(query, candidates, distinct=distinct)
+            ranking = self._score(query, candidates, clock, distinct=distinct)
             last = ranking.scores[needed - 1] if len(ranking.rows) >= needed else -1.0
             clock.lap("fuse")
             if bound is None or last > bound:
@@ -730,20 +732,25 @@ class Corpus:
             np.concatenate([ones, shares[others]])[:depth],
         )
 
-    def _score(self, query: _Query, candidates: _Candidates, *, distinct: bool) -> _Ranking:
+    def _score(
+        self, query: _Query, candidates: _Candidates, clock: _Clock, *, distinct: bool
+    ) -> _Ranking:
         """Rank these rows; with `distinct`, only the best row of each document is kept."""
         rows = candidates.rows
         documents = self._passages.document_of(rows)
         cosines, shares = candidates.cosines.copy(), candidates.lexical.copy()
+        clock.lap("fuse")
         others = np.isnan(cosines)
         cosines[others] = 0.0
         if query.vector is not None:
             cosines[others] = self._dense.scores(query.vector, rows[others])
+            clock.lap("dense")
         others = np.isnan(shares)
         shares[others] = 0.0
         if query.mode != "dense":
             shares[others] = self._lexical.scores(query.weights, rows[others])
             shares[np.isin(rows, query.named)] = 1.0
+            clock.lap("lexical")
 
         texts = self._fusion(query.mode).fuse(cosines, shares)
         if not query.reranked:
@@ -795,8 +802,6 @@ class Corpus:
     ) -> Hit:
         document, passage = stored.document, stored.passage
         text = document.body[passage.start : passage.end]
-        # Dense search does not compute weights, but highlights words all the same.
-        weights = query.weights or self._lexical.weights(query.text)
 
         return Hit(
             id=passage.id,
@@ -806,7 +811,7 @@ class Corpus:
             scores=self._retriever_scores(query, ranking, position),
             title=document.title,
             text=text,
-            highlights=_highlights(text, frozenset(weights)) if highlight else (),
+            highlights=_highlights(text, query.tokens) if highlight else (),
             location=document.location,
             fields=document.fields,
             context=document.context,
