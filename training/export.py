@@ -47,6 +47,7 @@ from purlin.index.encoder import (
 )
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.reader import READER_SETTINGS, Reader, ReaderSettings
+from purlin.index.reranker import RERANKER_SETTINGS, Reranker, RerankerSettings
 from purlin.training.quantize import TokenIds, prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
@@ -54,6 +55,7 @@ CARD = "README.md"
 EXPORTED: dict[str, Any] = {
     SETTINGS: (Encoder, EncoderSettings),
     READER_SETTINGS: (Reader, ReaderSettings),
+    RERANKER_SETTINGS: (Reranker, RerankerSettings),
 }
 QUERY = "query"  # directory within a checkpoint, if queries have an encoder of their own
 GRAPHS: dict[Role, str] = {"passage": MODEL, "query": QUERY_MODEL}
@@ -153,7 +155,7 @@ def export(
     not those of the checkpoint; `out` then stays as it was.
     """
     checkpoints = _checkpoints_by_role(checkpoint)
-    models = {role: _load(directory) for role, directory in checkpoints.items()}
+    models = {role: load_checkpoint(directory) for role, directory in checkpoints.items()}
     passage_model = models["passage"]
     limit = max_tokens or passage_model.max_seq_length or 512
     refuse_longer("max_tokens", limit, passage_model)
@@ -388,7 +390,7 @@ def write_graph(checkpoint: Path, path: Path) -> None:
 
     Rows of `input_ids` have no padding.
     """
-    model = _load(checkpoint)
+    model = load_checkpoint(checkpoint)
     trace(_EncoderGraph(model), model[0].auto_model, path, ["vectors"])
 
 
@@ -521,7 +523,8 @@ def _checkpoints_by_role(checkpoint: Path) -> dict[Role, Path]:
     return {"passage": checkpoint}
 
 
-def _load(checkpoint: Path) -> SentenceTransformer:
+def load_checkpoint(checkpoint: Path) -> SentenceTransformer:
+    """Load a checkpoint as `export` does, on the CPU. Raises NotFound and InvalidInput."""
     if not (checkpoint / "config.json").is_file():
         raise NotFound(
             f"{checkpoint} has no config.json. Give the directory of a saved checkpoint."

@@ -2,9 +2,10 @@
 
 The config of the base model decides between two architectures. T5 and CodeT5 work as in SANTA: a
 text's vector is the first position of the decoder, and the whole T5 predicts. With BERT-class
-encoders a text's vector is the mean over its tokens, or its first token's; a decoder of one layer
-predicts, which sees only that vector and the word embeddings of the masked text, and which is not
-exported. Queries may have a BERT-class encoder of their own, as in DPR.
+encoders a text's vector is the mean over its tokens, or its first token's, with or without the base
+model's pooler (as SimCSE's); a decoder of one layer predicts, which sees only that vector and the
+word embeddings of the masked text, and which is not exported. Queries may have a BERT-class encoder
+of their own, as in DPR.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ DROPOUTS = (
 )
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 Similarity = Literal["cosine", "dot"]
-Pooling = Literal["mean", "first"]
+Pooling = Literal["mean", "first", "pooler"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +98,9 @@ class ModelSettings:
     `max_*_tokens` include special tokens. `dropout` None keeps the base model's (0 for one from
     scratch); 0 enables fused attention, which is nearly twice as fast on a CPU. `similarity`
     "cosine" scales vectors to length 1, "dot" does not, as in the paper. `pooling` applies to
-    BERT-class encoders. With `query_base` queries have an encoder of their own, and `base` is that
-    of passages.
+    BERT-class encoders: "mean" over the tokens, the "first" token's state, or what the base model's
+    "pooler", a linear layer and tanh, makes of that state. With `query_base` queries have an
+    encoder of their own, and `base` is that of passages.
     """
 
     base: str = BASE
@@ -230,7 +232,12 @@ class BertLike(TextModel):
         return states
 
     def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
-        states: Tensor = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+        output = self.transformer(input_ids=ids, attention_mask=mask)
+        if self.settings.pooling == "pooler":
+            pooled: Tensor = output.pooler_output
+            return pooled
+
+        states: Tensor = output.last_hidden_state
         if self.settings.pooling == "first":
             return states[:, 0]
 
@@ -512,8 +519,10 @@ def _pretrained_bert(
     if config.model_type == "dpr":
         transformer, answer_head = _pretrained_dpr(source, config)
     else:
-        transformer = _pretrained(AutoModel, source, config)
+        transformer = _pretrained(AutoModel, source, config, pooler=settings.pooling == "pooler")
 
+    if settings.pooling == "pooler" and getattr(transformer, "pooler", None) is None:
+        raise InvalidInput(f'{settings.base} has no pooler: use pooling "first".', field="pooling")
     if not hasattr(transformer, "embeddings"):
         raise unsupported
     if transformer.get_input_embeddings().embedding_dim != config.hidden_size:
@@ -562,8 +571,11 @@ def _joined(layers: Sequence[nn.Linear]) -> dict[str, Tensor]:
     }
 
 
-def _pretrained(model_type: Any, source: str, config: Any) -> Any:
-    """Load safetensors weights; raise NotFound if they cannot be read, InvalidInput if any lack."""
+def _pretrained(model_type: Any, source: str, config: Any, *, pooler: bool = False) -> Any:
+    """Load safetensors weights; raise NotFound if they cannot be read, InvalidInput if any lack.
+
+    Those of a `pooler` may lack where it is not used.
+    """
     options = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
 
     # transformers would log a table of missing weights; the error below says it in one line.
@@ -580,7 +592,7 @@ def _pretrained(model_type: Any, source: str, config: Any) -> Any:
     finally:
         logging.set_verbosity(verbosity)
 
-    missing = sorted(name for name in loading["missing_keys"] if "pooler." not in name)
+    missing = sorted(name for name in loading["missing_keys"] if pooler or "pooler." not in name)
     if missing:
         raise InvalidInput(
             f"{source} lacks {len(missing)} weights, the first is {missing[0]}.", field="base"
@@ -636,8 +648,10 @@ def _t5_from_scratch(scratch: Scratch, settings: ModelSettings, tokenizer: Any) 
 def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -> None:
     """Write the files of sentence-transformers: the list of modules, and the settings of each."""
     names = {"": "Transformer", "1_Pooling": "Pooling"}
+    if settings.pooling == "pooler":
+        names["2_Dense"] = "Dense"
     if settings.similarity == "cosine":
-        names["2_Normalize"] = "Normalize"
+        names[f"{len(names)}_Normalize"] = "Normalize"
 
     modules = [
         {
@@ -650,7 +664,7 @@ def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -
     ]
     pooling = {
         "word_embedding_dimension": transformer.config.hidden_size,
-        "pooling_mode_cls_token": settings.pooling == "first",
+        "pooling_mode_cls_token": settings.pooling != "mean",
         "pooling_mode_mean_tokens": settings.pooling == "mean",
     }
     longest = min(EXPORT_TOKENS, positions(transformer) or MAX_TOKENS)
@@ -661,6 +675,25 @@ def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -
     _write_json(directory / "modules.json", modules)
     _write_json(directory / "sentence_bert_config.json", limits)
     _write_json(directory / "1_Pooling" / "config.json", pooling)
+    if settings.pooling == "pooler":
+        _write_pooler(directory / "2_Dense", transformer)
+
+
+def _write_pooler(directory: Path, transformer: Any) -> None:
+    """Write a model's pooler as the module of sentence-transformers that computes the same."""
+    layer, size = transformer.pooler.dense, transformer.config.hidden_size
+    config = {
+        "in_features": size,
+        "out_features": size,
+        "bias": True,
+        "activation_function": "torch.nn.modules.activation.Tanh",
+    }
+    _write_json(directory / "config.json", config)
+    weights = {"linear.weight": layer.weight, "linear.bias": layer.bias}
+    save_file(
+        {name: weight.detach().contiguous() for name, weight in weights.items()},
+        directory / "model.safetensors",
+    )
 
 
 def _write_json(path: Path, content: object) -> None:

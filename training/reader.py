@@ -36,6 +36,7 @@ from purlin.training.distillation import ScoredQuestion, ScoreFiles, SoftTargets
 from purlin.training.loop import (
     LoopSettings,
     StepProgress,
+    add_gradients,
     best_measures,
     digest,
     make_accelerator,
@@ -339,7 +340,7 @@ class Questions:
 
 def _read_questions(recipe: ReaderRecipe) -> tuple[list[Questions], list[Questions]]:
     """Return the questions of each training source and of each dev source."""
-    pools: dict[Path, PassagePool] = {}
+    pools: questions.Pools = {}
     directory = recipe.reading.encoder
     encoder = Encoder.load(Path(directory)) if directory else None
 
@@ -350,7 +351,7 @@ def _read_questions(recipe: ReaderRecipe) -> tuple[list[Questions], list[Questio
 
 def _mined(
     source: QuestionSource,
-    pools: dict[Path, PassagePool],
+    pools: questions.Pools,
     reading: ReadingSettings,
     encoder: Encoder | None,
 ) -> Questions:
@@ -546,7 +547,7 @@ class ReaderTask:
             )
             losses |= {name: teacher.weight * loss for name, loss in soft.items()}
         total = torch.stack(list(losses.values())).sum()
-        total.backward()  # type: ignore[no-untyped-call]
+        add_gradients(total, self.accelerator)
 
         values = {name: float(loss.detach()) for name, loss in losses.items()}
         return {"loss": float(total.detach()), **values}

@@ -16,6 +16,10 @@ _MAX_TOKEN_CHARS = 64
 
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
 _WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
+# The same in ASCII, where it takes half the time.
+_ASCII_WORD = re.compile(
+    r"[A-Za-z](?:\+\+|\#)(?!\w)|[A-Za-z0-9]+(?:(?:::|->|[-_.'])[A-Za-z0-9]+)*", re.ASCII
+)
 _PIECE = re.compile(r"[^\W_]+")
 # Inside a piece: an acronym, a capitalised or lower-case run, a number; other scripts stay whole.
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -27,7 +31,12 @@ _STOP = frozenset(
 
 def words(text: str) -> list[str]:
     """Return the words of `text`, in order; `split` gives the tokens of each."""
-    return _WORD.findall(_fold(text))
+    folded = _fold(text)
+    return _pattern(folded).findall(folded)
+
+
+def _pattern(folded: str) -> re.Pattern[str]:
+    return _ASCII_WORD if folded.isascii() else _WORD
 
 
 def tokens(text: str) -> list[str]:
@@ -39,6 +48,11 @@ def tokens(text: str) -> list[str]:
     `DDR4-3200` -> ddr43200, ddr4, 3200, ddr, 4
     """
     return [token for word in words(text) for token in split(word)]
+
+
+def distinct_tokens(text: str) -> str:
+    """Return the distinct tokens of `text`, separated by spaces, which no token has."""
+    return " ".join(dict.fromkeys(tokens(text)))
 
 
 def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
@@ -62,9 +76,16 @@ def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]
 
 
 def _matches(folded: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
-    for match in _WORD.finditer(folded):
+    pattern = _pattern(folded)
+    # Most words, and all words of many texts, match nothing: each is looked at once.
+    distinct = frozenset(pattern.findall(folded))
+    matching = {word for word in distinct if not query_tokens.isdisjoint(split(word))}
+    if not matching:
+        return
+
+    for match in pattern.finditer(folded):
         word = match.group()
-        if query_tokens.isdisjoint(split(word)):
+        if word not in matching:
             continue
         if _stem(_joined(word)) in query_tokens:
             yield match.span()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from purlin.index.errors import InvalidInput
-from purlin.index.records import KINDS, Kind, Skipped
+from purlin.index.records import KINDS, Kind, Skipped, Splitter
 from purlin.training.config import in_range
 from purlin.training.data.questions import check_options
 
@@ -82,7 +82,9 @@ class PairSource:
     `translators` are two models, there and back, whose rephrasings are added as queries.
 
     The formats templates and linked produce no questions about the entries that the question sets
-    in `leave_out` ask about. A training stage selects sources by their `name`.
+    in `leave_out` ask about. `splitter` cuts the passages of templates and questions as the paper's
+    splitter of that name does; by default they are those that are served. A training stage selects
+    sources by their `name`.
     """
 
     format: PairFormat
@@ -98,6 +100,7 @@ class PairSource:
     translators: tuple[str, ...] = ()
     leave_out: tuple[Path, ...] = ()
     name: str = ""
+    splitter: Splitter | None = None
 
     def __post_init__(self) -> None:
         _check_choice("format", self.format, get_args(PairFormat))
@@ -116,7 +119,14 @@ class PairSource:
             raise InvalidInput(
                 f"split must be a name such as train, not {self.split!r:.80}.", field="split"
             )
-        check_options(self.format, self.reference, self.rules, self.translators, self.leave_out)
+        check_options(
+            self.format,
+            self.reference,
+            self.rules,
+            self.translators,
+            self.leave_out,
+            self.splitter,
+        )
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:

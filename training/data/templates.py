@@ -281,7 +281,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question with its answer, `body[start:end]` of a document, and the document's entry."""
+    """A question with its answer, `body[start:end]` of a document, and the document's entry.
+
+    `described` is the span of the sentence that the question repeats, or else the answer's.
+    """
 
     question: str
     document_id: str
@@ -290,15 +293,20 @@ class Example:
     end: int
     form: str
     entry: str
+    described: Span
 
 
 class _Candidate(NamedTuple):
-    """A possible answer: its span, the form of the question, and values for the placeholders."""
+    """A possible answer: its span, the form of the question, and values for the placeholders.
+
+    `described` is the sentence that the question repeats, if it does.
+    """
 
     form: str
     start: int
     end: int
     values: Mapping[str, str]
+    described: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +363,16 @@ def examples(document: Document, rules: Rules, rng: Random) -> Iterator[Example]
         for question in _questions(entry, candidate, rng):
             if question not in texts and answer == answer.strip() != "":
                 texts.add(question)
-                entry_name = document_entry(document)
-                yield Example(question, document.id, answer, start, end, candidate.form, entry_name)
+                yield Example(
+                    question,
+                    document.id,
+                    answer,
+                    start,
+                    end,
+                    candidate.form,
+                    document_entry(document),
+                    candidate.described or Span(start, end),
+                )
 
 
 def questions(
@@ -583,7 +599,7 @@ def _terms(entry: _Entry) -> Iterator[_Candidate]:
         return
     values = _verb_and_rest(entry, entry.text(span))
     if values:
-        yield _Candidate("term", entry.name.start, entry.name.end, values)
+        yield _Candidate("term", entry.name.start, entry.name.end, values, span)
 
 
 def _verb_and_rest(entry: _Entry, sentence: str) -> dict[str, str]:
