@@ -706,20 +706,20 @@ class _Prefetcher(Generic[B]):
         self.thread.shutdown(cancel_futures=True)
 
 
-class _Batches(Dataset[B | PurlinError]):
+class _Batches(Dataset[Any]):
     """A task's batches of some numbers, as torch's loader takes them.
 
     An expected error is returned: one that is raised would reach the run with another message.
     """
 
-    def __init__(self, task: Task[B], numbers: Sequence[int]) -> None:
+    def __init__(self, task: Task[Any], numbers: Sequence[int]) -> None:
         self.task = task
         self.numbers = numbers
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, index: int) -> B | PurlinError:
+    def __getitem__(self, index: int) -> Any:
         try:
             return self.task.batch(self.numbers[index])
         except PurlinError as error:
@@ -737,7 +737,8 @@ def add_gradients(loss: Tensor, accelerator: Accelerator) -> None:
     The factor is taken out of the gradients before they are used.
     """
     scaler = accelerator.scaler
-    (loss if scaler is None else scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
+    scaled: Tensor = loss if scaler is None else scaler.scale(loss)
+    scaled.backward()  # type: ignore[no-untyped-call]
 
 
 def _optimizer(task: Task[Any], settings: LoopSettings) -> torch.optim.AdamW:
