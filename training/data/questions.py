@@ -31,7 +31,7 @@ from purlin.training.data.splitting import SplitReference, read_split
 
 QuestionFormat = Literal["templates", "linked", "questions", "squad", "unlabelled"]
 WITH_REFERENCE = ("linked", "questions", "unlabelled")
-WITH_LEAVE_OUT = ("templates", "linked", "questions")
+WITH_LEAVE_OUT = ("templates", "linked", "questions", "unlabelled")
 
 # Share of a form's questions that may have the same answer, or a reader learns to guess it.
 MAX_SAME_ANSWER = 0.1
@@ -114,14 +114,15 @@ class QuestionSource:
 
     questions: a question set over `reference`, as `purlin.index.evaluation.answers` reads it. Used are
     the questions of `split` whose answer is in their entry, and those without an answer that name
-    the entry they are `about`. For these three formats, no questions are produced about the entries
+    the entry they are `about`. For these formats, no questions are produced about the entries
     that the question sets in `leave_out`, files or a directory of them, ask about.
 
     squad: rows {question, context, answers}; questions without answers ask for something that the
     context does not say.
 
     unlabelled: rows {question} or {title} of questions to ask `reference`, without answers: for a
-    recipe with a teacher, whose scores are all that is learnt from them.
+    recipe with a teacher, whose scores are all that is learnt from them. Of rows that name an
+    `entry`, those are dropped whose entry is left out.
 
     `splitter` cuts the passages of templates and questions as the paper's splitter of that name
     does (`purlin.training.data.splitting`); by default they are those that are served.
@@ -404,9 +405,11 @@ def _unlabelled_questions(
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
     assert source.reference is not None
     pool = _reference_pool(source.reference, None, pools)
+    excluded = excluded_entries(source.leave_out, pool.reference.definitions)
     texts = (
         str(record.get("question") or record.get("title") or "").strip()
         for record in _records(source.path)
+        if record.get("entry") not in excluded
     )
     # The same question twice would be read by the teacher twice.
     return pool, (
