@@ -53,7 +53,8 @@ def read_answers(
     """Read passages and rank their answers."""
     logits = reader.read(question, passages, deadline=deadline)
     weight = reader.settings.prior_weight
-    return rank_answers(parse_question(question), passages, logits, prior_weight=weight, k=k)
+    parsed = parse_question(question)
+    return rank_answers(parsed, passages, logits, prior_weight=weight, word_weights={}, k=k)
 
 
 def tiny_base(directory: Path) -> Path:

@@ -45,9 +45,14 @@ STATE = "training.json"
 OPTIMIZER = "optimizer.safetensors"
 # Keys of a recipe that decide how steps are computed, not what is learned from them.
 NOT_LEARNED = ("precision", "workers", "timeout_minutes")
-
 # Keys that recipes have got since runs were first recorded, with the value that those runs had.
-LATER_KEYS: dict[str, Any] = {"epsilon": 1e-8}
+LATER_KEYS: dict[str, Any] = {
+    "epsilon": 1e-8,
+    "translate": "questions",
+    "originals": True,
+    # A key of pairs that dev sets have got.
+    "translators": [],
+}
 
 
 class Diverged(InvalidInput):
@@ -291,8 +296,9 @@ def same_recipe(recipe: object, recorded: object) -> bool:
 
 def _learned(recipe: object) -> Any:
     def counts(key: str, value: Any) -> bool:
-        is_default = value is None or (key in LATER_KEYS and value == LATER_KEYS[key])
-        return key not in NOT_LEARNED and not is_default
+        if key in NOT_LEARNED or value is None:
+            return False
+        return not (key in LATER_KEYS and value == LATER_KEYS[key])
 
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):

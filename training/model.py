@@ -42,6 +42,7 @@ from purlin.index.exported import MODEL
 from purlin.training.config import in_range
 from purlin.training.export import (
     QUERY,
+    Similarity,
     base_checkpoint,
     conversion_hint,
     first_position,
@@ -65,7 +66,6 @@ DROPOUTS = (
     "mlp_dropout",
 )
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
-Similarity = Literal["cosine", "dot"]
 Pooling = Literal["mean", "first", "pooler"]
 
 
