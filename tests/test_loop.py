@@ -749,7 +749,7 @@ def test_an_error_in_a_worker_reaches_the_run(tmp_path: Path) -> None:
         def batch(self, number: int) -> tuple[int, Tensor]:
             raise InvalidInput(f"pair {number} cannot be read", field="path")
 
-    with pytest.raises(InvalidInput, match="^pair 0 cannot be read$") as error:
+    with pytest.raises(InvalidInput, match=r"^pair 0 cannot be read$") as error:
         go(Broken(), tmp_path, settings(workers=1))
     assert error.value.field == "path"
 

@@ -359,9 +359,9 @@ def _question_set(
     # Several documents may belong to the same entry.
     definitions: dict[str | None, list[Document]] = defaultdict(list)
     for document in pool.reference.definitions:
-        entry = templates.document_entry(document)
-        if document.id in pool.reference.places and entry not in excluded:
-            definitions[entry].append(document)
+        own_entry = templates.document_entry(document)
+        if document.id in pool.reference.places and own_entry not in excluded:
+            definitions[own_entry].append(document)
 
     located = (
         _locate(question, pool.reference, definitions[entry])
