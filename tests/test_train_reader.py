@@ -25,6 +25,7 @@ from purlin.training.config import load_recipe
 from purlin.training.data.questions import (
     Miner,
     PassagePool,
+    Pools,
     QuestionSource,
     TrainingQuestion,
     balanced,
@@ -104,11 +105,11 @@ def test_squad_gives_spans_and_unanswerable_questions(squad: Path) -> None:
 
 
 def test_templates_give_spans_in_served_passages() -> None:
-    pools: dict[Path, PassagePool] = {}
+    pools: Pools = {}
     source = QuestionSource(format="templates", path=HTML)
     pool, items = load_questions(source, pools)
 
-    assert pools[HTML] is pool
+    assert pools[HTML, None] is pool
     assert len(items) >= 3
     for item in items:
         assert item.answer(pool)
