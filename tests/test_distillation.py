@@ -299,6 +299,23 @@ def test_unlabelled_questions_get_the_best_passages(sources: Path) -> None:
     assert "weave" in pool.passages[wrong[0][0]].text
 
 
+def test_unlabelled_questions_about_entries_left_out_are_dropped(tmp_path: Path) -> None:
+    pool, _ = load_questions(QuestionSource(format="templates", path=HTML), {})
+    entry = next(each for each in pool.entries if "#" in each)
+    rows = [{"title": "one", "entry": entry}, {"title": "two"}]
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    measured = {"id": "1", "question": "what", "answers": ["x"], "entry": entry, "form": "a"}
+    (tmp_path / "measured.jsonl").write_text(json.dumps(measured | {"split": "test"}) + "\n")
+
+    source = QuestionSource(
+        format="unlabelled",
+        path=tmp_path / "asked.jsonl",
+        reference=HTML,
+        leave_out=(tmp_path / "measured.jsonl",),
+    )
+    assert [item.question for item in load_questions(source, {})[1]] == ["two"]
+
+
 def test_a_student_learns_from_a_teacher_with_another_tokenizer(
     sources: Path, tmp_path: Path
 ) -> None:

@@ -120,7 +120,7 @@ def fp32(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def int8(checkpoint: Path, fp32: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same in 8 bits, from the graphs that were traced for `fp32`."""
 
-    def copy_graph(_: Path, path: Path) -> None:
+    def copy_graph(_: Path, path: Path, *__: object) -> None:
         shutil.copy(fp32 / path.name, path)
 
     out = tmp_path_factory.mktemp("exported") / "dpr"

@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,7 +31,10 @@ from purlin.training.loop import (
     Diverged,
     LoopSettings,
     _Pace,
+    _Prefetcher,
+    add_gradients,
     best_measures,
+    default_workers,
     digest,
     make_accelerator,
     recorded_precision,
@@ -692,3 +696,129 @@ def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path) -> None:
 def test_a_setting_outside_its_range_is_named(name: str, value: float) -> None:
     with pytest.raises(InvalidInput, match=name):
         LoopSettings(**{name: value})
+
+
+# -- workers and fp16's factor -------------------------------------------------------------------
+
+
+class Mining(Regression):
+    """Draws batches from a number that is mined, from the weights, every four batches."""
+
+    mined = -1
+
+    def ready(self, number: int) -> bool:
+        return number // 4 == self.mined
+
+    def prepare(self, number: int) -> None:
+        self.mined = number // 4
+
+    def batch(self, number: int) -> tuple[int, Tensor]:
+        return number, torch.full((8, 4), 10.0 * self.mined + number)
+
+
+@pytest.mark.parametrize("kind", [Regression, Mining])
+def test_workers_prepare_the_same_batches_in_order(kind: type[Regression]) -> None:
+    batches = {}
+    for workers in (0, 2):
+        task = kind()
+        with closing(_Prefetcher(task, 3, 14, workers)) as prefetcher:
+            batches[workers] = [prefetcher.next() for _ in range(3, 14)]
+
+    assert [number for number, _ in batches[2]] == list(range(3, 14))
+    for (_, expected), (_, inputs) in zip(batches[0], batches[2], strict=True):
+        assert torch.equal(expected, inputs)
+
+
+def test_a_run_with_workers_is_the_same_run(tmp_path: Path) -> None:
+    """Also where a run without them was stopped: they do not belong to the recipe."""
+    alone = go(Regression(), tmp_path / "alone", settings(workers=0))
+    go_stopped(tmp_path / "both")
+    both = go(Regression(), tmp_path / "both", settings(workers=2))
+
+    expected, weights = (load_file(path / "model.safetensors") for path in (alone, both))
+    assert all(torch.equal(expected[name], weights[name]) for name in expected)
+
+
+def go_stopped(directory: Path) -> None:
+    with pytest.raises(Stop):
+        go(Regression(), directory, settings(workers=0), stop=3)
+
+
+def test_an_error_in_a_worker_reaches_the_run(tmp_path: Path) -> None:
+    class Broken(Regression):
+        def batch(self, number: int) -> tuple[int, Tensor]:
+            raise InvalidInput(f"pair {number} cannot be read", field="path")
+
+    with pytest.raises(InvalidInput, match=r"^pair 0 cannot be read$") as error:
+        go(Broken(), tmp_path, settings(workers=1))
+    assert error.value.field == "path"
+
+
+def test_a_cpu_has_no_workers_and_a_gpu_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(16)))
+    assert default_workers(torch.device("cpu"), 1) == 0
+    assert default_workers(torch.device("cuda"), 1) == 4
+    assert default_workers(torch.device("cuda"), 8) == 1
+
+
+def test_workers_need_a_system_that_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
+    with pytest.raises(InvalidInput, match="set workers = 0"):
+        _Prefetcher(Regression(), 0, 4, 1)
+
+
+class Scaled(Regression):
+    """Multiplies its losses by a factor, as a run in fp16 does."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        super().__init__()
+        self.accelerator = accelerator
+
+    def backward(self, batch: tuple[int, Tensor]) -> dict[str, float]:
+        loss = self.loss(batch[1])
+        add_gradients(loss, self.accelerator)
+        return {"loss": float(loss.detach()), "half": float(loss.detach()) / 2}
+
+
+def go_scaled(directory: Path, scale: float, **changes: Any) -> Path:
+    """Train on a CPU with the factor that a GPU's fp16 has."""
+    loop_settings = settings()
+    accelerator = make_accelerator(loop_settings, cpu=True)
+    accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=3)
+    values = {"seed": 7, "recipe": RECIPE, **changes}
+    return train(Scaled(accelerator), loop_settings, directory, accelerator, **values)
+
+
+def test_a_factor_of_the_losses_does_not_change_the_weights(tmp_path: Path) -> None:
+    plain = go(Regression(), tmp_path / "plain", settings())
+    scaled = go_scaled(tmp_path / "scaled", 2.0**12)
+
+    expected, weights = (load_file(path / "model.safetensors") for path in (plain, scaled))
+    for name in expected:
+        torch.testing.assert_close(weights[name], expected[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_that_overflows_is_left_out_and_scaled_less(tmp_path: Path) -> None:
+    last = go_scaled(tmp_path, 2.0**127)
+    weights = load_file(last / "model.safetensors")
+    assert all(torch.isfinite(weight).all() for weight in weights.values())
+    rows = metrics_rows(tmp_path)
+    assert not math.isfinite(rows[0]["gradient_norm"])
+
+    state = json.loads((last / "training.json").read_text())["state"]
+    assert 1.0 <= state["scaler"]["scale"] < 2.0**127
+
+
+def test_a_resumed_run_keeps_the_factor(tmp_path: Path) -> None:
+    whole = go_scaled(tmp_path / "whole", 2.0**12)
+
+    def stop(step: int, total: int, values: Mapping[str, float]) -> None:
+        if step == 5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        go_scaled(tmp_path / "parts", 2.0**12, progress=stop)
+    parts = go_scaled(tmp_path / "parts", 1.0)
+
+    states = [json.loads((path / "training.json").read_text())["state"] for path in (whole, parts)]
+    assert states[0]["scaler"] == states[1]["scaler"]

@@ -66,6 +66,25 @@ def test_leave_out_excludes_entries(tmp_path: Path, entry: str, format: Any) -> 
     assert 0 < kept < total
 
 
+def test_leave_out_excludes_entries_of_question_sets(tmp_path: Path, entry: str) -> None:
+    """Of a directory all sets count, also where some ask about other references."""
+    pool, _ = load_questions(QuestionSource(format="templates", path=REFERENCE), {})
+    other = next(each for each in pool.entries if each != entry and "#" in each)
+    rows = [
+        {"id": about, "question": "what", "answers": [], "entry": None, "about": about, "form": "a"}
+        for about in (entry, other)
+    ]
+    written = write_jsonl(tmp_path / "training.jsonl", [row | {"split": "train"} for row in rows])
+
+    measured = tmp_path / "measured"
+    measured.mkdir()
+    write_question_set(measured / "here.jsonl", entry)
+    write_question_set(measured / "elsewhere.jsonl", "no.html#where")
+    options: dict[str, Any] = {"format": "questions", "path": written, "reference": REFERENCE}
+    assert entries_of(QuestionSource(**options)) == {entry, other}
+    assert entries_of(QuestionSource(**options, leave_out=(measured,))) == {other}
+
+
 def test_useless_leave_out_is_refused(tmp_path: Path, entry: str) -> None:
     elsewhere = write_question_set(tmp_path / "other.jsonl", "no.html#where")
     for path, error in (

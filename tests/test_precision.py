@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from accelerate import PartialState
 from accelerate.state import AcceleratorState
 
-from purlin.training import precision
+from purlin.index.errors import InvalidInput
+from purlin.training import loop, precision
 from purlin.training.loop import LoopSettings, device_line, make_accelerator
 from purlin.training.precision import ROUNDS, Precision, choose, speedup, training_step
 from tests.training_runs import run_two_processes
@@ -105,7 +109,7 @@ def test_a_gpu_is_not_measured(supported: bool, monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("a GPU was measured")
 
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
-    expected = ("bf16", "cuda supports bf16") if supported else ("fp32", "cuda lacks bf16")
+    expected = ("bf16", "cuda supports bf16") if supported else ("fp16", "cuda lacks bf16")
     assert precision._decide(torch.device("cuda"), None, measure) == expected
 
 
@@ -159,10 +163,53 @@ def test_a_named_precision_is_not_measured(
 
 def test_unused_gpu_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Fast GPU")
 
     assert device_line(torch.device("cpu"), 2) == (
-        "device: cpu, 2 processes; a GPU is there and not used: leave out --cpu"
+        "device: cpu, 2 processes; WARNING: a GPU is there and not used: leave out --cpu"
     )
+    assert device_line(torch.device("cuda"), 1) == (
+        "device: Fast GPU, 1 process; WARNING: 3 of 4 GPUs are not used: start with accelerate launch "
+        "--num_processes 4 -m purlin train …"
+    )
+    assert device_line(torch.device("cuda"), 4) == "device: Fast GPU, 4 processes"
+
+
+def test_a_build_for_cpus_beside_a_gpu_is_pointed_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(loop, "NVIDIA", tmp_path / "version")
+    assert device_line(torch.device("cpu"), 1) == "device: cpu, 1 process"
+
+    (tmp_path / "version").touch()
+    assert "WARNING: a GPU is there, but this torch is built for CPUs" in device_line(
+        torch.device("cpu"), 1
+    )
+
+
+def test_fp16_on_a_cpu_is_refused() -> None:
+    with pytest.raises(InvalidInput, match='precision "fp16" needs a GPU') as error:
+        make_accelerator(LoopSettings(precision="fp16"), cpu=True)
+    assert error.value.field == "precision"
+
+
+def test_processes_give_up_after_the_recipes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of the two starts the group of processes, it gets the same limit."""
+    given: list[timedelta] = []
+    state, handler = loop.PartialState, loop.InitProcessGroupKwargs
+
+    def recorded(kind: Callable[..., Any], *args: Any, timeout: timedelta, **keys: Any) -> Any:
+        given.append(timeout)
+        return kind(*args, **keys) if kind is state else kind(timeout=timeout)
+
+    monkeypatch.setattr(loop, "PartialState", partial(recorded, state))
+    monkeypatch.setattr(loop, "InitProcessGroupKwargs", partial(recorded, handler))
+    make_accelerator(LoopSettings(timeout_minutes=90), cpu=True)
+    assert given == [timedelta(minutes=90)] * 2
+    with pytest.raises(InvalidInput, match="timeout_minutes must be from 1"):
+        LoopSettings(timeout_minutes=0)
 
 
 DISAGREEING = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from purlin.training.config import load_recipe
 from purlin.training.data.questions import (
     Miner,
     PassagePool,
+    Pools,
     QuestionSource,
     TrainingQuestion,
     balanced,
@@ -33,7 +35,7 @@ from purlin.training.export import ExportRefused
 from purlin.training.loop import LoopSettings, make_accelerator
 from purlin.training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
 from purlin.training.restore import HEAD
-from tests.readers import WORDS, read_answers, tiny_base, tiny_recipe
+from tests.readers import WORDS, read_answers, tiny_base, tiny_mpnet, tiny_recipe
 
 HTML = Path(__file__).parent / "data" / "reference"
 CONTEXTS = [
@@ -103,11 +105,11 @@ def test_squad_gives_spans_and_unanswerable_questions(squad: Path) -> None:
 
 
 def test_templates_give_spans_in_served_passages() -> None:
-    pools: dict[Path, PassagePool] = {}
+    pools: Pools = {}
     source = QuestionSource(format="templates", path=HTML)
     pool, items = load_questions(source, pools)
 
-    assert pools[HTML] is pool
+    assert pools[HTML, None] is pool
     assert len(items) >= 3
     for item in items:
         assert item.answer(pool)
@@ -569,3 +571,78 @@ def test_the_recipe_in_the_manual_is_valid(tmp_path: Path) -> None:
     recipe = load_recipe(tmp_path / "own.toml", reader.ReaderRecipe)
     assert [source.format for source in recipe.asked] == ["templates", "questions"]
     assert (Path(__file__).parent.parent / recipe.model.base / "reader.json").is_file()
+
+
+# -- bodies that are no BERT ---------------------------------------------------------------------
+
+
+def test_special_tokens_are_those_that_the_tokenizer_puts_around_two_texts(
+    base: Path, tmp_path: Path
+) -> None:
+    """MPNet's vocabulary has BERT's [CLS] and [SEP] as words without a meaning."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_mpnet(tmp_path / "mpnet"))
+    packer = Packer(tokenizer.backend_tokenizer, 64)
+    (packed,) = packer.pack("the step", [ReadingPassage("it stops")])
+    assert packed.ids.tolist() == tokenizer("the step", "it stops")["input_ids"]
+    assert tokenizer.decode(packed.ids[[0, packed.first - 1, -1]]) == "<s> </s> </s>"
+
+    bert = AutoTokenizer.from_pretrained(base)
+    (packed,) = Packer(bert.backend_tokenizer, 64).pack("the step", [ReadingPassage("it")])
+    assert bert.convert_ids_to_tokens(packed.ids) == [
+        "[CLS]",
+        "the",
+        "step",
+        "[SEP]",
+        "it",
+        "[SEP]",
+    ]
+
+
+def test_an_mpnet_is_trained_exported_and_served(squad: Path, tmp_path: Path) -> None:
+    """Relative positions, no token types, and positions that begin after padding's."""
+    recipe = tiny_recipe(
+        tiny_mpnet(tmp_path / "mpnet"),
+        squad,
+        loop=LoopSettings(batch_size=4, steps=2, every=2, precision="fp32"),
+    )
+    directory = reader.train_reader(
+        recipe, tmp_path / "out", progress=lambda name: lambda *_: None, say=str, cpu=True
+    )
+
+    served = Reader.load(directory, threads=1)
+    passages = [ReadingPassage(context) for context, _, _ in CONTEXTS]
+    trained = reader.load_reader_model(recipe.model, tmp_path / "out/reader/step-000002").eval()
+    for logits in served.read("What is the default step of range?", passages):
+        with torch.inference_mode():
+            starts, ends, _ = trained(torch.from_numpy(logits.packed.ids)[None])
+        for graph, expected in ((logits.start, starts[0]), (logits.end, ends[0])):
+            overlap = np.minimum(reader._softmax(graph), expected.softmax(0).numpy()).sum()
+            assert overlap > 0.95
+
+
+# -- shipped recipes -----------------------------------------------------------------------------
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+RECIPES = [
+    path for path in CONFIGS.glob("refqa-*.toml") if "asked" in tomllib.loads(path.read_text())
+]
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES), ids=lambda path: path.stem)
+def test_shipped_recipes_ask_nothing_about_measured_entries(path: Path, tmp_path: Path) -> None:
+    """Questions about Python's manual, which is measured, leave out all sets in questions/."""
+    content = tomllib.loads(path.read_text())
+    tables = [*content["asked"], *content["dev"]]
+    for name in [table[key] for table in tables for key in ("path", "reference") if key in table]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "questions").mkdir(exist_ok=True)
+    recipe = load_recipe(path, reader.ReaderRecipe, data=tmp_path)
+
+    measured = tmp_path / "references" / "python3.11"
+    over_python = [s for s in recipe.asked if measured in (s.path, s.reference)]
+    assert over_python
+    for source in over_python:
+        assert source.leave_out == (tmp_path / "questions",)

@@ -299,7 +299,8 @@ def _gathered(
     sums = np.bincount(tokens[inside], probabilities[inside], minlength=count)
     if sums.sum() < MIN_KEPT:
         return None
-    return (sums / sums.sum()).astype(np.float32)
+    distribution: Floats = (sums / sums.sum()).astype(np.float32)
+    return distribution
 
 
 def distillation_loss(

@@ -8,8 +8,10 @@ seeded, by number. A run that is killed and started again therefore continues al
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
+import multiprocessing
 import os
 import shutil
 import time
@@ -17,21 +19,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
-from accelerate import Accelerator, PartialState
+from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
-from purlin.index.errors import Damaged, InvalidInput, StorageFailed
+from purlin.index.errors import Damaged, InvalidInput, PurlinError, StorageFailed
 from purlin.training.attention import float32_gradients
 from purlin.training.config import in_range
 from purlin.training.precision import Precision, choose
 
 B = TypeVar("B")
+NVIDIA = Path("/proc/driver/nvidia/version")  # exists where the driver of a GPU is loaded
+MAX_WORKERS = 4  # by default
+AHEAD = 2  # batches that a worker prepares before they are needed
 METRICS = "metrics.jsonl"
 CURVES = "curves.png"
 STATE = "training.json"
@@ -81,7 +88,9 @@ class LoopSettings:
     max_norm: float = 1.0
     every: int = 200
     patience: int = 0
-    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
+    workers: int | None = None
+    timeout_minutes: int = 120
 
     def __post_init__(self) -> None:
         in_range("batch_size", self.batch_size, 2, 1 << 20)
@@ -97,6 +106,8 @@ class LoopSettings:
         in_range("max_norm", self.max_norm, 1e-9, 1e9)
         in_range("every", self.every, 0, 1 << 30)
         in_range("patience", self.patience, 0, 1 << 30)
+        in_range("workers", self.workers or 0, 0, 64)
+        in_range("timeout_minutes", self.timeout_minutes, 1, 10_000)
 
     def total_steps(self, batches_per_epoch: int) -> int:
         """Return the number of steps of the whole run."""
@@ -171,7 +182,8 @@ class RunState:
     """What a checkpoint records besides weights and optimizer.
 
     `seconds` of training so far; `stale`: measurements since the best one; `measures` by step;
-    `precision` by the first step computed in it.
+    `precision` by the first step computed in it; `scaler`: the factor of fp16's losses, and for how
+    many steps it has been the same.
     """
 
     step: int = 0
@@ -181,6 +193,7 @@ class RunState:
     seconds: float = 0.0
     measures: dict[int, dict[str, float]] = field(default_factory=dict)
     precision: dict[int, Precision] = field(default_factory=dict)
+    scaler: dict[str, Any] = field(default_factory=dict)
 
     def best(self) -> float:
         """Return the best value of the first measure so far, or -inf without any."""
@@ -209,24 +222,58 @@ def make_accelerator(
     Precision "auto" is measured (`precision.choose`), also when the run in `out` is resumed: its
     checkpoints may come from another machine. The choice and the device are reported to `say`.
     """
+    # Both start the processes' group, whichever comes first: the other one then finds it.
+    timeout = timedelta(minutes=settings.timeout_minutes)
     precision = settings.precision
     if precision == "auto":
         # The processes have to agree before there is an Accelerator.
-        state = PartialState(cpu=cpu)
+        state = PartialState(cpu=cpu, timeout=timeout)
         precision = choose(state, recorded_precision(out) if out else None, say=say)
+    elif precision == "fp16" and (cpu or not torch.cuda.is_available()):
+        raise InvalidInput(
+            'precision "fp16" needs a GPU. Set "auto", "bf16" or "fp32".', field="precision"
+        )
 
-    accelerator = Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=cpu)
+    accelerator = Accelerator(
+        mixed_precision="no" if precision == "fp32" else precision,
+        cpu=cpu,
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=timeout)],
+    )
     if say is not None and accelerator.is_main_process:
         say(device_line(accelerator.device, accelerator.num_processes))
     return accelerator
 
 
 def device_line(device: torch.device, processes: int) -> str:
-    """Describe what a run computes on, and whether it leaves a GPU unused."""
+    """Describe what a run computes on, and which GPUs it leaves unused and why."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    unused = device.type == "cpu" and torch.cuda.is_available()
-    hint = "; a GPU is there and not used: leave out --cpu" if unused else ""
-    return f"device: {name}, {processes} {'process' if processes == 1 else 'processes'}{hint}"
+    hint = _unused_gpus(device, processes)
+    count = f"{processes} {'process' if processes == 1 else 'processes'}"
+    return f"device: {name}, {count}{'; WARNING: ' if hint else ''}{hint}"
+
+
+def _unused_gpus(device: torch.device, processes: int) -> str:
+    """Say which GPUs of this machine a run does not use, and what would; "" if there are none."""
+    visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type == "cpu" and visible:
+        return "a GPU is there and not used: leave out --cpu"
+    if device.type == "cuda" and processes < visible:
+        return (
+            f"{visible - processes} of {visible} GPUs are not used: start with accelerate launch "
+            f"--num_processes {visible} -m purlin train …"
+        )
+    # A build of torch for CPUs sees no GPU at all.
+    if device.type == "cpu" and torch.version.cuda is None and NVIDIA.exists():
+        return "a GPU is there, but this torch is built for CPUs: install one for CUDA"
+    return ""
+
+
+def default_workers(device: torch.device, processes: int) -> int:
+    """Return how many processes prepare batches for one that trains on `device`."""
+    if device.type == "cpu":
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(0, min(MAX_WORKERS, (cores or 1) // processes - 1))
 
 
 def recorded_precision(out: Path) -> Precision | None:
@@ -244,12 +291,10 @@ def recorded_precision(out: Path) -> Precision | None:
 def same_recipe(recipe: object, recorded: object) -> bool:
     """Tell whether two recipes, as objects or as JSON, train the same; NOT_LEARNED does not count.
 
-    A key of `LATER_KEYS` at its first value is the same as none.
-
     Precision decides how fast and how exactly steps are computed, not what is learned. A run has to
     be resumable where "auto" means another one, as on another machine, and from a checkpoint that
-    recorded "bf16", the default before "auto". A key that is None counts as absent: runs that are
-    older than an optional key can be resumed.
+    recorded "bf16", the default before "auto". A key that is None, or one of LATER_KEYS at its first
+    value, counts as absent: runs that are older than the key can be resumed.
     """
     return bool(_learned(recipe) == _learned(recorded))
 
@@ -366,10 +411,13 @@ class _Loop(Generic[B]):
         self.parameters = [weight for weight in task.model.parameters() if weight.requires_grad]
         self.optimizer = _optimizer(task, settings)
         self.pace = _Pace()
+        # fp16 has too few exponents for small gradients, so that losses are multiplied by a factor.
+        self.scaler: torch.amp.GradScaler | None = accelerator.scaler
 
     def note_precision(self, say: Callable[[str], None]) -> None:
         """Record the precision of the next steps; report to `say` if it is another one."""
-        precision: Precision = "fp32" if self.accelerator.mixed_precision == "no" else "bf16"
+        mixed = self.accelerator.mixed_precision
+        precision: Precision = "fp32" if mixed == "no" else mixed
         before = next(reversed(self.state.precision.values()), None)
         if precision == before:
             return
@@ -386,7 +434,13 @@ class _Loop(Generic[B]):
         per_step = self.settings.accumulation
         first_batch = self.state.step * per_step
 
-        with closing(_Prefetcher(self.task, first_batch)) as batches, float32_gradients():
+        workers = self.settings.workers
+        if workers is None:
+            workers = default_workers(self.accelerator.device, self.accelerator.num_processes)
+        last_batch = self.total * per_step
+
+        prefetcher = _Prefetcher(self.task, first_batch, last_batch, workers)
+        with closing(prefetcher) as batches, float32_gradients():
             while not self.state.finished:
                 losses: dict[str, float] = {}
                 self._begin(self.state.step + 1)
@@ -433,17 +487,28 @@ class _Loop(Generic[B]):
             _average([*gradients, means], self.accelerator)
             losses.update(zip(losses, means.tolist(), strict=True))
 
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
         # A gradient that is not finite must not reach the weights.
         norm = float(nn.utils.clip_grad_norm_(self.parameters, self.settings.max_norm))
-        if not math.isfinite(norm):
+        if not math.isfinite(norm) and not self._can_scale_less():
             raise Diverged(
                 f"The gradient is {norm} at step {self.state.step + 1}, last batch: "
                 f"{self.task.describe(last)}. The checkpoint before it is kept."
             )
 
-        self.optimizer.step()
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            # Leaves the step out if a gradient overflowed, and scales the next losses less.
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
         self.optimizer.zero_grad()
         return norm
+
+    def _can_scale_less(self) -> bool:
+        """Tell whether a gradient that overflowed may have done so because losses are scaled."""
+        return self.scaler is not None and self.scaler.get_scale() > 1.0
 
     def _finish_step(self, values: dict[str, float], progress: StepProgress) -> None:
         """Measure and write a checkpoint if it is due, then log and report the step."""
@@ -502,6 +567,7 @@ class _Loop(Generic[B]):
         new = self.directory / f".step-{self.state.step}"
         current = self.checkpoint_path(self.state.step)
         best = self.checkpoint_path(self.state.best_step)
+        self.state.scaler = self.scaler.state_dict() if self.scaler is not None else {}
         content = {"state": asdict(self.state), "recipe": self.recipe}
 
         with storing(self.directory, new):
@@ -555,6 +621,8 @@ class _Loop(Generic[B]):
             state[name] = {int(step): value for step, value in state.get(name, {}).items()}
         self.state = RunState(**state)
 
+        if self.scaler is not None and self.state.scaler:
+            self.scaler.load_state_dict(self.state.scaler)
         self.task.restore(checkpoint)
         try:
             _unflatten(self.optimizer, load_file(checkpoint / OPTIMIZER))
@@ -586,26 +654,102 @@ class _Pace:
 
 
 class _Prefetcher(Generic[B]):
-    """Returns batches in order; draws the next one in a thread if the task is ready for it."""
+    """Returns batches `number` to `last` in order, prepared ahead where the task is ready for it.
 
-    def __init__(self, task: Task[B], number: int) -> None:
+    With `workers` they are prepared by as many processes, otherwise by a thread. A worker has the
+    task as it was when its process began: after each batch that the task has to be prepared for,
+    new ones begin. Order and content are the same in all cases.
+    """
+
+    def __init__(self, task: Task[B], number: int, last: int, workers: int = 0) -> None:
         self.task = task
         self.number = number
+        self.last = last
+        self.workers = workers
+        self.batches: Iterator[B | PurlinError] | None = None
+
         self.thread = ThreadPoolExecutor(1)
         self.coming: Future[B] | None = None
+        if workers and "fork" not in multiprocessing.get_all_start_methods():
+            raise InvalidInput(
+                "workers need a system that can fork processes: set workers = 0.", field="workers"
+            )
 
     def next(self) -> B:
-        # Mining needs the current weights, so it cannot run in the thread.
+        # Mining needs the current weights, so it cannot run ahead.
+        if not self.task.ready(self.number):
+            self.batches = None
         self.task.prepare(self.number)
-        batch = self.coming.result() if self.coming else self.task.batch(self.number)
 
+        if self.workers:
+            self.batches = self.batches or iter(self._loader())
+            self.number += 1
+            prepared = next(self.batches)
+            if isinstance(prepared, PurlinError):
+                raise prepared
+            return prepared
+
+        batch = self.coming.result() if self.coming else self.task.batch(self.number)
         self.number += 1
         ready = self.task.ready(self.number)
         self.coming = self.thread.submit(self.task.batch, self.number) if ready else None
         return batch
 
+    def _loader(self) -> DataLoader[B | PurlinError]:
+        """Return the batches from the current one to the last that the task is ready for."""
+        following = range(self.number, self.last)
+        numbers = list(itertools.takewhile(self.task.ready, following))
+        return DataLoader(
+            _Batches(self.task, numbers),
+            batch_size=None,
+            num_workers=self.workers,
+            prefetch_factor=AHEAD,
+            # Inherits the task's texts and tokenizers, which would take long to copy.
+            multiprocessing_context="fork",
+            worker_init_fn=_begin_worker,
+            # The seed of the workers must not come from the run's random numbers.
+            generator=torch.Generator(),
+        )
+
     def close(self) -> None:
+        # Ends the workers, which would otherwise wait for a reader of their batches.
+        self.batches = None
         self.thread.shutdown(cancel_futures=True)
+
+
+class _Batches(Dataset[Any]):
+    """A task's batches of some numbers, as torch's loader takes them.
+
+    An expected error is returned: one that is raised would reach the run with another message.
+    """
+
+    def __init__(self, task: Task[Any], numbers: Sequence[int]) -> None:
+        self.task = task
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return self.task.batch(self.numbers[index])
+        except PurlinError as error:
+            return error
+
+
+def _begin_worker(worker: int) -> None:
+    """Keep a new worker from using the threads that its parent had."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def add_gradients(loss: Tensor, accelerator: Accelerator) -> None:
+    """Run the backward pass of a loss, multiplied by fp16's factor if there is one.
+
+    The factor is taken out of the gradients before they are used.
+    """
+    scaler = accelerator.scaler
+    scaled: Tensor = loss if scaler is None else scaler.scale(loss)
+    scaled.backward()  # type: ignore[no-untyped-call]
 
 
 def _optimizer(task: Task[Any], settings: LoopSettings) -> torch.optim.AdamW:

@@ -137,12 +137,13 @@ class _CrossEntropy(torch.autograd.Function):
 def cached_backward(
     encode: Sequence[Callable[[], Tensor]],
     loss: Callable[[Tensor], Tensor],
+    backward: Callable[[Tensor], None] = Tensor.backward,
 ) -> Tensor:
     """Backpropagate `loss(cat([part() for part in encode]))` in the memory of one part.
 
     GradCache (Gao et al. 2021). Each part gives vectors (n, D) and is computed twice, the second
     time with the same random numbers. Gradients are added to those of the parameters. Returns the
-    loss, detached.
+    loss, detached. `backward` computes the gradients of the loss.
     """
     random_states, outputs = [], []
     for part in encode:
@@ -153,7 +154,7 @@ def cached_backward(
     # The loss is differentiated with respect to the vectors only, which are small.
     vectors = torch.cat(outputs).requires_grad_()
     value = loss(vectors)
-    value.backward()  # type: ignore[no-untyped-call]
+    backward(value)
     assert vectors.grad is not None
 
     gradients = torch.split(vectors.grad, [len(output) for output in outputs])

@@ -1,4 +1,4 @@
-"""Choose between bf16 and fp32 for a run's matrix products, by timing both on the machine at hand.
+"""Choose bf16, fp16 or fp32 for a run's matrix products, by timing them on the machine at hand.
 
 bf16 takes a half or a third of the time on processors with AVX512-BF16 or AMX, and up to a hundred
 times as long on those with AVX2 only, which emulate it. What a processor claims to support does not
@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from statistics import median
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast, is_bf16_available
 from torch.nn import functional as F
 
-Precision = Literal["bf16", "fp32"]
+Precision = Literal["bf16", "fp16", "fp32"]
 Step = Callable[[Precision, int], None]
 """Computes once, in a precision, on a number of rows."""
 
@@ -40,7 +40,7 @@ def choose(
 ) -> Precision:
     """Return the faster precision on `state.device`; the main process decides for all processes.
 
-    A GPU uses bf16 if it supports it; a CPU if `measure`, by default a `speedup` measured once per
+    A GPU uses bf16 if it supports it, else fp16; a CPU uses bf16 if `measure`, by default a `speedup` measured once per
     process, shows that it is clearly faster. A resumed run leaves its `recorded` precision only for
     a clearly faster one, so that noise does not change its curve and another machine does not slow
     it down. The main process reports the choice to `say` in one line.
@@ -51,8 +51,10 @@ def choose(
         if say is not None:
             say(f"precision: {chosen} ({reason})")
 
-    bf16 = torch.tensor([chosen == "bf16"], dtype=torch.int64, device=state.device)
-    return "bf16" if int(broadcast(bf16)) else "fp32"
+    precisions = get_args(Precision)
+    number = torch.tensor([precisions.index(chosen)], dtype=torch.int64, device=state.device)
+    agreed: Precision = precisions[int(broadcast(number))]
+    return agreed
 
 
 def speedup(step: Step, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -104,6 +106,9 @@ def _decide(
     if device.type != "cpu":
         if _supports_bf16(device):
             return "bf16", f"{device.type} supports bf16"
+        # Of the others, only NVIDIA's have losses scaled, without which small gradients are lost.
+        if device.type == "cuda":
+            return "fp16", "cuda lacks bf16"
         return "fp32", f"{device.type} lacks bf16"
 
     ratio = measure()

@@ -45,6 +45,7 @@ from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.loop import (
     LoopSettings,
     StepProgress,
+    add_gradients,
     best_measures,
     digest,
     make_accelerator,
@@ -513,7 +514,7 @@ class RankerTask:
             weights = {name: getattr(teacher, name) for name in losses}
 
         total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
-        total.backward()  # type: ignore[no-untyped-call]
+        add_gradients(total, self.accelerator)
         return {
             "loss": float(total.detach()),
             **{name: float(loss.detach()) for name, loss in losses.items()},

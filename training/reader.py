@@ -36,6 +36,7 @@ from purlin.training.distillation import ScoredQuestion, ScoreFiles, SoftTargets
 from purlin.training.loop import (
     LoopSettings,
     StepProgress,
+    add_gradients,
     best_measures,
     digest,
     make_accelerator,
@@ -546,7 +547,7 @@ class ReaderTask:
             )
             losses |= {name: teacher.weight * loss for name, loss in soft.items()}
         total = torch.stack(list(losses.values())).sum()
-        total.backward()  # type: ignore[no-untyped-call]
+        add_gradients(total, self.accelerator)
 
         values = {name: float(loss.detach()) for name, loss in losses.items()}
         return {"loss": float(total.detach()), **values}

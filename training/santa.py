@@ -34,6 +34,7 @@ from purlin.training.dev import DevEvaluator, DevSet
 from purlin.training.loop import (
     LoopSettings,
     StepProgress,
+    add_gradients,
     best_measures,
     digest,
     make_accelerator,
@@ -567,13 +568,15 @@ class SantaTask:
             parts = [*self._parts(batch.queries, "query"), *self._parts(batch.passages, "passage")]
             # cached_backward adds the gradients itself, part by part.
             losses["sda"] = cached_backward(
-                parts, lambda vectors: stage.sda * self._alignment(vectors, batch)
+                parts,
+                lambda vectors: stage.sda * self._alignment(vectors, batch),
+                lambda loss: add_gradients(loss, self.accelerator),
             )
             if stage.mep:
                 losses["mep"] = self._predict_in_parts(batch)
         else:
             losses = self._losses(batch)
-            torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
+            add_gradients(torch.stack(list(losses.values())).sum(), self.accelerator)
 
         values = {name: float(loss.detach()) for name, loss in losses.items()}
         return {"loss": sum(values.values()), **values}
@@ -662,7 +665,7 @@ class SantaTask:
 
         for start in range(0, len(batch.rows), self.stage.part):
             loss = self._prediction(batch, slice(start, start + self.stage.part), tokens)
-            loss.backward()  # type: ignore[no-untyped-call]
+            add_gradients(loss, self.accelerator)
             total += loss.detach()
         return total
 

@@ -100,6 +100,7 @@ def question_set_pairs(source: PairSource) -> Drafts:
         reference=source.reference,
         split=source.split,
         splitter=source.splitter,
+        leave_out=source.leave_out,
     )
     pool, questions = load_questions(question_source, {})
 

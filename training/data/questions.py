@@ -31,6 +31,7 @@ from purlin.training.data.splitting import SplitReference, read_split
 
 QuestionFormat = Literal["templates", "linked", "questions", "squad", "unlabelled"]
 WITH_REFERENCE = ("linked", "questions", "unlabelled")
+WITH_LEAVE_OUT = ("templates", "linked", "questions", "unlabelled")
 
 # Share of a form's questions that may have the same answer, or a reader learns to guess it.
 MAX_SAME_ANSWER = 0.1
@@ -67,9 +68,10 @@ def check_options(
                 f"{name} belongs to the format templates, not to {format}; remove it.", field=name
             )
 
-    if leave_out and format not in ("templates", "linked"):
+    if leave_out and format not in WITH_LEAVE_OUT:
         raise InvalidInput(
-            "leave_out belongs to the formats templates and linked; remove it.", field="leave_out"
+            f"leave_out belongs to the formats {', '.join(WITH_LEAVE_OUT)}; remove it.",
+            field="leave_out",
         )
     rephraser(translators)
 
@@ -108,18 +110,19 @@ class QuestionSource:
     whose rephrasings are added.
 
     linked: rows {title, question, entry} of questions that led to an entry of `reference`, whose
-    term is the answer. For both formats, no questions are produced about the entries that the
-    question sets in `leave_out` ask about.
+    term is the answer.
 
     questions: a question set over `reference`, as `purlin.index.evaluation.answers` reads it. Used are
     the questions of `split` whose answer is in their entry, and those without an answer that name
-    the entry they are `about`.
+    the entry they are `about`. For these formats, no questions are produced about the entries
+    that the question sets in `leave_out`, files or a directory of them, ask about.
 
     squad: rows {question, context, answers}; questions without answers ask for something that the
     context does not say.
 
     unlabelled: rows {question} or {title} of questions to ask `reference`, without answers: for a
-    recipe with a teacher, whose scores are all that is learnt from them.
+    recipe with a teacher, whose scores are all that is learnt from them. Of rows that name an
+    `entry`, those are dropped whose entry is left out.
 
     `splitter` cuts the passages of templates and questions as the paper's splitter of that name
     does (`purlin.training.data.splitting`); by default they are those that are served.
@@ -351,12 +354,14 @@ def _question_set(
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
     assert source.reference is not None
     pool = _reference_pool(source.reference, source.splitter, pools)
+    excluded = excluded_entries(source.leave_out, pool.reference.definitions)
 
     # Several documents may belong to the same entry.
     definitions: dict[str | None, list[Document]] = defaultdict(list)
     for document in pool.reference.definitions:
-        if document.id in pool.reference.places:
-            definitions[templates.document_entry(document)].append(document)
+        own_entry = templates.document_entry(document)
+        if document.id in pool.reference.places and own_entry not in excluded:
+            definitions[own_entry].append(document)
 
     located = (
         _locate(question, pool.reference, definitions[entry])
@@ -400,9 +405,11 @@ def _unlabelled_questions(
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
     assert source.reference is not None
     pool = _reference_pool(source.reference, None, pools)
+    excluded = excluded_entries(source.leave_out, pool.reference.definitions)
     texts = (
         str(record.get("question") or record.get("title") or "").strip()
         for record in _records(source.path)
+        if record.get("entry") not in excluded
     )
     # The same question twice would be read by the teacher twice.
     return pool, (

@@ -14,6 +14,7 @@ from torch import Tensor
 from purlin.index.classify.zero_shot import prompt
 from purlin.index.errors import InvalidInput
 from purlin.training import model
+from purlin.training.loop import add_gradients
 from purlin.training.model import TextModel, pad_texts
 from purlin.training.pesco.losses import matching_loss
 from purlin.training.pesco.recipe import PescoRecipe
@@ -196,7 +197,7 @@ class PescoTask:
             kind=self.student.loss,
             temperature=self.student.temperature,
         )
-        loss.backward()  # type: ignore[no-untyped-call]
+        add_gradients(loss, self.accelerator)
         return {"loss": float(loss.detach())}
 
     def _all_keys(self, keys: Tensor, labels: Tensor, has_key: Tensor) -> tuple[Tensor, Tensor]:
