@@ -24,6 +24,7 @@ from purlin.index.evaluation.answers import (
     auroc,
     exact_match,
     f1,
+    form_measures,
     judge,
     read_questions,
 )
@@ -33,6 +34,7 @@ from purlin.index.sources import open_source
 
 FOLDER = Path(__file__).parent.parent / "questions"
 MANUAL = Path("/usr/share/doc/postgresql-doc-15/html")  # Debian's package postgresql-doc-15
+BASH = Path("/usr/share/doc/bash/bashref.html")  # Debian's package bash-doc
 PERL = Path("/usr/share/perl/5.36"), *Path("/usr/lib").glob("*/perl/5.36")
 
 WIDTH = {
@@ -259,7 +261,8 @@ def test_answers_match_whole_words_of_a_passage(answer: str, text: str, matches:
 
 
 def _judged(answer_rank: int | None, entry_rank: int | None, answerable: float) -> JudgedAnswer:
-    return JudgedAnswer(_question("x"), answer_rank, entry_rank, answer_rank == 1, 0.5, answerable)
+    exact = answer_rank == 1
+    return JudgedAnswer(_question("x"), answer_rank, entry_rank, exact, 0.5, answerable, exact)
 
 
 def test_measures_of_a_worked_example() -> None:
@@ -277,6 +280,7 @@ def test_measures_of_a_worked_example() -> None:
         "entry accuracy@100": (pytest.approx(2 / 3), 3, 1),
         "entry MRR@100": (pytest.approx(0.55 / 3), 3, 1),
         "exact match": (0.5, 2, 2),
+        "right answer first": (0.5, 2, 2),
         "F1": (0.5, 2, 2),
         "AUROC": (0.5, 4, 0),
     }
@@ -285,9 +289,22 @@ def test_measures_of_a_worked_example() -> None:
     assert measures["exact match"].high == 1.0
 
 
+def test_a_right_answer_is_of_the_right_entry() -> None:
+    passages = [("page.html#right", "x"), ("page.html#other", "x")]
+    right, other, wrong = (
+        judge(_question("x"), passages, [answer], 0.0, entry)
+        for answer, entry in (("x", "page.html#right"), ("x", "page.html#other"), ("y", None))
+    )
+    assert [each.right for each in (right, other, wrong)] == [True, False, False]
+    assert [(each.name, each.mean, each.queries) for each in form_measures([right, other])] == [
+        ("right, default value", 0.5, 2)
+    ]
+
+
 def test_auroc_needs_unanswerable_questions() -> None:
-    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-2:] == [
+    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-3:] == [
         "exact match",
+        "right answer first",
         "F1",
     ]
     alone = JudgedAnswer(_question(entry=None), None, None, False, 0.0, 0.0)
@@ -358,7 +375,7 @@ MEASURED = {
     "postgresql-unanswerable",
 }
 # Nothing is tuned on these, so they have no dev half.
-MEASURED_ONLY = {"perl", "perl-unanswerable"}
+MEASURED_ONLY = {"perl", "perl-unanswerable", "bash", "bash-unanswerable"}
 
 
 def _sets() -> dict[str, list[Question]]:
@@ -423,10 +440,15 @@ def test_the_postgresql_set_spreads_over_the_manual() -> None:
     assert max(pages.values()) <= 6
 
 
-def test_the_perl_set_asks_once_about_an_entry_and_spreads_over_the_manual() -> None:
-    questions = _sets()["perl"]
-    assert len(questions) >= 100
+@pytest.mark.parametrize(("name", "size"), [("perl", 100), ("bash", 50)])
+def test_sets_that_are_only_measured_ask_once_about_an_entry(name: str, size: int) -> None:
+    questions = _sets()[name]
+    assert len(questions) >= size
     assert len({question.entry for question in questions}) == len(questions)
+
+
+def test_the_perl_set_spreads_over_the_manual() -> None:
+    questions = _sets()["perl"]
     pages = Counter(str(question.entry).partition("#")[0] for question in questions)
     assert len(pages) >= 80
     assert max(pages.values()) <= 11
@@ -467,6 +489,15 @@ def test_answers_are_words_of_their_entries() -> None:
     for question in questions:
         if question.entry not in dropped:
             assert any(_holds(question, body) for body in bodies[str(question.entry)]), question
+
+
+@pytest.mark.skipif(not BASH.exists(), reason="bash-doc is not installed")
+def test_answers_are_words_of_bashs_entries() -> None:
+    questions = _sets()["bash"]
+    bodies = _bodies(BASH, questions)
+    for question in questions:
+        [body] = bodies[str(question.entry)]
+        assert _holds(question, body), question
 
 
 @pytest.mark.skipif(not (PERL[0] / "pod/perlfunc.pod").exists(), reason="perl-doc is not installed")
