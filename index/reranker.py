@@ -44,7 +44,7 @@ RERANKER_SETTINGS = "reranker.json"
 RELEASED_RERANKER = Path(__file__).resolve().parents[1] / "models" / "reranker-int8"
 # The share of a reader's relevance in the score of a reference's hit, and the kinds that it reranks
 # unless a request says otherwise; see docs/encoder.md.
-READER_WEIGHT = 0.5
+READER_WEIGHT = 0.15
 READER_DEFAULT: tuple[Kind, ...] = ()
 
 Floats = NDArray[np.float32]

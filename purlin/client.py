@@ -180,10 +180,12 @@ def _search(
     offset: int = 0,
     mode: Mode = "hybrid",
     filter: Mapping[str, FilterCondition] | None = None,
+    rerank: bool | None = None,
     explain: bool = False,
 ) -> _Call[Found]:
     """Search a corpus, several, or with {"kind": …} all of a kind.
 
+    `rerank` has a model score the first hits again, by default where that is known to help.
     `filter` maps fields to a value, a list, or {"gte": …, "lte": …}. Hits of several corpora name
     theirs, and the reply has `corpora` in place of `corpus`, `build` and `encoder`.
     """
@@ -201,6 +203,8 @@ def _search(
         "filter": dict(filter or {}),
         "explain": explain,
     }
+    if rerank is not None:
+        body["rerank"] = rerank
 
     return _Call("POST", "/search", _read_found, body)
 

@@ -31,6 +31,7 @@ NOT_RUN = {
     r"purlin serve( --workers 2)?$": "stays in the foreground; the guide, tests/test_serve.py, tests/test_workers.py",
     r"purlin train santa ": "tests/test_santa.py, with a tiny model",
     r"purlin train refqa ": "tests/test_train_reader.py, with a tiny model",
+    r"purlin train ranker ": "tests/test_rerank_training.py, with a tiny model",
     r"purlin train pesco ": "the guide, with a quick recipe; tests/test_pesco.py",
 }
 # The guide has its own test; the results need data sets that are not in the repository.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.records import Role
 from purlin.training.data.pairs import Pair
-from purlin.training.encoded import encode_once
+from purlin.training.encoded import FrozenEncoder, encode_once
 from purlin.training.loop import digest
 
 BLOCK = 512  # queries compared with all passages at a time
@@ -95,11 +95,11 @@ def teacher_scores(
     missing in `directory`, which keeps them.
     """
 
-    def opened() -> Callable[[Sequence[str]], Floats]:
+    def opened() -> FrozenEncoder:
         score = open_teacher()
 
-        def score_lists(names: Sequence[str]) -> Floats:
-            rows = [int(name.rpartition(" ")[2]) for name in names]
+        def score_lists(texts: Sequence[str]) -> Vectors:
+            rows = [int(text.rpartition(" ")[2]) for text in texts]
             return np.stack(
                 [
                     score(

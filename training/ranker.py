@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -144,7 +144,7 @@ class RankerExport:
     """How the reranker is exported; `weights` and `default` as in
     `purlin.index.reranker.RerankerSettings`.
 
-    `benchmarks/rerank.py --write` tunes the weights on dev queries. `base_model` is named in the
+    `benchmarks/rerank.py` prints what each weight gives on dev queries. `base_model` is named in the
     model card, if the recipe's base is a checkpoint of one's own.
     """
 
@@ -255,7 +255,7 @@ def keep_layers(transformer: nn.Module, count: int) -> None:
         )
     kept = np.linspace(len(layers), 0, count, endpoint=False).round().astype(int)[::-1] - 1
     cast(nn.Module, encoder).layer = nn.ModuleList(layers[number] for number in kept)
-    cast(model.BertConfig, transformer.config).num_hidden_layers = count
+    cast(Any, transformer).config.num_hidden_layers = count
 
 
 def _read_head(head: nn.Module, path: Path) -> None:
