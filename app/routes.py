@@ -180,6 +180,7 @@ def qa_reply(request: QaRequest, service: Service) -> QaReply:
         return QaReply(
             answers=results.answers,
             answerable=results.answerable,
+            answer_type=results.answer_type,
             hits=service.freshness.marked(corpus, results.hits),
             took_ms=_ms_since(started),
             corpus=corpus.name,

@@ -106,6 +106,7 @@ class ServedCorpora:
         return QaReply(
             answers=results.answers,
             answerable=results.answerable,
+            answer_type=results.answer_type,
             hits=results.hits,
             took_ms=round(sum(results.timings_ms.values()), 3),
             corpus=corpus.name,

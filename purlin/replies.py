@@ -56,6 +56,8 @@ class SearchReply:
 class QaReply:
     """Answers, best first: exact words of the corpus, so that `passage[start:end] == text`.
 
+    `answer_type` is what the question's wording asks for: a `sentence`, or a kind of value such as
+    `exception`, `parameter`, `module`, `version` or `name`.
     `hits` are the passages that were read, ranked by the reader. `answerable` is the probability
     (0-1) that the corpus answers the question at all. `warning` is present if only one of two
     retrievers answered, for an engine failed in the other.
@@ -63,6 +65,7 @@ class QaReply:
 
     answers: tuple[Answer, ...]
     answerable: float
+    answer_type: str
     hits: tuple[Hit, ...]
     took_ms: float
     corpus: str

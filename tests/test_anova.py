@@ -51,7 +51,7 @@ def test_tukey_has_the_tabled_range() -> None:
 
 
 def test_two_systems_are_compared_as_by_paired_t_test() -> None:
-    values = np.random.default_rng(1).normal(size=(20, 2)) + [0.0, 0.5]
+    values = np.random.default_rng(1).normal(loc=(0.0, 0.5), size=(20, 2))
     paired = stats.ttest_rel(values[:, 1], values[:, 0])
     anova, (pair,) = two_way_anova(values), tukey_hsd(values)
     assert anova.f == pytest.approx(paired.statistic**2)

@@ -24,6 +24,7 @@ from purlin.index.evaluation.answers import (
     auroc,
     exact_match,
     f1,
+    form_measures,
     judge,
     read_questions,
 )
@@ -260,7 +261,8 @@ def test_answers_match_whole_words_of_a_passage(answer: str, text: str, matches:
 
 
 def _judged(answer_rank: int | None, entry_rank: int | None, answerable: float) -> JudgedAnswer:
-    return JudgedAnswer(_question("x"), answer_rank, entry_rank, answer_rank == 1, 0.5, answerable)
+    exact = answer_rank == 1
+    return JudgedAnswer(_question("x"), answer_rank, entry_rank, exact, 0.5, answerable, exact)
 
 
 def test_measures_of_a_worked_example() -> None:
@@ -278,6 +280,7 @@ def test_measures_of_a_worked_example() -> None:
         "entry accuracy@100": (pytest.approx(2 / 3), 3, 1),
         "entry MRR@100": (pytest.approx(0.55 / 3), 3, 1),
         "exact match": (0.5, 2, 2),
+        "right answer first": (0.5, 2, 2),
         "F1": (0.5, 2, 2),
         "AUROC": (0.5, 4, 0),
     }
@@ -286,9 +289,22 @@ def test_measures_of_a_worked_example() -> None:
     assert measures["exact match"].high == 1.0
 
 
+def test_a_right_answer_is_of_the_right_entry() -> None:
+    passages = [("page.html#right", "x"), ("page.html#other", "x")]
+    right, other, wrong = (
+        judge(_question("x"), passages, [answer], 0.0, entry)
+        for answer, entry in (("x", "page.html#right"), ("x", "page.html#other"), ("y", None))
+    )
+    assert [each.right for each in (right, other, wrong)] == [True, False, False]
+    assert [(each.name, each.mean, each.queries) for each in form_measures([right, other])] == [
+        ("right, default value", 0.5, 2)
+    ]
+
+
 def test_auroc_needs_unanswerable_questions() -> None:
-    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-2:] == [
+    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-3:] == [
         "exact match",
+        "right answer first",
         "F1",
     ]
     alone = JudgedAnswer(_question(entry=None), None, None, False, 0.0, 0.0)

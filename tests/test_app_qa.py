@@ -40,7 +40,7 @@ def test_answers_are_exact_words_of_the_passage(client: TestClient) -> None:
     body = {"question": "What is the default step of range?", "corpus": "library"}
     reply = client.post("/qa", json=body).json()
     assert reply.keys() == {
-        "answers", "answerable", "hits", "took_ms", "corpus", "build", "encoder", "reader",
+        "answers", "answerable", "answer_type", "hits", "took_ms", "corpus", "build", "encoder", "reader",
     }  # fmt: skip
     assert len(reply["answers"]) == 3
     for answer in reply["answers"]:

@@ -17,6 +17,8 @@ import torch
 from accelerate.state import AcceleratorState
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -33,6 +35,7 @@ from purlin.training.loop import LoopSettings, make_accelerator
 from purlin.training.model import ModelSettings, TextModel
 from purlin.training.pesco import publishing, rounds, self_training, serving
 from purlin.training.pesco.check import CheckLimits, TrainingCheck
+from purlin.training.pesco.figure import ACCURACY, draw_accuracy
 from purlin.training.pesco.losses import Loss, matching_loss, multi_positive_loss
 from purlin.training.pesco.outcome import CalibratedClassifier, Outcome
 from purlin.training.pesco.recipe import ClassifierExport, PescoRecipe, Student, read_recipe
@@ -736,6 +739,30 @@ def test_run_publishes_an_accurate_classifier(
     assert (built / publishing.REPORT).read_text() == (
         tmp_path / "out" / publishing.REPORT
     ).read_text()
+
+
+def test_accuracy_is_drawn_over_the_rounds(base: Path, tmp_path: Path) -> None:
+    texts, right = topic_texts(30, seed=9)
+    recipe = recipe_of(base, rounds=1)
+    rows = Labelled(tuple(texts), tuple(right))
+    publish_topics(recipe, tmp_path / "with", tmp_path / "home", dev=rows)
+    publish_topics(recipe, tmp_path / "without", tmp_path / "home")
+
+    assert (tmp_path / "with" / ACCURACY).read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "without" / ACCURACY).exists()
+
+
+def test_curves_end_with_their_last_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drawn: list[np.ndarray] = []
+    plot = Axes.plot
+
+    def noting(axes: Axes, xs: Any, ys: Any, **options: Any) -> list[Line2D]:
+        drawn.append(np.array(ys))
+        return plot(axes, xs, ys, **options)
+
+    monkeypatch.setattr(Axes, "plot", noting)
+    draw_accuracy({"a": [[0.5, 0.7, 0.9], [0.7, 0.9]]}, tmp_path / "figure.png")
+    np.testing.assert_allclose(drawn, [[0.6, 0.8, 0.9]])
 
 
 def test_similar_labels_are_logged_once(base: Path, tmp_path: Path) -> None:

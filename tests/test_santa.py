@@ -30,10 +30,10 @@ from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFail
 from purlin.index.evaluation.ranking import evaluate_run
 from purlin.training import config, mining, model, santa
 from purlin.training.data.augment import Forms
+from purlin.training.data.judged import JudgedSet
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.dev import (
     LOSS_BATCH,
-    DevData,
     DevEvaluator,
     DevSet,
     encode,
@@ -807,7 +807,7 @@ def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Acce
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
 
-    assert read_dev_set(dev_set) == DevData(
+    assert read_dev_set(dev_set) == JudgedSet(
         {str(number): line["query"] for number, line in enumerate(lines)},
         {"0": "read the file", "1": "copy a line", "2": "copy the map"},
         {"0": {"0": 1.0}, "1": {"1": 1.0, "2": 1.0}, "2": {"1": 1.0, "2": 1.0}, "3": {"0": 1.0}},

@@ -1,7 +1,7 @@
-"""Candidate lists: for each query its passage and those that an exported encoder ranks nearest.
+"""Candidate lists: for each query its own passage and those that an encoder ranks nearest.
 
-What is expensive, the mined rows and a teacher's scores, is computed once into files, in parts: a
-run that was killed continues with the part that it was computing.
+What is expensive, the vectors and a teacher's scores, is computed once, in pieces: a run that was
+killed continues with the piece that it was computing.
 """
 
 from __future__ import annotations
@@ -13,40 +13,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import TextEncoder, Vectors
+from purlin.index.records import Role
 from purlin.training.data.pairs import Pair
-from purlin.training.loop import digest, storing
+from purlin.training.encoded import encode_once
+from purlin.training.loop import digest
 
-PART = 512  # rows computed between two writes
+BLOCK = 512  # queries compared with all passages at a time
 Rows = NDArray[np.int32]
 Floats = NDArray[np.float32]
+Progress = Callable[[int, int], None]
+Score = Callable[[str, Sequence[str]], Floats]
+"""Scores (n,) of a query with n texts."""
 
 
-def encoded(
+def encode_pairs(
     pairs: Sequence[Pair],
     encoder: TextEncoder,
-    path: Path,
+    source: Path,
+    directory: Path,
     *,
     max_chars: int,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress,
 ) -> tuple[Vectors, Vectors]:
-    """Return the vectors (n, dim) of the pairs' first queries and of their passages, cut to
-    `max_chars`, from the file `path` as far as they are in it.
+    """Return the vectors (n, dim) of the pairs' first queries, and of their passages, cut to
+    `max_chars`.
+
+    `source` is the encoder's directory, and `directory` keeps the vectors, as in `encode_once`.
     """
 
-    def encode(rows: range) -> Floats:
-        part = [pairs[row] for row in rows]
-        queries = encoder.encode([pair.queries[0] for pair in part], role="query")
-        passages = encoder.encode([pair.passage[:max_chars] for pair in part], role="passage")
-        return np.concatenate([queries, passages], axis=1)
+    def encoded(role: Role, texts: Sequence[str]) -> Vectors:
+        return encode_once(
+            lambda: lambda part: encoder.encode(part, role=role),
+            source,
+            texts,
+            directory / role,
+            progress=progress,
+        )
 
-    vectors = computed_once(
-        path,
-        (len(pairs), 2 * encoder.dim),
-        encode,
-        key=(digest(pairs), encoder.fingerprint, max_chars),
-        progress=progress,
-    )
-    return vectors[:, : encoder.dim], vectors[:, encoder.dim :]
+    queries = encoded("query", [pair.queries[0] for pair in pairs])
+    return queries, encoded("passage", [pair.passage[:max_chars] for pair in pairs])
 
 
 def nearest(pairs: Sequence[Pair], queries: Vectors, passages: Vectors, depth: int) -> Rows:
@@ -60,8 +65,8 @@ def nearest(pairs: Sequence[Pair], queries: Vectors, passages: Vectors, depth: i
     deep = min(len(pairs), 2 * depth + 1)
     mined = np.empty((len(pairs), depth), dtype=np.int32)
 
-    for start in range(0, len(pairs), PART):
-        similarities = queries[start : start + PART] @ passages.T
+    for start in range(0, len(pairs), BLOCK):
+        similarities = queries[start : start + BLOCK] @ passages.T
         best = np.argpartition(-similarities, deep - 1, axis=1)[:, :deep]
         order = np.argsort(-np.take_along_axis(similarities, best, 1), axis=1, kind="stable")
         for own, rows in enumerate(np.take_along_axis(best, order, 1).tolist(), start):
@@ -74,34 +79,40 @@ def _differs(pair: Pair, other: Pair) -> bool:
     return pair.passage != other.passage and not {*pair.queries} & {*other.queries}
 
 
-def computed_once(
-    path: Path,
-    shape: tuple[int, int],
-    compute: Callable[[range], Floats],
+def teacher_scores(
+    pairs: Sequence[Pair],
+    mined: Rows,
+    open_teacher: Callable[[], Score],
+    source: Path,
+    directory: Path,
     *,
-    key: object,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress,
 ) -> Floats:
-    """Return float32 `shape` from the file `path`, computing what it lacks.
+    """Return a teacher's scores (n, 1 + depth) of each pair's first query with its own passage,
+    then with those of its `mined` rows (n, depth).
 
-    `compute` returns the rows (len(range), columns) of a range. The file holds the rows computed so
-    far, and is named after the digest of `key`, which is all that the rows depend on: with another
-    key another file is begun. `progress` is called with the rows done and the rows of all. Raises
-    StorageFailed.
+    `source` is the teacher's directory; `open_teacher` opens it, and is called only if scores are
+    missing in `directory`, which keeps them.
     """
-    path = path.with_name(f"{path.name}-{digest([key])[:16]}.npy")
-    done = np.load(path) if path.is_file() else np.empty((0, shape[1]), dtype=np.float32)
 
-    while len(done) < shape[0]:
-        rows = range(len(done), min(shape[0], len(done) + PART))
-        done = np.concatenate([done, compute(rows).astype(np.float32)])
+    def opened() -> Callable[[Sequence[str]], Floats]:
+        score = open_teacher()
 
-        # Renamed at the end, so that a run that was killed leaves no partial file.
-        new = path.with_name(f".{path.name}")
-        with storing(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with new.open("wb") as file:
-                np.save(file, done)
-            new.rename(path)
-        progress(len(done), shape[0])
-    return done
+        def score_lists(names: Sequence[str]) -> Floats:
+            rows = [int(name.rpartition(" ")[2]) for name in names]
+            return np.stack(
+                [
+                    score(
+                        pairs[row].queries[0],
+                        [pairs[each].passage for each in (row, *mined[row].tolist())],
+                    )
+                    for row in rows
+                ]
+            )
+
+        return score_lists
+
+    # A list is named by its row and the digest of everything that can be in it.
+    content = digest([*pairs, mined.tolist()])
+    names = [f"{content} {row}" for row in range(len(pairs))]
+    return encode_once(opened, source, names, directory, progress=progress)

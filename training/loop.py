@@ -36,9 +36,16 @@ METRICS = "metrics.jsonl"
 CURVES = "curves.png"
 STATE = "training.json"
 OPTIMIZER = "optimizer.safetensors"
-
+# Keys of a recipe that decide how steps are computed, not what is learned from them.
+NOT_LEARNED = ("precision", "workers", "timeout_minutes")
 # Keys that recipes have got since runs were first recorded, with the value that those runs had.
-LATER_KEYS: dict[str, Any] = {"epsilon": 1e-8, "base": None}
+LATER_KEYS: dict[str, Any] = {
+    "epsilon": 1e-8,
+    "translate": "questions",
+    "originals": True,
+    # A key of pairs that dev sets have got.
+    "translators": [],
+}
 
 
 class Diverged(InvalidInput):
@@ -230,20 +237,23 @@ def recorded_precision(out: Path) -> Precision | None:
 
 
 def same_recipe(recipe: object, recorded: object) -> bool:
-    """Tell whether two recipes, as objects or as JSON, train the same; `precision` does not count.
+    """Tell whether two recipes, as objects or as JSON, train the same; NOT_LEARNED does not count.
 
     A key of `LATER_KEYS` at its first value is the same as none.
 
     Precision decides how fast and how exactly steps are computed, not what is learned. A run has to
     be resumable where "auto" means another one, as on another machine, and from a checkpoint that
-    recorded "bf16", the default before "auto".
+    recorded "bf16", the default before "auto". A key that is None counts as absent: runs that are
+    older than an optional key can be resumed.
     """
-    return bool(_what_trains(recipe) == _what_trains(recorded))
+    return bool(_learned(recipe) == _learned(recorded))
 
 
-def _what_trains(recipe: object) -> Any:
+def _learned(recipe: object) -> Any:
     def counts(key: str, value: Any) -> bool:
-        return key != "precision" and not (key in LATER_KEYS and value == LATER_KEYS[key])
+        if key in NOT_LEARNED or value is None:
+            return False
+        return not (key in LATER_KEYS and value == LATER_KEYS[key])
 
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):

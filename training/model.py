@@ -29,6 +29,7 @@ from transformers import (
     BertModel,
     DPRContextEncoder,
     DPRQuestionEncoder,
+    DPRReader,
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
@@ -39,7 +40,14 @@ from purlin.index.encoder import Role
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.training.config import in_range
-from purlin.training.export import QUERY, base_checkpoint, first_position, positions
+from purlin.training.export import (
+    QUERY,
+    Similarity,
+    base_checkpoint,
+    conversion_hint,
+    first_position,
+    positions,
+)
 from purlin.training.losses import IGNORED
 from purlin.training.restore import restored
 
@@ -58,7 +66,6 @@ DROPOUTS = (
     "mlp_dropout",
 )
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
-Similarity = Literal["cosine", "dot"]
 Pooling = Literal["mean", "first", "pooler"]
 
 
@@ -170,7 +177,13 @@ class TextModel(nn.Module):
 
 
 class BertLike(TextModel):
-    """A BERT-class encoder with a light decoder, which shares its word embeddings."""
+    """A BERT-class encoder with a light decoder, which shares its word embeddings.
+
+    `answer_head` has the weights of a linear layer from states to start, end and selection logits,
+    if the base model is a reader of DPR's.
+    """
+
+    answer_head: dict[str, Tensor] | None = None
 
     def __init__(self, settings: ModelSettings, tokenizer: Any, transformer: Any) -> None:
         super().__init__(settings, tokenizer)
@@ -362,8 +375,9 @@ def _load_one(settings: ModelSettings, directory: Path | None, *, decoder: bool)
         t5 = _pretrained_t5(settings, source, config)
         return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
 
-    transformer = _pretrained_bert(settings, source, config)
+    transformer, answer_head = _pretrained_bert(settings, source, config)
     model = BertLike(settings, tokenizer, transformer)
+    model.answer_head = answer_head
     if (directory and decoder) or (Path(source) / DECODER).is_file():
         _read_decoder(model.decoder, Path(source) / DECODER)
     return _prepared(model, transformer)
@@ -440,8 +454,7 @@ def _refuse_incomplete(directory: Path, *, weights: bool) -> None:
     if weights and (not any(directory.glob("*.safetensors")) or _names_pickles(directory / SHARDS)):
         raise InvalidInput(
             f"{directory} has no *.safetensors weights, or not for all of them. Pickled weights (.bin, "
-            ".pt) are refused, as loading them can run any code; save the model again with "
-            "save_pretrained(..., safe_serialization=True).",
+            f".pt) are refused, as loading them can run any code. {conversion_hint(directory)}",
             field="base",
         )
 
@@ -486,8 +499,10 @@ def _pretrained_t5(settings: ModelSettings, source: str, config: Any) -> Any:
     return _pretrained(T5ForConditionalGeneration, source, config)
 
 
-def _pretrained_bert(settings: ModelSettings, source: str, config: Any) -> Any:
-    """Load a BERT-like encoder.
+def _pretrained_bert(
+    settings: ModelSettings, source: str, config: Any
+) -> tuple[Any, dict[str, Tensor] | None]:
+    """Load a BERT-like encoder, and the head of a reader of DPR's.
 
     Raises InvalidInput unless word embeddings and states have the same length, and there are
     positions for the longest texts.
@@ -500,8 +515,9 @@ def _pretrained_bert(settings: ModelSettings, source: str, config: Any) -> Any:
     if getattr(config, "is_encoder_decoder", False):
         raise unsupported
 
+    answer_head = None
     if config.model_type == "dpr":
-        transformer = _pretrained_dpr(source, config)
+        transformer, answer_head = _pretrained_dpr(source, config)
     else:
         transformer = _pretrained(AutoModel, source, config, pooler=settings.pooling == "pooler")
 
@@ -516,15 +532,24 @@ def _pretrained_bert(settings: ModelSettings, source: str, config: Any) -> Any:
         )
     for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
         in_range(name, getattr(settings, name), 4, positions(transformer) or MAX_TOKENS)
-    return transformer
+    return transformer, answer_head
 
 
-def _pretrained_dpr(source: str, config: Any) -> Any:
-    """Load the BERT inside one of DPR's encoders, whose vector is the state of the first token."""
+def _pretrained_dpr(source: str, config: Any) -> tuple[BertModel, dict[str, Tensor] | None]:
+    """Load the BERT inside one of DPR's models, and the head if that is its reader.
+
+    An encoder's vector is the state of the first token.
+    """
     if config.projection_dim:
         raise InvalidInput(f"{source} projects its vectors, which is not supported.", field="base")
 
-    if "DPRContextEncoder" in (config.architectures or []):
+    answer_head = None
+    architectures = config.architectures or []
+    if "DPRReader" in architectures:
+        predictor = _pretrained(DPRReader, source, config).span_predictor
+        inner = predictor.encoder.bert_model
+        answer_head = _joined([predictor.qa_outputs, predictor.qa_classifier])
+    elif "DPRContextEncoder" in architectures:
         inner = _pretrained(DPRContextEncoder, source, config).ctx_encoder.bert_model
     else:
         inner = _pretrained(DPRQuestionEncoder, source, config).question_encoder.bert_model
@@ -535,7 +560,15 @@ def _pretrained_dpr(source: str, config: Any) -> Any:
     shared |= {"model_type": "bert", "architectures": None}
     bert = BertModel(BertConfig(**shared), add_pooling_layer=False)
     bert.load_state_dict(inner.state_dict())
-    return bert
+    return bert, answer_head
+
+
+def _joined(layers: Sequence[nn.Linear]) -> dict[str, Tensor]:
+    """Return the weights of one linear layer that computes the outputs of `layers` in turn."""
+    return {
+        "weight": torch.cat([layer.weight.detach() for layer in layers]),
+        "bias": torch.cat([layer.bias.detach() for layer in layers]),
+    }
 
 
 def _pretrained(model_type: Any, source: str, config: Any, *, pooler: bool = False) -> Any:

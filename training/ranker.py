@@ -30,7 +30,14 @@ from purlin.index.errors import Damaged, InvalidInput
 from purlin.index.exported import MODEL, TOKENIZER
 from purlin.index.qa.reader import READER_SETTINGS, Packer, Reader, ReadingPassage
 from purlin.training import export, model
-from purlin.training.candidates import Floats, Rows, computed_once, encoded, nearest
+from purlin.training.candidates import (
+    Floats,
+    Rows,
+    Score,
+    encode_pairs,
+    nearest,
+    teacher_scores,
+)
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.data import augment
 from purlin.training.data.pair_loading import load_pairs
@@ -288,7 +295,10 @@ def train_ranker(
     # The first process computes the files; the others then read them.
     with accelerator.main_process_first():
         encoder = load_encoder(recipe.ranking.encoder)
-        sources = [_lists(pairs, recipe, encoder, out, say) for pairs in loaded]
+        sources = [
+            _lists(pairs, recipe, encoder, out / STAGE / str(number), say)
+            for number, pairs in enumerate(loaded)
+        ]
 
     # The new head starts with the same weights in every process.
     torch.manual_seed(recipe.seed)
@@ -342,49 +352,40 @@ def _lists(
     out: Path,
     say: Callable[[str], None],
 ) -> Lists:
-    """Return a source's lists, from the files in `out` as far as they were computed before."""
+    """Return a source's lists, as far as possible from what `out` keeps of an earlier call."""
     ranking = recipe.ranking
     shuffled = random.Random(recipe.seed).sample(list(pairs), len(pairs))
-    queries, passages = encoded(
+    queries, passages = encode_pairs(
         shuffled,
         encoder,
+        ranking.encoder,
         out / "vectors",
         max_chars=MINED_CHARS * ranking.max_tokens,
-        progress=lambda done, total: say(f"encoded {done:,} of {total:,} pairs"),
+        progress=lambda done, total: say(f"encoded {done:,} of {total:,} texts"),
     )
     mined = nearest(shuffled, queries, passages, ranking.depth)
     held_out = min(ranking.held_out, len(shuffled) // 2)
-    if recipe.teacher is None:
+    if (teacher := recipe.teacher) is None:
         return Lists(shuffled, mined, None, held_out)
 
-    score = _teacher(recipe.teacher.model)
-    scores = computed_once(
+    scores = teacher_scores(
+        shuffled,
+        mined,
+        lambda: open_teacher(teacher.model),
+        teacher.model,
         out / "teacher",
-        (len(shuffled), 1 + ranking.depth),
-        lambda rows: np.stack([score(shuffled, row, mined[row].tolist()) for row in rows]),
-        key=(digest(shuffled), mined.tolist(), str(recipe.teacher.model)),
-        progress=lambda done, total: say(f"the teacher has scored {done:,} of {total:,} lists"),
+        progress=lambda done, total: say(f"the teacher scored {done:,} of {total:,} lists"),
     )
-    return Lists(shuffled, mined, recipe.teacher.scale * scores, held_out)
+    return Lists(shuffled, mined, teacher.scale * scores, held_out)
 
 
-Score = Callable[[Sequence[Pair], int, Sequence[int]], Floats]
-"""Scores (1 + n,) of a row's first query with its own passage and with those of n other rows."""
-
-
-def _teacher(directory: Path) -> Score:
-    """Return the scores of an exported encoder, reranker or reader. Raises NotFound or Damaged."""
+def open_teacher(directory: Path) -> Score:
+    """Open an exported encoder, reranker or reader for its scores. Raises NotFound or Damaged."""
     if (directory / serving.RERANKER_SETTINGS).is_file():
-        logits = serving.Reranker.load(directory).logits
-    elif (directory / READER_SETTINGS).is_file():
-        logits = partial(_reader_logits, Reader.load(directory))
-    else:
-        logits = partial(_cosines, load_encoder(directory))
-
-    def score(pairs: Sequence[Pair], row: int, others: Sequence[int]) -> Floats:
-        return logits(pairs[row].queries[0], [pairs[each].passage for each in (row, *others)])
-
-    return score
+        return serving.Reranker.load(directory).logits
+    if (directory / READER_SETTINGS).is_file():
+        return partial(_reader_logits, Reader.load(directory))
+    return partial(_cosines, load_encoder(directory))
 
 
 def _reader_logits(reader: Reader, query: str, texts: Sequence[str]) -> Floats:

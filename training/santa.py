@@ -49,7 +49,8 @@ RowNumbers = NDArray[np.int64]
 TEXTS_PER_GROUP = 32  # smaller groups have less padding, but more overhead
 SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5
 # Keys that recipes of earlier runs lack, which are resumed if these have their defaults.
-_LATER_KEYS = {"labelled_share": 1.0, "trains": "all"}
+_LATER_STAGE_KEYS = {"labelled_share": 1.0, "trains": "all"}
+_LATER_PAIR_KEYS = {"summaries": True}
 AVERAGED = "averaged"  # directory of the checkpoint into which the base model was mixed
 
 
@@ -290,7 +291,11 @@ def _recipe_until(recipe: SantaRecipe, number: int, digests: Sequence[str]) -> d
     stages = recipe.stage[: number + 1]
     content = asdict(replace(recipe, stage=stages, export=SantaExport()))
     for stage in content["stage"]:
-        _drop_defaults(stage, _LATER_KEYS)
+        _drop_defaults(stage, _LATER_STAGE_KEYS)
+    for source in content["pairs"]:
+        _drop_defaults(source, _LATER_PAIR_KEYS)
+        # "us" was the default of every format; what it selects is in the digests of the texts.
+        source["locale"] = source["locale"] or "us"
 
     content["texts"] = [digests[source] for stage in stages for source in recipe.sources_of(stage)]
     return content
@@ -325,6 +330,7 @@ def _export(
         card,
         quantization=recipe.export.quantization,
         max_tokens=recipe.export.max_tokens,
+        similarity=recipe.model.similarity,
     )
 
 

@@ -72,7 +72,8 @@ class JudgedAnswer:
 
     `answer_rank` is the rank, from 1, of the first passage with an accepted answer's text, and
     `entry_rank` that of the first passage of the right entry; None if there is none among the first
-    `max(DEPTHS)`. `exact` and `f1` are those of the first answer. `answerable` is the system's own
+    `max(DEPTHS)`. `exact` and `f1` are those of the first answer; `right` tells that it is exact and
+    of the right entry. `answerable` is the system's own
     estimate, higher for surer.
     """
 
@@ -82,6 +83,7 @@ class JudgedAnswer:
     exact: bool
     f1: float
     answerable: float
+    right: bool = False
 
 
 def read_questions(path: Path, split: str | None = None) -> list[Question]:
@@ -216,8 +218,9 @@ def judge(
     passages: Sequence[tuple[str | None, str]],
     answers: Sequence[str],
     answerable: float,
+    answer_entry: str | None = None,
 ) -> JudgedAnswer:
-    """Judge ranked passages (entry, text) and ranked answers.
+    """Judge ranked passages (entry, text) and ranked answers, the first from `answer_entry`.
 
     A passage has an answer if the answer's words are in its text, both normalized as by
     `exact_match`, and not within a longer word or number: `1` is neither in `10` nor in `1.5`.
@@ -236,6 +239,7 @@ def judge(
         exact_match(first_answer, question.answers),
         f1(first_answer, question.answers),
         answerable,
+        answer_entry == question.entry and exact_match(first_answer, question.answers),
     )
 
 
@@ -255,8 +259,10 @@ def answer_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
 
     `answer accuracy@k` and `answer MRR@100` rank passages by the answer's text, as in the paper on
     reference QA; `entry ...` by the entry, which is stricter for a text in many entries. `exact
-    match` and `F1` are those of the first answer. All of these leave out the questions without an
-    answer (or entry). `AUROC` of the estimate that a question has an answer is over all questions.
+    match` and `F1` are those of the first answer, and `right answer first` those exact matches that
+    are of the right entry, too: the right sentence, for a question that wants one. All of these
+    leave out the questions without an answer (or entry). `AUROC` of the estimate that a question
+    has an answer is over all questions.
 
     A measure that no question applies to is left out; raises InvalidInput if all are.
     """
@@ -267,6 +273,7 @@ def answer_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
         **_rank_values("answer", [each.answer_rank for each in with_answers]),
         **_rank_values("entry", [each.entry_rank for each in with_entry]),
         "exact match": [each.exact for each in with_answers],
+        "right answer first": [each.right for each in with_answers if each.question.entry],
         "F1": [each.f1 for each in with_answers],
     }
     measures = [
@@ -282,6 +289,18 @@ def answer_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
     if not measures:
         raise InvalidInput("There is no question with an answer to measure.", field="questions")
     return measures
+
+
+def form_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
+    """Return the mean of `right answer first` for each form of the questions with an answer."""
+    forms: dict[str, list[float]] = {}
+    for each in judged:
+        if each.question.answers and each.question.entry:
+            forms.setdefault(each.question.form, []).append(float(each.right))
+    return [
+        measure(f"right, {form}", np.array(values), len(judged))
+        for form, values in sorted(forms.items())
+    ]
 
 
 def _rank_values(name: str, ranks: Sequence[int | None]) -> dict[str, list[float]]:

@@ -188,14 +188,65 @@ NAME_TYPE = _type(
     "",
     "function method class attribute data member property exception option envvar var macro term",
 )
+SENTENCE_TYPE = _type(
+    "sentence", "", "", "", "function method class attribute data member property"
+)
+
+# Questions that want a statement, by what it must say, in the order of precedence.
+_STATEMENTS = {
+    "condition": re.compile(
+        r"\bwhat happens\b|\bwhat (?:would|will) happen\b|\bwhat becomes of\b|^what if\b"
+        r"|^(?:do|does|can|will|must|may|is|are) (?!i\b|there\b).*\b(?:if|when|while|after|before)\b"
+        r"|^what (?:does .* do|is called) (?:with|when|if)\b",
+        re.IGNORECASE,
+    ),
+    "reason": re.compile(
+        r"^why\b|\bhow come\b|^what is the (?:reason|point)\b|^is it (?:worth|safe|bad)\b",
+        re.IGNORECASE,
+    ),
+    "advice": re.compile(
+        r"^(?:so |and )?how (?:do|to|can|could|should|would|might|does one)\b",
+        re.IGNORECASE,
+    ),
+    "occasion": re.compile(r"^when (?:do|does|should|would|is|are|must|can|will)\b", re.IGNORECASE),
+    "purpose": re.compile(
+        r"^what (?:exactly )?(?:does|do|did) .*\b(?:do|mean|control|check|affect|change|stand for)\b"
+        r"|\bwhat (?:does|do) (?:it|that|this|they) (?:do|mean)\b"
+        r"|^what(?: is| are|'s) (?:the )?\S+(?: \S+){0,3} (?:for|about|used for|good for)\b"
+        r"|^what(?: is|'s) (?:an?|the (?:purpose|difference|meaning|use|effect|idea))\b"
+        r"|^what are |^what(?: is|'s) [\w.]+\W*$"
+        r"|\bwhat(?: is|'s| are) (?:it|that|this|they)(?: for)?\W*$"
+        r"|^(?:explain|describe|difference between)\b",
+        re.IGNORECASE,
+    ),
+}
+# The wording of a purpose, in a question for a value: what does it return?
+_ASKS_VALUE = re.compile(
+    r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b", re.IGNORECASE
+)
+_ASKS_NAME = re.compile(r"\bwhat (?:do i|does it|is the name)\b", re.IGNORECASE)
 VALUE_TYPE = next(answer_type for answer_type in ANSWER_TYPES if answer_type.name == "value")
 
 # A question about a default names these types for the value's sake: "the default mode".
 _MAY_MEAN_VALUE = ("function", "option", "constant", "name")
 
 
+def statement_kind(question: str) -> str:
+    """Return what a question wants stated, a key of _STATEMENTS; "" if it wants a value."""
+    question = question.strip()
+    kinds = (kind for kind, wording in _STATEMENTS.items() if wording.search(question))
+    kind = next(kinds, "")
+
+    if kind == "purpose":
+        return "" if _ASKS_VALUE.search(question) else kind
+    is_for_value = _named_type(question) is not None or _ASKS_NAME.search(question)
+    return "" if is_for_value else kind
+
+
 def expected_type(question: str) -> AnswerType:
-    """Return the type that the question names, else the first that it implies, else NAME_TYPE."""
+    """Return SENTENCE_TYPE for a statement, the type that is named, the first implied or NAME_TYPE."""
+    if statement_kind(question):
+        return SENTENCE_TYPE
     answer_type = _named_type(question) or _implied_type(question)
 
     if answer_type.name in _MAY_MEAN_VALUE and VALUE_TYPE.implied.search(question):

@@ -28,6 +28,7 @@ MAX_ANSWERS = 20
 class AskResult:
     """Answers, best first, with the probability (0-1) that the corpus has an answer.
 
+    `answer_type` is the expected type by the question's wording: `sentence` if it wants a statement.
     `hits` are the passages in the reader's order, those that it did not read last. `timings_ms` has
     milliseconds of the search, of rank and of read. `read_passages` counts those that were read in
     time. `calibration_features` are those that `answerable` was computed from. `warning` is present
@@ -36,6 +37,7 @@ class AskResult:
 
     answers: tuple[Answer, ...]
     answerable: float
+    answer_type: str
     hits: tuple[Hit, ...]
     read_passages: int
     timings_ms: Mapping[str, float]
@@ -79,20 +81,29 @@ def answer_question(
     reading_started = time.monotonic()
     logits = reader.read(question, passages, deadline=started + seconds)
     settings = reader.settings
-    reading = rank_answers(parsed, passages, logits, prior_weight=settings.prior_weight, k=k)
+    word_weights = corpus.weights(question)
+    reading = rank_answers(
+        parsed,
+        passages,
+        logits,
+        prior_weight=settings.prior_weight,
+        word_weights=word_weights,
+        k=k,
+    )
 
     # Estimate whether there is an answer at all.
     best_document = ranked[_best_passage(reading)].document if ranked else None
     features = calibration_features(
         [passage.hit for passage in retrieved],
         best_document,
-        corpus.weights(question),
+        word_weights,
         reading.answerable,
     )
 
     return AskResult(
         answers=tuple(_answer(answer, ranked[answer.passage]) for answer in reading.answers),
         answerable=logistic(features, settings.calibration),
+        answer_type=parsed.answer_type.name,
         hits=corpus.highlighted(question, _reordered_hits(ranked, reading, hits)),
         read_passages=reading.read_passages,
         timings_ms={

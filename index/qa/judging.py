@@ -29,7 +29,9 @@ def judge_corpus(
     for number, question in enumerate(questions, 1):
         answers, hits, answerable = _answers(corpus, reader, question.question, depth)
         passages = [(hit_entry(hit), hit.text) for hit in hits]
-        judged.append(judge(question, passages, [answer.text for answer in answers], answerable))
+        texts = [answer.text for answer in answers]
+        entry = answer_entry(answers[0], hits) if answers else None
+        judged.append(judge(question, passages, texts, answerable, entry))
 
         if progress is not None:
             progress(number)
@@ -47,6 +49,11 @@ def _answers(
         corpus, reader, question, depth=depth, hits=max(DEPTHS), seconds=SECONDS_PER_QUESTION
     )
     return result.answers, result.hits, result.answerable
+
+
+def answer_entry(answer: Answer, hits: Sequence[Hit]) -> str | None:
+    """Return the entry of the passage that an answer stands in, if that is among the hits."""
+    return next((hit_entry(hit) for hit in hits if hit.id == answer.passage_id), None)
 
 
 def hit_entry(hit: Hit) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from purlin.index.qa.answer_types import VALUE_TYPE, AnswerType, expected_type
+from purlin.index.qa.answer_types import VALUE_TYPE, AnswerType, expected_type, statement_kind
 
 _WORD = re.compile(r"\w+")
 _HYPHENATED = re.compile(r"[\w-]+")
@@ -18,7 +18,8 @@ class ParsedQuestion:
     """A question and what its wording says of the answer. All names and words are in lower case.
 
     `names` may be names of entries, such as `split` or `--quiet`, `qualified_names` those with
-    dots, such as `str.split`; `words` are all words, with and without hyphens.
+    dots, such as `str.split`; `words` are all words, with and without hyphens. `statement` is what the
+    answer's sentence must state, as `statement_kind` tells it, or "" if a value is wanted.
     """
 
     text: str
@@ -27,6 +28,7 @@ class ParsedQuestion:
     qualified_names: frozenset[str]
     words: frozenset[str]
     asks_for_default: bool
+    statement: str = ""
 
     def echoes(self, answer: str) -> bool:
         """Return whether the question has the answer's name: `mkdir` of "Path.mkdir(mode)"."""
@@ -49,4 +51,5 @@ def parse_question(text: str) -> ParsedQuestion:
         asks_for_default=(
             answer_type.name in ("value", "number") or VALUE_TYPE.implied.search(text) is not None
         ),
+        statement=statement_kind(text),
     )

@@ -38,7 +38,8 @@ class PassageStructure:
     """The structure of the entry that a passage belongs to.
 
     `names` and the defaults of `parameters` are spans of the passage's text. The signature ends at
-    `signature_end`, which is 0 for a passage without one.
+    `signature_end`, which is 0 for a passage without one. `is_first` tells that the entry begins
+    with the passage.
     """
 
     directive: str = "section"
@@ -46,6 +47,7 @@ class PassageStructure:
     signature_end: int = 0
     names: tuple[CharSpan, ...] = ()
     parameters: tuple[Parameter, ...] = ()
+    is_first: bool = True
 
 
 def passage_structure(document: Document, passage: Passage) -> PassageStructure:
@@ -58,7 +60,7 @@ def passage_structure(document: Document, passage: Passage) -> PassageStructure:
     if passage.start > 0:
         # The signature is in the first passage, and so are the defaults.
         parameters = tuple(replace(parameter, default=None) for parameter in parameters)
-        return PassageStructure(kind, module, parameters=parameters)
+        return PassageStructure(kind, module, parameters=parameters, is_first=False)
 
     names = tuple(span for span in own_names(document) if span[1] <= passage.end)
     signature_end = min(passage.end, len(signature))

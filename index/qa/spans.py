@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 from purlin.index.qa.features import span_candidates, span_features, span_score
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.reader import Floats, PackedPassage, PassageLogits, ReadingPassage, model_text
+from purlin.index.qa.sentences import Sentence, sentence_features, sentence_score
 from purlin.index.qa.signatures import CharSpan
 
 MAX_ANSWER_TOKENS = 24
 MIN_SPAN_LOGIT = -25.0  # log probabilities below are all the same to the ranking
 NO_SPANS_SCORE = -1e9  # of a passage without spans
+FOREIGN_MODULE = 1.5  # log odds, of a name that no passage's page documents as a module
 _TOP_TOKENS = 8  # best start tokens, and end tokens, of a passage that are combined
 
 _WORD = re.compile(r"\w")
@@ -68,21 +71,27 @@ def rank_answers(
     logits: Sequence[PassageLogits],
     *,
     prior_weight: float,
+    word_weights: Mapping[str, float],
     k: int,
 ) -> ReadingResult:
     """Return the `k` best answers; `logits` may lack the last passages, which were not read.
 
-    A span's score adds up the passage's prior, times `prior_weight`, and the weighted features.
+    A span's score adds up the passage's prior, times `prior_weight`, and the weighted features. If
+    the question wants a statement, the spans are sentences; `word_weights` has the idf of each of
+    its tokens.
     """
+    score = sentence_score if question.statement else span_score
     scored_passages = []
     for passage, passage_logits in zip(passages, logits, strict=False):
         prior = prior_weight * passage.prior
         scored_passages.append(
             [
-                SpanPrediction(span.start, span.end, prior + span_score(features))
-                for span, features in spans_with_features(question, passage, passage_logits)
+                SpanPrediction(span.start, span.end, prior + score(features))
+                for span, features in _competing(question, passage, passage_logits, word_weights)
             ]
         )
+    if question.answer_type.name == "module":
+        scored_passages = merge_modules(scored_passages, passages)
     spans, probabilities = normalize_spans(scored_passages)
 
     # Passages that were not read keep a relevance of 0.
@@ -91,6 +100,46 @@ def rank_answers(
     selected = np.array([each.selected for each in logits], dtype=np.float32)
     answers = tuple(_best_answers(spans, probabilities, k))
     return ReadingResult(answers, any_answer(selected), relevance, len(logits))
+
+
+def merge_modules(
+    scored: Sequence[Sequence[SpanPrediction]], passages: Sequence[ReadingPassage]
+) -> list[list[SpanPrediction]]:
+    """Give each name that may be a module's one span, with the odds of all spans of the name.
+
+    Many passages of a module have its name; that of the section that introduces it is kept if it
+    was read, else the most likely one. A name that is no passage's module loses `FOREIGN_MODULE`.
+    """
+    modules = {passage.structure.module for passage in passages}
+    mentions: dict[str, list[tuple[bool, float, int, SpanPrediction]]] = defaultdict(list)
+    for number, (passage, spans) in enumerate(zip(passages, scored, strict=False)):
+        structure = passage.structure
+        introduces = structure.directive in ("module", "section")
+        for span in spans:
+            name = passage.text[span.start : span.end]
+            own = introduces and name == structure.module
+            mentions[name].append((own, span.score, number, span))
+
+    merged: list[list[SpanPrediction]] = [[] for _ in scored]
+    for name, spans_of_name in mentions.items():
+        _, _, number, span = max(spans_of_name, key=lambda mention: mention[:2])
+        score = _log_sum([mention[1] for mention in spans_of_name])
+        penalty = 0.0 if name in modules else FOREIGN_MODULE
+        merged[number].append(SpanPrediction(span.start, span.end, score - penalty))
+    return merged
+
+
+def _competing(
+    question: ParsedQuestion,
+    passage: ReadingPassage,
+    logits: PassageLogits,
+    word_weights: Mapping[str, float],
+) -> Iterator[tuple[Sentence | SpanPrediction, dict[str, float]]]:
+    """Yield the sentences of a passage, or the spans for a question that wants a value."""
+    if question.statement:
+        yield from sentence_features(question, passage, logits, word_weights)
+    else:
+        yield from spans_with_features(question, passage, logits)
 
 
 def spans_with_features(

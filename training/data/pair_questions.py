@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 
 from purlin.index.errors import InvalidInput
 from purlin.index.passages import render, split
@@ -15,6 +17,9 @@ from purlin.training.data.pairs import Draft, Drafts, Pair, PairSource
 from purlin.training.data.questions import QuestionSource, excluded_entries, load_questions
 from purlin.training.data.splitting import SplitReference, read_split
 
+# Of a passage, there and back: a hundred words of code may have four tokens each.
+MAX_TRANSLATED_TOKENS = 512
+
 
 def template_pairs(source: PairSource) -> Drafts:
     """Make questions by template about the entries of the source's split.
@@ -24,12 +29,15 @@ def template_pairs(source: PairSource) -> Drafts:
     """
     reference = read_split(source.path, source.splitter)
     yield from reference.skipped
+
+    translates_pairs = source.translate == "pairs"
     examples = templates.questions(
         reference.definitions,
         source.split,
         source.rules,
-        rephraser(source.translators),
+        None if translates_pairs else rephraser(source.translators),
         excluded_entries(source.leave_out, reference.definitions),
+        originals=source.originals or translates_pairs,
     )
 
     # All questions that a passage answers are queries of the same pair.
@@ -39,10 +47,34 @@ def template_pairs(source: PairSource) -> Drafts:
         if row is not None:
             queries[row].append(example.question)
 
+    drafts: list[Draft] = []
     for row, questions in queries.items():
         document, passage = reference.passages[row]
         pair = Pair(tuple(questions), render(document, passage), "reference")
-        yield Draft(pair, document.location.path or document.id)
+        drafts.append(Draft(pair, document.location.path or document.id))
+
+    if source.originals or not translates_pairs:
+        yield from drafts
+    if translates_pairs:
+        yield from translated_pairs(drafts, source.translators)
+
+
+def translated_pairs(drafts: Sequence[Draft], translators: Sequence[str]) -> Drafts:
+    """Yield pairs with question and passage both translated there and back.
+
+    A question is left out, and so are all of a passage, if the translation says the same as before
+    (reference QA, section 3.5.1).
+    """
+    rephrase = rephraser(translators, max_tokens=MAX_TRANSLATED_TOKENS)
+    assert rephrase is not None
+    questions = list(dict.fromkeys(query for draft in drafts for query in draft.pair.queries))
+    returned = dict(zip(questions, rephrase(questions), strict=True))
+    passages = rephrase([draft.pair.passage for draft in drafts])
+
+    for draft, passage in zip(drafts, passages, strict=True):
+        queries = tuple(text for query in draft.pair.queries if (text := returned[query]))
+        if passage and queries:
+            yield Draft(replace(draft.pair, queries=queries, passage=passage), draft.path)
 
 
 def _row_of(
@@ -54,7 +86,8 @@ def _row_of(
         return next((row for row, _ in places), None)
 
     answer = reference.locate(example.document_id, example.start, example.end)
-    described = reference.locate(example.document_id, *example.described)
+    sentence = example.described
+    described = reference.locate(example.document_id, sentence.start, sentence.end)
     common = {row for row, _ in answer} & {row for row, _ in described}
     return min(common, default=None)
 

@@ -73,13 +73,19 @@ class PairSource:
 
     `limit` is the maximum number of pairs, `weight` how often they are drawn compared with other
     sources. `kind` applies to formats that do not imply one; `split` to formats with several
-    splits (in BEIR: the file of judgements); `locale` and `size` to ESCI.
+    splits (in BEIR: the file of judgements; in ESCI train, dev or test).
+
+    `locale` selects the rows of ESCI, by default "us", and of product tables, by default all.
+    `size` applies to ESCI. Without `summaries` the whole docstring is the only query of a function
+    of CodeSearchNet or AdvTest, as in their evaluations; otherwise its first sentence is another.
 
     `reference` holds the entries that questions lead to, for the formats questions (a set that
     `purlin.index.evaluation.answers` reads) and linked (rows {title, question, entry}).
 
     For the format templates, whose path is a reference, `rules` is a file of custom templates, and
-    `translators` are two models, there and back, whose rephrasings are added as queries.
+    `translators` are two models, there and back, whose rephrasings are added as queries. With
+    `translate` "pairs" they are pairs of their own, of a question and a passage that were both
+    translated, as in the paper on reference QA. Without `originals` there are no others.
 
     The formats templates and linked produce no questions about the entries that the question sets
     in `leave_out` ask about. `splitter` cuts the passages of templates and questions as the paper's
@@ -92,7 +98,7 @@ class PairSource:
     kind: Kind = "code"
     weight: float = 1.0
     limit: int | None = None
-    locale: str = "us"
+    locale: str | None = None
     size: Literal["large", "small"] = "large"
     split: str = "train"
     reference: Path | None = None
@@ -101,6 +107,9 @@ class PairSource:
     leave_out: tuple[Path, ...] = ()
     name: str = ""
     splitter: Splitter | None = None
+    summaries: bool = True
+    translate: Literal["questions", "pairs"] = "questions"
+    originals: bool = True
 
     def __post_init__(self) -> None:
         _check_choice("format", self.format, get_args(PairFormat))
@@ -119,6 +128,11 @@ class PairSource:
             raise InvalidInput(
                 f"split must be a name such as train, not {self.split!r:.80}.", field="split"
             )
+        if not self.summaries and self.format not in ("codesearchnet", "advtest"):
+            raise InvalidInput(
+                "summaries = false belongs to the formats codesearchnet and advtest.",
+                field="summaries",
+            )
         check_options(
             self.format,
             self.reference,
@@ -127,6 +141,11 @@ class PairSource:
             self.leave_out,
             self.splitter,
         )
+        if not self.translators and (self.translate != "questions" or not self.originals):
+            name = "originals" if self.translate == "questions" else "translate"
+            raise InvalidInput(
+                f"{name} needs translators, two models; give them or remove {name}.", field=name
+            )
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:

@@ -29,7 +29,8 @@ from purlin.training.data import templates
 from purlin.training.data.backtranslation import rephraser
 from purlin.training.data.splitting import SplitReference, read_split
 
-QuestionFormat = Literal["templates", "linked", "questions", "squad"]
+QuestionFormat = Literal["templates", "linked", "questions", "squad", "unlabelled"]
+WITH_REFERENCE = ("linked", "questions", "unlabelled")
 
 # Share of a form's questions that may have the same answer, or a reader learns to guess it.
 MAX_SAME_ANSWER = 0.1
@@ -54,9 +55,9 @@ def check_options(
             "splitter belongs to the formats templates and questions; remove it.", field="splitter"
         )
 
-    if (format in ("linked", "questions")) != bool(reference):
+    if (format in WITH_REFERENCE) != bool(reference):
         raise InvalidInput(
-            "reference belongs to the formats linked and questions, which need one.",
+            f"reference belongs to the formats {', '.join(WITH_REFERENCE)}, which need one.",
             field="reference",
         )
 
@@ -76,8 +77,9 @@ def check_options(
 def excluded_entries(paths: Sequence[Path], documents: Iterable[Document]) -> frozenset[str]:
     """Return the entries that question sets ask about, to keep them out of training.
 
-    Raises NotFound for a missing file and InvalidInput for a set that asks about none of the
-    documents.
+    Of a directory, all sets directly in it count, whichever of them ask about these documents.
+    Raises NotFound for a missing file and InvalidInput for a set, or a directory, that asks about
+    none of the documents.
     """
     if not paths:
         return frozenset()
@@ -85,7 +87,8 @@ def excluded_entries(paths: Sequence[Path], documents: Iterable[Document]) -> fr
     entries = {templates.document_entry(document) for document in documents}
     excluded: set[str] = set()
     for path in paths:
-        questions = read_questions(path)
+        sets = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+        questions = [question for each in sets for question in read_questions(each)]
         covered = entries & {question.entry or question.about or "" for question in questions}
         if not covered:
             raise InvalidInput(
@@ -114,6 +117,9 @@ class QuestionSource:
 
     squad: rows {question, context, answers}; questions without answers ask for something that the
     context does not say.
+
+    unlabelled: rows {question} or {title} of questions to ask `reference`, without answers: for a
+    recipe with a teacher, whose scores are all that is learnt from them.
 
     `splitter` cuts the passages of templates and questions as the paper's splitter of that name
     does (`purlin.training.data.splitting`); by default they are those that are served.
@@ -171,7 +177,8 @@ class TrainingQuestion:
     """A question, the pool row of the passage that answers it, and the span of the answer there.
 
     `start` and `end` (characters) are None if it is known that the passage answers the question,
-    but not which words of it do. If it is not `answered`, the passage only looks like an answer.
+    but not which words of it do. If it is not `answered`, the passage only looks like an answer. Of
+    one that is not `labelled` nothing is known; its passage is -1.
     """
 
     question: str
@@ -180,6 +187,7 @@ class TrainingQuestion:
     end: int | None = None
     form: str = ""
     answered: bool = True
+    labelled: bool = True
 
     def __repr__(self) -> str:
         # Checkpoints store a digest of this text: another one would refuse to resume them.
@@ -384,6 +392,25 @@ def answer_spans(answer: str, text: str) -> Iterator[tuple[int, int]]:
         yield match.span()
 
 
+# ---- unlabelled questions
+
+
+def _unlabelled_questions(
+    source: QuestionSource, pools: Pools
+) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
+    assert source.reference is not None
+    pool = _reference_pool(source.reference, None, pools)
+    texts = (
+        str(record.get("question") or record.get("title") or "").strip()
+        for record in _records(source.path)
+    )
+    # The same question twice would be read by the teacher twice.
+    return pool, (
+        TrainingQuestion(text, -1, form="unlabelled", answered=False, labelled=False)
+        for text in dict.fromkeys(filter(None, texts))
+    )
+
+
 # ---- SQuAD
 
 
@@ -428,6 +455,7 @@ _READERS: dict[QuestionFormat, _Reader] = {
     "linked": _linked_questions,
     "questions": _question_set,
     "squad": _squad_questions,
+    "unlabelled": _unlabelled_questions,
 }
 
 
@@ -454,7 +482,8 @@ class Miner:
     def wrong(self, questions: Sequence[TrainingQuestion], depth: int) -> NDArray[np.int32]:
         """Return rows (len(questions), depth) of the best wrong passages, best first.
 
-        They are those that BM25 ranks highest, without those of the question's own entry. With an
+        They are those that BM25 ranks highest, without those of the question's own entry, if that is
+        known. With an
         encoder the shape is (len(questions), 2 * depth): passages ranked by BM25 and by cosine, in
         turns. If fewer than `depth` passages share a word with the question, they are repeated; if
         none does, the passages after its own are used.
@@ -489,8 +518,10 @@ class Miner:
         self, scores: NDArray[np.float32], question: TrainingQuestion, depth: int
     ) -> NDArray[np.int32]:
         row = question.passage
-        own = (self.entries == self.entries[row]) | (self.texts == self.texts[row])
-        best = top(np.where(own, np.float32(0.0), scores), depth)
+        if question.labelled:
+            own = (self.entries == self.entries[row]) | (self.texts == self.texts[row])
+            scores = np.where(own, np.float32(0.0), scores)
+        best = top(scores, depth)
         following = (row + 1 + np.arange(depth)) % len(scores)
         return np.resize(best if len(best) else following, depth).astype(np.int32)
 

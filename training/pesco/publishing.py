@@ -24,6 +24,7 @@ from purlin.index.errors import InvalidInput
 from purlin.training import export
 from purlin.training.loop import storing
 from purlin.training.model import TextModel
+from purlin.training.pesco.figure import ACCURACY, draw_accuracy
 from purlin.training.pesco.outcome import Outcome, label_shares
 from purlin.training.pesco.report import render_report
 from purlin.training.pesco.rounds import Embeddings, SelfTraining
@@ -74,6 +75,9 @@ def publish_outcome(
     )
     write_classifier(staged, spec)
 
+    by_round = dev_accuracies(outcome)
+    if by_round:
+        draw_accuracy({name: [by_round]}, training.out / ACCURACY)
     for directory in (staged, training.out):
         (directory / REPORT).write_text(render_report(outcome), encoding="utf-8")
     return home / "classifiers" / name / publish_classifier(home, name, staged)
@@ -96,16 +100,19 @@ def summarize(outcome: Outcome) -> dict[str, Any]:
         "kept": outcome.rejection,
     }
     if untrained.dev_accuracy is not None and published.dev_accuracy is not None:
-        by_round = [round_.dev_accuracy for round_ in outcome.rounds]
         summary |= {
             "dev accuracy": round(published.dev_accuracy, 4),
             "dev accuracy untrained": round(untrained.dev_accuracy, 4),
-            "dev accuracy by prompts": [
-                round(accuracy, 4) for accuracy in by_round if accuracy is not None
-            ],
+            "dev accuracy by prompts": dev_accuracies(outcome),
         }
 
     return summary
+
+
+def dev_accuracies(outcome: Outcome) -> list[float]:
+    """The accuracy of the prompts before each round, and after the last; none without dev rows."""
+    by_round = [round_.dev_accuracy for round_ in outcome.rounds]
+    return [round(accuracy, 4) for accuracy in by_round if accuracy is not None]
 
 
 def _export_encoder(

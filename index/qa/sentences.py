@@ -1,0 +1,201 @@
+"""Find the sentences of a passage, and tell by their features which one answers a question.
+
+A question such as "how do I ..." or "what happens if ..." wants a statement, not a value. The
+answer is then a whole sentence of the reference. Linear weights over the features here rank the
+sentences of all passages, as `purlin.index.qa.features` ranks spans.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from purlin.index.qa.question import ParsedQuestion
+from purlin.index.qa.reader import PassageLogits, ReadingPassage
+from purlin.index.qa.signatures import CharSpan
+from purlin.index.search.tokens import tokens
+
+SENTENCE_WEIGHTS = {
+    # the reader's logit for the passage
+    "passage_logit": 0.48,
+    # the first sentence of the entry
+    "opening": 1.87,
+    # the same, where the question names a parameter, or asks for a condition, reason or occasion
+    "opening_detail": -0.64,
+    # how many sentences of the passage come before it, as a logarithm
+    "depth": -0.38,
+    # share of the question's words, by their idf, that the sentence has beside the entry's name
+    "overlap": 2.52,
+    # the sentence is about a parameter that the question names
+    "parameter": 1.78,
+    # it begins with the entry's name, or with "this function"
+    "subject": 0.51,
+    # it has words that go with what the question wants stated
+    "condition": 2.48,
+    "reason": 4.54,
+    "occasion": 3.3,
+    "advice": 0.85,
+    # it states a condition that the question does not ask for
+    "conditional": -0.23,
+}
+MAX_SENTENCES = 64  # of a passage; the rest is not considered
+
+# After a full stop or a question mark with its closing quotes, unless an abbreviation ends there.
+_STOP = re.compile(
+    r"(?<![ (]e\.g)(?<![ (]i\.e)(?<![ (]cf)(?<![ (]vs)[.!?][)\]”\"’']*(?=\s)"
+    r"|:(?=\n)"
+    r"|(?=\n[^\S\n]*(?:[-*•] |\d+\. |>>> ))"
+)
+_PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
+_LEADING = re.compile(r"\s*(?:(?:[-*•]|\d+\.) )?\s*")
+_CODE = re.compile(r">>>|\.\.\. |\s{2,}\S|.*::=|[\w.]+\(.*\)(?: ->.*)?$|\S.* = \S")
+
+_LEADS = re.compile(r"[`'\"*]*(?:if|when|with|set(?:ting)?|the)?\s*[`'\"*]*(?P<name>\w+)", re.I)
+# Words of sentences that state what a question asks for, by `ParsedQuestion.statement`.
+_STATING = {
+    "condition": re.compile(
+        r"\bif\b|\bwhen\b|\bunless\b|\braise[sd]?\b|\botherwise\b|\bwithout\b|\balready\b", re.I
+    ),
+    "reason": re.compile(
+        r"\bbecause\b|\bsince\b|\bso that\b|\bso it\b|\bwhy\b|\btherefore\b|\bunlike\b|\bprevent"
+        r"|\bavoid|\bshould\b|\bnever\b|\bnot\b|\b(?:much|more|less) \w+er?\b|\bwithout\b|\bsame\b",
+        re.I,
+    ),
+    "occasion": re.compile(
+        r"\buseful\b|\bshould\b|\bintended\b|\bdesigned\b|\bchoice\b|\bneed|\bwant\b|\bmeant\b"
+        r"|\b(?:called|executed|run|invoked|raised|true|returned)\b.* (?:when|if|by|before|after|to)\b|\bonly\b",
+        re.I,
+    ),
+    "advice": re.compile(
+        r"^to \w+\b.*, |\byou can\b|\bcan be used\b|\buseful\b|\bused to\b|\bcan \w+ .* by\b|\buse \w",
+        re.I,
+    ),
+}
+_CONDITIONAL = re.compile(r"(?:if|when|unless|note|otherwise|in case)\b", re.I)
+# What no question that wants a statement asks for.
+_ASIDE = re.compile(
+    r"(?:New|Changed|Deprecated|Added) (?:in|since) version|Availability:|Source code:"
+    r"|Raises an auditing event|(?:Note|See also|Warning)$"
+)
+_THIS = re.compile(r"(?:this|the) (?:function|method|class|module|statement|decorator|is)\b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Characters `start` to `end` of a passage; `number` counts from 0 in the passage."""
+
+    start: int
+    end: int
+    number: int
+
+
+def sentences(passage: ReadingPassage) -> list[Sentence]:
+    """Return the sentences of a passage's prose: neither its signature nor examples of code."""
+    spans = []
+    for start, end in _prose(passage):
+        for span in _split(passage.text, start, end):
+            spans.append(span)
+            if len(spans) == MAX_SENTENCES:
+                break
+    return [Sentence(*span, number) for number, span in enumerate(spans[:MAX_SENTENCES])]
+
+
+def _prose(passage: ReadingPassage) -> Iterator[CharSpan]:
+    """Yield the paragraphs that are not code."""
+    text = passage.text
+    start = passage.structure.signature_end
+    for match in _PARAGRAPH.finditer(text, start):
+        yield from _unless_code(text, start, match.start())
+        start = match.end()
+    yield from _unless_code(text, start, len(text))
+
+
+def _unless_code(text: str, start: int, end: int) -> Iterator[CharSpan]:
+    lines = [line for line in text[start:end].split("\n") if line.strip()]
+    code = sum(_CODE.match(line) is not None for line in lines)
+    if lines and 2 * code <= len(lines) and not lines[0].startswith(">>>"):
+        yield start, end
+
+
+def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
+    """Yield the sentences of a paragraph, without white space and bullets around them."""
+    position = start
+    borders = [match.end() for match in _STOP.finditer(text, start, end)]
+    for border in (*borders, end):
+        leading = _LEADING.match(text, position, border)
+        first = leading.end() if leading else position
+        last = first + len(text[first:border].rstrip())
+        said = text[first:last]
+        if " " in said and not _ASIDE.match(said):
+            yield first, last
+        position = max(position, border)
+
+
+# -- features
+
+
+def sentence_features(
+    question: ParsedQuestion,
+    passage: ReadingPassage,
+    logits: PassageLogits,
+    word_weights: Mapping[str, float],
+) -> Iterator[tuple[Sentence, dict[str, float]]]:
+    """Yield the sentences of a passage, each with its features.
+
+    `word_weights` has the idf of each token of the question.
+    """
+    text, structure = passage.text, passage.structure
+    weights = _beside_name(word_weights, passage)
+    total = sum(weights.values())
+    parameters = {parameter.name for parameter in structure.parameters} & question.names
+    asks_for_detail = bool(parameters) or question.statement in ("condition", "reason", "occasion")
+    names = {text[slice(*span)].rpartition(".")[2] for span in structure.names}
+
+    for sentence in sentences(passage):
+        said = text[sentence.start : sentence.end]
+        shared = sum(weights.get(token, 0.0) for token in set(tokens(said)))
+        opening = structure.is_first and sentence.number == 0
+        features = {
+            "passage_logit": logits.selected,
+            "opening": opening,
+            "opening_detail": opening and asks_for_detail,
+            "depth": math.log1p(sentence.number),
+            "overlap": shared / total if total else 0.0,
+            "parameter": _parameter_score(said, parameters),
+            "subject": _is_subject(said, names),
+            "conditional": question.statement != "condition"
+            and _CONDITIONAL.match(said) is not None,
+        }
+        for statement, wording in _STATING.items():
+            features[statement] = (
+                question.statement == statement and wording.search(said) is not None
+            )
+        yield sentence, {name: float(value) for name, value in features.items()}
+
+
+def sentence_score(features: Mapping[str, float]) -> float:
+    """Score a sentence by its features, in log odds up to a constant."""
+    return sum(SENTENCE_WEIGHTS[name] * value for name, value in features.items())
+
+
+def _beside_name(weights: Mapping[str, float], passage: ReadingPassage) -> dict[str, float]:
+    """Leave out the tokens of the entry's own names, which every sentence of it is about."""
+    names = [passage.text[slice(*span)] for span in passage.structure.names]
+    own = frozenset(tokens("\n".join((passage.context, *names))))
+    return {token: weight for token, weight in weights.items() if token not in own}
+
+
+def _parameter_score(said: str, parameters: set[str]) -> float:
+    """Return 1 if the sentence begins with a named parameter, 0.5 if it has one, else 0."""
+    leading = _LEADS.match(said)
+    if leading is not None and leading["name"] in parameters:
+        return 1.0
+    return 0.5 if any(re.search(rf"\b{name}\b", said) for name in parameters) else 0.0
+
+
+def _is_subject(said: str, names: set[str]) -> bool:
+    """Return whether the sentence begins with one of the entry's names, or with "this function"."""
+    first = said.split(maxsplit=1)[0].strip("`'\"*@").partition("(")[0]
+    return first.rpartition(".")[2] in names or _THIS.match(said) is not None

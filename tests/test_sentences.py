@@ -1,0 +1,161 @@
+"""Sentences of passages, and which of them answers a question that wants a statement."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from purlin.index.passages import split
+from purlin.index.qa.answer_types import statement_kind
+from purlin.index.qa.question import parse_question
+from purlin.index.qa.reader import PackedPassage, PassageLogits, ReadingPassage, reading_passage
+from purlin.index.qa.sentences import MAX_SENTENCES, SENTENCE_WEIGHTS, sentence_features, sentences
+from purlin.index.qa.signatures import PassageStructure
+from purlin.index.qa.spans import SpanPrediction, merge_modules, rank_answers
+from purlin.index.records import Document
+
+SIGNATURE = "shop.Basket.save(path, *, mode='w', retries=3)"
+SAVE = f"""{SIGNATURE}
+
+Write the basket to a file, e.g. on a disk. If mode is 'x', an existing
+file is kept (see open() for more.) The file is closed.
+
+- retries is at least 1.
+- A locked file raises PermissionError because nobody may write to it.
+
+>>> basket.save("list.txt")
+True
+
+Use this:
+
+basket.save(path)
+
+New in version 3.2."""
+
+
+def _passage(body: str = SAVE, title: str = "shop.Basket.save") -> ReadingPassage:
+    fields = {"signature": SIGNATURE, "directive": "method", "module": "shop"}
+    document = Document("save", "reference", title, body, fields=fields)
+    return reading_passage(document, split(document)[0])
+
+
+def _logits(selected: float = 0.0) -> PassageLogits:
+    nothing = np.zeros(0, dtype=np.float32)
+    return PassageLogits(
+        PackedPassage(np.zeros(0, dtype=np.int64), 0, ()), nothing, nothing, selected
+    )
+
+
+def _first_answer(question: str, weights: dict[str, float], *passages: ReadingPassage) -> str:
+    passages = passages or (_passage(),)
+    result = rank_answers(
+        parse_question(question),
+        passages,
+        [_logits() for _ in passages],
+        prior_weight=0.5,
+        word_weights=weights,
+        k=3,
+    )
+    best = result.answers[0]
+    return passages[best.passage].text[best.start : best.end]
+
+
+def test_sentences_leave_out_signature_code_and_versions() -> None:
+    passage = _passage()
+    found = [passage.text[each.start : each.end] for each in sentences(passage)]
+    assert found == [
+        "Write the basket to a file, e.g. on a disk.",
+        "If mode is 'x', an existing\nfile is kept (see open() for more.)",
+        "The file is closed.",
+        "retries is at least 1.",
+        "A locked file raises PermissionError because nobody may write to it.",
+        "Use this:",
+    ]
+
+
+@given(st.text(alphabet="aB. \n->:e.g()", max_size=600))
+def test_sentences_are_in_order_and_do_not_overlap(text: str) -> None:
+    passage = ReadingPassage(text)
+    found = sentences(passage)
+    ends = [each.end for each in found]
+    assert all(before <= each.start for before, each in zip(ends, found[1:], strict=False))
+    assert all(text[each.start : each.end].strip() == text[each.start : each.end] for each in found)
+    assert [each.number for each in found] == list(range(len(found)))
+    assert len(found) <= MAX_SENTENCES
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("What does Basket.save do?", "purpose"),
+        ("the mode of a basket, what does it mean?", "purpose"),
+        ("what is a basket", "purpose"),
+        ("How do I write a basket to disk?", "advice"),
+        ("how to save a basket", "advice"),
+        ("What happens if the file is locked?", "condition"),
+        ("Does it fail when the file is locked?", "condition"),
+        ("why can't I save my basket", "reason"),
+        ("When should I use Basket.save?", "occasion"),
+        ("What does Basket.save return?", ""),
+        ("What does mode default to?", ""),
+        ("How many retries are there?", ""),
+        ("How do I set it, which argument?", ""),
+        ("A locked file: what do I get?", ""),
+        ("Which function saves a basket?", ""),
+        ("When was Basket.save added?", ""),
+    ],
+)
+def test_wording_tells_what_is_to_be_stated(question: str, kind: str) -> None:
+    assert statement_kind(question) == kind
+    assert (parse_question(question).answer_type.name == "sentence") == bool(kind)
+
+
+@pytest.mark.parametrize(
+    ("question", "weights", "beginning"),
+    [
+        ("What does shop.Basket.save do?", {"save": 2.0}, "Write the basket"),
+        ("What does the mode of Basket.save do?", {"save": 2.0, "mode": 2.0}, "If mode is 'x'"),
+        ("Why can't I save my basket?", {"save": 2.0}, "A locked file raises"),
+    ],
+)
+def test_a_statement_is_answered_by_its_sentence(
+    question: str, weights: dict[str, float], beginning: str
+) -> None:
+    assert _first_answer(question, weights).startswith(beginning)
+
+
+def test_words_beside_the_entrys_name_count() -> None:
+    question = parse_question("What happens to a locked basket in save?")
+    weights = {"lock": 3.0, "save": 2.0, "basket": 1.0}
+    features = [values for _, values in sentence_features(question, _passage(), _logits(), weights)]
+    # `save` and `basket` are the entry's name.
+    assert [values["overlap"] for values in features] == [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    assert all(set(values) == set(SENTENCE_WEIGHTS) for values in features)
+
+
+def test_a_passage_without_prose_has_no_statement() -> None:
+    only_signature = _passage(SIGNATURE)
+    result = rank_answers(
+        parse_question("What does it do?"),
+        [only_signature],
+        [_logits()],
+        prior_weight=1.0,
+        word_weights={},
+        k=1,
+    )
+    assert result.answers == ()
+
+
+def test_spans_of_a_module_add_up_where_it_is_introduced() -> None:
+    introduction = ReadingPassage("shop sells.", structure=PassageStructure("section", "shop"))
+    function = ReadingPassage("shop.sell(it)", structure=PassageStructure("function", "shop"))
+    merged = merge_modules(
+        [[SpanPrediction(0, 4, 0.0)], [SpanPrediction(0, 4, 0.0), SpanPrediction(5, 9, 1.0)]],
+        [introduction, function],
+    )
+    [[name], [other]] = merged
+    assert (name.start, name.end, name.score) == (0, 4, pytest.approx(np.log(2)))
+    # `sell` is no module of these passages.
+    assert other.score < 1.0
