@@ -8,8 +8,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from queue import SimpleQueue
 
 from purlin.app.open_builds import OpenCorpora
 from purlin.index.builds import Manifest
@@ -60,24 +63,55 @@ class _Look:
 
 @dataclass(slots=True)
 class _Files:
-    """What is known of the single files of one build: when each was looked at, and if it changed."""
+    """What is known of the single files of one build: when each was looked at, and if it changed.
+
+    If all that was read is one file, `single`, it stands for all names.
+    """
 
     build: str
     results: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    single: bool = False
     look: _Look | None = None
 
     def outdated(self, names: Iterable[str]) -> list[str]:
         oldest = time.monotonic() - RECHECK_FILE_S
-        return [name for name in names if self.results.get(name, (-math.inf, False))[0] < oldest]
+        return [name for name in names if self._result(name)[0] < oldest]
 
     def record(self, names: Iterable[str], changed: set[str]) -> None:
         if len(self.results) > MAX_FILES_KEPT:
             self.results = {}
         now = time.monotonic()
-        self.results |= {name: (now, name in changed) for name in names}
+        self.results |= {self._key(name): (now, name in changed) for name in names}
 
     def changed(self, names: Iterable[str]) -> set[str]:
-        return {name for name in names if self.results.get(name, (0.0, False))[1]}
+        return {name for name in names if self._result(name)[1]}
+
+    def _key(self, name: str) -> str:
+        return "" if self.single else name
+
+    def _result(self, name: str) -> tuple[float, bool]:
+        return self.results.get(self._key(name), (-math.inf, False))
+
+
+class _Threads:
+    """Daemon threads that are used again: to start one takes longer than a look at some files."""
+
+    def __init__(self) -> None:
+        self._idle: deque[SimpleQueue[Callable[[], None]]] = deque()
+
+    def run(self, call: Callable[[], None]) -> None:
+        """Run a call in a thread that nothing else waits for; returns at once."""
+        try:
+            calls = self._idle.pop()
+        except IndexError:
+            calls = SimpleQueue()
+            threading.Thread(target=self._work, args=(calls,), daemon=True).start()
+        calls.put(call)
+
+    def _work(self, calls: SimpleQueue[Callable[[], None]]) -> None:
+        while True:
+            calls.get()()
+            self._idle.append(calls)
 
 
 class Freshness:
@@ -88,6 +122,7 @@ class Freshness:
         self._checks: dict[str, _Check] = {}
         self._files: dict[str, _Files] = {}
         self._lock = threading.Lock()
+        self._threads = _Threads()
 
     def marked(self, corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Mark the hits of this corpus whose file has changed since its build as stale."""
@@ -128,16 +163,18 @@ class Freshness:
         """Start to look at files, unless a look is under way. The caller holds the lock."""
         if files.look is None:
             files.look = _Look()
-            arguments = (manifest, files, names, files.look)
-            threading.Thread(target=self._stat, args=arguments, daemon=True).start()
+            self._threads.run(partial(self._stat, manifest, files, names, files.look))
         return files.look
 
     def _stat(self, manifest: Manifest, files: _Files, names: list[str], look: _Look) -> None:
         changed: set[str] = set()
+        single = False
         try:
             changed = staleness.changed_since(manifest, names)
+            single = staleness.is_single_file(manifest)
         finally:
             with self._lock:
+                files.single = single
                 files.record(names, changed)
                 files.look = None
             look.finished.set()

@@ -1,7 +1,8 @@
 """Embeddings and reranking in the formats of other servers.
 
 `/v1/embeddings` and `/v1/models` follow OpenAI, `/embed` and `/rerank` follow
-text-embeddings-inference (TEI). The server's own encoder answers all of them.
+text-embeddings-inference (TEI). The server's own encoder answers all of them, except that a
+reranker answers `/rerank` where one is installed.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ from pydantic_core import PydanticCustomError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from purlin.app.encoding import BLOCK_TEXTS
 from purlin.app.fields import MAX_TEXT_CHARS, Strict
+from purlin.app.overload import raise_if_client_gone
 from purlin.app.problems import MEDIA_TYPE, responses
 from purlin.app.routes import json_only
 from purlin.app.service import ServiceOf
 from purlin.index.encoder import Role, TextEncoder, Vectors
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.reranker import Reranker, logistic
 from purlin.index.search.corpus import MAX_QUERY_CHARS
 
 MAX_INPUTS = 2_048  # texts in one request, the same limit as OpenAI's
+MODEL_HEADER = "Purlin-Model"  # names the model in a format that has no place for it
 _MAX_QUOTED_CHARS = 60  # of anything that the client sent
 
 protocols_router = APIRouter()
@@ -212,7 +217,7 @@ class EmbedRequest(_Truncating):
 
 
 class RerankRequest(_Truncating):
-    """A query, and texts to sort by their similarity to it."""
+    """A query, and texts to sort by their relevance to it."""
 
     query: str = Field(
         min_length=1,
@@ -222,7 +227,8 @@ class RerankRequest(_Truncating):
     texts: _Texts = Field(description="The texts, in any order.")
     return_text: bool = Field(default=False, description="Adds the text to each result.")
     raw_scores: bool = Field(
-        default=False, description="The cosine itself (-1 to 1) instead of (1 + cosine) / 2."
+        default=False,
+        description="The model's own number instead of one in 0-1: a reranker's logit, or a cosine.",
     )
 
 
@@ -258,15 +264,20 @@ def encode_as_tei(body: EmbedRequest, service: ServiceOf) -> Response:
     response_model_exclude_none=True,
     responses=responses(400, 408, 413, 415, 422, 503),
 )
-def rerank(body: RerankRequest, service: ServiceOf) -> list[Ranked]:
-    """Sort texts by their cosine with the query, in the format of text-embeddings-inference."""
-    encoder = service.encoder
-    body.check_lengths([body.query], "query", "query", encoder)
-    body.check_lengths(body.texts, "passage", "texts", encoder)
+def rerank(body: RerankRequest, service: ServiceOf, response: Response) -> list[Ranked]:
+    """Sort texts by their relevance to a query, in the format of text-embeddings-inference.
 
-    query_vector = encoder.encode([body.query], role="query")[0]
-    cosines = np.clip(encoder.encode(body.texts, role="passage") @ query_vector, -1, 1)
-    scores = cosines if body.raw_scores else (1 + cosines) / 2
+    A reranker scores them if one is installed, else the cosine with the query does. The header
+    `Purlin-Model` names the model.
+    """
+    reranker = service.rerankers.installed()
+    if reranker is None:
+        response.headers[MODEL_HEADER] = service.encoder.name
+        raw, scaled = _cosines(body, service.encoder)
+    else:
+        response.headers[MODEL_HEADER] = reranker.name
+        raw, scaled = _relevance(body, reranker)
+    scores = raw if body.raw_scores else scaled
 
     return [
         Ranked(
@@ -274,8 +285,39 @@ def rerank(body: RerankRequest, service: ServiceOf) -> list[Ranked]:
             score=float(scores[index]),
             text=body.texts[index] if body.return_text else None,
         )
-        for index in np.argsort(-cosines, kind="stable").tolist()
+        for index in np.argsort(-raw, kind="stable").tolist()
     ]
+
+
+def _cosines(body: RerankRequest, encoder: TextEncoder) -> tuple[Vectors, Vectors]:
+    """Return the cosines (n,) of the texts with the query, and the same in 0-1."""
+    body.check_lengths([body.query], "query", "query", encoder)
+    body.check_lengths(body.texts, "passage", "texts", encoder)
+
+    query_vector = encoder.encode([body.query], role="query")[0]
+    cosines = np.clip(encoder.encode(body.texts, role="passage") @ query_vector, -1, 1)
+    return cosines, (1 + cosines) / 2
+
+
+def _relevance(body: RerankRequest, reranker: Reranker) -> tuple[Vectors, Vectors]:
+    """Return the reranker's logits (n,) of the texts, and the same in 0-1."""
+    limit = reranker.settings.max_tokens
+    counts = [] if body.truncate else reranker.count_tokens(body.query, body.texts)
+    for index, count in enumerate(counts):
+        if count > limit:
+            raise InvalidInput(
+                f"texts[{index}] and the query have {count} tokens; this reranker reads {limit}: "
+                "shorten it, or set `truncate` to true.",
+                field=f"texts[{index}]",
+            )
+
+    parts = []
+    for start in range(0, len(body.texts), BLOCK_TEXTS):
+        # Nobody waits for the rest once the client has closed the connection.
+        raise_if_client_gone()
+        parts.append(reranker.logits(body.query, body.texts[start : start + BLOCK_TEXTS]))
+    logits = np.concatenate(parts)
+    return logits, logistic(logits)
 
 
 protocols_router.include_router(_json_router)

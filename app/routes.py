@@ -90,8 +90,6 @@ def post_search(body: SearchRequest, service: ServiceOf) -> Response:
 def search_reply(request: SearchRequest, service: Service) -> SearchReply:
     """Answer a search request."""
     started = time.perf_counter()
-    request.check()
-
     if isinstance(request.corpus, str):
         reply = _search_one(request, request.corpus, service)
     else:
@@ -101,6 +99,7 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
 
 def _search_one(request: SearchRequest, name: str, service: Service) -> SearchReply:
     with service.lease(name) as corpus:
+        reranker = service.reranker(corpus.manifest.kind, request.rerank)
         results = corpus.search(
             request.query,
             k=request.k,
@@ -108,6 +107,7 @@ def _search_one(request: SearchRequest, name: str, service: Service) -> SearchRe
             mode=request.mode,
             filter=request.filter,
             explain=request.explain,
+            reranker=reranker,
         )
         service.metrics.stages(results.timings_ms)
 
@@ -118,6 +118,7 @@ def _search_one(request: SearchRequest, name: str, service: Service) -> SearchRe
             corpus=corpus.name,
             build=corpus.build,
             encoder=corpus.encoder.name,
+            reranker=reranker.name if reranker else None,
             warning=results.warning,
             timings_ms=results.timings_ms if request.explain else None,
         )
@@ -138,6 +139,7 @@ def _search_several(
             mode=request.mode,
             filter=request.filter,
             explain=request.explain,
+            rerankers=[service.reranker(each.manifest.kind, request.rerank) for each in corpora],
         )
         service.metrics.stages(results.timings_ms)
 

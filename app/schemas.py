@@ -25,7 +25,7 @@ from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, RANKED, LabelSet
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.ask import MAX_ANSWERS
 from purlin.index.records import KINDS, Kind, Mode
-from purlin.index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK
+from purlin.index.search.corpus import MAX_K, MAX_QUERY_CHARS, MAX_RANK, RERANK_DEPTH
 from purlin.index.search.several import MAX_CORPORA
 
 MAX_REQUEST_TEXTS = 10_000
@@ -96,21 +96,14 @@ class SearchRequest(Strict):
             {"language": "python", "brand": ["Acme", "Zenith"], "price": {"gte": 10, "lte": 20}}
         ],
     )
-    rerank: bool = Field(
-        default=False,
-        description="No reranker is installed in this version: only false is accepted.",
+    rerank: bool | None = Field(
+        default=None,
+        description=f"Whether a reranker scores the first {RERANK_DEPTH} hits again; by default where it is "
+        "known to help.",
     )
     explain: bool = Field(
         default=False, description="Adds `timings_ms`, and an explanation of its score to each hit."
     )
-
-    def check(self) -> None:
-        """Raise InvalidInput for features that this version does not have."""
-        if self.rerank:
-            raise InvalidInput(
-                "No reranker is installed in this version: omit `rerank` or set it to false.",
-                field="rerank",
-            )
 
 
 # ---- /qa

@@ -27,6 +27,9 @@ from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.qa.reader import Reader
+from purlin.index.records import Kind
+from purlin.index.reranker import Rerankers
+from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus
 
 
@@ -72,6 +75,7 @@ class Service:
         self._reader: Reader | None = None
         self._reader_directory = settings.reader
         self._reader_lock = threading.Lock()
+        self.rerankers = Rerankers(settings.reranker, self.reader)
 
     def open(self) -> None:
         """Start to open all corpora and classifiers, to build demo corpora, and to watch; returns at once."""
@@ -114,6 +118,10 @@ class Service:
                 self._reader = Reader.load(self._reader_directory)
             return self._reader
 
+    def reranker(self, kind: Kind, requested: bool | None) -> PassageReranker | None:
+        """Return the model that scores hits of this kind again, as `Rerankers.choose` does."""
+        return self.rerankers.choose(kind, requested)
+
     @property
     def caches(self) -> Mapping[str, Lookups]:
         """Hit and miss counts of each cache, by name."""
@@ -149,6 +157,7 @@ class Service:
         self.classifiers.close()
         if self._reader is not None:
             self._reader.close()
+        self.rerankers.close()
 
 
 # Async, because FastAPI would run a plain function in a thread, which probes must not wait for.

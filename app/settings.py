@@ -13,6 +13,7 @@ from purlin.app.shared import MAX_WORKERS
 from purlin.index.encoder import available_cpus, default_encoder, encoder_directory
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.reader import RELEASED_READER
+from purlin.index.reranker import RELEASED_RERANKER
 
 _PROTOCOL = "http/protobuf"
 
@@ -57,6 +58,9 @@ class Settings(BaseSettings):
         description="an encoder directory, or `static` or `transformer` for the released ones",
     )
     reader: Path = RELEASED_READER
+    reranker: Path = Field(
+        default=RELEASED_RERANKER, description="a directory made by `purlin train ranker`"
+    )
     demo: bool = Field(
         default=False, description="build the demo corpora that are missing, while serving"
     )

@@ -229,17 +229,26 @@ def _code_hits(reply: SearchReply, max_tokens: int, near: str | None = None) -> 
 def _search_head(reply: SearchReply, near: str | None = None, changed: int = 0) -> Head:
     if not reply.hits:
         names = ", ".join(origin["corpus"] for origin in _origins(reply))
-        return Head(f"Nothing in {names} fits.", _origin(reply))
+        return _warned(Head(f"Nothing in {names} fits.", _origin(reply)), reply)
 
     count = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
     subject = f" near {near[:_MAX_SHOWN]}" if near else ""
     text = f"{count}{subject} in {_shown_origin(reply)}"
     if not changed:
-        return Head(text, _origin(reply))
-    return Head(
+        return _warned(Head(text, _origin(reply)), reply)
+    head = Head(
         f"{text}; files changed since: {changed}, read these before you rely on them",
         {**_origin(reply), "changed_files": changed},
     )
+    return _warned(head, reply)
+
+
+def _warned(head: Head, reply: SearchReply | QaReply) -> Head:
+    """Add what limits the reply, such as that only one of two retrievers answered."""
+    if reply.warning is None:
+        return head
+    warning = reply.warning[:_MAX_SHOWN]
+    return Head(f"{head.text}. {warning}", {**head.structured, "warning": warning})
 
 
 def _origins(reply: SearchReply | QaReply) -> list[dict[str, Any]]:
@@ -470,7 +479,7 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
             "reader": reply.reader,
         },
     )
-    return fit(head, "answers", parts, arguments.max_tokens)
+    return fit(_warned(head, reply), "answers", parts, arguments.max_tokens)
 
 
 def _answer_part(answer: Answer, number: int, first: int, *, changed: bool) -> Part:

@@ -1,7 +1,7 @@
 """PESCO's tables: the same recipe with parts of it changed, with several seeds, measured alike.
 
     python benchmarks/pesco.py --data DIR --out DIR [--sets ag_news ...] [--cells ...]
-                               [--seeds 1 2 3 4 5] [--recipe F]
+                               [--seeds 1 2 3 4 5] [--recipe F] [--figure FILE.png]
 
 `--data` has for each set a directory with unlabeled.jsonl.gz, dev.jsonl and labels.txt. Prompts are
 those of the paper's table 3. A cell is trained, exported and published below `--out`, and then
@@ -13,7 +13,8 @@ default limits of the check would not have published.
 
 Results of earlier calls are kept. Seeds draw the texts of each round, their order and the
 templates; what does not train does not depend on them and is run once. Cells serve prompts, as in
-the paper, unless they say "head". If a set has no unlabelled texts, half of its dev rows are used
+the paper, unless they say "head". `--figure` draws the accuracy of the prompts over the rounds, as
+in the paper's figure of training. If a set has no unlabelled texts, half of its dev rows are used
 without their labels, and the other half is measured on; each seed draws other halves.
 """
 
@@ -34,6 +35,7 @@ import numpy as np
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.training.loop import LoopSettings, StepProgress
 from purlin.training.pesco.check import CheckLimits, TrainingCheck
+from purlin.training.pesco.figure import draw_accuracy
 from purlin.training.pesco.recipe import PescoRecipe, read_recipe
 from purlin.training.pesco.self_training import train_pesco
 from purlin.training.pesco.texts import (
@@ -241,6 +243,7 @@ def main() -> None:
     parser.add_argument("--cells", nargs="+", choices=list(PESCO_CELLS), default=list(PESCO_CELLS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--limit", type=int, help="texts sampled from each set")
+    parser.add_argument("--figure", type=Path, help="a PNG of the accuracy over the rounds")
     options = parser.parse_args()
 
     options.out.mkdir(parents=True, exist_ok=True)
@@ -249,6 +252,7 @@ def main() -> None:
         "|---" * 11 + "|",
         sep="\n",
     )
+    curves: dict[str, list[list[float]]] = {}
     for name in options.sets:
         has_pool = (options.data / name / POOL_FILE).is_file()
         for cell in options.cells:
@@ -257,6 +261,10 @@ def main() -> None:
             seeds = options.seeds if trains or not has_pool else options.seeds[:1]
             results = [cell_result(name, cell, seed, options) for seed in seeds]
             print(table_row(name, cell, results), flush=True)
+            curves[f"{name}, {cell}"] = [result["dev accuracy by prompts"] for result in results]
+
+    if options.figure:
+        draw_accuracy(curves, options.figure)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,30 @@
-"""Run the paper's ablation on reference QA: splitters x training data x {search, reader}.
+"""Run the paper's ablation on reference QA: splitters x training data, retriever and reader.
 
-    python benchmarks/refqa.py --data DIR --questions questions/python.jsonl --out DIR
-                               [--splitters ...] [--trained ...] [--split dev]
+    python benchmarks/refqa.py --data DIR --out DIR [--trained untrained questions ...]
+        [--splitters ...] [--validated ...] [--seeds 1 2 3] [--reader released|trained|none|DIR]
+        [--recipe configs/refqa-dpr.toml] [--pages N]
 
-`--data` has references/python3.11 and so_pydocs/. Retrievers are trained from all-MiniLM-L6-v2 on
-questions about the definitions of entries, all for as many steps, with one kind of training data:
+`--data` has references/python3.11/library, as in the paper Python's library reference alone, whose
+passages are cut as the paper's splitters do (`purlin.training.data.splitting`): simple in windows of whole
+pages, structure at definitions, extended with the terms above them, too. A retriever, and with
+`--reader trained` a reader, is trained for each splitter, on that splitter's passages, with:
 
-- "template": the first wording of each form.
-- "paraphrase": the other wordings, which stand in for back-translation, as there is no translator.
-- "both".
-- "both + real": also titles of Stack Overflow questions whose answers link to an entry.
+- "template": the paper's template (`paper_templates.toml`);
+- "back": its questions and passages translated there and back, by `--translators THERE BACK`;
+- "template+back": both;
+- "questions": the questions of questions/training, which are about other entries than the measured.
 
-A reader of each kind reranks the best passages with features of spans, without those of passages.
-Two sets of questions are measured: those written by hand (a split of the file), and questions by
-template about entries that training does not see. As in the paper, a passage is right if it has the
-answer's words. Results of earlier calls are kept.
+`--validated` keeps the epoch with the least loss on such data about other entries, as the paper
+does; without it the last step counts. The model and the loop are those of `--recipe`, or else
+MiniLM's for a few steps.
 
-The table has differences of MRR to the same splitter untrained (u) and to the simple splitter with
-the same training (s), paired by query, with the p of a sign-flip test.
+Measured are the questions of the dev halves of `--questions` whose page is in the collection; with
+`--pages`, that is a random choice of the pages that have any. A passage is right if an accepted
+answer is in it within the right entry ("entry"), or anywhere ("answer", the paper's). Results of
+earlier calls are kept, and unfinished training is resumed.
+
+The report has means over questions and seeds with 95 % intervals, paired differences to the simple
+splitter with the same training, the two-way analysis of variance and Tukey's HSD.
 """
 
 from __future__ import annotations
@@ -26,79 +33,59 @@ import argparse
 import json
 import random
 import sys
-import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from purlin.index import builds
 from purlin.index.encoder import Encoder
-from purlin.index.evaluation.answers import DEPTHS, Question, judge, read_questions
-from purlin.index.evaluation.ranking import difference
-from purlin.index.indexing.build import Options, build
-from purlin.index.qa.judging import hit_entry
+from purlin.index.evaluation.answers import Question, judge, read_questions
+from purlin.index.evaluation.ranking import difference, measure
+from purlin.index.passages import render
 from purlin.index.qa.question import parse_question
-from purlin.index.qa.reader import Reader, reading_passage
+from purlin.index.qa.reader import RELEASED_READER, Reader, reading_passage
 from purlin.index.qa.spans import rank_answers
-from purlin.index.records import Document, Skipped, Splitter
-from purlin.index.search.corpus import Corpus
-from purlin.index.sources import open_source
+from purlin.index.records import Document, Passage, Splitter
 from purlin.training import export, model, reader, santa
-from purlin.training.data import templates
-from purlin.training.data.pairs import PairSource
-from purlin.training.data.questions import QuestionSource
+from purlin.training.anova import tukey_hsd, two_way_anova
+from purlin.training.config import load_recipe
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.questions import QuestionSource, answer_spans
+from purlin.training.data.splitting import SplitReference, read_split
+from purlin.training.data.templates import PAPER_RULES, document_entry
+from purlin.training.dev import DevSet
 from purlin.training.loop import LoopSettings, StepProgress
 
+REPOSITORY = Path(__file__).resolve().parents[1]
+QUESTIONS = tuple(REPOSITORY / f"questions/{name}.jsonl" for name in ("python", "python-tuning"))
+TRAINING_QUESTIONS = REPOSITORY / "questions/training/python.jsonl"
 SPLITTERS: tuple[Splitter, ...] = ("simple", "structure", "extended")
-TRAINING_DATA = ("untrained", "template", "paraphrase", "both", "both + real")
-RERANKED = 20  # passages that a reader ranks
-TEMPLATE_QUESTIONS = 200  # questions by template that are measured
-RETRIEVER = LoopSettings(batch_size=64, steps=120, learning_rate=3e-5, every=1 << 20)
-READER = LoopSettings(batch_size=16, steps=120, learning_rate=1e-4, fresh_rate=5.0, every=1 << 20)
-SETTINGS = model.ModelSettings(dropout=0.0)
+BY_TEMPLATE = ("template", "back", "template+back")
+TRAINING_DATA = ("untrained", *BY_TEMPLATE, "questions")
+DEPTH = 100  # passages that a retriever returns
+SMALL_MODEL = model.ModelSettings(
+    base=str(export.base_checkpoint()), dropout=0.0, max_query_tokens=48, max_passage_tokens=160
+)
+SMALL_STAGE = santa.Stage(
+    name="fine-tune",
+    temperature=0.05,
+    loop=LoopSettings(batch_size=32, steps=40, learning_rate=3e-5, every=1 << 20),
+)
 
+Kind = tuple[str, str]  # what a model is trained on, and what it is validated on
+Cell = tuple[Splitter, Kind]
+UNTRAINED: Kind = ("untrained", "none")
 QuestionValues = dict[str, list[float]]
-"""A value for each question, by `set, ranking: measure`."""
-
-
-def write_wordings(kind: str, out: Path) -> Path:
-    """Write a file of templates with the wordings of one kind of training data."""
-    rules = tomllib.loads(templates.TEMPLATE_RULES.read_text(encoding="utf-8"))
-    for form in rules["forms"]:
-        first, others = form["texts"][:1], form["texts"][1:]
-        # A form with a single wording has no paraphrase, and keeps that wording.
-        wordings = {"template": first, "paraphrase": others or first}
-        form["texts"] = wordings.get(kind, form["texts"])
-
-    path = out / f"{kind}.toml"
-    path.write_text("\n".join(_toml_lines(rules)), encoding="utf-8")
-    return path
-
-
-def _toml_lines(content: dict[str, Any]) -> Iterator[str]:
-    """Plain values first, then arrays of tables; JSON's strings, numbers and arrays are TOML's."""
-    tables = {
-        key: value
-        for key, value in content.items()
-        if isinstance(value, list) and isinstance(value[0], dict)
-    }
-    for key, value in content.items():
-        if key not in tables:
-            yield f"{key} = {json.dumps(value)}"
-
-    for key, rows in tables.items():
-        for row in rows:
-            yield f"[[{key}]]"
-            for name, value in row.items():
-                yield f"{name} = {json.dumps(value)}"
+"""A value for each question, by `ranking, relevance measure`."""
 
 
 def log_progress(stage: str) -> StepProgress:
     def step(number: int, total: int, values: Any) -> None:
-        if number % 20 == 0 or number == total:
+        if number % 10 == 0 or number == total:
             log_line(f"{stage} {number}/{total} loss {values['loss']:.3f}")
 
     return step
@@ -109,214 +96,402 @@ def log_line(message: str) -> None:
 
 
 class Ablation:
-    """The command's options, and the models, questions and corpora that cells share."""
+    """The command's options, and the collections, models and questions that cells share."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.out = options, options.out
-        self.reference = options.data / "references/python3.11"
-        self.real = options.data / "so_pydocs/train.jsonl.gz"
+        self.root = options.data / "references/python3.11"
         self.out.mkdir(parents=True, exist_ok=True)
 
-    def rules(self, kind: str) -> Path:
-        """The file of templates of one kind of training data."""
-        return write_wordings(kind.partition(" ")[0], self.out)
+    @cache  # noqa: B019
+    def reference(self, splitter: Splitter) -> SplitReference:
+        """The whole reference, cut by a splitter."""
+        return read_split(self.root, splitter)
 
     @cache  # noqa: B019
-    def encoder(self, kind: str) -> Encoder:
-        """The retriever of one kind, trained unless an earlier call did."""
-        directory = self.out / "retrievers" / kind.replace(" ", "")
-        if kind == "untrained":
-            if not (directory / "base").is_dir():
-                export.export(export.base_checkpoint(), directory / "base", export.Card("base"))
-            return Encoder.load(directory / "base")
+    def questions(self) -> list[Question]:
+        """The answerable questions about the measured pages, in the order of their files."""
+        every = [
+            question
+            for path in self.options.questions
+            for question in read_questions(path, "dev")
+            if question.answers and question.entry and question.entry.startswith("library/")
+        ]
+        pages = sorted({page_of(question) for question in every})
+        random.Random(0).shuffle(pages)
+        chosen = set(pages[: self.options.pages])
+        return [question for question in every if page_of(question) in chosen]
+
+    def rows(self, splitter: Splitter) -> list[int]:
+        """The passages of the measured pages."""
+        pages = {page_of(question) for question in self.questions()}
+        return [
+            row
+            for row, (document, _) in enumerate(self.reference(splitter).passages)
+            if self.options.pages is None or document.location.path in pages
+        ]
+
+    @cache  # noqa: B019
+    def relevant(self, splitter: Splitter) -> list[set[int]]:
+        """The passages that have an accepted answer within the right entry, by question."""
+        reference = self.reference(splitter)
+        by_entry: dict[str, list[Document]] = {}
+        for document in reference.definitions:
+            by_entry.setdefault(document_entry(document), []).append(document)
+
+        return [
+            {
+                row
+                for document in by_entry.get(question.entry or "", ())
+                for answer in question.answers
+                for start, end in answer_spans(answer, document.body)
+                for row, _ in reference.locate(document.id, start, end)
+            }
+            for question in self.questions()
+        ]
+
+    @cache  # noqa: B019
+    def pairs(self, splitter: Splitter, kind: str) -> Path:
+        """A file of the pairs of one splitter and kind, written unless an earlier call did."""
+        path = self.out / f"pairs-{splitter}-{kind}.jsonl"
+        if not path.is_file():
+            lines = [
+                json.dumps({"query": query, "passage": pair.passage})
+                for pair in read_pairs(self.source(splitter, kind))
+                if isinstance(pair, Pair)
+                for query in pair.queries
+            ]
+            path.write_text("\n".join(lines), encoding="utf-8")
+            log_line(f"{path.name}: {len(lines):,} pairs")
+        return path
+
+    def source(self, splitter: Splitter, kind: str) -> PairSource:
+        """The source of the pairs of one splitter and kind."""
+        if kind == "questions":
+            return PairSource(
+                "questions",
+                TRAINING_QUESTIONS,
+                kind="reference",
+                reference=self.root,
+                splitter=splitter,
+            )
+        return PairSource(
+            "templates",
+            self.root,
+            kind="reference",
+            rules=PAPER_RULES,
+            leave_out=tuple(self.options.questions),
+            splitter=splitter,
+            **self.translation(kind),
+        )
+
+    def translation(self, kind: str) -> dict[str, Any]:
+        """The keys of a source that say what is translated."""
+        if kind == "template":
+            return {}
+        return {
+            "translators": tuple(self.options.translators),
+            "translate": "pairs",
+            "originals": kind == "template+back",
+        }
+
+    def encoder(self, splitter: Splitter, kind: Kind, seed: int) -> Encoder:
+        """The retriever of a cell, trained unless an earlier call did."""
+        directory = self.out / "retrievers" / cell_name(splitter, kind, seed)
+        if kind == UNTRAINED:
+            directory = self.out / "retrievers" / "untrained"
 
         if not (directory / "retriever").is_dir():
-            self._train_retriever(kind, directory)
+            log_line(f"retriever: {directory.name}")
+            if kind == UNTRAINED:
+                self._export_untrained(directory)
+            else:
+                self._train_retriever(directory, splitter, kind, seed)
         return Encoder.load(directory / "retriever")
 
-    def _train_retriever(self, kind: str, directory: Path) -> None:
-        pairs = [PairSource("templates", self.reference, kind="reference", rules=self.rules(kind))]
-        if "real" in kind:
-            pairs.append(
-                PairSource(
-                    "linked", self.real, kind="reference", reference=self.reference, limit=4000
-                )
-            )
-
-        stage = santa.Stage(name="fine-tune", temperature=0.05, loop=RETRIEVER)
-        recipe = santa.SantaRecipe(
-            name="retriever", pairs=tuple(pairs), stage=(stage,), model=SETTINGS
+    def _export_untrained(self, directory: Path) -> None:
+        checkpoint = directory / "checkpoint"
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        model.load_text_model(self.options.model).save(checkpoint)
+        export.export(
+            checkpoint,
+            directory / "retriever",
+            export.Card("retriever"),
+            quantization=self.options.quantization,
         )
-        santa.train_santa(recipe, directory, progress=log_progress, say=log_line)
 
-    @cache  # noqa: B019
-    def reader(self, kind: str) -> Reader:
-        """The reader of one kind, trained unless an earlier call did."""
-        directory = self.out / "readers" / kind.replace(" ", "")
+    def _train_retriever(self, directory: Path, splitter: Splitter, kind: Kind, seed: int) -> None:
+        training_data, validated = kind
+        recipe = santa.SantaRecipe(
+            name="retriever",
+            pairs=(PairSource("pairs", self.pairs(splitter, training_data), kind="reference"),),
+            stage=(replace(self.options.stage, loop=self.options.loop),),
+            model=self.options.model,
+            dev=self.dev_sets(splitter, validated),
+            export=santa.SantaExport(quantization=self.options.quantization),
+            seed=seed,
+        )
+        santa.train_santa(
+            recipe, directory, progress=log_progress, say=log_line, cpu=self.options.cpu
+        )
+
+    def dev_sets(self, splitter: Splitter, kind: str) -> tuple[DevSet, ...]:
+        """The data whose loss selects the epoch: questions about entries that are not trained on."""
+        if kind == "none":
+            return ()
+        return (
+            DevSet(
+                name="validation",
+                format="templates",
+                path=self.root,
+                kind="reference",
+                measure="-loss",
+                rules=PAPER_RULES,
+                splitter=splitter,
+                translators=() if kind == "template" else tuple(self.options.translators),
+                originals=kind != "back",
+            ),
+        )
+
+    def reader(self, splitter: Splitter, kind: Kind, seed: int) -> Reader | None:
+        """The released reader, one in a directory, or the cell's own, which is trained if need be."""
+        choice = self.options.reader
+        if choice == "none":
+            return None
+        if choice != "trained" or kind == UNTRAINED:
+            is_named = choice not in ("released", "trained")
+            return read_reader(Path(choice) if is_named else RELEASED_READER)
+
+        training_data, _ = kind
+        directory = self.out / "readers" / cell_name(splitter, (training_data, "none"), seed)
         if not (directory / "reader-int8").is_dir():
-            self._train_reader(kind, directory)
-        return Reader.load(directory / "reader-int8")
+            log_line(f"reader: {directory.name}")
+            self._train_reader(splitter, training_data, seed, directory)
+        return read_reader(directory / "reader-int8")
 
-    def _train_reader(self, kind: str, directory: Path) -> None:
-        sources = [QuestionSource(format="templates", path=self.reference, rules=self.rules(kind))]
-        if "real" in kind:
-            sources.append(
-                QuestionSource(
-                    format="linked", path=self.real, reference=self.reference, limit=4000
-                )
-            )
-
+    def _train_reader(self, splitter: Splitter, kind: str, seed: int, directory: Path) -> None:
+        source = QuestionSource(
+            format="questions" if kind == "questions" else "templates",
+            path=TRAINING_QUESTIONS if kind == "questions" else self.root,
+            reference=self.root if kind == "questions" else None,
+            rules=None if kind == "questions" else PAPER_RULES,
+            leave_out=() if kind == "questions" else tuple(self.options.questions),
+            splitter=splitter,
+        )
+        options = self.options
         recipe = reader.ReaderRecipe(
             name="reader-int8",
-            asked=tuple(sources),
-            model=SETTINGS,
+            asked=(source,),
+            model=model.ModelSettings(base=options.model.base, dropout=0.0),
             reading=reader.ReadingSettings(passages=3, max_tokens=192),
-            loop=READER,
+            loop=replace(options.loop, learning_rate=1e-4, fresh_rate=5.0),
+            seed=seed,
         )
-        reader.train_reader(recipe, directory, progress=log_progress, say=log_line)
+        reader.train_reader(recipe, directory, progress=log_progress, say=log_line, cpu=options.cpu)
 
-    @cache  # noqa: B019
-    def questions(self) -> dict[str, list[Question]]:
-        """The two sets: written by hand, and by template about entries of the test split."""
-        written = [
-            question
-            for question in read_questions(self.options.questions, self.options.split)
-            if question.answers
-        ]
+    def cell(self, splitter: Splitter, kind: Kind) -> QuestionValues:
+        """The values of a splitter with one kind of training, as means over the seeds."""
+        seeds = [0] if kind == UNTRAINED else self.options.seeds
+        per_seed = [self._seed_values(splitter, kind, seed) for seed in seeds]
+        return {
+            name: np.mean([values[name] for values in per_seed], axis=0).tolist()
+            for name in per_seed[0]
+        }
 
-        generated = templates.questions(
-            self.documents(), "test", write_wordings("template", self.out)
-        )
-        sample = random.Random(1).sample(generated, min(TEMPLATE_QUESTIONS, len(generated)))
-        by_template = [
-            Question(str(number), item.question, (item.answer,), None, item.form, "test")
-            for number, item in enumerate(sample)
-        ]
-        return {"written": written, "template": by_template}
-
-    def documents(self) -> Iterator[Document]:
-        for file in open_source("reference", [self.reference]):
-            if isinstance(file, Skipped):
-                continue
-            for item in file.read():
-                if isinstance(item, Document):
-                    yield item
-
-    def corpus(self, splitter: Splitter, kind: str) -> Corpus:
-        """The reference in the splitter's passages, ranked by the retriever's vectors alone."""
-        home, encoder = self.out / "home", self.encoder(kind)
-        name = f"{splitter}-{kind.replace(' + ', '-')}"
-        if not (home / "corpora" / name).is_dir():
-            sources = open_source("reference", [self.reference])
-            options = Options(splitter, dense_weight=1.0)
-            build(home, name, "reference", sources, encoder, options=options)
-        return Corpus.load(builds.current(home, name), encoder)
-
-    def cell(self, splitter: Splitter, kind: str) -> QuestionValues:
-        """Measure a splitter with one kind of training data, or read an earlier call's result."""
-        path = self.out / f"{splitter}-{kind.replace(' ', '')}.json"
+    def _seed_values(self, splitter: Splitter, kind: Kind, seed: int) -> QuestionValues:
+        name = cell_name(splitter, kind, seed)
+        path = self.out / f"{name}-{Path(self.options.reader).name}.json"
         if not path.is_file():
-            print(f"{splitter}, {kind}", file=sys.stderr, flush=True)
-            path.write_text(json.dumps(self._measure(splitter, kind)))
+            log_line(f"measuring {name}")
+            path.write_text(json.dumps(self._measure(splitter, kind, seed)))
 
         values: QuestionValues = json.loads(path.read_text())
         return values
 
-    def _measure(self, splitter: Splitter, kind: str) -> QuestionValues:
-        corpus = self.corpus(splitter, kind)
-        cell_reader = None if kind == "untrained" else self.reader(kind)
+    def _measure(self, splitter: Splitter, kind: Kind, seed: int) -> QuestionValues:
+        encoder = self.encoder(splitter, kind, seed)
+        cell_reader = self.reader(splitter, kind, seed)
+        rows = np.array(self.rows(splitter))
+        passages = self.reference(splitter).passages
+
+        texts = [render(*passages[row]) for row in rows]
+        passage_vectors = encoder.encode(texts, role="passage")
+        queries = [question.question for question in self.questions()]
+        scores = encoder.encode(queries, role="query") @ passage_vectors.T
+        best = rows[np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH]]
 
         values: QuestionValues = {}
-        for name, questions in self.questions().items():
-            for question in questions:
-                for ranking, rank in answer_ranks(corpus, cell_reader, question).items():
-                    mrr = values.setdefault(f"{name}, {ranking}: MRR", [])
-                    mrr.append(1 / rank if rank else 0.0)
-                    for k in DEPTHS:
-                        hits = values.setdefault(f"{name}, {ranking}: @{k}", [])
-                        hits.append(float(bool(rank) and rank <= k))
-        corpus.close()
+        relevant_rows = self.relevant(splitter)
+        for question, ranking, relevant in zip(
+            self.questions(), best.tolist(), relevant_rows, strict=True
+        ):
+            rankings = {"search": ranking}
+            if cell_reader is not None:
+                head = ranking[: self.options.read]
+                order = reread(cell_reader, question, [passages[row] for row in head])
+                rankings["reader"] = [head[row] for row in order] + ranking[len(head) :]
+
+            for name, rows_by_rank in rankings.items():
+                texts = [passage_text(*passages[row]) for row in rows_by_rank]
+                judged = judge(question, [(None, text) for text in texts], (), 0.0)
+                hits = (rank for rank, row in enumerate(rows_by_rank, 1) if row in relevant)
+                ranks = {"entry": next(hits, None), "answer": judged.answer_rank}
+                for relevance, rank in ranks.items():
+                    for measure_name, value in rank_values(rank).items():
+                        values.setdefault(f"{name}, {relevance} {measure_name}", []).append(value)
         return values
 
 
-def answer_ranks(
-    corpus: Corpus, cell_reader: Reader | None, question: Question
-) -> dict[str, int | None]:
-    """Rank of the first passage with the answer's words, in search and after the reader."""
-    retrieved = corpus.passages(question.question, max(DEPTHS)).passages
-    passages = [(hit_entry(each.hit), each.hit.text) for each in retrieved]
-    result = {"search": judge(question, passages, (), 0.0).answer_rank}
-    if cell_reader is None:
-        return result
+@cache
+def read_reader(directory: Path) -> Reader:
+    return Reader.load(directory)
 
-    read_passages = [reading_passage(each.document, each.passage) for each in retrieved[:RERANKED]]
+
+def cell_name(splitter: Splitter, kind: Kind, seed: int) -> str:
+    training_data, validated = kind
+    data = training_data if validated == "none" else f"{training_data}-by-{validated}"
+    return f"{splitter}-{data}-{seed}"
+
+
+def page_of(question: Question) -> str:
+    return (question.entry or "").partition("#")[0]
+
+
+def passage_text(document: Document, passage: Passage) -> str:
+    return document.body[passage.start : passage.end]
+
+
+def rank_values(rank: int | None) -> dict[str, float]:
+    """The paper's measures of one question: accuracy@100 and the reciprocal rank."""
+    return {"MRR@100": 1 / rank if rank else 0.0, "accuracy@100": float(rank is not None)}
+
+
+def reread(
+    cell_reader: Reader, question: Question, passages: Sequence[tuple[Document, Passage]]
+) -> list[int]:
+    """Order passages by the reader's relevance, best first."""
+    reading_passages = [reading_passage(document, passage) for document, passage in passages]
     reading = rank_answers(
         parse_question(question.question),
-        read_passages,
-        cell_reader.read(question.question, read_passages),
+        reading_passages,
+        cell_reader.read(question.question, reading_passages),
         prior_weight=cell_reader.settings.prior_weight,
         word_weights=corpus.weights(question.question),
         k=1,
     )
-
-    # Passages that the reader did not read keep their order, after those that it did.
-    order = np.argsort(-reading.relevance, kind="stable").tolist()
-    order += range(RERANKED, len(passages))
-    reranked = [passages[row] for row in order]
-    result["reader"] = judge(question, reranked, (), 0.0).answer_rank
-    return result
+    order: list[int] = np.argsort(-reading.relevance, kind="stable").tolist()
+    return order
 
 
-def row_cells(
-    names: Sequence[str],
-    values: QuestionValues,
-    baselines: Sequence[tuple[str, QuestionValues]],
-) -> str:
-    """The cells of a row: means, and the differences of MRR to each baseline, with its letter."""
-    cells = []
-    for name in names:
-        cell = f"{np.mean(values[name]):.3f}" if name in values else ""
-        for letter, baseline in baselines:
-            if cell and name.endswith("MRR") and name in baseline:
-                change = difference(name, np.array(baseline[name]), np.array(values[name]))
-                cell += f" ({letter} {change.mean:+.3f}, p {change.p:.4f})"
-        cells.append(cell)
-    return " | ".join(cells)
+def report(cells: dict[Cell, QuestionValues]) -> Iterator[str]:
+    """Yield the lines of the report: a table and the tests of each measure."""
+    names = list(next(iter(cells.values())))
+    yield f"| splitter | trained on | {' | '.join(names)} |"
+    yield "|---" * (len(names) + 2) + "|"
+    for (splitter, kind), values in cells.items():
+        columns = [interval(name, values) for name in names]
+        yield f"| {splitter} | {kind_name(kind)} | {' | '.join(columns)} |"
+
+    yield "\nDifferences to the simple splitter with the same training, paired by question:\n"
+    for (splitter, kind), values in cells.items():
+        baseline = cells.get(("simple", kind))
+        if baseline is None or baseline is values:
+            continue
+        for name in names:
+            change = difference(name, np.array(baseline[name]), np.array(values[name]))
+            span = f"{change.low:+.3f} to {change.high:+.3f}"
+            yield f"- {splitter}, {kind_name(kind)}: {name} {change.mean:+.3f} ({span}, p {change.p:.4f})"
+
+    if len(cells) > 1:
+        for name in names:
+            yield from tests_of(name, cells)
 
 
-def main() -> None:
+def kind_name(kind: Kind) -> str:
+    training_data, validated = kind
+    return training_data if validated == "none" else f"{training_data} (by {validated})"
+
+
+def interval(name: str, values: QuestionValues) -> str:
+    mean = measure(name, np.array(values[name]), len(values[name]))
+    return f"{mean.mean:.3f} ({mean.low:.3f} to {mean.high:.3f})"
+
+
+def tests_of(name: str, cells: dict[Cell, QuestionValues]) -> Iterator[str]:
+    """Yield the analysis of variance of a measure over all cells, and the pairs that differ."""
+    table = np.array([values[name] for values in cells.values()]).T
+    anova = two_way_anova(table)
+    freedom = f"F({anova.systems_freedom}, {anova.error_freedom})"
+    yield f"\n{name}: {freedom} = {anova.f:.2f}, p {anova.p:.4f}; Tukey's HSD, p < 0.05:\n"
+
+    labels = [f"{splitter}, {kind_name(kind)}" for splitter, kind in cells]
+    pairs = [pair for pair in tukey_hsd(table) if pair.p < 0.05]
+    for pair in pairs:
+        span = f"{pair.low:+.3f} to {pair.high:+.3f}"
+        yield f"- {labels[pair.b]} vs {labels[pair.a]}: {pair.mean:+.3f} ({span}, p {pair.p:.4f})"
+    if not pairs:
+        yield "- none"
+
+
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--questions", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--split", default="dev")
+    parser.add_argument("--questions", type=Path, nargs="+", default=QUESTIONS)
     parser.add_argument("--splitters", nargs="+", choices=SPLITTERS, default=SPLITTERS)
-    parser.add_argument("--trained", nargs="+", choices=TRAINING_DATA, default=TRAINING_DATA)
-    options = parser.parse_args()
+    parser.add_argument("--trained", nargs="+", choices=TRAINING_DATA, default=["untrained"])
+    parser.add_argument("--validated", nargs="+", choices=("none", *BY_TEMPLATE), default=["none"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--reader", default="released")
+    parser.add_argument("--read", type=int, default=10, help="passages that the reader ranks")
+    parser.add_argument("--pages", type=int)
+    parser.add_argument("--recipe", type=Path)
+    parser.add_argument("--translators", nargs=2, default=(), metavar=("THERE", "BACK"))
+    parser.add_argument("--steps", type=int, help="instead of the recipe's epochs")
+    parser.add_argument("--cpu", action="store_true")
 
+    options = parser.parse_args()
+    translated = {*options.trained, *options.validated} & {"back", "template+back"}
+    if translated and not options.translators:
+        parser.error(f"{translated.pop()} needs --translators THERE BACK")
+
+    read_recipe(options)
+    return options
+
+
+def read_recipe(options: argparse.Namespace) -> None:
+    """Set the model, the stage, its loop and the quantization that all runs share."""
+    options.model, options.stage, options.quantization = SMALL_MODEL, SMALL_STAGE, "int8"
+    if options.recipe is not None:
+        recipe = load_recipe(options.recipe, santa.SantaRecipe, data=options.data)
+        options.model, (options.stage,) = recipe.model, recipe.stage
+        options.quantization = recipe.export.quantization
+
+    options.loop = options.stage.loop
+    if options.steps is not None:
+        options.loop = replace(options.loop, steps=options.steps)
+
+
+def main() -> None:
+    options = parse_options()
     ablation = Ablation(options)
+    kinds = dict.fromkeys(
+        UNTRAINED if trained == "untrained" else (trained, validated)
+        for trained in options.trained
+        for validated in options.validated
+    )
     cells = {
         (splitter, kind): ablation.cell(splitter, kind)
-        for kind in options.trained
+        for kind in kinds
         for splitter in options.splitters
     }
 
-    # The last kind has a reader, and with it the columns of all.
-    names = list(next(reversed(cells.values())))
-    print(f"| splitter | trained on | {' | '.join(names)} |\n{'|---' * (len(names) + 2)}|")
-    for (splitter, kind), values in cells.items():
-        candidates = (
-            ("u", cells.get((splitter, "untrained"))),
-            ("s", cells.get(("simple", kind))),
-        )
-        baselines = [
-            (letter, baseline)
-            for letter, baseline in candidates
-            if baseline is not None and baseline is not values
-        ]
-        print(f"| {splitter} | {kind} | {row_cells(names, values, baselines)} |")
+    counts = {splitter: len(ablation.rows(splitter)) for splitter in options.splitters}
+    sizes = ", ".join(f"{splitter} {count:,}" for splitter, count in counts.items())
+    print(f"{len(ablation.questions())} questions; passages: {sizes}\n")
+    print("\n".join(report(cells)))
 
 
 if __name__ == "__main__":

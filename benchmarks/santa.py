@@ -1,16 +1,21 @@
-"""Run SANTA's ablations: one recipe with parts left out, each with several seeds.
+"""Run SANTA's ablations, the rows of the paper's table 3: one recipe with parts left out, by seed.
 
     python benchmarks/santa.py --data DIR --recipe configs/santa-ablation.toml --out DIR
-                               [--seeds 1 2 3] [--cells ...]
+                               [--seeds 1 2 3] [--cells ...] [--sets cosqa code_pairs ...]
+                               [--judged advtest=FILE codesearchnet=DIR esci=DIR] [--bm25]
 
-Cells change the recipe's first stage, pretraining. `+MEP` and `+SDA` keep one loss; `span mask` and
-`entity mask` keep both and mask random spans or entities. The last two cells continue `entity
-mask` through the recipe's further stages. Cells of the first stage see the same pairs in the same
-order for as many steps.
+A recipe's first stage is pretraining, after any that train the decoder alone; the others are
+fine-tuning. Cells differ in pretraining: `baseline` has none, `+MEP` and `+SDA` keep one of the
+losses, `span mask` and `entity mask` keep both and mask random spans or entities. A cell alone is
+measured without fine-tuning; `CELL, in-batch` goes on with the recipe's next stage, and `CELL, hard
+negatives` with all. Cells see the same pairs in the same order for as many steps. `DPR` is the
+baseline with an encoder for queries and another for passages, whose vectors are those of the first
+token, compared by dot product; it fits recipes whose base is BERT-like.
 
-Encoders are exported and measured by benchmarks/quality.py. The table has the mean over seeds,
-their standard deviation, and the difference to the base encoder: the mean over seeds of each
-query's measure, paired by query. Results of earlier calls are kept.
+Encoders are exported and measured: on development sets by benchmarks/quality.py, on the published
+test sets of `--judged` as `purlin evaluate santa` does. The table has the mean over seeds, their
+standard deviation, and the difference to `--against`: the mean over seeds of each query's measure,
+paired by query. `--bm25` adds a row. Results of earlier calls are kept.
 """
 
 from __future__ import annotations
@@ -29,28 +34,66 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import quality
 
-from purlin.index.encoder import RELEASED_ENCODER, TextEncoder, load_encoder
-from purlin.training import config, santa
+from purlin.index.encoder import STATIC_ENCODER, TextEncoder, load_encoder
+from purlin.training import config, export, model, santa
+from purlin.training.data import judged
 
-SANTA_CELLS: dict[str, tuple[dict[str, Any], int]] = {
-    "+MEP": ({"sda": 0.0}, 1),
-    "+SDA": ({"mep": 0.0}, 1),
-    "span mask": ({"mask": "span"}, 1),
-    "entity mask": ({}, 1),
-    "in-batch": ({}, 2),
-    "hard negatives": ({}, 3),
+PRETRAINING: dict[str, dict[str, Any] | None] = {
+    "baseline": None,
+    "+MEP": {"sda": 0.0},
+    "+SDA": {"mep": 0.0},
+    "span mask": {"mask": "span"},
+    "entity mask": {},
+    "DPR": None,
 }
-"""What a cell changes in the first stage, and the number of stages it runs."""
+"""What a cell changes in pretraining; None leaves it out."""
+
+FINE_TUNING = {"": 0, ", in-batch": 1, ", hard negatives": None}
+"""The number of stages after pretraining by the end of a cell's name; None is all."""
+
+CELLS = [name + end for name in PRETRAINING for end in FINE_TUNING if (name, end) != ("DPR", "")]
+BM25 = "BM25"
 
 ColumnValues = dict[str, Mapping[str, float]]
 """The measure of each query, by column."""
 
 
-def recipe_of_cell(recipe: santa.SantaRecipe, cell: str, seed: int) -> santa.SantaRecipe:
-    """The recipe of one cell; `SantaRecipe` checks the result."""
-    changes, stages = SANTA_CELLS[cell]
-    first = replace(recipe.stage[0], **changes)
-    return replace(recipe, seed=seed, stage=(first, *recipe.stage[1:stages]))
+def recipe_of_cell(recipe: santa.SantaRecipe, cell: str, seed: int) -> santa.SantaRecipe | None:
+    """The recipe of one cell, which `SantaRecipe` checks; None for the untrained baseline."""
+    name, comma, end = cell.partition(",")
+    stages = [*_pretraining(recipe, name), *_fine_tuning(recipe)[: FINE_TUNING[comma + end]]]
+    if not stages:
+        return None
+
+    settings = recipe.model
+    if name == "DPR":
+        settings = replace(
+            settings, query_base=settings.base, pooling="first", similarity="dot", scratch=None
+        )
+        # Dot products of whole vectors are large already, as in DPR.
+        stages = [replace(stage, temperature=1.0) for stage in stages]
+    return replace(recipe, seed=seed, model=settings, stage=tuple(stages))
+
+
+def _pretraining(recipe: santa.SantaRecipe, name: str) -> list[santa.Stage]:
+    changes = PRETRAINING[name]
+    if changes is None:
+        return []
+
+    decoder, first = _decoder_stages(recipe), recipe.stage[len(_decoder_stages(recipe))]
+    stages = [replace(first, **changes)]
+    if stages[0].mep:
+        # The decoder is trained for the mask that it meets afterwards.
+        stages = [*(replace(stage, mask=stages[0].mask) for stage in decoder), *stages]
+    return stages
+
+
+def _decoder_stages(recipe: santa.SantaRecipe) -> list[santa.Stage]:
+    return [stage for stage in recipe.stage if stage.trains == "decoder"]
+
+
+def _fine_tuning(recipe: santa.SantaRecipe) -> list[santa.Stage]:
+    return list(recipe.stage[len(_decoder_stages(recipe)) + 1 :])
 
 
 def log_progress(stage: str) -> santa.StepProgress:
@@ -65,48 +108,105 @@ def log_line(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+# ---- measures
+
+
 def measure_queries(encoder: TextEncoder, options: argparse.Namespace) -> ColumnValues:
     """The measure of each query; means over several columns are left out."""
     results = quality.measure_dense(encoder, options.data, options.sets)
-    return {name: dict(result.values) for name, result in results.items() if result.values}
+    columns: ColumnValues = {
+        name: dict(result.values) for name, result in results.items() if result.values
+    }
+    for name, path in options.judged:
+        for judged_set in judged.read_judged(name, path):
+            run = judged.rank(judged_set, encoder)
+            columns |= judged.query_values(judged_set, run)
+    return columns
+
+
+def bm25_values(options: argparse.Namespace) -> ColumnValues:
+    """The measure of each query by words alone."""
+    # Building a corpus needs an encoder, of which searching by words makes no use.
+    encoder = load_encoder(STATIC_ENCODER)
+    results = quality.measure_modes(encoder, options.data, options.sets, ["lexical"])["lexical"]
+    columns: ColumnValues = {
+        name: dict(result.values) for name, result in results.items() if result.values
+    }
+    for name, path in options.judged:
+        for judged_set in judged.read_judged(name, path):
+            columns |= judged.query_values(judged_set, judged.rank_by_words(judged_set))
+    return columns
 
 
 def cell_values(
     recipe: santa.SantaRecipe, cell: str, seed: int, options: argparse.Namespace
 ) -> ColumnValues:
     """Train and measure, or read the result of an earlier call."""
-    path: Path = options.out / f"{cell}-{seed}.json"
+    cell_recipe = recipe_of_cell(recipe, cell, seed)
+    # The base model is the same for every seed.
+    path: Path = options.out / (f"{cell}-{seed}.json" if cell_recipe else f"{cell}.json")
     if not path.is_file():
-        # Cells of several stages share a directory, to continue from the same first stage.
-        first_stage = "entity mask" if SANTA_CELLS[cell][1] > 1 else cell
-        encoder = santa.train_santa(
-            recipe_of_cell(recipe, cell, seed),
-            options.out / first_stage / str(seed),
-            progress=log_progress,
-            say=log_line,
-        )
+        # Cells with the same pretraining share a directory, to go on from the same checkpoint.
+        directory = options.out / cell.partition(",")[0] / str(seed)
+        if cell_recipe is None:
+            encoder = export_base(recipe, directory)
+        else:
+            encoder = santa.train_santa(cell_recipe, directory, progress=log_progress, say=log_line)
         path.write_text(json.dumps(measure_queries(load_encoder(encoder), options)))
 
     values: ColumnValues = json.loads(path.read_text())
     return values
 
 
-def table_row(name: str, runs: Sequence[ColumnValues], base: ColumnValues) -> str:
+def export_base(recipe: santa.SantaRecipe, directory: Path) -> Path:
+    """Export the base model of a recipe as it is."""
+    checkpoint, encoder = directory / "base", directory / recipe.name
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    model.load_text_model(recipe.model).save(checkpoint)
+    export.export(
+        checkpoint,
+        encoder,
+        export.Card(recipe.name, base_model=recipe.model.base),
+        quantization=recipe.export.quantization,
+        max_tokens=recipe.export.max_tokens,
+        similarity=recipe.model.similarity,
+    )
+    return encoder
+
+
+def table_row(name: str, runs: Sequence[ColumnValues], base: Sequence[ColumnValues]) -> str:
     """A Markdown row: for each column the mean, its deviation over seeds, and the difference."""
     cells = []
-    for column, base_values in base.items():
-        queries = list(base_values)
-        # Of shape (seeds, queries).
-        values = np.array([[run[column][query] for query in queries] for run in runs])
+    for column, first in base[0].items():
+        queries = list(first)
+        values, base_values = _values(runs, column, queries), _values(base, column, queries)
         seed_means = values.mean(axis=1)
         deviation = seed_means.std(ddof=1) if len(runs) > 1 else 0.0
 
-        gains = values.mean(axis=0) - np.array([base_values[query] for query in queries])
+        gains = values.mean(axis=0) - base_values.mean(axis=0)
         half_width = 1.96 * gains.std() / np.sqrt(len(queries))
         cells.append(
             f"{seed_means.mean():.4f} s {deviation:.4f} ({gains.mean():+.4f} ± {half_width:.4f})"
         )
     return f"| {name} | {' | '.join(cells)} |"
+
+
+def _values(
+    runs: Sequence[ColumnValues], column: str, queries: Sequence[str]
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The values (seeds, queries) of a column."""
+    return np.array([[run[column][query] for query in queries] for run in runs])
+
+
+def judged_path(text: str) -> tuple[judged.JudgedName, Path]:
+    """Read one of `--judged`, NAME=PATH."""
+    name, _, path = text.partition("=")
+    for known in judged.JUDGED_NAMES:
+        if name == known and path:
+            return known, Path(path)
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not NAME=PATH with one of {', '.join(judged.JUDGED_NAMES)}"
+    )
 
 
 def main() -> None:
@@ -117,28 +217,33 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--cells", nargs="+", choices=list(SANTA_CELLS), default=list(SANTA_CELLS))
-    parser.add_argument("--sets", nargs="+", choices=quality.SETS, default=["cosqa", "code_pairs"])
-    parser.add_argument(
-        "--base", type=Path, default=RELEASED_ENCODER, help="the encoder to compare with"
-    )
+    parser.add_argument("--cells", nargs="+", choices=CELLS, default=CELLS)
+    parser.add_argument("--sets", nargs="*", choices=quality.SETS, default=[])
+    parser.add_argument("--judged", type=judged_path, nargs="*", default=[], metavar="NAME=PATH")
+    parser.add_argument("--against", choices=CELLS, default="baseline")
+    parser.add_argument("--bm25", action="store_true")
     options = parser.parse_args()
+    if not options.sets and not options.judged:
+        parser.error("give --sets or --judged to measure on")
 
     options.out.mkdir(parents=True, exist_ok=True)
     recipe = config.load_recipe(options.recipe, santa.SantaRecipe, data=options.data)
-    base = measure_queries(load_encoder(options.base), options)
 
     # Seed by seed, so that an interrupted call has run every cell equally often.
-    runs: dict[str, list[ColumnValues]] = {cell: [] for cell in options.cells}
+    cells = list(dict.fromkeys([options.against, *options.cells]))
+    runs: dict[str, list[ColumnValues]] = {cell: [] for cell in cells}
     for seed in options.seeds:
-        for cell in options.cells:
+        for cell in cells:
             log_line(f"{cell}, seed {seed}")
             runs[cell].append(cell_values(recipe, cell, seed, options))
+    if options.bm25:
+        runs[BM25] = [bm25_values(options)]
 
-    columns = [f"{name} ({len(values):,} queries)" for name, values in base.items()]
-    print(f"| cell | {' | '.join(columns)} |")
-    print("|---" * (len(base) + 1) + "|")
-    print(table_row("base", [base], base))
+    base = runs[options.against]
+    print(
+        f"| cell | {' | '.join(f'{name} ({len(of):,} queries)' for name, of in base[0].items())} |"
+    )
+    print("|---" * (len(base[0]) + 1) + "|")
     for cell, cell_runs in runs.items():
         print(table_row(cell, cell_runs, base))
 

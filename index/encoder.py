@@ -57,6 +57,8 @@ WINDOW = 8192
 TOKENIZED_AT_ONCE = 256
 # Before it is tokenized, a text is cut to this many characters per token of the limit.
 CHARS_PER_TOKEN = 64
+# Below it a vector has no direction.
+_SHORTEST = 1e-12
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
@@ -189,7 +191,8 @@ class EncoderSettings:
     """The part of `encoder.json` that determines the vectors; the rest of that file is for people.
 
     `files` has the SHA-256 (hex) of the model, the tokenizer, and the separate query model if there
-    is one.
+    is one. With `similarity` "dot" the model's vectors have any length; see
+    `Encoder.trained_vectors`.
     """
 
     name: str
@@ -198,10 +201,11 @@ class EncoderSettings:
     query_prefix: str
     passage_prefix: str
     files: dict[str, str]
+    similarity: str = "cosine"
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over everything that changes a vector.
+        """SHA-256 (hex) over everything that changes a unit vector.
 
         Vectors of equal fingerprints can be compared.
         """
@@ -255,6 +259,7 @@ class Encoder:
         self.max_tokens = settings.max_tokens
         self.architecture: Architecture = "transformer"
         self.fingerprint = settings.fingerprint
+        self.similarity = settings.similarity
         self._prefixes: dict[Role, str] = {
             "query": settings.query_prefix,
             "passage": settings.passage_prefix,
@@ -304,6 +309,19 @@ class Encoder:
         """Return unit vectors (texts, dim) in the order of the texts.
 
         `progress` is called with the number of texts finished since the last call.
+        """
+        vectors = self.trained_vectors(texts, role=role, progress=progress)
+        if self.similarity == "dot":
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=_SHORTEST)
+        return vectors
+
+    def trained_vectors(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
+        """Return the vectors (texts, dim) whose inner product the model was trained with.
+
+        They have unit length unless its similarity is "dot". The server ranks by cosine all the
+        same, since its scores lie in 0 to 1, which no dot product has as its bounds.
         """
         vectors: Vectors = np.empty((len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(texts), WINDOW):
@@ -474,6 +492,8 @@ def open_tokenizer(content: bytes, max_tokens: int) -> Tokenizer:
 
 
 def _settings(values: Any) -> EncoderSettings:
+    # Encoders that earlier versions exported name no similarity.
+    values = {"similarity": "cosine", **values}
     settings = EncoderSettings(
         **{field.name: values[field.name] for field in fields(EncoderSettings)}
     )
@@ -486,6 +506,8 @@ def _settings(values: Any) -> EncoderSettings:
         if kind is int and not 1 <= value <= 1 << 16:
             raise ValueError(f"{name} is {value}, not in 1 to {1 << 16}")
 
+    if settings.similarity not in ("cosine", "dot"):
+        raise ValueError(f"similarity is {settings.similarity!r}, not cosine or dot")
     if set(settings.files) - {QUERY_MODEL} != {MODEL, TOKENIZER}:
         raise ValueError(
             f"files are {sorted(settings.files)}, not {MODEL}, {TOKENIZER} and at most {QUERY_MODEL}"

@@ -170,12 +170,16 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchedCorpus:
-    """One of several corpora of a search: its build, its encoder, and what it can return."""
+    """One of several corpora of a search: its build, its encoder, and what it can return.
+
+    `reranker` is the model that scored its first hits again, if one did.
+    """
 
     corpus: str
     build: str
     encoder: str
     total: int
+    reranker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

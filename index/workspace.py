@@ -34,6 +34,7 @@ from purlin.index.errors import Busy, InvalidInput, NotFound, PurlinError, Stora
 from purlin.index.pace import Progress
 from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
+from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.index.search.filters import Filter
 from purlin.index.search.listing import IndexedFile, Listing
@@ -149,12 +150,19 @@ class Workspace:
         filter: Filter | None = None,
         mode: Mode = "hybrid",
         explain: bool = False,
+        reranker: PassageReranker | None = None,
     ) -> SearchResult:
         """Return hits of what the last refresh indexed, see `Corpus.search`."""
         with self._lock:
             conditions = content_filter(self.corpus.field_names, content, filter)
             return self.corpus.search(
-                query, k=k, offset=offset, mode=mode, filter=conditions, explain=explain
+                query,
+                k=k,
+                offset=offset,
+                mode=mode,
+                filter=conditions,
+                explain=explain,
+                reranker=reranker,
             )
 
     def document(self, document_id: str) -> Document:

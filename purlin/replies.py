@@ -35,7 +35,9 @@ class SearchReply:
 
     Of one corpus, given by its name, the reply has `corpus`, `build` and `encoder`. Of several, it
     has `corpora`, and each hit has its `corpus`; `warning` says where scores of different encoders
-    are compared, and where only one of two retrievers answered.
+    are compared, where only one of two retrievers answered, and where a reranker was too slow.
+    `reranker` is the model that scored the first hits of one corpus again, if one did; of several
+    corpora, each has its own.
     """
 
     hits: tuple[Hit, ...]
@@ -44,6 +46,7 @@ class SearchReply:
     corpus: str | None = None
     build: str | None = None
     encoder: str | None = None
+    reranker: str | None = None
     corpora: tuple[SearchedCorpus, ...] | None = None
     warning: str | None = None
     timings_ms: Mapping[str, float] | None = None

@@ -62,6 +62,49 @@ def tiny_base(directory: Path) -> Path:
     return save_bert(directory, WORDS, pre_tokenizers.BertPreTokenizer())
 
 
+def tiny_mpnet(directory: Path) -> Path:
+    """An MPNet of one layer with random weights, in the layout of all-mpnet-base-v2.
+
+    Its tokenizer cuts words into pieces of one to three letters, puts <s> A </s></s> B </s> around
+    two texts, and has words [CLS] and [SEP] that mean nothing.
+    """
+    from tokenizers import models, normalizers, processors
+    from transformers import MPNetConfig, MPNetModel, PreTrainedTokenizerFast
+
+    special = ["<s>", "<pad>", "</s>", "<unk>", "[CLS]", "[SEP]", "[UNK]", "<mask>"]
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789(),.=-?_"
+    pieces = ["the", "def", "st", "ret", "fu", "it", "clo"]
+    words = [*special, *letters, *pieces, *(f"##{piece}" for piece in [*letters, *pieces])]
+
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), trim_offsets=False, add_prefix_space=False
+    )
+    names = {"cls": "<s>", "sep": "</s>", "pad": "<pad>", "unk": "[UNK]", "mask": "<mask>"}
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=128,
+        **{f"{name}_token": word for name, word in names.items()},
+    ).save_pretrained(directory)
+
+    torch.manual_seed(3)
+    config = MPNetConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=130,
+        initializer_range=0.2,
+        pad_token_id=1,
+    )
+    MPNetModel(config).save_pretrained(directory)
+    return directory
+
+
 def tiny_recipe(base: Path, source: Path, **keys: object) -> reader.ReaderRecipe:
     """A recipe on that base whose questions are those of `source`."""
     defaults = {

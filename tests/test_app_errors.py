@@ -47,7 +47,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ({"offset": 10_000}, "offset", "less than 10000"),
         ({"k": 1000, "offset": 9_001}, "offset", "offset + k must be at most 10000"),
         ({"mode": "fuzzy"}, "mode", "'hybrid', 'dense' or 'lexical'; it is \"fuzzy\""),
-        ({"rerank": True}, "rerank", "No reranker is installed"),
+        ({"rerank": True}, "rerank", "no reranker for corpora of kind code"),
         ({"filter": {"colour": "red"}}, "filter.colour", "It has: language, lines, tags"),
         ({"filter": {"lines": {"gt": 3}}}, "filter.lines", "gte and lte; 'gt' was given"),
         ({"filter": {"lines": {}}}, "filter.lines", "gte and lte"),

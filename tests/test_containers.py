@@ -19,6 +19,7 @@ FINAL = DOCKERFILE.rpartition("\nFROM ")[2]
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 BUILD = (ROOT / "docker-compose.build.yml").read_text()
 OFFLINE = (ROOT / "docker-compose.offline.yml").read_text()
+REPLICAS = (ROOT / "docker-compose.replicas.yml").read_text()
 RUNNING = (ROOT / "docs" / "running.md").read_text()
 RAY = (ROOT / "docker-compose.ray.yml").read_text()
 CLUSTERS = (ROOT / "docs" / "clusters.md").read_text()
@@ -37,6 +38,12 @@ def test_the_server_has_minimal_privileges() -> None:
     assert server["security_opt"] == ["no-new-privileges:true"]
     assert {"mem_limit", "cpus", "pids_limit"} <= server.keys()
     assert server["ports"] == ["${PURLIN_BIND:-127.0.0.1}:${PURLIN_PORT:-8000}:8000"]
+
+
+def test_tuning_reaches_every_server() -> None:
+    assert "PURLIN_TUNING" in service(COMPOSE, "purlin")["environment"]
+    for name in ("replica-1", "builder"):
+        assert service(REPLICAS, name)["environment"]["PURLIN_TUNING"] == "${PURLIN_TUNING:-}"
 
 
 def test_the_build_extends_the_server() -> None:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import DPRConfig, DPRContextEncoder, DPRQuestionEncoder
+from safetensors.torch import load_file, save_file
+from transformers import DPRConfig, DPRContextEncoder, DPRQuestionEncoder, DPRReader
 
 from purlin.index.encoder import MODEL, QUERY_MODEL, SETTINGS, Encoder
 from purlin.index.errors import Damaged, InvalidInput
-from purlin.training import export
+from purlin.index.qa.reader import Reader, ReadingPassage
+from purlin.training import export, reader
+from purlin.training.config import load_recipe
+from purlin.training.loop import LoopSettings
 from purlin.training.model import BertLike, ModelSettings, TwoEncoders, load_text_model, pad_texts
+from tests.readers import tiny_recipe
 from tests.tiny import WORDS, save_bert, save_tokenizer
 
 IDS, MASK = pad_texts([[2, 5, 9, 3], [2, 7, 3], [2, 11, 12, 13, 14, 15, 3]], 0)
+LENGTHS = {"max_query_tokens": 32, "max_passage_tokens": 32, "max_target_tokens": 32}
 TEXTS = ["open the file", "def read ( path ) :", "", "a line of the file = close ( )"]
 
 
@@ -39,8 +49,7 @@ def save_dpr(kind: type, directory: Path, **changes: int) -> Path:
 
 
 def dpr_settings(passages: Path, queries: Path, **changes: object) -> ModelSettings:
-    lengths = {"max_query_tokens": 32, "max_passage_tokens": 32, "max_target_tokens": 32}
-    return ModelSettings(base=str(passages), query_base=str(queries), **lengths | changes)  # type: ignore[arg-type]
+    return ModelSettings(base=str(passages), query_base=str(queries), **LENGTHS | changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +194,160 @@ def test_encoders_that_do_not_fit_are_refused(dpr: tuple[Path, Path], tmp_path: 
 
 def test_without_query_base_there_is_one_encoder(dpr: tuple[Path, Path]) -> None:
     assert isinstance(load_text_model(replace(dpr_settings(*dpr), query_base=None)), BertLike)
+
+
+# -- DPR's reader --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def dpr_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A reader in the layout of facebook/dpr-reader-*, with what older checkpoints hold beside it."""
+    directory = save_dpr(DPRReader, tmp_path_factory.mktemp("reader"))
+    weights = load_file(directory / "model.safetensors")
+    assert {name.rpartition(".")[0] for name in weights if "qa_" in name} == {
+        "span_predictor.qa_outputs",
+        "span_predictor.qa_classifier",
+    }
+
+    bert = "span_predictor.encoder.bert_model"
+    weights[f"{bert}.embeddings.position_ids"] = torch.arange(64)[None]
+    weights[f"{bert}.pooler.dense.weight"] = torch.randn(32, 32)
+    weights[f"{bert}.pooler.dense.bias"] = torch.randn(32)
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+    return directory
+
+
+def paper_recipe(dpr_reader: Path, source: Path, **keys: object) -> reader.ReaderRecipe:
+    reading = reader.ReadingSettings(
+        passages=2, depth=2, missing=0.0, max_tokens=48, equations="paper"
+    )
+    lengths = {"max_query_tokens": 16, "max_passage_tokens": 48, "max_target_tokens": 16}
+    return tiny_recipe(
+        dpr_reader,
+        source,
+        model=ModelSettings(base=str(dpr_reader), **lengths),  # type: ignore[arg-type]
+        reading=reading,
+        **keys,
+    )
+
+
+@torch.inference_mode()
+def test_the_readers_logits_are_those_of_dpr(dpr_reader: Path) -> None:
+    ours = reader.load_reader_model(ModelSettings(base=str(dpr_reader), **LENGTHS)).eval()  # type: ignore[arg-type]
+    theirs = DPRReader.from_pretrained(dpr_reader).eval()
+    expected = theirs(input_ids=IDS, attention_mask=MASK)
+    starts, ends, selected = ours(IDS, MASK)
+
+    torch.testing.assert_close(starts, expected.start_logits, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(ends, expected.end_logits, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(selected, expected.relevance_logits, atol=1e-5, rtol=1e-4)
+
+
+def test_dprs_reader_is_trained_exported_and_served(dpr_reader: Path, tmp_path: Path) -> None:
+    """The recipe of the paper's reader, on a file with a question that has no answer."""
+    contexts = {
+        "open the file": "def open ( path )",
+        "read a line": "read ( file )",
+        "mode": "file",
+    }
+    rows = [
+        {
+            "question": question,
+            "context": context,
+            "answers": [{"text": context.split()[0], "answer_start": 0}] if n < 2 else [],
+        }
+        for n, (question, context) in enumerate(contexts.items())
+    ]
+    squad = tmp_path / "squad.jsonl"
+    squad.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = paper_recipe(
+        dpr_reader,
+        squad,
+        loop=LoopSettings(batch_size=2, steps=2, every=2, precision="fp32"),
+        export=reader.ReaderExport(quantization="none"),
+    )
+    lines: list[str] = []
+    directory = reader.train_reader(
+        recipe, tmp_path / "out", progress=lambda _: lambda *_: None, say=lines.append, cpu=True
+    )
+    assert "squad.jsonl (squad, train): 2 questions" in lines
+
+    served = Reader.load(directory, threads=1)
+    (logits,) = served.read("open the file", [ReadingPassage("def open ( path )")])
+    trained = reader.load_reader_model(recipe.model, tmp_path / "out/reader/step-000002").eval()
+    with torch.inference_mode():
+        starts, ends, selected = trained(torch.from_numpy(logits.packed.ids)[None])
+    np.testing.assert_allclose(logits.start, starts[0], atol=1e-3)
+    np.testing.assert_allclose(logits.end, ends[0], atol=1e-3)
+    assert logits.selected == pytest.approx(float(selected[0]), abs=1e-3)
+
+
+def test_the_papers_equations_have_no_additions() -> None:
+    """Softmaxes over all tokens, and over passages without the choice of none of them."""
+    generator = torch.Generator().manual_seed(6)
+    starts, ends = torch.randn(2, 4, 5, generator=generator)
+    selected = torch.randn(4, generator=generator)
+    right, spans = torch.tensor([2, 1]), torch.tensor([[0, 4], [3, 3]])
+    losses = reader.reading_loss(starts, ends, selected, right, spans, None)
+
+    expected = {
+        "select": -torch.log_softmax(selected.reshape(2, 2), 1)[[0, 1], [1, 0]].mean(),
+        "start": -torch.log_softmax(starts, 1)[[1, 2], [0, 3]].mean(),
+        "end": -torch.log_softmax(ends, 1)[[1, 2], [4, 3]].mean(),
+    }
+    for name, loss in expected.items():
+        torch.testing.assert_close(losses[name], loss)
+
+
+def test_the_papers_equations_need_answers(dpr_reader: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="set missing = 0"):
+        reader.ReadingSettings(equations="paper")
+
+    squad = tmp_path / "squad.jsonl"
+    squad.write_text(json.dumps({"question": "mode", "context": "file", "answers": []}) + "\n")
+    with pytest.raises(InvalidInput, match="has no question with an answer"):
+        reader.train_reader(
+            paper_recipe(dpr_reader, squad, loop=LoopSettings(batch_size=2, precision="fp32")),
+            tmp_path / "out",
+            progress=lambda _: lambda *_: None,
+            say=str,
+            cpu=True,
+        )
+
+
+def test_the_recipe_of_the_papers_reader_is_its_equations(tmp_path: Path) -> None:
+    """configs/refqa-dpr-reader.toml, with the files it names."""
+    recipe = Path(__file__).parent.parent / "configs" / "refqa-dpr-reader.toml"
+    (tmp_path / "references/python3.11").mkdir(parents=True)
+    (tmp_path / "questions").mkdir()
+    loaded = load_recipe(recipe, reader.ReaderRecipe, data=tmp_path)
+
+    assert loaded.reading.none_score is None
+    assert loaded.model.base == "facebook/dpr-reader-single-nq-base"
+    assert all(source.leave_out for source in loaded.asked)
+
+
+def test_a_converted_checkpoint_is_loaded(dpr_reader: Path, tmp_path: Path) -> None:
+    """The message's command converts what the hub's older repositories have, also in two files."""
+    shutil.copytree(dpr_reader, tmp_path / "it's old")
+    old = tmp_path / "it's old"
+    weights = load_file(old / "model.safetensors")
+    (old / "model.safetensors").unlink()
+    names = sorted(weights)
+    for number, half in enumerate((names[:20], names[20:]), start=1):
+        file = old / f"pytorch_model-0000{number}-of-00002.bin"
+        torch.save({name: weights[name] for name in half}, file)
+
+    settings = ModelSettings(base=str(old), **LENGTHS)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="To convert them: python -c") as error:
+        reader.load_reader_model(settings)
+    command = error.value.message.partition("To convert them: ")[2]
+    assert "weights_only=True" in command
+    python = shlex.quote(sys.executable)
+    subprocess.run(command.replace("python", python, 1), shell=True, check=True, timeout=120)
+
+    again = reader.load_reader_model(settings).state_dict()
+    for name, weight in (
+        reader.load_reader_model(replace(settings, base=str(dpr_reader))).state_dict().items()
+    ):
+        torch.testing.assert_close(again[name], weight, rtol=0, atol=0)

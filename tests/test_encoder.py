@@ -163,7 +163,11 @@ def _fingerprint_of(content: dict[str, object]) -> str:
     from purlin.index.encoder import EncoderSettings
 
     return EncoderSettings(
-        **{field.name: content[field.name] for field in fields(EncoderSettings)}
+        **{
+            field.name: content[field.name]
+            for field in fields(EncoderSettings)
+            if field.name in content
+        }
     ).fingerprint  # type: ignore[arg-type]
 
 

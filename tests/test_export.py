@@ -25,6 +25,7 @@ from transformers import AutoModel, T5Config, T5EncoderModel, T5ForConditionalGe
 from purlin.index.encoder import MODEL, RELEASED_ENCODER, SETTINGS, TOKENIZER, Encoder
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.training import export as exporting
+from purlin.training.data.judged import JudgedSet, rank
 from purlin.training.export import (
     BASE_CARD,
     Card,
@@ -65,7 +66,9 @@ def exported(bert: Path, fp32: Path, tmp_path_factory: pytest.TempPathFactory) -
     out = tmp_path_factory.mktemp("encoders") / "tiny"
     card = Card("tiny", base_model="random", limits=("Knows nothing.",), passage_prefix="the ")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
+        patch.setattr(
+            exporting, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
+        )
         export(bert, out, card)
     return out
 
@@ -141,7 +144,9 @@ def test_an_export_replaces_the_last_one(
     out.mkdir()
     (out / SETTINGS).write_text("old")
     (out / "old").write_text("old")
-    monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
+    monkeypatch.setattr(
+        exporting, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
+    )
 
     assert (
         export(bert, out, Card("tiny"), quantization="none").fingerprint
@@ -240,11 +245,39 @@ def test_a_whole_t5_gives_its_decoders_first_position(whole_t5: Path, whole_t5_f
     assert [entry.name for entry in graph.input] == ["input_ids"]
 
 
+def test_vectors_for_dot_products_keep_their_length(whole_t5: Path, tmp_path: Path) -> None:
+    """Training's dot product is measured; the server's vectors have length 1 all the same."""
+    out = tmp_path / "dot"
+    encoder = export(whole_t5, out, Card("t5"), quantization="none", similarity="dot")
+    trained, served = (
+        encode(TEXTS, role="passage") for encode in (encoder.trained_vectors, encoder.encode)
+    )
+
+    lengths = np.linalg.norm(trained, axis=1)
+    assert lengths.std() > 0.01
+    np.testing.assert_allclose(np.linalg.norm(served, axis=1), 1.0, atol=1e-6)
+    np.testing.assert_allclose(trained / lengths[:, None], served, atol=1e-6)
+    np.testing.assert_allclose(
+        trained / lengths[:, None], first_positions(whole_t5, encoder, TEXTS), atol=1e-5
+    )
+    assert json.loads((out / SETTINGS).read_text())["similarity"] == "dot"
+    assert "by cosine, since scores lie in 0 to 1" in (out / exporting.CARD).read_text()
+
+    texts = {str(number): text for number, text in enumerate(TEXTS)}
+    judged_set = JudgedSet(texts, texts, {})
+    by_dot, by_cosine = rank(judged_set, encoder), rank(judged_set, encoder, by_cosine=True)
+    queries = encoder.trained_vectors(TEXTS, role="query")
+    for row, query_id in enumerate(texts):
+        assert by_dot[query_id] == [str(n) for n in np.argsort(-(trained @ queries[row]))]
+        assert by_cosine[query_id] == [str(n) for n in np.argsort(-(served @ queries[row]))]
+    assert by_dot != by_cosine
+
+
 def test_a_whole_t5_as_int8(
     whole_t5: Path, whole_t5_fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path)
+        exporting, "write_graph", lambda _, path, *__: shutil.copy(whole_t5_fp32 / MODEL, path)
     )
     encoder = export(whole_t5, tmp_path / "out", Card("t5"), samples=TEXTS + probes())
     vectors = encoder.encode(TEXTS * 3, role="query")
@@ -292,7 +325,7 @@ def test_altered_decoder_weights_are_refused(
         model.decoder.block[1].layer[1].EncDecAttention.o.weight[0] += 0.1
     model.save_pretrained(altered)
     monkeypatch.setattr(
-        exporting, "write_graph", lambda _, path: shutil.copy(whole_t5_fp32 / MODEL, path)
+        exporting, "write_graph", lambda _, path, *__: shutil.copy(whole_t5_fp32 / MODEL, path)
     )
 
     with pytest.raises(ExportRefused, match="The none graph's vectors differ"):
@@ -317,7 +350,7 @@ def test_a_graph_that_differs_is_refused(
 ) -> None:
     """One weight of the graph is changed when it is written."""
 
-    def write_other(_: Path, path: Path) -> None:
+    def write_other(_: Path, path: Path, *options: object) -> None:
         model = onnx.load(fp32 / MODEL)
         norm = next(
             tensor for tensor in model.graph.initializer if tensor.name.endswith("LayerNorm.bias")
@@ -339,7 +372,7 @@ def test_int8_that_is_too_coarse_is_refused(
         exporting, "quantize", partial(quantize, recipe=QuantizationRecipe(weight_limit=1))
     )
     _assert_refused(
-        bert, tmp_path, monkeypatch, "int8", lambda _, path: shutil.copy(fp32 / MODEL, path)
+        bert, tmp_path, monkeypatch, "int8", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
     )
 
 

@@ -71,6 +71,40 @@ def test_any_text_can_be_tokenized(text: str) -> None:
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
 
 
+LINES = st.lists(
+    st.sampled_from(
+        [
+            "read_csv(path)",
+            "skies, dying: ability-hoping",
+            "hoped happily; HTTPServer->Happy",
+            "C++ a#b DDR4-3200 r_e_a_d",
+            "relational.sizes go 42 x",
+        ]
+    )
+    | st.text("abeilnsty_-.>:'4 ", max_size=30),
+    max_size=6,
+).map("\n".join)
+
+
+@given(LINES, st.lists(LINES, max_size=3).map(" ".join))
+def test_lines_that_are_left_out_match_nothing(text: str, query: str) -> None:
+    query_tokens = frozenset(tokens(query))
+    spans = list(matches(text, query_tokens))
+    # Text beyond ASCII is searched whole.
+    assert list(matches(f"{text}\nж", query_tokens)) == spans
+
+
+ENDINGS = ["", *"s es ed ing ies ied ying y ly er ation ational ability iveness ization".split()]
+
+
+@given(st.text("abcdeiklmnoprstuvwy", min_size=1, max_size=8), st.sampled_from(ENDINGS))
+def test_words_begin_as_the_lines_to_search_do(beginning: str, ending: str) -> None:
+    word = beginning + ending
+    assert all(
+        list(matches(word, frozenset([token]))) == [(0, len(word))] for token in tokens(word)
+    )
+
+
 def test_word_of_a_megabyte_is_left_out() -> None:
     assert tokens("a" * 1_000_000) == []
 

@@ -423,6 +423,15 @@ def test_recipes_are_the_same_in_any_precision() -> None:
     assert not same_recipe(recipe, {**recorded, "stage": recorded["stage"][:1]})
 
 
+def test_recipes_recorded_before_a_key_existed_are_the_same() -> None:
+    recorded = {"loop": {"batch_size": 8}, "teacher": {}}
+    assert same_recipe(
+        {"loop": {"batch_size": 8, "epsilon": 1e-8}, "teacher": {"base": None}}, recorded
+    )
+    assert not same_recipe({"loop": {"batch_size": 8, "epsilon": 1e-6}, "teacher": {}}, recorded)
+    assert not same_recipe({"loop": {"batch_size": 8}, "teacher": {"base": "large"}}, recorded)
+
+
 # -- time left -----------------------------------------------------------------------------------
 
 
@@ -574,6 +583,25 @@ def test_weights_decay_and_biases_do_not(tmp_path: Path) -> None:
         torch.testing.assert_close(
             weight, before[name] * (0.95 if name.endswith("weight") else 1.0)
         )
+
+
+def test_epsilon_bounds_the_step(tmp_path: Path) -> None:
+    task = Regression()
+    before = [weight.detach().clone() for weight in task.model.parameters()]
+    with_epsilon = settings(steps=1, learning_rate=0.1, weight_decay=0.0, epsilon=1.0)
+    gradients = first_moments(go(task, tmp_path, with_epsilon))
+    moved = torch.cat(
+        [
+            (old - new.detach()).flatten()
+            for old, new in zip(before, task.model.parameters(), strict=True)
+        ]
+    )
+
+    # Adam's first step.
+    expected = 0.1 * gradients / (gradients.abs() + 1.0)
+    torch.testing.assert_close(
+        moved.abs().sort()[0], expected.abs().sort()[0], atol=1e-6, rtol=1e-4
+    )
 
 
 def test_the_rate_rises_and_falls_along_straight_lines(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from purlin.app import budget, tools
 from purlin.app.mcp import HANDSHAKE, STATELESS
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
+from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
 from tests.listening import listening
@@ -192,6 +194,33 @@ def test_search_filters_by_path_and_language(
     assert {hit["path"] for hit in result["structuredContent"]["hits"]} == paths
     if not paths:
         assert text(result) == "Nothing in project fits."
+
+
+@pytest.mark.parametrize(
+    ("method", "tool", "arguments"),
+    [
+        ("search", "search_code", {"query": "sort numbers"}),
+        ("search", "search_code", {"query": "sort numbers", "language": "cobol"}),
+        ("passages", "ask_reference", {"question": "What is the default step of range?"}),
+    ],
+)
+def test_a_warning_of_the_engine_is_shown(
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    tool: str,
+    arguments: dict[str, str],
+) -> None:
+    answer = getattr(Corpus, method)
+
+    def warned(*values: Any, **options: Any) -> Any:
+        return replace(answer(*values, **options), warning="Only words were compared.")
+
+    assert "warning" not in call(client, tool, **arguments)["structuredContent"]
+    monkeypatch.setattr(Corpus, method, warned)
+    result = call(client, tool, **arguments)
+    assert result["structuredContent"]["warning"] == "Only words were compared."
+    assert ". Only words were compared." in text(result).split("\n")[0]
 
 
 def test_paths_start_with_the_source_if_several(tmp_path: Path) -> None:

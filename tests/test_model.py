@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import huggingface_hub.constants
 import numpy as np
@@ -148,6 +148,40 @@ def test_mean_pooling_is_the_mean_over_a_texts_tokens(bert: Path) -> None:
     for row, ids in enumerate(ROWS):
         states = plain(input_ids=torch.tensor([ids])).last_hidden_state[0].numpy()
         np.testing.assert_allclose(vectors[row], states.mean(axis=0), atol=1e-5)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("pooling", ["first", "pooler"])
+def test_first_token_and_pooler_are_those_of_transformers(
+    tmp_path: Path, pooling: Literal["first", "pooler"]
+) -> None:
+    base = save_bert(tmp_path / "base", pooler=True)
+    model = opened(base, pooling=pooling)
+    plain = AutoModel.from_pretrained(base).eval()
+    model.save(tmp_path / "saved")
+    reopened = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+
+    for text in TEXTS[1:]:
+        ids = model.tokenizer(text, truncation=True, max_length=64, return_tensors="pt")
+        output = plain(**ids)
+        expected = output.pooler_output if pooling == "pooler" else output.last_hidden_state[:, 0]
+        unit = torch.nn.functional.normalize(expected, dim=1)
+        vectors = model.vectors(ids["input_ids"], ids["attention_mask"])
+        torch.testing.assert_close(vectors, unit, atol=1e-5, rtol=1e-4)
+
+        # The checkpoint is the same model to other tools, and to the export.
+        cut = model.tokenizer.decode(ids["input_ids"][0], skip_special_tokens=True)
+        stored = torch.from_numpy(reopened.encode([cut], show_progress_bar=False))
+        torch.testing.assert_close(stored, unit, atol=1e-5, rtol=1e-4)
+
+
+def test_a_model_without_a_pooler_is_refused(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="lacks 2 weights, the first is pooler"):
+        opened(bert, pooling="pooler")
+    config = DistilBertConfig(vocab_size=len(WORDS), dim=DIM, hidden_dim=64, n_layers=1, n_heads=2)
+    distilled = saved(DistilBertModel(config), tmp_path / "distilled")
+    with pytest.raises(InvalidInput, match='has no pooler: use pooling "first"'):
+        opened(distilled, pooling="pooler")
 
 
 @torch.inference_mode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -17,6 +18,8 @@ import torch
 from accelerate.state import AcceleratorState
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -25,14 +28,15 @@ from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.encoder import Vectors
-from purlin.index.errors import Busy, Damaged, InvalidInput, PurlinError, StorageFailed
+from purlin.index.errors import Busy, Damaged, InvalidInput, NotFound, PurlinError, StorageFailed
 from purlin.training import export
 from purlin.training.dev import encode
 from purlin.training.export import ExportRefused
 from purlin.training.loop import LoopSettings, make_accelerator
 from purlin.training.model import ModelSettings, TextModel
-from purlin.training.pesco import publishing, self_training, serving
+from purlin.training.pesco import publishing, rounds, self_training, serving
 from purlin.training.pesco.check import CheckLimits, TrainingCheck
+from purlin.training.pesco.figure import ACCURACY, draw_accuracy
 from purlin.training.pesco.losses import Loss, matching_loss, multi_positive_loss
 from purlin.training.pesco.outcome import CalibratedClassifier, Outcome
 from purlin.training.pesco.recipe import ClassifierExport, PescoRecipe, Student, read_recipe
@@ -47,7 +51,7 @@ from purlin.training.pesco.views import linear_head
 from purlin.training.santa import averaged
 from tests.blobs import blobs
 from tests.tiny import SPECIAL, save_bert
-from tests.training_runs import largest_file
+from tests.training_runs import largest_file, metrics_rows, run_two_processes
 
 ROOT = Path(__file__).parent.parent
 TOPICS = {
@@ -203,6 +207,32 @@ def test_losses_match_the_equations(
     assert float(loss) == pytest.approx(
         by_hand(texts, keys, prompts, labels, has_key, kind, gamma), abs=1e-4
     )
+
+
+@pytest.mark.parametrize("kind", ["plct", "lct", "pcl", "lct+pcl"])
+def test_parts_of_a_batch_have_the_loss_of_the_whole(kind: Loss) -> None:
+    torch.manual_seed(1)
+    texts, prompts = F.normalize(torch.randn(6, 5), dim=1), F.normalize(torch.randn(3, 5), dim=1)
+    labels, classes = torch.tensor([0, 1, 0, 2, 1, 0]), torch.arange(3)
+    has_key = torch.tensor([True, True, False, True, False, True])
+    keys = F.normalize(torch.randn(4, 5), dim=1)
+    whole = matching_loss(texts, keys, prompts, labels, classes, has_key, kind=kind)
+
+    parts = [
+        matching_loss(
+            texts[part],
+            keys,
+            prompts,
+            labels[part],
+            classes,
+            has_key[part],
+            key_labels=labels[has_key],
+            processes=2,
+            kind=kind,
+        )
+        for part in (slice(0, None, 2), slice(1, None, 2))
+    ]
+    assert float(sum(parts)) / 2 == pytest.approx(float(whole), abs=1e-5)
 
 
 def test_multiple_positives_share_the_loss() -> None:
@@ -583,6 +613,107 @@ def test_base_weights_are_mixed_in(base: Path, tmp_path: Path) -> None:
     assert all(torch.allclose(mixed[name], expected[name]) for name in trained)
 
 
+# -- a teacher of another model ---------------------------------------------------------------------------------------
+
+
+def right_labels(pool: TextPool) -> np.ndarray:
+    return np.array([RIGHT[TEXTS.index(text)] for text in pool.texts])
+
+
+def test_other_encoder_corrects_the_labels(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A teacher whose vectors are the topics is right where the student's random ones are not."""
+    opened: list[Path] = []
+
+    def knowing(directory: Path, accelerator: Any) -> Any:
+        opened.append(directory)
+        return lambda texts: np.array(
+            [
+                [float(any(word in text for word in (topic, *TOPICS[topic]))) for topic in TOPICS]
+                for text in texts
+            ],
+            np.float32,
+        )
+
+    monkeypatch.setattr(rounds, "frozen_encoder", knowing)
+    (tmp_path / "large").mkdir()
+    alone = recipe_of(base, rounds=0)
+    alone = replace(alone, teacher=Teacher(views=("prompts",)))
+    taught = replace(alone, teacher=replace(alone.teacher, base=str(tmp_path / "large")))
+
+    shares = []
+    for name, recipe in (("alone", alone), ("taught", taught), ("taught", taught)):
+        training = training_of(recipe, tmp_path / name)
+        training.train(quiet, lambda line: None)
+        shares.append(float((training.pseudo_labels(0) == right_labels(TEXT_POOL)).mean()))
+
+    assert shares[0] < 0.9
+    assert shares[1] == shares[2] == 1.0
+    # A run that is resumed reads what it has computed.
+    assert opened == [tmp_path / "large"]
+
+
+def test_card_names_the_other_encoder(base: Path, tmp_path: Path) -> None:
+    own_base = tmp_path / "large"
+    shutil.copytree(base, own_base)
+    recipe = recipe_of(base, rounds=0)
+    taught = replace(recipe, teacher=replace(recipe.teacher, base=str(own_base)))
+    built = publish_topics(taught, tmp_path / "out", tmp_path / "home")
+    card = (built / "encoder/README.md").read_text()
+    assert f"{len(TEXT_POOL.texts)} texts without labels, labelled also by large" in card
+
+
+def test_missing_teacher_is_named(base: Path, tmp_path: Path) -> None:
+    recipe = replace(recipe_of(base), teacher=Teacher(base=str(tmp_path / "none")))
+    with pytest.raises(NotFound, match=r"There is no encoder in .*none"):
+        publish_topics(recipe, tmp_path / "out", tmp_path / "home")
+    assert not (tmp_path / "out").exists()
+
+
+# -- several processes ------------------------------------------------------------------------------------------------
+
+SHARED = """
+import sys
+from pathlib import Path
+from tests.test_pesco import share
+
+built = share(Path(sys.argv[1]), Path(sys.argv[2]))
+assert built.is_dir(), built
+"""
+
+
+def share(base: Path, directory: Path) -> Path:
+    """Publish a classifier, on any number of processes."""
+    recipe = recipe_of(base, rounds=2, loss="lct+pcl")
+    recipe = replace(recipe, export=replace(recipe.export, serve="prompts"))
+    return publish_topics(recipe, directory / "out", directory / "home")
+
+
+def test_two_processes_train_as_one_does(base: Path, tmp_path: Path) -> None:
+    alone = share(base, tmp_path / "one")
+    (tmp_path / "share.py").write_text(SHARED)
+    run_two_processes(tmp_path / "share.py", base, tmp_path / "two")
+    together = builds.current(tmp_path / "two/home", "topics", CLASSIFIERS)
+
+    vectors = [
+        TrainedClassifier.load(build).encoder.encode(TEXTS, role="query")
+        for build in (alone, together)
+    ]
+    np.testing.assert_allclose(vectors[1], vectors[0], atol=1e-4)
+    for number in (0, 1):
+        states = [
+            RoundState.read(tmp_path / name / f"out/round-{number:02d}" / ROUND_STATE)
+            for name in ("one", "two")
+        ]
+        np.testing.assert_array_equal(states[1].rows, states[0].rows)
+        losses = [
+            [row["loss"] for row in metrics_rows(tmp_path / name / f"out/round-{number:02d}")]
+            for name in ("one", "two")
+        ]
+        assert losses[1] == pytest.approx(losses[0], abs=1e-4)
+
+
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 
@@ -619,6 +750,30 @@ def test_run_publishes_an_accurate_classifier(
     assert (built / publishing.REPORT).read_text() == (
         tmp_path / "out" / publishing.REPORT
     ).read_text()
+
+
+def test_accuracy_is_drawn_over_the_rounds(base: Path, tmp_path: Path) -> None:
+    texts, right = topic_texts(30, seed=9)
+    recipe = recipe_of(base, rounds=1)
+    rows = Labelled(tuple(texts), tuple(right))
+    publish_topics(recipe, tmp_path / "with", tmp_path / "home", dev=rows)
+    publish_topics(recipe, tmp_path / "without", tmp_path / "home")
+
+    assert (tmp_path / "with" / ACCURACY).read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "without" / ACCURACY).exists()
+
+
+def test_curves_end_with_their_last_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drawn: list[np.ndarray] = []
+    plot = Axes.plot
+
+    def noting(axes: Axes, xs: Any, ys: Any, **options: Any) -> list[Line2D]:
+        drawn.append(np.array(ys))
+        return plot(axes, xs, ys, **options)
+
+    monkeypatch.setattr(Axes, "plot", noting)
+    draw_accuracy({"a": [[0.5, 0.7, 0.9], [0.7, 0.9]]}, tmp_path / "figure.png")
+    np.testing.assert_allclose(drawn, [[0.6, 0.8, 0.9]])
 
 
 def test_similar_labels_are_logged_once(base: Path, tmp_path: Path) -> None:
@@ -916,10 +1071,18 @@ def test_invalid_recipes_are_refused(tmp_path: Path, content: str, message: str)
 
 def test_shipped_recipes() -> None:
     assert read_recipe(ROOT / "configs" / "pesco-minilm.toml") == PescoRecipe()
+    taught = read_recipe(ROOT / "configs" / "pesco-minilm-mpnet.toml")
+    assert taught.teacher.base == "encoders/all-mpnet-base-v2"
+    assert replace(taught, teacher=replace(taught.teacher, base=None)) == PescoRecipe()
     paper = read_recipe(ROOT / "configs" / "pesco-simcse-bert-base.toml")
     assert paper.student.temperature == 0.07
     assert paper.student.loop.batch_size == 32
     assert paper.teacher == Teacher(calibrate=False, views=("prompts",), confidence="score")
+    assert paper.model.pooling == "first"
+    assert paper.student.loop.epsilon == 1e-6
+    # Algorithm 1 has no check: no training is so bad that this one would reject it.
+    worst = TrainingCheck(kept=0.0, halves_before=1.0, halves=-1.0, spread=0.0)
+    assert worst.verdict(paper.check) == ""
 
 
 def test_template_file_overrides_the_recipe(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from purlin.training.pesco.check import (
     effective_labels,
 )
 from purlin.training.pesco.teacher import (
+    ModelVectors,
     PseudoLabels,
     Teacher,
     check_pool_size,
@@ -48,7 +49,7 @@ PAPERS_TEACHER = Teacher(calibrate=False, views=("prompts",), confidence="score"
 
 def test_papers_teacher_chooses_nearest_prompt() -> None:
     texts, _, prompts = blobs()
-    pseudo_labels = pseudo_label(texts, prompts, None, PAPERS_TEACHER)
+    pseudo_labels = pseudo_label([ModelVectors(texts, prompts)], None, PAPERS_TEACHER)
 
     for row, vector in enumerate(texts):
         cosines = [float(vector @ prompt) for prompt in prompts]
@@ -60,8 +61,8 @@ def test_papers_teacher_chooses_nearest_prompt() -> None:
 def test_calibration_corrects_a_biased_prompt() -> None:
     texts, labels, prompts = blobs()
     biased = prompts + np.array([[0.0], [0.0], [1.0]], np.float32) * texts.mean(0) * 3
-    plain = pseudo_label(texts, biased, None, PAPERS_TEACHER)
-    calibrated = pseudo_label(texts, biased, None, Teacher(views=("prompts",)))
+    plain = pseudo_label([ModelVectors(texts, biased)], None, PAPERS_TEACHER)
+    calibrated = pseudo_label([ModelVectors(texts, biased)], None, Teacher(views=("prompts",)))
     assert (plain.labels == labels).mean() < 0.7 < 0.85 < (calibrated.labels == labels).mean()
 
 
@@ -83,11 +84,41 @@ def test_learnt_views_beat_prompts(
 ) -> None:
     texts, labels, prompts = blobs((200, 200, 200), noise=0.9)
     plain = (
-        pseudo_label(texts, prompts, None, Teacher(views=("prompts",))).labels == labels
+        pseudo_label([ModelVectors(texts, prompts)], None, Teacher(views=("prompts",))).labels
+        == labels
     ).mean()
-    learnt = (pseudo_label(texts, prompts, None, Teacher(views=views)).labels == labels).mean()
+    learnt = (
+        pseudo_label([ModelVectors(texts, prompts)], None, Teacher(views=views)).labels == labels
+    ).mean()
 
     assert learnt > plain
+
+
+@pytest.mark.parametrize("view", ["prompts", "head", "centroids"])
+def test_models_correct_each_other(view: View) -> None:
+    """Each model sees one half of what tells four labels apart, and so is right about two pairs."""
+    rng = np.random.default_rng(3)
+    labels = np.repeat(np.arange(4), 50)
+    halves = np.stack([labels // 2, labels % 2])
+    own = [
+        unit(np.eye(2, 8)[half] + 0.5 * rng.standard_normal((200, 8)) / np.sqrt(8))
+        for half in halves
+    ]
+    prompts = [
+        np.eye(2, 8, dtype=np.float32)[[0, 0, 1, 1]],
+        np.eye(2, 8, dtype=np.float32)[[0, 1] * 2],
+    ]
+    first, second = (
+        ModelVectors(texts, directions) for texts, directions in zip(own, prompts, strict=True)
+    )
+    teacher = Teacher(views=("prompts",) if view == "prompts" else ("prompts", view))
+
+    right = [
+        float((pseudo_label(models, None, teacher).labels == labels).mean())
+        for models in ([first], [second], [first, second])
+    ]
+    assert max(right[:2]) < 0.6
+    assert right[2] > 0.95
 
 
 def test_words_help_where_vectors_are_ambiguous() -> None:
@@ -100,7 +131,9 @@ def test_words_help_where_vectors_are_ambiguous() -> None:
     plain, steady, fading = (
         (
             pseudo_label(
-                vectors, prompts, words, Teacher(views=("prompts", "words"), fading=factor)
+                [ModelVectors(vectors, prompts)],
+                words,
+                Teacher(views=("prompts", "words"), fading=factor),
             ).labels
             == labels
         ).mean()
@@ -246,7 +279,7 @@ def test_pseudo_labels_stay_within_memory_limit(
     texts, prompts = unit(rng.standard_normal((1000, 8))), unit(rng.standard_normal((300, 8)))
     index = WordIndex(["a", "b"], np.repeat(np.arange(1000), 2), np.tile([0, 1], 1000), 1000)
     tracemalloc.start()
-    pseudo_label(texts, prompts, index, Teacher(shares=(0.8, 0.8)))
+    pseudo_label([ModelVectors(texts, prompts)], index, Teacher(shares=(0.8, 0.8)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -256,9 +289,9 @@ def test_pseudo_labels_stay_within_memory_limit(
 @pytest.mark.parametrize("confidence", ["margin", "score"])
 def test_row_blocks_do_not_change_scores(confidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     texts, _, prompts = blobs((40, 40, 40), noise=0.9)
-    whole = pseudo_label(texts, prompts, None, Teacher(confidence=confidence))
+    whole = pseudo_label([ModelVectors(texts, prompts)], None, Teacher(confidence=confidence))
     monkeypatch.setattr(views, "PART_CELLS", 20)  # six texts at a time
-    parts = pseudo_label(texts, prompts, None, Teacher(confidence=confidence))
+    parts = pseudo_label([ModelVectors(texts, prompts)], None, Teacher(confidence=confidence))
     np.testing.assert_array_equal(parts.scores, whole.scores)
     np.testing.assert_array_equal(parts.confidence, whole.confidence)
 
@@ -336,7 +369,7 @@ def test_kappa_and_effective_labels() -> None:
 
 def test_check_rejects_swallowing_labels() -> None:
     texts, labels, prompts = blobs((200, 200, 200), noise=0.9)
-    before = pseudo_label(texts, prompts, None, Teacher(views=("prompts",)))
+    before = pseudo_label([ModelVectors(texts, prompts)], None, Teacher(views=("prompts",)))
     better = PseudoLabels.of(np.eye(3)[labels])
     swallowed = PseudoLabels.of(np.eye(3)[np.where(labels < 2, 0, 2)])
     rng = np.random.default_rng(1)

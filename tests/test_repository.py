@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from purlin.index import builds
 from purlin.index.indexing import reading
@@ -43,6 +44,17 @@ def document(path: str, title: str, body: str, role: str = "source") -> Document
     )
 
 
+def details(
+    titles: Sequence[str],
+    paths: Sequence[str | None],
+    secondary: NDArray[np.bool_],
+    modules: NDArray[np.bool_],
+) -> Details:
+    tokens_of_paths = [" ".join(tokens((path or "").rpartition(".")[0])) for path in paths]
+    tokens_of_titles = [" ".join(dict.fromkeys(tokens(title))) for title in titles]
+    return Details(titles, paths, tokens_of_titles, tokens_of_paths, secondary, modules)
+
+
 def evidence(
     query: str,
     paths: Sequence[str | None],
@@ -57,7 +69,7 @@ def evidence(
     return repository.weigh(
         query,
         dict.fromkeys(tokens(query), 1.0),
-        Details(titles, paths, mask, none),
+        details(titles, paths, mask, none),
         np.array(text, np.float32),
         np.array(named) if named else none,
         set(paths).intersection,
@@ -171,7 +183,7 @@ def test_definition_comes_before_the_rest_of_its_file() -> None:
     parts = repository.weigh(
         "Cache",
         {"cach": 1.0},
-        Details(["Cache", "Cache"], ["cache.rb"] * 2, none, rest),
+        details(["Cache", "Cache"], ["cache.rb"] * 2, none, rest),
         np.array([0.9, 0.5], np.float32),
         np.array([True, True]),
         {"cache.rb"}.intersection,

@@ -66,7 +66,9 @@ def test_quantized_weights_are_restored_to_half_a_step(
     bert: Path, fp32: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The graph that is quantized was traced for `fp32`.
-    monkeypatch.setattr(exporting, "write_graph", lambda _, path: shutil.copy(fp32 / MODEL, path))
+    monkeypatch.setattr(
+        exporting, "write_graph", lambda _, path, *__: shutil.copy(fp32 / MODEL, path)
+    )
     exporting.export(bert, tmp_path / "int8", Card("tiny"), max_tokens=64)
     restore(tmp_path / "int8", tmp_path)
     before, after = (load_file(directory / "model.safetensors") for directory in (bert, tmp_path))

@@ -30,10 +30,10 @@ from purlin.index.errors import InvalidInput, NotFound, PurlinError, StorageFail
 from purlin.index.evaluation.ranking import evaluate_run
 from purlin.training import config, mining, model, santa
 from purlin.training.data.augment import Forms
+from purlin.training.data.judged import JudgedSet
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.dev import (
     LOSS_BATCH,
-    DevData,
     DevEvaluator,
     DevSet,
     encode,
@@ -442,6 +442,44 @@ def test_training_lowers_every_loss(
         assert curve[-1][name] < 0.8 * curve[0][name], name
 
 
+def test_a_decoder_trains_alone_on_a_frozen_encoder(bert: Path, tmp_path: Path) -> None:
+    stage = Stage(name="a", loop=replace(LOOP, steps=8), sda=0.0, mep=1.0, trains="decoder")
+    task = task_of(bert, tmp_path, stage)
+    before = {name: weight.clone() for name, weight in task.model.state_dict().items()}
+    train(task, stage.loop, tmp_path, task.accelerator, seed=1, recipe={})
+
+    changed = {
+        name
+        for name, weight in task.model.state_dict().items()
+        if not torch.equal(weight, before[name])
+    }
+    assert changed
+    assert all(name.startswith("decoder.") for name in changed)
+    losses = [row["mep"] for row in metrics_rows(tmp_path)]
+    assert losses[-1] < losses[0]
+
+
+def test_the_next_stage_starts_from_the_trained_decoder(bert: Path, tmp_path: Path) -> None:
+    alone = Stage(name="a", loop=replace(LOOP, steps=1), sda=0.0, mep=1.0, trains="decoder")
+    first = task_of(bert, tmp_path, alone)
+    checkpoint = train(first, alone.loop, tmp_path, first.accelerator, seed=1, recipe={})
+
+    second = model.load_text_model(first.model.settings, checkpoint)
+    for name, weight in first.model.state_dict().items():
+        assert torch.equal(second.state_dict()[name], weight)
+    assert all(weight.requires_grad for weight in second.parameters())
+
+
+def test_a_stage_without_a_decoder_to_train_is_refused(
+    bases: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInput, match="set sda = 0 and mep above 0"):
+        Stage(name="a", mep=1.0, trains="decoder")
+    stage = Stage(name="a", loop=LOOP, sda=0.0, mep=1.0, trains="decoder")
+    with pytest.raises(InvalidInput, match="a T5 predicts with its pretrained one"):
+        task_of(bases["t5"], tmp_path, stage)
+
+
 def test_weights_are_averaged_with_the_base(bert: Path) -> None:
     base, trained = tiny(bert), tiny(bert)
     with torch.no_grad():
@@ -478,12 +516,33 @@ def test_labelled_negatives_come_before_mined_ones(bert: Path, tmp_path: Path) -
         batch = task.batch(number)
         negatives = words(task, batch.passages[0])[8:]
         for slot, row in enumerate(batch.rows.tolist()):
-            candidates = [spaced(pairs[candidate].passage) for candidate in mined[row]]
+            candidates = [spaced(task.candidates[candidate]) for candidate in mined[row]]
             first, second = negatives[2 * slot : 2 * slot + 2]
             assert first == spaced(labelled) if row % 2 else first in candidates
             assert second in candidates
             drawn.add((row, second))
     assert len(drawn) > 16  # at random, not always the best
+
+
+@pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0, 0), (0.5, 60, 130), (1.0, 192, 192)])
+def test_hard_negatives_are_labelled_in_the_stages_share(
+    bert: Path, tmp_path: Path, share: float, low: int, high: int
+) -> None:
+    """The paper draws all of them from the ranking; by default the labelled ones come first."""
+    labelled = "return path"
+    pairs = [replace(pair, negatives=(labelled,)) for pair in PAIRS]
+    stage = Stage(name="a", loop=LOOP, hard_negatives=1, depth=1, labelled_share=share)
+    task = task_of(bert, tmp_path, stage, pairs)
+    task.candidates = mining.candidate_passages(pairs)
+    task.mined = 0, np.zeros((len(pairs), 1), np.int32)
+
+    drawn = [
+        negative
+        for number in range(24)
+        for negative in words(task, task.batch(number).passages[0])[LOOP.batch_size :]
+    ]
+    assert len(drawn) == 192
+    assert low <= drawn.count(labelled) <= high
 
 
 def test_hard_negatives_are_mined_every_refresh_epochs(bert: Path, tmp_path: Path) -> None:
@@ -557,6 +616,111 @@ def test_copies_and_equal_queries_are_never_mined(
     mining.mine(tiny(bert), lonely, tmp_path / "m.npy", depth=2, accelerator=accelerator)
     # Pairs without any negative stand for themselves, which the loss leaves out.
     assert np.load(tmp_path / "m.npy").tolist() == [[0, 0], [1, 1]]
+
+
+def test_right_passages_of_another_pair_are_never_mined(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    """A product that is right for two queries comes in two pairs; it is a negative of neither."""
+    shared = PAIRS[3].passage
+    pairs = [
+        Pair(("first query",), shared),
+        Pair(("second query",), shared),
+        replace(PAIRS[7], queries=("second query",)),
+        PAIRS[12],
+    ]
+    mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=4, accelerator=accelerator)
+
+    mined = np.load(tmp_path / "m.npy").tolist()
+    assert [set(row) for row in mined] == [{2, 3}, {3}, {3}, {0, 2}]
+
+
+def test_labelled_negatives_of_other_queries_are_mined(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    pairs = [replace(PAIRS[0], negatives=("return path", PAIRS[1].passage)), PAIRS[1]]
+    assert mining.candidate_passages(pairs) == [PAIRS[0].passage, PAIRS[1].passage, "return path"]
+
+    mining.mine(tiny(bert), pairs, tmp_path / "m.npy", depth=2, accelerator=accelerator)
+    mined = np.load(tmp_path / "m.npy").tolist()
+    assert [set(row) for row in mined] == [{1, 2}, {0, 2}]
+
+
+@given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 9))
+def test_search_in_blocks_equals_one_ranking(passages: int, queries: int, depth: int) -> None:
+    rng = np.random.default_rng(passages * 100 + queries * 10 + depth)
+    # Whole numbers, so that there are ties, which go to the lower row.
+    query_vectors = rng.integers(-2, 3, (queries, 2)).astype(np.float32)
+    passage_vectors = rng.integers(-2, 3, (passages, 2)).astype(np.float16)
+    expected = np.argsort(-(query_vectors @ passage_vectors.T), axis=1, kind="stable")
+
+    rows = mining.best_rows(query_vectors, passage_vectors, depth, torch.device("cpu"))
+    scores = np.take_along_axis(query_vectors @ passage_vectors.T, rows, axis=1)
+    best = np.take_along_axis(query_vectors @ passage_vectors.T, expected[:, :depth], axis=1)
+    assert np.array_equal(scores, best)
+
+
+MINING = """
+import sys
+from pathlib import Path
+
+from accelerate import Accelerator
+from purlin.training import dev, mining
+from tests.test_santa import PAIRS, tiny
+
+calls = []
+accelerator = Accelerator(cpu=True)
+plain = mining.encode
+mining.encode = lambda model, texts, *rest: calls.append(len(texts)) or plain(model, texts, *rest)
+mining._QUERIES_AT_ONCE, mining._PASSAGES_AT_ONCE = 3, 5
+mining.mine(tiny(Path(sys.argv[1])), PAIRS[:21], Path(sys.argv[2]), depth=4, accelerator=accelerator)
+Path(f"{sys.argv[2]}.{accelerator.process_index}").write_text(repr(calls))
+"""
+
+
+def test_two_processes_mine_their_shares(
+    bert: Path, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    mining.mine(tiny(bert), PAIRS[:21], tmp_path / "one.npy", depth=4, accelerator=accelerator)
+    (tmp_path / "mine.py").write_text(MINING)
+    run_two_processes(tmp_path / "mine.py", bert, tmp_path / "two.npy")
+
+    assert np.load(tmp_path / "two.npy").tolist() == np.load(tmp_path / "one.npy").tolist()
+    # Passages, then queries: 11 and 10 of 21, each in one process only.
+    shares = {(tmp_path / f"two.npy.{process}").read_text() for process in (0, 1)}
+    assert shares == {"[11, 11]", "[10, 10]"}
+    assert not list(tmp_path.glob(".*"))
+
+
+WAITING = """
+import datetime, sys, time
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator, InitProcessGroupKwargs
+from purlin.training import mining
+from tests.test_santa import PAIRS, tiny
+
+# A barrier of this process group gives up after eight seconds; the first process encodes for ten.
+limit = InitProcessGroupKwargs(timeout=datetime.timedelta(seconds=8))
+accelerator = Accelerator(cpu=True, kwargs_handlers=[limit])
+plain = mining.encode
+
+def slow(*arguments):
+    if accelerator.is_main_process:
+        time.sleep(10)
+    return plain(*arguments)
+
+mining.encode = slow
+mining.mine(tiny(Path(sys.argv[1])), PAIRS[:8], Path(sys.argv[2]), depth=2, accelerator=accelerator)
+"""
+
+
+@pytest.mark.long
+def test_a_process_waits_longer_than_a_barrier_would(bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "wait.py").write_text(WAITING)
+    run_two_processes(tmp_path / "wait.py", bert, tmp_path / "mined.npy")
+    assert np.load(tmp_path / "mined.npy").shape == (8, 2)
 
 
 def test_mined_negatives_are_written_atomically(
@@ -643,7 +807,7 @@ def test_measures_of_pairs(counting: Counting, tmp_path: Path, accelerator: Acce
     (tmp_path / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     dev_set = DevSet(name="held", path=tmp_path / "dev.jsonl", format="pairs")
 
-    assert read_dev_set(dev_set) == DevData(
+    assert read_dev_set(dev_set) == JudgedSet(
         {str(number): line["query"] for number, line in enumerate(lines)},
         {"0": "read the file", "1": "copy a line", "2": "copy the map"},
         {"0": {"0": 1.0}, "1": {"1": 1.0, "2": 1.0}, "2": {"1": 1.0, "2": 1.0}, "3": {"0": 1.0}},
@@ -933,6 +1097,17 @@ def test_a_run_is_not_resumed_with_other_texts(bert: Path, tmp_path: Path) -> No
     (tmp_path / "pairs.jsonl").write_text(kept)
     with pytest.raises(KeyboardInterrupt):
         santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
+
+
+def test_later_keys_at_their_defaults_are_no_other_recipe(bert: Path, tmp_path: Path) -> None:
+    """Runs that were started before these keys existed are resumed."""
+    source = PairSource("pairs", tmp_path / "p.jsonl")
+    plain = SantaRecipe(name="tiny", pairs=(source,), stage=(Stage(name="a"),))
+    changed = replace(plain, stage=(Stage(name="a", labelled_share=0.5),))
+
+    content = santa._recipe_until(plain, 0, ["d"])
+    assert {"labelled_share", "trains"}.isdisjoint(content["stage"][0])
+    assert santa._recipe_until(changed, 0, ["d"])["stage"][0]["labelled_share"] == 0.5
 
 
 def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Path) -> None:

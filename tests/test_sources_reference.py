@@ -216,6 +216,12 @@ def test_unclosed_tags_still_make_sections() -> None:
         ("<dt>stray</dt><dd>both</dd>", [("", "stray\n\nboth")]),
         ("<dl><dt></dt><dd>nameless</dd></dl>", [("", "nameless")]),
         ("<dl><div><dt>a</dt><dd>b</dd></div></dl>", [("a", "a\n\nb")]),
+        ("<dl><dt>a(x)</dt><dd></dd><dt>a</dt><dd>b</dd></dl>", [("a(x), a", "a(x)\na\n\nb")]),
+        ("<dl><dt>a<dd>b<dt>c<dd></dl>", [("a", "a\n\nb"), ("c", "c")]),
+        (
+            "<dl><dt>a<dd><dl><dt>b<dd>x</dl><dt>c<dd>y</dl>",
+            [("a", "a"), ("b", "b\n\nx"), ("c", "c\n\ny")],
+        ),
         ("<h1></h1><p>x", [("", "x")]),
         ("<h1>only a heading</h1>", []),
         ("<p>a&#0;b &bogus; &#xD800;&lt;</p>", [("", "a\ufffdb &bogus; \ufffd<")]),
@@ -245,6 +251,23 @@ def test_headings_form_a_path() -> None:
         ("B", ("A",)),
         ("C", ("A", "B")),
         ("D", ("A",)),
+    ]
+
+
+def test_manual_page_has_the_title_of_its_head() -> None:
+    """As pod2html and Pod::Simple write Perl's manual, whose pages all begin with NAME."""
+    sections = read_page(
+        "<title>loom</title><ul id=index><li>NAME</ul><p class=backlinktop>up</p>"
+        "<h1 id=NAME>NAME</h1><p>loom - weave cloth<h1 id=FUNCTIONS>FUNCTIONS</h1><h2>weave</h2>a"
+    ).sections
+
+    assert [(section.title, section.headings, section.anchor) for section in sections] == [
+        ("NAME", ("loom",), "NAME"),
+        ("weave", ("loom", "FUNCTIONS"), ""),
+    ]
+    assert [block.text for section in sections for block in section.blocks] == [
+        "loom - weave cloth",
+        "a",
     ]
 
 

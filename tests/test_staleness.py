@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -251,6 +252,34 @@ def test_searches_do_not_wait_for_a_hanging_drive(
         assert not begun.acquire(blocking=False)  # one look, not three
         dead.set()
         until(lambda: stale_paths(client, "c") == ["a.py"])
+
+
+def test_one_look_serves_all_records_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = tmp_path / "corpus.jsonl"
+    records.touch()
+    manifest = SimpleNamespace(sources=[str(records)])
+    corpus: Any = SimpleNamespace(name="c", build="b", manifest=manifest)
+    looked: list[list[str]] = []
+
+    def look(_: object, names: list[str]) -> set[str]:
+        looked.append(sorted(names))
+        return set(names)
+
+    monkeypatch.setattr("purlin.index.indexing.staleness.changed_since", look)
+    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
+    monkeypatch.setattr(freshness, "RECHECK_FILE_S", 30.0)
+    fresh = freshness.Freshness(SimpleNamespace())  # type: ignore[arg-type]
+    assert fresh.changed(corpus, ["a.py", None]) == {"a.py"}
+    assert fresh.changed(corpus, ["b.py", "c.py"]) == {"b.py", "c.py"}
+    assert looked == [["a.py"]]
+
+    records.unlink()
+    corpus.build = "another"
+    assert fresh.changed(corpus, ["a.py"]) == {"a.py"}
+    assert fresh.changed(corpus, ["a.py", "b.py"]) == {"a.py", "b.py"}
+    assert looked == [["a.py"], ["a.py"], ["b.py"]]
 
 
 def test_changed_files_of_several_roots(tmp_path: Path, code: Path) -> None:

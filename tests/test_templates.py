@@ -351,9 +351,9 @@ def test_splits_are_eight_to_one_to_one() -> None:
 
 
 def test_ambiguous_questions_are_dropped() -> None:
-    first = Example("What closes it?", "a", "a.close", 0, 7, "term", "x#a")
-    second = Example("what closes it?", "b", "b.close", 0, 7, "term", "x#b")
-    third = Example("What opens it?", "b", "b.open", 0, 6, "term", "x#b")
+    first = Example("What closes it?", "a", "a.close", 0, 7, "term", "x#a", Span(0, 7))
+    second = Example("what closes it?", "b", "b.close", 0, 7, "term", "x#b", Span(0, 7))
+    third = Example("What opens it?", "b", "b.open", 0, 6, "term", "x#b", Span(0, 6))
     assert unambiguous([first, second, third, third]) == [third, third]
 
 

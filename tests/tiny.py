@@ -108,7 +108,12 @@ def save_tokenizer(directory: Path, words: Sequence[str] = WORDS, splitter: Any 
 
 
 def save_bert(
-    directory: Path, words: Sequence[str] = WORDS, splitter: Any = None, **changes: Any
+    directory: Path,
+    words: Sequence[str] = WORDS,
+    splitter: Any = None,
+    *,
+    pooler: bool = False,
+    **changes: Any,
 ) -> Path:
     """Write a BERT checkpoint, with weights so large that every layer changes the result."""
     import torch
@@ -124,6 +129,6 @@ def save_bert(
         "max_position_embeddings": 128,
         "initializer_range": 0.2,
     }
-    BertModel(BertConfig(**values | changes), add_pooling_layer=False).save_pretrained(directory)
+    BertModel(BertConfig(**values | changes), add_pooling_layer=pooler).save_pretrained(directory)
     save_tokenizer(directory, words, splitter)
     return directory

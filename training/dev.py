@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -14,18 +14,23 @@ from accelerate import Accelerator
 
 from purlin.index.encoder import Role, Vectors
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.evaluation.ranking import evaluate_run, read_qrels, read_queries
+from purlin.index.evaluation.ranking import read_qrels, read_queries
 from purlin.index.passages import render
-from purlin.index.records import Document, Kind, SourceFile
+from purlin.index.records import Document, Kind, SourceFile, Splitter
 from purlin.index.sources import beir
 from purlin.training.config import in_range
+from purlin.training.data.judged import (
+    JUDGED_NAMES,
+    JudgedName,
+    JudgedSet,
+    mean_measure,
+    ranked,
+    read_judged,
+)
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.losses import contrastive
 from purlin.training.model import TextModel, pad_texts
-
-# Passages of each query's ranking that are judged.
-RANKING_DEPTH = 100
 
 # Queries whose passages are each other's negatives in the loss.
 LOSS_BATCH = 32
@@ -36,28 +41,41 @@ _CPU_BATCH_TOKENS = 2048
 _TOKENIZED_AT_ONCE = 256
 
 
+DevFormat = Literal["beir", "pairs", "templates", "questions", "advtest", "codesearchnet", "esci"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevSet:
     """Data that a model is measured on, as a recipe names it. Raises InvalidInput naming the field.
 
     By format, `path` is a directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), a
-    file of pairs, a reference whose entries of `split` are asked about by template, or a question
-    set over `reference`, of which the questions of `split` are used. Relevant to the query of a
-    pair are its own passage and those of equal queries. `limit` is the maximum number of queries.
+    file of pairs, a reference whose entries of `split` are asked about by template, a question set
+    over `reference`, of which the questions of `split` are used, or a published set that
+    `read_judged` reads, with whole queries and, for ESCI, rankings of the judged products alone.
+    Relevant to the query of a pair are its own passage and those of equal queries. `limit` is the
+    maximum number of queries.
 
     `measure` is one of `purlin.index.evaluation.ranking`'s names or "-loss", eq. 3 over batches of
     `LOSS_BATCH` queries with its sign inverted, so that higher is better here too. The paper on
     reference QA selects its epoch by the loss on such data.
+
+    `rules`, `translators` and `originals` make questions by template, and `splitter` cuts their
+    passages, as the keys of that name in `purlin.training.data.pairs.PairSource` do; what is
+    translated is questions and passages both.
     """
 
     name: str
     path: Path
-    format: Literal["beir", "pairs", "templates", "questions"] = "beir"
+    format: DevFormat = "beir"
     kind: Kind = "code"
     split: str = "dev"
     reference: Path | None = None
     limit: int | None = None
-    measure: Literal["MRR@100", "nDCG@10", "Recall@100", "-loss"] = "MRR@100"
+    measure: Literal["MRR@100", "nDCG@10", "nDCG@100", "Recall@100", "-loss"] = "MRR@100"
+    rules: Path | None = None
+    translators: tuple[str, ...] = ()
+    originals: bool = True
+    splitter: Splitter | None = None
 
     def __post_init__(self) -> None:
         in_range("limit", self.limit or 1, 1, 1 << 30)
@@ -65,15 +83,24 @@ class DevSet:
             raise InvalidInput(
                 "reference belongs to the format questions, which needs one.", field="reference"
             )
+        # Refuses the keys that the format does not use.
+        self.pair_source()
 
-
-@dataclass(frozen=True, slots=True)
-class DevData:
-    """The texts and judgements of one dev set: `qrels` holds a grade by query id and passage id."""
-
-    queries: dict[str, str]
-    passages: dict[str, str]
-    qrels: dict[str, dict[str, float]]
+    def pair_source(self) -> PairSource:
+        """Return the source of the pairs of this set, by its format."""
+        return PairSource(
+            format=self.format,
+            path=self.path,
+            kind=self.kind,
+            limit=self.limit,
+            split=self.split,
+            reference=self.reference,
+            rules=self.rules,
+            translators=self.translators,
+            translate="pairs" if self.translators else "questions",
+            originals=self.originals,
+            splitter=self.splitter,
+        )
 
 
 class DevEvaluator:
@@ -104,22 +131,26 @@ class DevEvaluator:
         }
         return {"dev mean": float(np.mean(list(values.values()))), **values}
 
-    def _value(self, dev_set: DevSet, data: DevData) -> float:
+    def _value(self, dev_set: DevSet, data: JudgedSet) -> float:
         if dev_set.measure == "-loss":
             return -dev_loss(self.model, data, self.accelerator, self.temperature)
 
         run = rank_passages(self.model, data, self.accelerator)
-        means = {measure.name: measure.mean for measure in evaluate_run(run, data.qrels)}
-        return means[dev_set.measure]
+        return mean_measure(dev_set.measure, run, data)
 
 
-def read_dev_set(dev_set: DevSet) -> DevData:
+def read_dev_set(dev_set: DevSet) -> JudgedSet:
     """Read a dev set.
 
     Raises NotFound and InvalidInput as the readers of its format do, and InvalidInput if nothing
     in it is judged.
     """
-    data = _read_beir(dev_set) if dev_set.format == "beir" else _read_pairs(dev_set)
+    if dev_set.format == "beir":
+        data = _read_beir(dev_set)
+    elif dev_set.format in JUDGED_NAMES:
+        data = _read_published(dev_set, dev_set.format)
+    else:
+        data = _read_pairs(dev_set)
     if not data.queries or not data.passages:
         raise InvalidInput(
             f"The dev set {dev_set.name} has no judged query or no passage.", field="dev"
@@ -127,14 +158,28 @@ def read_dev_set(dev_set: DevSet) -> DevData:
     return data
 
 
-def _read_beir(dev_set: DevSet) -> DevData:
+def _read_beir(dev_set: DevSet) -> JudgedSet:
     qrels = read_qrels(dev_set.path / "qrels" / f"{dev_set.split}.tsv")
     texts = read_queries(dev_set.path / "queries.jsonl")
     queries = {id_: texts[id_] for id_ in islice(qrels, dev_set.limit) if id_ in texts}
 
     documents = _read_documents(_find_corpus(dev_set.path), dev_set.kind)
     passages = {document.id: render(document) for document in documents}
-    return DevData(queries, passages, {id_: qrels[id_] for id_ in queries})
+    return JudgedSet(queries, passages, {id_: qrels[id_] for id_ in queries})
+
+
+def _read_published(dev_set: DevSet, name: JudgedName) -> JudgedSet:
+    sets = read_judged(name, dev_set.path, dev_set.split)
+    if len(sets) > 1:
+        raise InvalidInput(
+            f"The dev set {dev_set.name} has {len(sets)} languages: name one's directory, or a dev "
+            "set for each.",
+            field="path",
+        )
+
+    data, limit = sets[0], dev_set.limit
+    queries = dict(islice(data.queries.items(), limit))
+    return replace(data, queries=queries, qrels={id_: data.qrels[id_] for id_ in queries})
 
 
 def _find_corpus(directory: Path) -> Path:
@@ -150,16 +195,8 @@ def _read_documents(corpus: Path, kind: Kind) -> Iterator[Document]:
             yield from (item for item in file.read() if isinstance(item, Document))
 
 
-def _read_pairs(dev_set: DevSet) -> DevData:
-    source = PairSource(
-        format=dev_set.format,
-        path=dev_set.path,
-        kind=dev_set.kind,
-        limit=dev_set.limit,
-        split=dev_set.split,
-        reference=dev_set.reference,
-    )
-    pairs = [pair for pair in read_pairs(source) if isinstance(pair, Pair)]
+def _read_pairs(dev_set: DevSet) -> JudgedSet:
+    pairs = [pair for pair in read_pairs(dev_set.pair_source()) if isinstance(pair, Pair)]
 
     # Pairs may share a passage, which must have a single id.
     passages = dict.fromkeys(pair.passage for pair in pairs)
@@ -169,7 +206,7 @@ def _read_pairs(dev_set: DevSet) -> DevData:
     for pair in pairs:
         relevant.setdefault(pair.queries[0], {})[ids[pair.passage]] = 1.0
 
-    return DevData(
+    return JudgedSet(
         {str(number): pair.queries[0] for number, pair in enumerate(pairs)},
         {id_: passage for passage, id_ in ids.items()},
         {str(number): relevant[pair.queries[0]] for number, pair in enumerate(pairs)},
@@ -177,7 +214,7 @@ def _read_pairs(dev_set: DevSet) -> DevData:
 
 
 def rank_passages(
-    text_model: TextModel, data: DevData, accelerator: Accelerator
+    text_model: TextModel, data: JudgedSet, accelerator: Accelerator
 ) -> dict[str, list[str]]:
     """Return the ids of the best `RANKING_DEPTH` passages of each query, by exhaustive search."""
     settings = text_model.settings
@@ -191,22 +228,8 @@ def rank_passages(
     return ranked(data, queries, passages)
 
 
-def ranked(data: DevData, queries: Vectors, passages: Vectors) -> dict[str, list[str]]:
-    """Return the ids of the best `RANKING_DEPTH` passages of each query, from their vectors.
-
-    Both have the order of `data`.
-    """
-    # A stable sort, so that ties do not depend on the machine.
-    best = np.argsort(-(queries @ passages.T), axis=1, kind="stable")[:, :RANKING_DEPTH]
-    ids = list(data.passages)
-    return {
-        query_id: [ids[row] for row in rows]
-        for query_id, rows in zip(data.queries, best, strict=True)
-    }
-
-
 def dev_loss(
-    text_model: TextModel, data: DevData, accelerator: Accelerator, temperature: float
+    text_model: TextModel, data: JudgedSet, accelerator: Accelerator, temperature: float
 ) -> float:
     """Return the mean of eq. 3 over the queries, each with its first relevant passage.
 

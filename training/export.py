@@ -11,12 +11,14 @@ import inspect
 import json
 import logging
 import re
+import shlex
 import shutil
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -42,17 +44,19 @@ from purlin.index.encoder import (
     Encoder,
     EncoderSettings,
     Role,
-    Vectors,
 )
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.reader import READER_SETTINGS, Reader, ReaderSettings
+from purlin.index.reranker import RERANKER_SETTINGS, Reranker, RerankerSettings
 from purlin.training.quantize import TokenIds, prevent_saturation, quantize, saturating_layers
 
 Quantization = Literal["int8", "none"]
+Similarity = Literal["cosine", "dot"]
 CARD = "README.md"
 EXPORTED: dict[str, Any] = {
     SETTINGS: (Encoder, EncoderSettings),
     READER_SETTINGS: (Reader, ReaderSettings),
+    RERANKER_SETTINGS: (Reranker, RerankerSettings),
 }
 QUERY = "query"  # directory within a checkpoint, if queries have an encoder of their own
 GRAPHS: dict[Role, str] = {"passage": MODEL, "query": QUERY_MODEL}
@@ -135,14 +139,15 @@ def export(
     quantization: Quantization = "int8",
     max_tokens: int | None = None,
     samples: Sequence[str] | None = None,
+    similarity: Similarity = "cosine",
 ) -> Encoder:
     """Write the encoder directory `out` from a checkpoint, replacing it.
 
     The checkpoint is one of transformers or of sentence-transformers. A whole T5 (architecture
     T5ForConditionalGeneration, no modules.json) is used as in SANTA: a text's vector is the first
     position of its decoder. Other models are used as sentence-transformers does. Vectors have
-    length 1, even if the model was trained on dot products of vectors of any length. A checkpoint
-    in its subdirectory QUERY is the encoder of queries.
+    length 1 with `similarity` "cosine", and the model's own with "dot". A checkpoint in its
+    subdirectory QUERY is the encoder of queries.
 
     `max_tokens` defaults to the checkpoint's own limit. `samples` are a few hundred texts like
     those to be encoded, from which the scales of int8 are measured; by default code and prose of
@@ -152,7 +157,7 @@ def export(
     not those of the checkpoint; `out` then stays as it was.
     """
     checkpoints = _checkpoints_by_role(checkpoint)
-    models = {role: _load(directory) for role, directory in checkpoints.items()}
+    models = {role: load_checkpoint(directory) for role, directory in checkpoints.items()}
     passage_model = models["passage"]
     limit = max_tokens or passage_model.max_seq_length or 512
     refuse_longer("max_tokens", limit, passage_model)
@@ -161,8 +166,9 @@ def export(
         # Queries and passages share one tokenizer.
         write_tokenizer(passage_model.tokenizer, new / TOKENIZER)
         for role, directory in checkpoints.items():
-            write_graph(directory, new / GRAPHS[role])
-        _write_encoder_settings(new, card, "none", passage_model, limit)
+            write_graph(directory, new / GRAPHS[role], similarity)
+        write = partial(_write_encoder_settings, new, card, similarity=similarity)
+        write("none", passage_model, limit)
         encoder = Encoder.load(new)
         _compare(models, encoder, card, "none")
 
@@ -171,11 +177,27 @@ def export(
             rows = [*encoder.tokenize(texts, role="passage"), *encoder.tokenize([""], role="query")]
             quantize_graphs(new, rows)
             # The graphs have changed, and their digests are part of the settings.
-            _write_encoder_settings(new, card, quantization, passage_model, limit)
+            write(quantization, passage_model, limit)
             _compare(models, Encoder.load(new), card, quantization)
 
-        (new / CARD).write_text(_card_text(card, quantization, limit))
+        (new / CARD).write_text(_card_text(card, quantization, limit, similarity))
     return Encoder.load(out)
+
+
+def conversion_hint(directory: Path) -> str:
+    """Say how a checkpoint gets safetensors weights: the command, if it has pickled ones."""
+    if not any(directory.glob("pytorch_model*.bin")):
+        return "Save the model again with save_pretrained(..., safe_serialization=True)."
+
+    # `weights_only` keeps torch from running what a pickle contains.
+    program = (
+        "import glob, sys, torch; from safetensors.torch import save_file; "
+        "weights = {name: value.contiguous().clone() "
+        "for path in sorted(glob.glob(sys.argv[1] + '/pytorch_model*.bin')) "
+        "for name, value in torch.load(path, map_location='cpu', weights_only=True).items()}; "
+        "save_file(weights, sys.argv[1] + '/model.safetensors', metadata={'format': 'pt'})"
+    )
+    return f'To convert them: python -c "{program}" {shlex.quote(str(directory))}'
 
 
 def is_exported(directory: Path) -> bool:
@@ -315,7 +337,8 @@ def _update_digests(settings_path: Path) -> None:
     content = json.loads(settings_path.read_bytes())
     content["files"] = file_digests(settings_path.parent, content["files"])
 
-    settings = settings_type(**{field.name: content[field.name] for field in fields(settings_type)})
+    names = [field.name for field in fields(settings_type) if field.name in content]
+    settings = settings_type(**{name: content[name] for name in names})
     _write_json(settings_path, content | {"fingerprint": settings.fingerprint})
 
 
@@ -366,13 +389,13 @@ def positions(transformer: Any) -> int | None:
 # -- graphs -------------------------------------------------------------------------------------
 
 
-def write_graph(checkpoint: Path, path: Path) -> None:
-    """Write the fp32 graph: `input_ids` int64 (n, t) -> unit `vectors` float32 (n, dim).
+def write_graph(checkpoint: Path, path: Path, similarity: Similarity = "cosine") -> None:
+    """Write the fp32 graph: `input_ids` int64 (n, t) -> `vectors` float32 (n, dim).
 
-    Rows of `input_ids` have no padding.
+    They have unit length unless `similarity` is "dot". Rows of `input_ids` have no padding.
     """
-    model = _load(checkpoint)
-    trace(_EncoderGraph(model), model[0].auto_model, path, ["vectors"])
+    model = load_checkpoint(checkpoint)
+    trace(_EncoderGraph(model, similarity), model[0].auto_model, path, ["vectors"])
 
 
 def trace(graph: torch.nn.Module, transformer: Any, path: Path, outputs: Sequence[str]) -> None:
@@ -433,17 +456,21 @@ def library_texts() -> list[str]:
 
 
 class _EncoderGraph(torch.nn.Module):
-    """What the ONNX graph computes: ids (n, t) -> unit vectors (n, dim)."""
+    """What the ONNX graph computes: ids (n, t) -> vectors (n, dim)."""
 
-    def __init__(self, model: SentenceTransformer) -> None:
+    def __init__(self, model: SentenceTransformer, similarity: Similarity) -> None:
         super().__init__()
         self.model = model
+        self.similarity = similarity
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         features = self.model(
             {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
         )
-        return torch.nn.functional.normalize(features["sentence_embedding"], dim=-1)
+        vectors: torch.Tensor = features["sentence_embedding"]
+        if self.similarity == "dot":
+            return vectors
+        return torch.nn.functional.normalize(vectors, dim=-1)
 
 
 class _FirstPosition(InputModule):
@@ -504,7 +531,8 @@ def _checkpoints_by_role(checkpoint: Path) -> dict[Role, Path]:
     return {"passage": checkpoint}
 
 
-def _load(checkpoint: Path) -> SentenceTransformer:
+def load_checkpoint(checkpoint: Path) -> SentenceTransformer:
+    """Load a checkpoint as `export` does, on the CPU. Raises NotFound and InvalidInput."""
     if not (checkpoint / "config.json").is_file():
         raise NotFound(
             f"{checkpoint} has no config.json. Give the directory of a saved checkpoint."
@@ -521,7 +549,8 @@ def _load(checkpoint: Path) -> SentenceTransformer:
     except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
         raise InvalidInput(
-            f"{checkpoint} cannot be loaded: {reason} Give a checkpoint with safetensors."
+            f"{checkpoint} cannot be loaded: {reason} Give a checkpoint with safetensors. "
+            f"{conversion_hint(checkpoint)}"
         ) from None
 
 
@@ -597,6 +626,8 @@ def _write_encoder_settings(
     quantization: Quantization,
     model: SentenceTransformer,
     max_tokens: int,
+    *,
+    similarity: Similarity,
 ) -> None:
     settings = EncoderSettings(
         card.name,
@@ -605,6 +636,7 @@ def _write_encoder_settings(
         card.query_prefix,
         card.passage_prefix,
         file_digests(directory, (MODEL, QUERY_MODEL, TOKENIZER)),
+        similarity,
     )
     details = {
         "quantization": quantization,
@@ -628,39 +660,52 @@ def _compare(
     for role, model in models.items():
         model.max_seq_length = encoder.max_tokens
         texts = [prefixes[role] + text for text in probes()]
-        expected = _unit(model.encode(texts, batch_size=4, show_progress_bar=False))
-        vectors = encoder.encode(probes(), role=role)
+        expected = model.encode(texts, batch_size=4, show_progress_bar=False)
+        lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+        vectors = encoder.trained_vectors(probes(), role=role)
+        # Of vectors of any length, as a share of it.
+        scale = lengths if encoder.similarity == "dot" else 1.0
+        difference = np.abs(expected / lengths - vectors / scale).max()
 
         refuse_difference(
             "vectors",
             quantization,
-            difference=float(np.abs(expected - vectors).max()),
+            difference=float(difference),
             max_difference=MAX_VECTOR_DIFFERENCE,
-            similarity=float((expected * vectors).sum(axis=1).min()),
+            similarity=float(
+                (expected / lengths * encoder.encode(probes(), role=role)).sum(axis=1).min()
+            ),
             min_similarity=MIN_COSINE,
             similarity_name="lowest cosine",
         )
 
 
-def _unit(vectors: Vectors) -> Vectors:
-    scaled: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return scaled
-
-
-def _card_text(card: Card, quantization: Quantization, max_tokens: int) -> str:
+def _card_text(
+    card: Card, quantization: Quantization, max_tokens: int, similarity: Similarity
+) -> str:
     precisions = {
         "int8": "8-bit weights and activations, at fixed scales",
         "none": "32-bit, as trained",
     }
+    vectors = {
+        "cosine": "unit vectors",
+        "dot": "vectors of any length, whose dot product the model was trained with",
+    }
+    served = {
+        "cosine": "by cosine, as trained",
+        "dot": "by cosine, since scores lie in 0 to 1: not by the dot product of training, which `purlin evaluate "
+        "santa` measures",
+    }
 
     return f"""# {card.name}
 
-A text encoder for Purlin: `model.onnx` maps token ids, int64 (n, t) without padding, to unit vectors, \
-float32 (n, dim).
+A text encoder for Purlin: `model.onnx` maps token ids, int64 (n, t) without padding, to \
+{vectors[similarity]}, float32 (n, dim).
 
 - **Base model**: {card.base_model}, licence {card.base_licence}
 - **Trained on**: {", ".join(card.trained_on) or "nothing beyond the base model"}
 - **Precision**: {precisions[quantization]}
+- **Served**: {served[similarity]}
 - **Longest text**: {max_tokens} tokens; the rest is cut off
 - **Prefixes**: query `{card.query_prefix!r}`, passage `{card.passage_prefix!r}`
 

@@ -36,6 +36,16 @@ METRICS = "metrics.jsonl"
 CURVES = "curves.png"
 STATE = "training.json"
 OPTIMIZER = "optimizer.safetensors"
+# Keys of a recipe that decide how steps are computed, not what is learned from them.
+NOT_LEARNED = ("precision", "workers", "timeout_minutes")
+# Keys that recipes have got since runs were first recorded, with the value that those runs had.
+LATER_KEYS: dict[str, Any] = {
+    "epsilon": 1e-8,
+    "translate": "questions",
+    "originals": True,
+    # A key of pairs that dev sets have got.
+    "translators": [],
+}
 
 
 class Diverged(InvalidInput):
@@ -51,7 +61,7 @@ class LoopSettings:
     checkpoint is written; after `patience` measurements without a better one training stops (0:
     never). `warmup` is a share of all steps; after it the learning rate falls linearly to 0.
     `fresh_rate` multiplies the rate of parameters that the base model lacks and that start at
-    random. `precision` "auto" is bf16 if that is clearly faster, else fp32.
+    random. `epsilon` is Adam's. `precision` "auto" is bf16 if that is clearly faster, else fp32.
     """
 
     batch_size: int = 128
@@ -62,6 +72,7 @@ class LoopSettings:
     fresh_rate: float = 1.0
     warmup: float = 0.1
     weight_decay: float = 0.01
+    epsilon: float = 1e-8
     max_norm: float = 1.0
     every: int = 200
     patience: int = 0
@@ -77,6 +88,7 @@ class LoopSettings:
         in_range("fresh_rate", self.fresh_rate, 0.0, 1e6)
         in_range("warmup", self.warmup, 0.0, 1.0)
         in_range("weight_decay", self.weight_decay, 0.0, 1.0)
+        in_range("epsilon", self.epsilon, 1e-16, 1.0)
         in_range("max_norm", self.max_norm, 1e-9, 1e9)
         in_range("every", self.every, 0, 1 << 30)
         in_range("patience", self.patience, 0, 1 << 30)
@@ -225,19 +237,27 @@ def recorded_precision(out: Path) -> Precision | None:
 
 
 def same_recipe(recipe: object, recorded: object) -> bool:
-    """Tell whether two recipes, as objects or as JSON, train the same; `precision` does not count.
+    """Tell whether two recipes, as objects or as JSON, train the same; NOT_LEARNED does not count.
+
+    A key of `LATER_KEYS` at its first value is the same as none.
 
     Precision decides how fast and how exactly steps are computed, not what is learned. A run has to
     be resumable where "auto" means another one, as on another machine, and from a checkpoint that
-    recorded "bf16", the default before "auto".
+    recorded "bf16", the default before "auto". A key that is None counts as absent: runs that are
+    older than an optional key can be resumed.
     """
-    return bool(_without_precision(recipe) == _without_precision(recorded))
+    return bool(_learned(recipe) == _learned(recorded))
 
 
-def _without_precision(recipe: object) -> Any:
+def _learned(recipe: object) -> Any:
+    def counts(key: str, value: Any) -> bool:
+        if key in NOT_LEARNED or value is None:
+            return False
+        return not (key in LATER_KEYS and value == LATER_KEYS[key])
+
     def stripped(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: stripped(inner) for key, inner in value.items() if key != "precision"}
+            return {key: stripped(inner) for key, inner in value.items() if counts(key, inner)}
         if isinstance(value, list):
             return [stripped(inner) for inner in value]
         return value
@@ -599,7 +619,9 @@ def _optimizer(task: Task[Any], settings: LoopSettings) -> torch.optim.AdamW:
         {"params": weights, "weight_decay": decay, "multiple": multiple}
         for (decay, multiple), weights in groups.items()
     ]
-    return torch.optim.AdamW(parameter_groups, lr=settings.learning_rate, fused=True)
+    return torch.optim.AdamW(
+        parameter_groups, lr=settings.learning_rate, eps=settings.epsilon, fused=True
+    )
 
 
 def _average(tensors: list[Tensor], accelerator: Accelerator) -> None:

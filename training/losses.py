@@ -1,4 +1,6 @@
-"""The losses of SANTA, and gradient caching for contrastive batches larger than memory."""
+"""The losses of SANTA and of rankers, and gradient caching for contrastive batches larger than
+memory.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +59,39 @@ def reconstruction(states: Tensor, words: Tensor, targets: Tensor) -> Tensor:
     return total / max(1, len(labels))
 
 
+def listwise(scores: Tensor, relevant: Tensor) -> Tensor:
+    """Return the mean over lists of -log softmax at the relevant candidate (ListNet, top one).
+
+    `scores` (B, P); `relevant` (B,) counts candidates from 1. 0 is "none of them", a choice whose
+    score is 0: scores thereby mean the same for every query, as the logit of being relevant.
+    """
+    choices = F.pad(scores.float(), (1, 0), value=0.0)  # (B, 1 + P)
+    return F.cross_entropy(choices, relevant)
+
+
+def margin_mse(scores: Tensor, teacher: Tensor) -> Tensor:
+    """Return Margin-MSE (Hofstätter et al. 2020, eq. 4): the mean squared difference of margins.
+
+    `scores` and `teacher` (B, P), of which column 0 is the candidate that the others are compared
+    with: the positive one. Only differences within a list count, so the teacher's level does not.
+    """
+    student_margins = scores[:, :1] - scores[:, 1:]
+    teacher_margins = teacher[:, :1] - teacher[:, 1:]
+    return F.mse_loss(student_margins.float(), teacher_margins.float())
+
+
+def list_divergence(scores: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """Return the mean over lists of KL(teacher || student), both softmax over the P candidates.
+
+    `scores` and `teacher` (B, P) are divided by the temperature; its square keeps the size of the
+    gradients (Hinton et al. 2015, section 2.1).
+    """
+    student_logs = F.log_softmax(scores.float() / temperature, dim=1)
+    teacher_logs = F.log_softmax(teacher.float() / temperature, dim=1)
+    divergence = F.kl_div(student_logs, teacher_logs, reduction="batchmean", log_target=True)
+    return divergence * temperature**2
+
+
 class _CrossEntropy(torch.autograd.Function):
     """Sum over rows of -log softmax(states @ words.T) at `labels` (N,).
 
@@ -86,7 +121,9 @@ class _CrossEntropy(torch.autograd.Function):
             exponentials.div_(sums).scatter_add_(1, correct, minus_one)
             slope = exponentials.to(states.dtype)
             states_gradient[rows] = slope @ words
-            words_gradient += slope.T @ part
+            # Words of a frozen encoder need none, which saves a third of the products.
+            if ctx.needs_input_grad[1]:
+                words_gradient += slope.T @ part
 
         ctx.save_for_backward(states_gradient, words_gradient)
         return total

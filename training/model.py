@@ -2,9 +2,10 @@
 
 The config of the base model decides between two architectures. T5 and CodeT5 work as in SANTA: a
 text's vector is the first position of the decoder, and the whole T5 predicts. With BERT-class
-encoders a text's vector is the mean over its tokens, or its first token's; a decoder of one layer
-predicts, which sees only that vector and the word embeddings of the masked text, and which is not
-exported. Queries may have a BERT-class encoder of their own, as in DPR.
+encoders a text's vector is the mean over its tokens, or its first token's, with or without the base
+model's pooler (as SimCSE's); a decoder of one layer predicts, which sees only that vector and the
+word embeddings of the masked text, and which is not exported. Queries may have a BERT-class encoder
+of their own, as in DPR.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from transformers import (
     BertModel,
     DPRContextEncoder,
     DPRQuestionEncoder,
+    DPRReader,
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
@@ -38,7 +40,14 @@ from purlin.index.encoder import Role
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.training.config import in_range
-from purlin.training.export import QUERY, base_checkpoint, first_position, positions
+from purlin.training.export import (
+    QUERY,
+    Similarity,
+    base_checkpoint,
+    conversion_hint,
+    first_position,
+    positions,
+)
 from purlin.training.losses import IGNORED
 from purlin.training.restore import restored
 
@@ -57,8 +66,7 @@ DROPOUTS = (
     "mlp_dropout",
 )
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
-Similarity = Literal["cosine", "dot"]
-Pooling = Literal["mean", "first"]
+Pooling = Literal["mean", "first", "pooler"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +98,9 @@ class ModelSettings:
     `max_*_tokens` include special tokens. `dropout` None keeps the base model's (0 for one from
     scratch); 0 enables fused attention, which is nearly twice as fast on a CPU. `similarity`
     "cosine" scales vectors to length 1, "dot" does not, as in the paper. `pooling` applies to
-    BERT-class encoders. With `query_base` queries have an encoder of their own, and `base` is that
-    of passages.
+    BERT-class encoders: "mean" over the tokens, the "first" token's state, or what the base model's
+    "pooler", a linear layer and tanh, makes of that state. With `query_base` queries have an
+    encoder of their own, and `base` is that of passages.
     """
 
     base: str = BASE
@@ -168,7 +177,13 @@ class TextModel(nn.Module):
 
 
 class BertLike(TextModel):
-    """A BERT-class encoder with a light decoder, which shares its word embeddings."""
+    """A BERT-class encoder with a light decoder, which shares its word embeddings.
+
+    `answer_head` has the weights of a linear layer from states to start, end and selection logits,
+    if the base model is a reader of DPR's.
+    """
+
+    answer_head: dict[str, Tensor] | None = None
 
     def __init__(self, settings: ModelSettings, tokenizer: Any, transformer: Any) -> None:
         super().__init__(settings, tokenizer)
@@ -217,7 +232,12 @@ class BertLike(TextModel):
         return states
 
     def _vectors(self, ids: Tensor, mask: Tensor, role: Role) -> Tensor:
-        states: Tensor = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+        output = self.transformer(input_ids=ids, attention_mask=mask)
+        if self.settings.pooling == "pooler":
+            pooled: Tensor = output.pooler_output
+            return pooled
+
+        states: Tensor = output.last_hidden_state
         if self.settings.pooling == "first":
             return states[:, 0]
 
@@ -355,8 +375,9 @@ def _load_one(settings: ModelSettings, directory: Path | None, *, decoder: bool)
         t5 = _pretrained_t5(settings, source, config)
         return _prepared(FirstDecoderPosition(settings, tokenizer, t5), t5)
 
-    transformer = _pretrained_bert(settings, source, config)
+    transformer, answer_head = _pretrained_bert(settings, source, config)
     model = BertLike(settings, tokenizer, transformer)
+    model.answer_head = answer_head
     if (directory and decoder) or (Path(source) / DECODER).is_file():
         _read_decoder(model.decoder, Path(source) / DECODER)
     return _prepared(model, transformer)
@@ -433,8 +454,7 @@ def _refuse_incomplete(directory: Path, *, weights: bool) -> None:
     if weights and (not any(directory.glob("*.safetensors")) or _names_pickles(directory / SHARDS)):
         raise InvalidInput(
             f"{directory} has no *.safetensors weights, or not for all of them. Pickled weights (.bin, "
-            ".pt) are refused, as loading them can run any code; save the model again with "
-            "save_pretrained(..., safe_serialization=True).",
+            f".pt) are refused, as loading them can run any code. {conversion_hint(directory)}",
             field="base",
         )
 
@@ -479,8 +499,10 @@ def _pretrained_t5(settings: ModelSettings, source: str, config: Any) -> Any:
     return _pretrained(T5ForConditionalGeneration, source, config)
 
 
-def _pretrained_bert(settings: ModelSettings, source: str, config: Any) -> Any:
-    """Load a BERT-like encoder.
+def _pretrained_bert(
+    settings: ModelSettings, source: str, config: Any
+) -> tuple[Any, dict[str, Tensor] | None]:
+    """Load a BERT-like encoder, and the head of a reader of DPR's.
 
     Raises InvalidInput unless word embeddings and states have the same length, and there are
     positions for the longest texts.
@@ -493,11 +515,14 @@ def _pretrained_bert(settings: ModelSettings, source: str, config: Any) -> Any:
     if getattr(config, "is_encoder_decoder", False):
         raise unsupported
 
+    answer_head = None
     if config.model_type == "dpr":
-        transformer = _pretrained_dpr(source, config)
+        transformer, answer_head = _pretrained_dpr(source, config)
     else:
-        transformer = _pretrained(AutoModel, source, config)
+        transformer = _pretrained(AutoModel, source, config, pooler=settings.pooling == "pooler")
 
+    if settings.pooling == "pooler" and getattr(transformer, "pooler", None) is None:
+        raise InvalidInput(f'{settings.base} has no pooler: use pooling "first".', field="pooling")
     if not hasattr(transformer, "embeddings"):
         raise unsupported
     if transformer.get_input_embeddings().embedding_dim != config.hidden_size:
@@ -507,15 +532,24 @@ def _pretrained_bert(settings: ModelSettings, source: str, config: Any) -> Any:
         )
     for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
         in_range(name, getattr(settings, name), 4, positions(transformer) or MAX_TOKENS)
-    return transformer
+    return transformer, answer_head
 
 
-def _pretrained_dpr(source: str, config: Any) -> Any:
-    """Load the BERT inside one of DPR's encoders, whose vector is the state of the first token."""
+def _pretrained_dpr(source: str, config: Any) -> tuple[BertModel, dict[str, Tensor] | None]:
+    """Load the BERT inside one of DPR's models, and the head if that is its reader.
+
+    An encoder's vector is the state of the first token.
+    """
     if config.projection_dim:
         raise InvalidInput(f"{source} projects its vectors, which is not supported.", field="base")
 
-    if "DPRContextEncoder" in (config.architectures or []):
+    answer_head = None
+    architectures = config.architectures or []
+    if "DPRReader" in architectures:
+        predictor = _pretrained(DPRReader, source, config).span_predictor
+        inner = predictor.encoder.bert_model
+        answer_head = _joined([predictor.qa_outputs, predictor.qa_classifier])
+    elif "DPRContextEncoder" in architectures:
         inner = _pretrained(DPRContextEncoder, source, config).ctx_encoder.bert_model
     else:
         inner = _pretrained(DPRQuestionEncoder, source, config).question_encoder.bert_model
@@ -526,11 +560,22 @@ def _pretrained_dpr(source: str, config: Any) -> Any:
     shared |= {"model_type": "bert", "architectures": None}
     bert = BertModel(BertConfig(**shared), add_pooling_layer=False)
     bert.load_state_dict(inner.state_dict())
-    return bert
+    return bert, answer_head
 
 
-def _pretrained(model_type: Any, source: str, config: Any) -> Any:
-    """Load safetensors weights; raise NotFound if they cannot be read, InvalidInput if any lack."""
+def _joined(layers: Sequence[nn.Linear]) -> dict[str, Tensor]:
+    """Return the weights of one linear layer that computes the outputs of `layers` in turn."""
+    return {
+        "weight": torch.cat([layer.weight.detach() for layer in layers]),
+        "bias": torch.cat([layer.bias.detach() for layer in layers]),
+    }
+
+
+def _pretrained(model_type: Any, source: str, config: Any, *, pooler: bool = False) -> Any:
+    """Load safetensors weights; raise NotFound if they cannot be read, InvalidInput if any lack.
+
+    Those of a `pooler` may lack where it is not used.
+    """
     options = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
 
     # transformers would log a table of missing weights; the error below says it in one line.
@@ -547,7 +592,7 @@ def _pretrained(model_type: Any, source: str, config: Any) -> Any:
     finally:
         logging.set_verbosity(verbosity)
 
-    missing = sorted(name for name in loading["missing_keys"] if "pooler." not in name)
+    missing = sorted(name for name in loading["missing_keys"] if pooler or "pooler." not in name)
     if missing:
         raise InvalidInput(
             f"{source} lacks {len(missing)} weights, the first is {missing[0]}.", field="base"
@@ -603,8 +648,10 @@ def _t5_from_scratch(scratch: Scratch, settings: ModelSettings, tokenizer: Any) 
 def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -> None:
     """Write the files of sentence-transformers: the list of modules, and the settings of each."""
     names = {"": "Transformer", "1_Pooling": "Pooling"}
+    if settings.pooling == "pooler":
+        names["2_Dense"] = "Dense"
     if settings.similarity == "cosine":
-        names["2_Normalize"] = "Normalize"
+        names[f"{len(names)}_Normalize"] = "Normalize"
 
     modules = [
         {
@@ -617,7 +664,7 @@ def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -
     ]
     pooling = {
         "word_embedding_dimension": transformer.config.hidden_size,
-        "pooling_mode_cls_token": settings.pooling == "first",
+        "pooling_mode_cls_token": settings.pooling != "mean",
         "pooling_mode_mean_tokens": settings.pooling == "mean",
     }
     longest = min(EXPORT_TOKENS, positions(transformer) or MAX_TOKENS)
@@ -628,6 +675,25 @@ def _write_modules(directory: Path, transformer: Any, settings: ModelSettings) -
     _write_json(directory / "modules.json", modules)
     _write_json(directory / "sentence_bert_config.json", limits)
     _write_json(directory / "1_Pooling" / "config.json", pooling)
+    if settings.pooling == "pooler":
+        _write_pooler(directory / "2_Dense", transformer)
+
+
+def _write_pooler(directory: Path, transformer: Any) -> None:
+    """Write a model's pooler as the module of sentence-transformers that computes the same."""
+    layer, size = transformer.pooler.dense, transformer.config.hidden_size
+    config = {
+        "in_features": size,
+        "out_features": size,
+        "bias": True,
+        "activation_function": "torch.nn.modules.activation.Tanh",
+    }
+    _write_json(directory / "config.json", config)
+    weights = {"linear.weight": layer.weight, "linear.bias": layer.bias}
+    save_file(
+        {name: weight.detach().contiguous() for name, weight in weights.items()},
+        directory / "model.safetensors",
+    )
 
 
 def _write_json(path: Path, content: object) -> None:

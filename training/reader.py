@@ -6,11 +6,13 @@ answer.
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 import torch
@@ -23,13 +25,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from purlin.index.encoder import Encoder, open_session
-from purlin.index.errors import Damaged, InvalidInput
+from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
-from purlin.training import export, model
+from purlin.training import distillation, export, model
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.data import questions
 from purlin.training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
+from purlin.training.distillation import ScoredQuestion, ScoreFiles, SoftTargets, TeacherSettings
 from purlin.training.loop import (
     LoopSettings,
     StepProgress,
@@ -44,8 +47,10 @@ from purlin.training.restore import HEAD
 from purlin.training.santa import TEXTS_PER_GROUP, Schedule, Stage
 
 STAGE = "reader"  # the directory of the checkpoints
+TEACHER = "teacher"  # the directory of a teacher's scores
 MAX_WEIGHT = 1e6
 NONE_SCORE = 0.0  # of the choice that no passage answers
+UNKNOWN = -100  # the passage with the answer to a question without labels
 HIDDEN = -1e9  # the logit of a token that cannot be part of an answer
 MAX_LOGIT_DIFFERENCE = 1e-3  # fp32 graph against torch: of any logit
 # int8 graph against torch: the mean overlap of their distributions over tokens.
@@ -61,6 +66,10 @@ class ReadingSettings:
     `depth` best by BM25 and, with an `encoder` directory, as many again that are nearest by its
     vectors. For a share `missing` of the questions the passage with the answer is left out, so that
     no passage answers.
+
+    `equations` "paper" is equations 1 to 3 as published: the softmax over passages has no choice of
+    none of them, that over tokens is over a whole sequence, and questions without an answer are not
+    used. By default there is such a choice, and answers are in passages.
     """
 
     passages: int = 4
@@ -68,12 +77,23 @@ class ReadingSettings:
     missing: float = 0.15
     max_tokens: int = 256
     encoder: str = ""
+    equations: Literal["paper"] | None = None
 
     def __post_init__(self) -> None:
         in_range("passages", self.passages, 2, 64)
         in_range("depth", self.depth, self.passages, 1000)
         in_range("missing", self.missing, 0.0, 0.9)
         in_range("max_tokens", self.max_tokens, 32, 8192)
+        if self.equations and self.missing:
+            raise InvalidInput(
+                'With equations = "paper" some passage has to answer: set missing = 0.',
+                field="missing",
+            )
+
+    @property
+    def none_score(self) -> float | None:
+        """The score of the choice that no passage answers; None if there is no such choice."""
+        return None if self.equations else NONE_SCORE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +135,7 @@ class ReaderRecipe:
     reading: ReadingSettings = field(default_factory=ReadingSettings)
     loop: LoopSettings = field(default_factory=LoopSettings)
     export: ReaderExport = field(default_factory=ReaderExport)
+    teacher: TeacherSettings | None = None
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -122,11 +143,25 @@ class ReaderRecipe:
         in_range("seed", self.seed, 0, MAX_SEED)
         if not self.asked:
             raise InvalidInput("A recipe needs at least one [[asked]].", field="asked")
-        if self.name == STAGE:
+        if self.name in (STAGE, TEACHER):
             raise InvalidInput(
-                f"The name {STAGE!r} is that of the checkpoints' directory. Rename the recipe.",
+                f"The name {self.name!r} is that of a directory beside the checkpoints. Rename the "
+                "recipe.",
                 field="name",
             )
+        if self.teacher is None:
+            self._refuse_unlabelled(self.asked, "asked", "the recipe has no [teacher]")
+        else:
+            low, high = self.reading.passages, self.reading.depth
+            in_range("teacher.passages", self.teacher.passages, low, high)
+        self._refuse_unlabelled(self.dev, "dev", "nothing can be measured on them")
+
+    def _refuse_unlabelled(self, sources: Sequence[QuestionSource], name: str, reason: str) -> None:
+        for source in sources:
+            if source.format == "unlabelled":
+                raise InvalidInput(
+                    f"{source.path} has questions without labels, but {reason}.", field=name
+                )
 
 
 class ReaderModel(nn.Module):
@@ -149,6 +184,33 @@ class ReaderModel(nn.Module):
         logits = self.head(states).float()
         return logits[..., 0], logits[..., 1], logits[:, 0, 2]
 
+    def grouped(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return `forward`'s logits, computed in groups of similar length, which saves padding."""
+
+        def read_group(group_ids: Tensor, group_mask: Tensor) -> tuple[Tensor, ...]:
+            starts, ends, selected = self(group_ids, group_mask)
+            # Groups are cut to their longest text: their logits are filled up again.
+            missing = (0, ids.shape[1] - group_ids.shape[1])
+            padded_starts = F.pad(starts, missing, value=HIDDEN)
+            return padded_starts, F.pad(ends, missing, value=HIDDEN), selected
+
+        starts, ends, selected = in_groups(read_group, ids, mask, TEXTS_PER_GROUP)
+        return starts, ends, selected
+
+    def packer(self, max_tokens: int) -> serving.Packer:
+        """Return what packs questions and passages for this model."""
+        # A tokenizer of its own: packing changes the settings.
+        tokenizer = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str())
+        return serving.Packer(tokenizer, max_tokens)
+
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of weights and tokenizer."""
+        sha256 = hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode())
+        for name, weight in self.state_dict().items():
+            sha256.update(name.encode())
+            sha256.update(weight.cpu().contiguous().numpy().tobytes())
+        return sha256.hexdigest()
+
     def save(self, directory: Path) -> None:
         """Write weights and tokenizer, never pickled."""
         self.transformer.save_pretrained(directory)
@@ -158,10 +220,13 @@ class ReaderModel(nn.Module):
         save_file({name: weight.contiguous() for name, weight in weights.items()}, directory / HEAD)
 
 
-def load_reader_model(settings: ModelSettings, directory: Path | None = None) -> ReaderModel:
+def load_reader_model(
+    settings: ModelSettings, directory: Path | None = None, *, new_head: bool = True
+) -> ReaderModel:
     """Load the base model, or what `save` wrote to `directory`.
 
-    The head is a new one unless the base is a reader. Raises what `purlin.training.model.load_text_model`
+    The head is a new one unless the base is a reader, also one of DPR's; without `new_head`, a base
+    that is none is refused with InvalidInput. Raises what `purlin.training.model.load_text_model`
     does, and Damaged for a head that cannot be read.
     """
     text_model = model.load_text_model(settings, directory, decoder=False)
@@ -172,6 +237,14 @@ def load_reader_model(settings: ModelSettings, directory: Path | None = None) ->
     source = directory or Path(model.base_path(settings.base))
     if directory is not None or (source / HEAD).is_file():
         _read_head(reader.head, source / HEAD)
+    elif text_model.answer_head is not None:
+        reader.head.load_state_dict(text_model.answer_head)
+    elif not new_head:
+        raise InvalidInput(
+            f"{settings.base} is not a reader: it has no {HEAD}. Give the checkpoint of a reader, an "
+            "exported one, or one of DPR's.",
+            field="base",
+        )
     return reader
 
 
@@ -211,10 +284,12 @@ def train_reader(
     torch.manual_seed(recipe.seed)
     reader = load_reader_model(recipe.model).to(accelerator.device)
     export.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
-    task = ReaderTask(reader, training, recipe, accelerator, dev=dev)
+    scores = _teacher_scores(recipe, training, out / TEACHER, accelerator, progress(TEACHER))
+    task = ReaderTask(reader, training, recipe, accelerator, dev=dev, scores=scores)
 
     # The export does not change the curve.
     texts = [source.digest() for source in (*training, *dev)]
+    texts += [scores.digest] if scores else []
     checkpoint = train(
         task,
         recipe.loop,
@@ -228,7 +303,10 @@ def train_reader(
 
     if accelerator.is_main_process:
         samples = [
-            sequence.ids for number in range(SAMPLE_BATCHES) for sequence in task.packed(number)[0]
+            sequence.ids
+            for number in range(SAMPLE_BATCHES)
+            for drawn in task.drawn(number)[0]
+            for sequence in drawn.packed
         ]
         measures = best_measures(checkpoint)
         export_reader(recipe, checkpoint, out / recipe.name, samples, measures)
@@ -247,6 +325,12 @@ class Questions:
     items: Sequence[TrainingQuestion]
     wrong: NDArray[np.int32]
 
+    def candidates(self, number: int, count: int) -> list[int]:
+        """Return the rows of a question's own passage, if that is known, and of the best others."""
+        item = self.items[number]
+        own = [item.passage] if item.labelled else []
+        return [*own, *self.wrong[number][: count - len(own)].tolist()]
+
     def digest(self) -> str:
         """Return the digest of all that training uses."""
         passages = ((passage.text, passage.context) for passage in self.pool.passages)
@@ -255,7 +339,7 @@ class Questions:
 
 def _read_questions(recipe: ReaderRecipe) -> tuple[list[Questions], list[Questions]]:
     """Return the questions of each training source and of each dev source."""
-    pools: dict[Path, PassagePool] = {}
+    pools: questions.Pools = {}
     directory = recipe.reading.encoder
     encoder = Encoder.load(Path(directory)) if directory else None
 
@@ -266,11 +350,19 @@ def _read_questions(recipe: ReaderRecipe) -> tuple[list[Questions], list[Questio
 
 def _mined(
     source: QuestionSource,
-    pools: dict[Path, PassagePool],
+    pools: questions.Pools,
     reading: ReadingSettings,
     encoder: Encoder | None,
 ) -> Questions:
     pool, items = questions.load_questions(source, pools)
+    if reading.equations:
+        items = [item for item in items if item.answered or not item.labelled]
+        if not items:
+            raise InvalidInput(
+                f'{source.path} has no question with an answer, as equations = "paper" needs.',
+                field="asked",
+            )
+
     # Sources of the same reference share a pool, and its index of passages.
     pool.miner = pool.miner or Miner(pool, encoder)
     return Questions(pool, items, pool.miner.wrong(items, reading.depth))
@@ -281,8 +373,8 @@ class ReadingBatch:
     """B questions with P passages each.
 
     `ids`, `mask`, `hidden` (B * P, t), `hidden` where no answer can be; `right` (B,) the passage
-    with the answer, counted from 1, or 0 for none; `spans` (B, 2) the answer's first and last token
-    in it, or -1 if unknown.
+    with the answer, counted from 1, or 0 for none, or UNKNOWN; `spans` (B, 2) the answer's first
+    and last token in it, or -1 if unknown; `soft` a teacher's targets.
     """
 
     rows: NDArray[np.int64]
@@ -291,6 +383,22 @@ class ReadingBatch:
     hidden: Tensor
     right: Tensor
     spans: Tensor
+    soft: SoftTargets | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnQuestion:
+    """A question of a batch: its packed passages, the one with the answer, and the answer's tokens.
+
+    `right` and `span` as in `ReadingBatch`. `number` counts questions over all sources, and
+    `candidates` are the places of the passages among `Questions.candidates`.
+    """
+
+    number: int
+    packed: list[serving.PackedPassage]
+    candidates: list[int]
+    right: int
+    span: tuple[int, int]
 
 
 class ReaderTask:
@@ -304,8 +412,10 @@ class ReaderTask:
         accelerator: Accelerator,
         *,
         dev: Sequence[Questions] = (),
+        scores: ScoreFiles | None = None,
     ) -> None:
         self.model = reader
+        self.scores = scores
         self.sources = sources
         self.recipe = recipe
         self.accelerator = accelerator
@@ -317,9 +427,7 @@ class ReaderTask:
         self.schedule = Schedule(sizes, weights, stage, recipe.seed)
         self.starts = np.cumsum([0, *sizes])
 
-        # A tokenizer of its own: packing changes the settings.
-        tokenizer = Tokenizer.from_str(reader.tokenizer.backend_tokenizer.to_str())
-        self.packer = serving.Packer(tokenizer, recipe.reading.max_tokens)
+        self.packer = reader.packer(recipe.reading.max_tokens)
 
     def fresh(self) -> Sequence[nn.Parameter]:
         """Return the parameters of the head."""
@@ -336,77 +444,107 @@ class ReaderTask:
     def prepare(self, number: int) -> None:
         """Do nothing: a batch does not depend on the weights."""
 
-    def packed(
-        self, number: int
-    ) -> tuple[list[serving.PackedPassage], list[int], list[tuple[int, int]], NDArray[np.int64]]:
-        """Return this process's part of a batch before it is padded.
-
-        These are sequences, the number of each question's passage with the answer, its first and
-        last token, and the rows of the questions.
-        """
+    def drawn(self, number: int) -> tuple[list[DrawnQuestion], NDArray[np.int64]]:
+        """Return this process's questions of a batch, and the rows of all questions in it."""
         process, count = self.accelerator.process_index, self.accelerator.num_processes
         # Processes take turns, so that each gets the same number of questions.
         rows = self.schedule.rows(number)[process::count]
 
-        sequences: list[serving.PackedPassage] = []
-        right: list[int] = []
-        spans: list[tuple[int, int]] = []
+        questions = []
         for slot, row in enumerate(rows):
             rng = random.Random(f"{self.recipe.seed} {number} {slot} {process}")
-            packed, right_passage, span = self._drawn(int(row), rng)
-            sequences += packed
-            right.append(right_passage)
-            spans.append(span)
-        return sequences, right, spans, rows
+            questions.append(self._drawn(int(row), rng))
+        return questions, rows
 
-    def _drawn(
-        self, row: int, rng: random.Random
-    ) -> tuple[list[serving.PackedPassage], int, tuple[int, int]]:
+    def _drawn(self, row: int, rng: random.Random) -> DrawnQuestion:
         """Pack a question with its passage, unless that is left out, and with wrong ones."""
         source_number = int(np.searchsorted(self.starts, row, side="right")) - 1
         source = self.sources[source_number]
         number = row - int(self.starts[source_number])
         item = source.items[number]
 
-        reading = self.recipe.reading
-        missing = rng.random() < reading.missing and item.answered
-        # All questions have the same number of passages, whether or not one of them answers.
-        wrong_count = reading.passages if missing else reading.passages - 1
-        wrong = [rng.choice(source.wrong[number]) for _ in range(wrong_count)]
-        chosen = wrong if missing else [item.passage, *wrong]
-        packed = self.packer.pack(
-            item.question, [source.pool.passages[passage] for passage in chosen]
-        )
+        missing = rng.random() < self.recipe.reading.missing and item.answered
+        places = self._places(source, number, rng, with_own=item.labelled and not missing)
+        candidates = source.candidates(number, 1 + source.wrong.shape[1])
+        passages = [source.pool.passages[candidates[place]] for place in places]
+        packed = self.packer.pack(item.question, passages)
 
-        if missing or not item.answered:
-            return packed, 0, (-1, -1)
-        return packed, 1, token_span(packed[0], source.pool.passages[item.passage], item)
+        right, span = 0, (-1, -1)
+        if not item.labelled:
+            right = UNKNOWN
+        elif item.answered and not missing:
+            right, span = 1, token_span(packed[0], passages[0], item)
+        return DrawnQuestion(row, packed, places, right, span)
+
+    def _places(
+        self, source: Questions, number: int, rng: random.Random, *, with_own: bool
+    ) -> list[int]:
+        """Draw passages of a question, as places among its candidates; its own comes first."""
+        labelled = source.items[number].labelled
+        teacher = self.recipe.teacher
+        # Of a question with labels, the first candidate is its own passage.
+        wrong_count = teacher.passages - labelled if teacher else source.wrong.shape[1]
+
+        passages = self.recipe.reading.passages
+        if not labelled:
+            return rng.sample(range(wrong_count), passages)
+        # All questions have the same number of passages, whether or not one of them answers.
+        wrong = [1 + rng.choice(range(wrong_count)) for _ in range(passages - with_own)]
+        return [0, *wrong] if with_own else wrong
 
     def batch(self, number: int) -> ReadingBatch:
         """Return this process's part of batch `number`."""
-        packed, right, spans, rows = self.packed(number)
+        questions, rows = self.drawn(number)
+        packed = [sequence for question in questions for sequence in question.packed]
         ids, mask = self._padded(packed)
-        return ReadingBatch(
-            rows, ids, mask, hidden(packed, ids.shape[1]), torch.tensor(right), torch.tensor(spans)
-        )
+
+        outside = hidden(packed, ids.shape[1])
+        if self.recipe.reading.equations:
+            outside = mask == 0
+        right = torch.tensor([question.right for question in questions])
+        spans = torch.tensor([question.span for question in questions])
+        soft = self._soft_targets(questions, packed, ids.shape[1])
+        return ReadingBatch(rows, ids, mask, outside, right, spans, soft)
+
+    def _soft_targets(
+        self,
+        questions: Sequence[DrawnQuestion],
+        packed: Sequence[serving.PackedPassage],
+        width: int,
+    ) -> SoftTargets | None:
+        if self.scores is None or self.recipe.teacher is None:
+            return None
+
+        scores = [
+            [self.scores.of(question.number)[place] for place in question.candidates]
+            for question in questions
+        ]
+        return distillation.soft_targets(scores, packed, width, self.recipe.teacher.temperature)
 
     def _padded(self, packed: Sequence[serving.PackedPassage]) -> tuple[Tensor, Tensor]:
         rows = [sequence.ids.tolist() for sequence in packed]
         return pad_texts(rows, self.model.tokenizer.pad_token_id or 0)
 
     def backward(self, batch: ReadingBatch) -> dict[str, float]:
-        """Add the gradients of the sum of the three cross entropies; see `reading_loss`."""
+        """Add the gradients of the sum of the cross entropies and of a teacher's losses.
+
+        See `reading_loss` and `purlin.training.distillation`.
+        """
         device = self.accelerator.device
         starts, ends, selected = self._logits(batch.ids.to(device), batch.mask.to(device))
 
         no_answer = batch.hidden.to(device)
-        losses = reading_loss(
-            starts.masked_fill(no_answer, HIDDEN),
-            ends.masked_fill(no_answer, HIDDEN),
-            selected,
-            batch.right.to(device),
-            batch.spans.to(device),
-        )
+        starts = starts.masked_fill(no_answer, HIDDEN)
+        ends = ends.masked_fill(no_answer, HIDDEN)
+        none_score = self.recipe.reading.none_score
+        right, spans = batch.right.to(device), batch.spans.to(device)
+        losses = reading_loss(starts, ends, selected, right, spans, none_score)
+
+        if batch.soft is not None and (teacher := self.recipe.teacher) is not None:
+            soft = distillation.distillation_loss(
+                starts, ends, selected, batch.soft.on(device), teacher.temperature, none_score
+            )
+            losses |= {name: teacher.weight * loss for name, loss in soft.items()}
         total = torch.stack(list(losses.values())).sum()
         total.backward()  # type: ignore[no-untyped-call]
 
@@ -414,18 +552,8 @@ class ReaderTask:
         return {"loss": float(total.detach()), **values}
 
     def _logits(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the model's logits, computed in groups of similar length, which saves padding."""
-
-        def read_group(group_ids: Tensor, group_mask: Tensor) -> tuple[Tensor, ...]:
-            starts, ends, selected = self.model(group_ids, group_mask)
-            # Groups are cut to their longest text: their logits are filled up again.
-            missing = (0, ids.shape[1] - group_ids.shape[1])
-            padded_starts = F.pad(starts, missing, value=HIDDEN)
-            return padded_starts, F.pad(ends, missing, value=HIDDEN), selected
-
         with self.accelerator.autocast():
-            starts, ends, selected = in_groups(read_group, ids, mask, TEXTS_PER_GROUP)
-        return starts, ends, selected
+            return self.model.grouped(ids, mask)
 
     def describe(self, batch: ReadingBatch) -> str:
         """Return the numbers of the first questions."""
@@ -505,18 +633,29 @@ def hidden(packed: Sequence[serving.PackedPassage], width: int) -> Tensor:
 
 
 def reading_loss(
-    starts: Tensor, ends: Tensor, selected: Tensor, right: Tensor, spans: Tensor
+    starts: Tensor,
+    ends: Tensor,
+    selected: Tensor,
+    right: Tensor,
+    spans: Tensor,
+    none_score: float | None = NONE_SCORE,
 ) -> dict[str, Tensor]:
     """Return the losses "select" (eq. 3), "start" and "end" (eq. 1 and 2), each a mean over
     questions.
 
     `starts`, `ends` (B * P, t); `selected` (B * P,); `right` (B,) the passage with the answer,
-    counted from 1; 0 is "none of them", whose score is NONE_SCORE. `spans` (B, 2) are the answer's
-    ends in the right passage, or -1 if unknown: such questions add nothing to eq. 1 and 2.
+    counted from 1; 0 is "none of them", whose score is `none_score`. Without one (None), as in the
+    paper, `right` is never 0. A question whose `right` is UNKNOWN adds nothing. `spans` (B, 2) are
+    the answer's ends in the right passage, or -1 if unknown: such questions add nothing to eq. 1
+    and 2.
     """
     b = len(right)
-    choices = F.pad(selected.reshape(b, -1), (1, 0), value=NONE_SCORE)  # (B, 1 + P)
-    losses = {"select": F.cross_entropy(choices, right)}
+    choices = selected.reshape(b, -1)
+    answers = torch.where(right == UNKNOWN, right, right - 1)
+    if none_score is not None:
+        choices, answers = F.pad(choices, (1, 0), value=none_score), right  # (B, 1 + P)
+    selection = F.cross_entropy(choices, answers, ignore_index=UNKNOWN, reduction="sum")
+    losses = {"select": selection / b}
 
     has_span = spans[:, 0] >= 0
     first_rows = torch.arange(b, device=right.device) * (selected.numel() // b)
@@ -525,6 +664,91 @@ def reading_loss(
         per_question = F.cross_entropy(logits[rows], tokens.clamp(min=0), reduction="none")
         losses[name] = (per_question * has_span).sum() / b
     return losses
+
+
+# -- a teacher's scores -------------------------------------------------------------------------
+
+
+def _teacher_scores(
+    recipe: ReaderRecipe,
+    sources: Sequence[Questions],
+    directory: Path,
+    accelerator: Accelerator,
+    progress: StepProgress,
+) -> ScoreFiles | None:
+    """Compute the scores of the recipe's teacher that `directory` lacks; None without a teacher."""
+    teacher = recipe.teacher
+    if teacher is None:
+        return None
+
+    read, teacher_digest = _open_teacher(recipe, teacher, accelerator)
+    questions: list[ScoredQuestion] = []
+    for source in sources:
+        for number, item in enumerate(source.items):
+            rows = source.candidates(number, teacher.passages)
+            questions.append((item.question, [source.pool.passages[row] for row in rows]))
+
+    texts = ((text, map(serving.model_text, passages)) for text, passages in questions)
+    everything = [teacher_digest, *((text, *passages) for text, passages in texts)]
+    files = ScoreFiles(directory, digest(everything), len(questions))
+    files.compute(
+        questions,
+        read,
+        process=accelerator.process_index,
+        processes=accelerator.num_processes,
+        progress=lambda number, total: progress(number, total, {}),
+    )
+    return files
+
+
+def _open_teacher(
+    recipe: ReaderRecipe, teacher: TeacherSettings, accelerator: Accelerator
+) -> tuple[distillation.Read, str]:
+    """Return what reads passages as the teacher does, and the digest of the teacher.
+
+    Raises InvalidInput, naming the field, if it is not a reader.
+    """
+    if (Path(teacher.base) / serving.READER_SETTINGS).is_file():
+        exported = serving.Reader.load(Path(teacher.base))
+        return lambda questions: _read_exported(exported, questions), exported.fingerprint
+
+    max_tokens = teacher.max_tokens or recipe.reading.max_tokens
+    settings = replace(recipe.model, base=teacher.base, dropout=None)
+    try:
+        reader = load_reader_model(settings, new_head=False).eval().to(accelerator.device)
+    except (InvalidInput, NotFound) as error:
+        raise type(error)(f"[teacher] {error.message}", field="teacher.base") from None
+    export.refuse_longer("teacher.max_tokens", max_tokens, reader)
+
+    packer = reader.packer(max_tokens)
+    identity = digest([max_tokens, reader.digest()])
+    return lambda questions: _read_checkpoint(reader, packer, accelerator, questions), identity
+
+
+def _read_exported(
+    exported: serving.Reader, questions: Sequence[ScoredQuestion]
+) -> list[serving.PassageLogits]:
+    return [logits for question in questions for logits in exported.read(*question)]
+
+
+def _read_checkpoint(
+    reader: ReaderModel,
+    packer: serving.Packer,
+    accelerator: Accelerator,
+    questions: Sequence[ScoredQuestion],
+) -> list[serving.PassageLogits]:
+    packed = [sequence for question in questions for sequence in packer.pack(*question)]
+    rows = [sequence.ids.tolist() for sequence in packed]
+    ids, mask = pad_texts(rows, reader.tokenizer.pad_token_id or 0)
+
+    device = accelerator.device
+    with torch.inference_mode(), accelerator.autocast():
+        logits = reader.grouped(ids.to(device), mask.to(device))
+    starts, ends, selected = (values.float().cpu().numpy() for values in logits)
+    return [
+        serving.PassageLogits(sequence, starts[row], ends[row], float(selected[row]))
+        for row, sequence in enumerate(packed)
+    ]
 
 
 # -- export -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from hashlib import blake2b
@@ -44,9 +44,13 @@ from purlin.training.losses import IGNORED, cached_backward, contrastive, recons
 from purlin.training.model import ModelSettings, TextModel, pad_targets, pad_texts
 
 Mask = Literal["entity", "span"]
+Trains = Literal["all", "decoder"]
 RowNumbers = NDArray[np.int64]
 TEXTS_PER_GROUP = 32  # smaller groups have less padding, but more overhead
 SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5
+# Keys that recipes of earlier runs lack, which are resumed if these have their defaults.
+_LATER_STAGE_KEYS = {"labelled_share": 1.0, "trains": "all"}
+_LATER_PAIR_KEYS = {"summaries": True}
 AVERAGED = "averaged"  # directory of the checkpoint into which the base model was mixed
 
 
@@ -64,9 +68,13 @@ class Stage:
     different entities that is masked, by default all, or of words with the "span" mask, by default
     T5's 0.15.
 
-    `hard_negatives` are drawn for each pair from the `depth` best passages of the current model,
-    which are mined again every `refresh` epochs. `part` computes the contrastive loss in parts of
-    that many pairs, in the memory of one part.
+    `hard_negatives` are drawn for each pair: `labelled_share` of them from its labelled negatives,
+    if it has any, the others from the `depth` best passages of the current model, which are mined
+    again every `refresh` epochs. `part` computes the contrastive loss in parts of that many pairs,
+    in the memory of one part.
+
+    A stage that `trains` the "decoder" alone keeps the encoder as it is: the light decoder of a
+    BERT-like model, which starts at random, learns to predict before its errors reach the encoder.
     """
 
     name: str
@@ -84,6 +92,8 @@ class Stage:
     part: int | None = None
     forms: augment.Forms = field(default_factory=augment.Forms)
     batches: Literal["mixed", "one-source"] = "mixed"
+    labelled_share: float = 1.0
+    trains: Trains = "all"
 
     def __post_init__(self) -> None:
         self._check_name_and_loss()
@@ -102,6 +112,7 @@ class Stage:
         in_range("hard_negatives", self.hard_negatives, 0, 32)
         in_range("depth", self.depth, max(1, self.hard_negatives), 1000)
         in_range("refresh", self.refresh, 1, 1000)
+        in_range("labelled_share", self.labelled_share, 0.0, 1.0)
         if self.part is not None:
             in_range("part", self.part, 1, 1 << 20)
 
@@ -116,6 +127,12 @@ class Stage:
         if not self.sda + self.mep:
             raise InvalidInput(
                 f"Stage {self.name} trains nothing: sda and mep are both 0.", field="sda"
+            )
+        if self.trains == "decoder" and (self.sda or not self.mep):
+            raise InvalidInput(
+                f"Stage {self.name} trains the decoder alone, which only masked entity prediction "
+                "does: set sda = 0 and mep above 0.",
+                field="trains",
             )
 
 
@@ -273,8 +290,21 @@ def _recipe_until(recipe: SantaRecipe, number: int, digests: Sequence[str]) -> d
     """Return what decides the curve of stage `number`: later stages and the export do not."""
     stages = recipe.stage[: number + 1]
     content = asdict(replace(recipe, stage=stages, export=SantaExport()))
+    for stage in content["stage"]:
+        _drop_defaults(stage, _LATER_STAGE_KEYS)
+    for source in content["pairs"]:
+        _drop_defaults(source, _LATER_PAIR_KEYS)
+        # "us" was the default of every format; what it selects is in the digests of the texts.
+        source["locale"] = source["locale"] or "us"
+
     content["texts"] = [digests[source] for stage in stages for source in recipe.sources_of(stage)]
     return content
+
+
+def _drop_defaults(content: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    for name, value in defaults.items():
+        if content[name] == value:
+            del content[name]
 
 
 def _export(
@@ -300,6 +330,7 @@ def _export(
         card,
         quantization=recipe.export.quantization,
         max_tokens=recipe.export.max_tokens,
+        similarity=recipe.model.similarity,
     )
 
 
@@ -395,6 +426,21 @@ class SantaTask:
         if stage.mep:
             self.masking = masking.prepare(self.tokenizer)
         self.mined: tuple[int, RowNumbers] = (-1, np.empty((0, 0), np.int64))
+        self.candidates: Sequence[str] = ()
+        if stage.trains == "decoder":
+            self._freeze_encoder()
+
+    def _freeze_encoder(self) -> None:
+        """Leave only the light decoder to be trained. Raises InvalidInput for a model without."""
+        fresh = set(self.model.fresh())
+        if not fresh:
+            raise InvalidInput(
+                "This model has no decoder of its own that starts at random: a T5 predicts with its "
+                f"pretrained one. Leave the stage {self.stage.name} out.",
+                field="trains",
+            )
+        for weight in self.model.parameters():
+            weight.requires_grad_(weight in fresh)
 
     def fresh(self) -> Sequence[torch.nn.Parameter]:
         """Return the parameters of the light decoder."""
@@ -469,11 +515,15 @@ class SantaTask:
     def _negatives(self, row: int, rng: random.Random) -> list[str]:
         """Draw `hard_negatives` passages for a pair: labelled ones first, then mined ones."""
         count, pair = self.stage.hard_negatives, self.pairs[row]
-        labelled = rng.sample(pair.negatives, min(count, len(pair.negatives)))
+        if self.stage.labelled_share < 1:
+            wanted = sum(rng.random() < self.stage.labelled_share for _ in range(count))
+        else:
+            wanted = count
 
+        labelled = rng.sample(pair.negatives, min(wanted, len(pair.negatives)))
         missing = count - len(labelled)
         mined = rng.sample(self.mined[1][row].tolist(), missing) if missing else []
-        return labelled + [self.pairs[mined_row].passage for mined_row in mined]
+        return labelled + [self.candidates[candidate] for candidate in mined]
 
     def _mining_round(self, number: int) -> tuple[int, int]:
         """Return which round of mining a batch belongs to, and its number within the round."""
@@ -490,13 +540,13 @@ class SantaTask:
 
         mining_round, number_in_round = self._mining_round(number)
         path = self.directory / f"mined-{mining_round}.npy"
-        if self.accelerator.is_main_process and not (number_in_round and path.is_file()):
+        if not (number_in_round and path.is_file()):
             mining.mine(
                 self.model, self.pairs, path, depth=self.stage.depth, accelerator=self.accelerator
             )
-        self.accelerator.wait_for_everyone()
 
-        self.mined = mining_round, np.load(path)
+        self.candidates = mining.candidate_passages(self.pairs)
+        self.mined = mining_round, np.load(path, mmap_mode="r")
 
     # -- forward and backward --------------------------------------------------------------------
 
@@ -547,15 +597,15 @@ class SantaTask:
         `vectors` are those of this process's queries, then of its passages.
         """
         n = len(batch.rows)
-        passages = _gathered(vectors[n:], self.accelerator)  # (P, D)
+        passages = gathered(vectors[n:], self.accelerator)  # (P, D)
         first_passage = self.accelerator.process_index * (len(vectors) - n)
         own = torch.arange(n, device=vectors.device) + first_passage
 
         # Copies of the positive, and positives of an equal query, are no negatives.
-        passage_texts = _gathered(batch.passage_texts, self.accelerator)
+        passage_texts = gathered(batch.passage_texts, self.accelerator)
         hard_negatives = len(batch.passage_texts) - n
         padded_queries = F.pad(batch.query_texts, (0, hard_negatives), value=-1)
-        query_texts = _gathered(padded_queries, self.accelerator)
+        query_texts = gathered(padded_queries, self.accelerator)
         same_passage = passage_texts == passage_texts[own][:, None]
         same_query = query_texts == batch.query_texts[:, None]
 
@@ -709,13 +759,13 @@ def _digests(texts: Sequence[str]) -> Tensor:
     return torch.tensor(digests, dtype=torch.int64)
 
 
-def _gathered(tensor: Tensor, accelerator: Accelerator) -> Tensor:
+def gathered(tensor: Tensor, accelerator: Accelerator) -> Tensor:
     """Concatenate the tensors of all processes; gradients flow back to each of them."""
     if accelerator.num_processes == 1:
         return tensor
 
     # The differentiable gather supports floats only.
     if not tensor.is_floating_point():
-        gathered: Tensor = accelerator.gather(tensor)
-        return gathered
+        tensors: Tensor = accelerator.gather(tensor)
+        return tensors
     return torch.cat(torch.distributed.nn.all_gather(tensor))  # type: ignore[no-untyped-call]

@@ -34,7 +34,6 @@ from purlin.index.encoder import (
     load_encoder,
 )
 from purlin.index.errors import InvalidInput
-from purlin.index.evaluation.ranking import evaluate_run
 from purlin.index.static_encoder import (
     CONTINUATION,
     ROLES,
@@ -49,9 +48,10 @@ from purlin.index.static_encoder import (
 )
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.data import augment
+from purlin.training.data.judged import mean_measure, ranked
 from purlin.training.data.pair_loading import Report, load_pairs
 from purlin.training.data.pairs import Pair, PairSource, text_digest
-from purlin.training.dev import DevSet, ranked, read_dev_set
+from purlin.training.dev import DevSet, read_dev_set
 from purlin.training.export import (
     CARD,
     Card,
@@ -448,9 +448,9 @@ class StaticTask:
         for dev_set, data in self.dev:
             queries = encoder.encode(list(data.queries.values()), role="query")
             passages = encoder.encode(list(data.passages.values()), role="passage")
-            measures = evaluate_run(ranked(data, queries, passages), data.qrels)
-            means = {measure.name: measure.mean for measure in measures}
-            values[f"dev {dev_set.name} {dev_set.measure}"] = means[dev_set.measure]
+            run = ranked(data, queries, passages)
+            name = f"dev {dev_set.name} {dev_set.measure}"
+            values[name] = mean_measure(dev_set.measure, run, data)
         return {"dev mean": float(np.mean(list(values.values()))), **values} if values else {}
 
     def save(self, directory: Path) -> None:

@@ -12,6 +12,8 @@ where it was, and `python -m benchmarks.tables` writes the results into docs/per
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from pathlib import Path
 
 from benchmarks.corpora import CORPORA
@@ -39,6 +41,9 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=300, help="of one load of `search`")
     parser.add_argument("--texts", type=int, default=1000, help="of one pass of `encode`")
     options = parser.parse_args()
+
+    # A run that is stopped stops the services that it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
     # Each comparison imports its own needs; the scratch directory may be relative.
     scratch = options.scratch.absolute()

@@ -28,7 +28,8 @@ class HostedCorpus(Corpus):
         """Search as `Corpus.search` does, or with one retriever if the other fails."""
         search = super().search
         result, warning = self._answered(mode, lambda mode: search(query, mode=mode, **options))
-        return replace(result, warning=warning)
+        warnings = " ".join(each for each in (warning, result.warning) if each)
+        return replace(result, warning=warnings or None)
 
     def rank(self, query: str, depth: int, *, mode: Mode = "hybrid", **options: Any) -> Ranked:
         """Rank as `Corpus.rank` does, or with one retriever if the other fails."""

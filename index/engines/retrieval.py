@@ -22,12 +22,13 @@ from purlin.index.engines.fields import expression, folded, hashed
 from purlin.index.engines.layout import Rows
 from purlin.index.engines.milvus import Milvus
 from purlin.index.errors import Damaged, EngineFailed, NotFound
+from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Passage
 from purlin.index.search.contracts import Details
 from purlin.index.search.filters import Filter
 from purlin.index.search.lexical import LexicalScores
 from purlin.index.search.store import MAX_NAMED, StoredPassage
-from purlin.index.search.tokens import tokens
+from purlin.index.search.tokens import distinct_tokens, tokens
 
 # Keys in one expression.
 _KEYS, _TEXTS = 4096, 256
@@ -358,9 +359,13 @@ class MilvusPassages:
             for row in self._first_records(documents, [layout.TITLE, layout.PATH])
         }
         rows = [records[document] for document in documents.tolist()]
+        titles = [row[layout.TITLE] for row in rows]
+        paths = [row[layout.PATH] or None for row in rows]
         return Details(
-            [row[layout.TITLE] for row in rows],
-            [row[layout.PATH] or None for row in rows],
+            titles,
+            paths,
+            [distinct_tokens(title) for title in titles],
+            [distinct_tokens(path_text(path or "")) for path in paths],
             self.secondary(documents),
             documents & layout.MODULE > 0,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +18,7 @@ from purlin.index.builds import Manifest
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import PurlinError
 from purlin.index.records import Kind
-from purlin.index.search.dense import VECTORS_FILE
+from purlin.index.search.dense import SETTINGS_FILE, StoredVectors, stored_vectors
 from purlin.index.search.listing import IndexedFile, Listing, read_listing
 from purlin.index.search.postings import Postings
 from purlin.index.search.segments import LEXICAL_DIRECTORY
@@ -42,10 +43,10 @@ class EarlierSegment:
         return self.store.digests()
 
     @cached_property
-    def vectors(self) -> NDArray[np.float16]:
-        """Vectors of the passages, memory-mapped."""
-        vectors: NDArray[np.float16] = np.load(self.directory / VECTORS_FILE, mmap_mode="r")
-        return vectors
+    def vectors(self) -> StoredVectors:
+        """Vectors of the passages. Those of a large segment stay on disk: a read may raise Altered."""
+        settings = json.loads((self.directory / SETTINGS_FILE).read_bytes())
+        return stored_vectors(self.directory, settings)
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,10 @@ class Earlier:
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float16]:
         """Vectors (rows, dim) of these passages, whose rows count on from segment to segment."""
         parts = np.searchsorted(self.starts, rows, "right") - 1
-        vectors = np.empty((len(rows), self.segments[0].vectors.shape[1]), dtype=np.float16)
+        vectors = np.empty((len(rows), self.segments[0].vectors.dim), dtype=np.float16)
         for number, segment in enumerate(self.segments):
             own = parts == number
-            vectors[own] = segment.vectors[rows[own] - self.starts[number]]
+            vectors[own] = segment.vectors.take(rows[own] - self.starts[number])
         return vectors
 
     def rows_of(self, digests: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -91,6 +91,15 @@ def changed_since(manifest: Manifest, names: Iterable[str]) -> set[str]:
         return set()
 
 
+def is_single_file(manifest: Manifest) -> bool:
+    """Return whether all documents come from one file that can be reached."""
+    roots = local_roots(manifest)
+    try:
+        return len(roots) == 1 and roots[0].is_file()
+    except OSError:
+        return False
+
+
 def _has_changed(path: Path, began: float) -> bool:
     try:
         return path.stat().st_ctime > began + _TICK_S

@@ -1,8 +1,8 @@
 """Read passages for a question: a cross-encoder's logits for the answer's start and end.
 
-The model reads `[CLS] question [SEP] passage [SEP]`. It returns, for each token, the logits that an
-answer starts and ends there, and for each passage one that it answers (reference QA, eq. 1-3).
-`purlin.index.qa.spans` makes answers of these logits.
+The model reads `[CLS] question [SEP] passage [SEP]`, or what its tokenizer puts around two texts. It
+returns, for each token, the logits that an answer starts and ends there, and for each passage one
+that it answers (reference QA, eq. 1-3). `purlin.index.qa.spans` makes answers of these logits.
 """
 
 from __future__ import annotations
@@ -113,23 +113,19 @@ class Packer:
         self.tokenizer = tokenizer
         self.max_tokens = max_tokens
 
-        cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
-        if cls is None or sep is None:
-            raise ValueError("the tokenizer has no [CLS] and [SEP]")
-        self.cls, self.sep = int(cls), int(sep)
+        self.start, self.between, self.end = _special_ids(tokenizer)
 
     def pack(self, question: str, passages: Sequence[ReadingPassage]) -> list[PackedPassage]:
         """Pack each passage into at most `max_tokens` ids; the question gets a third at most."""
         max_question_tokens = min(MAX_QUESTION_TOKENS, self.max_tokens // 3)
         question_ids = self._tokenize([question], MAX_QUESTION_TOKENS)[0].ids
-        head = [self.cls, *question_ids[:max_question_tokens], self.sep]
+        head = [*self.start, *question_ids[:max_question_tokens], *self.between]
 
-        # One more id is the last [SEP].
-        room = self.max_tokens - len(head) - 1
+        room = self.max_tokens - len(head) - len(self.end)
         texts = [model_text(passage) for passage in passages]
         packed = []
         for encoding in self._tokenize(texts, self.max_tokens):
-            ids = np.array([*head, *encoding.ids[:room], self.sep], dtype=np.int64)
+            ids = np.array([*head, *encoding.ids[:room], *self.end], dtype=np.int64)
             packed.append(PackedPassage(ids, len(head), tuple(encoding.offsets[:room])))
         return packed
 
@@ -139,6 +135,25 @@ class Packer:
         cut = [text[:max_chars].encode(errors="replace").decode() for text in texts]
         encodings: list[Any] = self.tokenizer.encode_batch(cut, add_special_tokens=False)
         return encodings
+
+
+def _special_ids(tokenizer: Tokenizer) -> tuple[list[int], list[int], list[int]]:
+    """Return the ids before the question, between it and the passage, and after that.
+
+    They are those that the tokenizer itself puts around a pair of texts: [CLS], [SEP], [SEP] for
+    BERT; for MPNet, which has words "[CLS]" and "[SEP]" too, <s>, </s></s>, </s>. A tokenizer that
+    adds none gets BERT's. Raises ValueError if it does not have them.
+    """
+    around_one: list[int] = tokenizer.encode("").ids
+    around_two: list[int] = tokenizer.encode("", "").ids
+    if len(around_one) == 2:
+        between = around_two[1:-1] or around_one[1:]
+        return around_one[:1], between, around_one[1:]
+
+    cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    if cls is None or sep is None:
+        raise ValueError("the tokenizer has no [CLS] and [SEP]")
+    return [cls], [sep], [sep]
 
 
 def reading_passage(document: Document, passage: Passage, prior: float = 0.0) -> ReadingPassage:

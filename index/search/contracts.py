@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
-from purlin.index.records import Document
+from purlin.index.records import Document, Passage
 from purlin.index.search.filters import Filter
 from purlin.index.search.lexical import LexicalScores
 from purlin.index.search.store import StoredPassage
@@ -30,12 +30,15 @@ Allowed = Any
 class Details:
     """What the ranking of a repository asks of n documents.
 
-    `paths` are those of their files, None for a record of a list. `secondary` masks documents whose
-    role counts less, `modules` those that are the code outside of a file's definitions.
+    `paths` are those of their files, None for a record of a list. `title_tokens` and `path_tokens`
+    are the distinct tokens of both, separated by spaces. `secondary` masks documents whose role
+    counts less, `modules` those that are the code outside of a file's definitions.
     """
 
     titles: Sequence[str]
     paths: Sequence[str | None]
+    title_tokens: Sequence[str]
+    path_tokens: Sequence[str]
     secondary: NDArray[np.bool_]
     modules: NDArray[np.bool_]
 
@@ -166,4 +169,31 @@ class PassageStore(Protocol):
 
     def close(self) -> None:
         """Release files and connections; later calls fail."""
+        ...
+
+
+class PassageReranker(Protocol):
+    """A model that reads a query and a passage together."""
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        ...
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The share (0-1) of the relevance in the score, for each kind that can be reranked."""
+        ...
+
+    def relevance(
+        self,
+        query: str,
+        passages: Sequence[tuple[Document, Passage]],
+        *,
+        deadline: float | None = None,
+    ) -> Vectors:
+        """Return the relevance (n,) in 0-1 of the first n passages: those read before the deadline.
+
+        A deadline is a time of `time.monotonic()`.
+        """
         ...

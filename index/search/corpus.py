@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
     LexicalRetriever,
+    PassageReranker,
     PassageStore,
     Rows,
 )
@@ -46,6 +48,9 @@ MAX_K = 1000
 # Largest offset + k.
 MAX_RANK = 10_000
 MAX_HIGHLIGHTS = 100
+# Hits that a reranker scores again, and the time it may take: those not read by then keep their order.
+RERANK_DEPTH = 20
+RERANK_SECONDS = 1.0
 _NEAREST_SHOWN = 3  # documents that an error about a line of a file names
 _FIRST_DEPTH = 200
 _CACHED_FILTERS = 64
@@ -59,8 +64,8 @@ _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 class SearchResult:
     """One page of hits. `total` counts the documents on all pages.
 
-    `timings_ms` maps a step (encode, dense, lexical, fuse, fetch) to its milliseconds. `warning` is
-    present if only one of two retrievers answered.
+    `timings_ms` maps a step (encode, dense, lexical, fuse, fetch, read) to its milliseconds.
+    `warning` is present if only one of two retrievers answered, or if the reranker was too slow.
     """
 
     hits: tuple[Hit, ...]
@@ -88,11 +93,26 @@ class PassageResult:
 
 
 @dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a reranker made of the first n rows of a ranking.
+
+    `relevance` (n,) is its own score, `searched` (n,) the score that the search gave, and `weight`
+    the share of the relevance in their mean.
+    """
+
+    name: str
+    weight: float
+    relevance: Vectors
+    searched: Vectors
+
+
+@dataclass(frozen=True, slots=True)
 class _Ranking:
     """Passage rows, best first, with the scores of each; mostly one row per document.
 
     `texts` are the fused scores of the retrievers, `scores` also count names and, for the first rows
-    of a repository's code, the `evidence` of its ranking model.
+    of a repository's code, the `evidence` of its ranking model. `reading` tells how a reranker
+    scored the first rows again.
     """
 
     rows: Rows
@@ -101,6 +121,7 @@ class _Ranking:
     cosines: Vectors
     lexical: LexicalScores
     evidence: Evidence | None = None
+    reading: _Reading | None = None
 
     def take(self, kept: Rows | NDArray[np.bool_]) -> _Ranking:
         """Return some of the rows, without evidence."""
@@ -184,12 +205,17 @@ class Ranked:
     ranking: _Ranking
     warning: str | None = None
 
+    @property
+    def reranker(self) -> str | None:
+        """Name of the model that scored the first hits again, if one did."""
+        return None if self.ranking.reading is None else self.ranking.reading.name
+
 
 class _Clock:
     """Milliseconds per step of a search."""
 
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
+    def __init__(self, laps: Mapping[str, float] = MappingProxyType({})) -> None:
+        self.laps = dict(laps)
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
@@ -341,18 +367,24 @@ class Corpus:
         mode: Mode = "hybrid",
         filter: Filter | None = None,
         explain: bool = False,
+        reranker: PassageReranker | None = None,
     ) -> SearchResult:
         """Return hits offset + 1 to offset + k of the documents that pass `filter`, best first.
 
         Each document has at most one hit. Fused scores are exact, as if every passage were scored,
-        and the model for repositories ranks the same documents for every page: pages fit together.
+        and the model for repositories ranks the same documents for every page, as the `reranker`
+        does: pages fit together.
         """
         check_search(query, k, offset, mode)
         clock = _Clock()
-        ranked = self._ranked(self._prepare(query, mode, filter, clock), offset + k, clock)
+        needed = max(offset + k, RERANK_DEPTH) if reranker else offset + k
+        ranked = self._ranked(self._prepare(query, mode, filter, clock), needed, clock)
+        if reranker is not None:
+            ranked = self.reranked(ranked, RERANK_DEPTH, reranker)
+        clock = _Clock(ranked.timings_ms)
         hits = self.hits(ranked, offset, offset + k, explain=explain)
         clock.lap("fetch")
-        return SearchResult(hits, ranked.total, clock.laps)
+        return SearchResult(hits, ranked.total, clock.laps, ranked.warning)
 
     def rank(
         self,
@@ -370,6 +402,57 @@ class Corpus:
         check_search(query, 1, depth - 1, mode)
         clock = _Clock()
         return self._ranked(self._prepare(query, mode, filter, clock, vector), depth, clock)
+
+    def reranked(
+        self,
+        ranked: Ranked,
+        depth: int,
+        reranker: PassageReranker,
+        *,
+        deadline: float | None = None,
+    ) -> Ranked:
+        """Score the first `depth` hits of a ranking again, and rank the others below them.
+
+        The score is the mean of the search's and of the reranker's relevance, by its weight for
+        this kind; hits that the query names exactly keep theirs. What is not read before the
+        `deadline`, a time of `time.monotonic()`, stays in its order.
+        """
+        clock = _Clock(ranked.timings_ms)
+        ranking, query = ranked.ranking, ranked.query
+        depth = min(depth, len(ranking.rows))
+        weight = reranker.weights[self.manifest.kind]
+        stored = self._passages.fetch(ranking.rows[:depth].tolist())
+        relevance = reranker.relevance(
+            query.text,
+            [(each.document, each.passage) for each in stored],
+            deadline=deadline or time.monotonic() + RERANK_SECONDS,
+        )
+
+        read = len(relevance)
+        head = ranking.take(np.arange(read))
+        scores = (1.0 - weight) * head.scores + weight * relevance
+        exact = np.isin(head.rows, np.concatenate([query.named, query.defining]))
+        scores = np.where(exact, head.scores, scores).astype(np.float32)
+        order = np.argsort(-scores, kind="stable")
+        rest = ranking.take(np.arange(read, len(ranking.rows)))
+        reading = _Reading(reranker.name, weight, relevance[order], head.scores[order])
+
+        evidence = ranking.evidence
+        if evidence is not None:
+            evidence = evidence.take(np.concatenate([order, np.arange(read, len(evidence.role))]))
+        head = replace(head.take(order), scores=scores[order])
+        reranked = replace(head.then(rest), evidence=evidence, reading=reading)
+        clock.lap("read")
+        warning = None
+        if read < depth:
+            warning = f"The reranker read only {read} of {depth} hits in time."
+        return replace(
+            ranked,
+            ranking=reranked,
+            scores=reranked.scores,
+            timings_ms=clock.laps,
+            warning=" ".join(filter(None, [ranked.warning, warning])) or None,
+        )
 
     def hits(
         self, ranked: Ranked, start: int, stop: int, *, explain: bool = False
@@ -741,6 +824,8 @@ class Corpus:
         if query.nearness is not None:
             document = self._passages.document_of(ranking.rows[position : position + 1])
             scores["log"] = _rounded(query.nearness.of(document)[0])
+        if (reading := ranking.reading) is not None and position < len(reading.relevance):
+            scores["rerank"] = _rounded(reading.relevance[position])
         return scores
 
     def _explanation(self, query: _Query, ranking: _Ranking, position: int) -> dict[str, Any]:
@@ -757,6 +842,14 @@ class Corpus:
             explanation |= {
                 "parts": evidence.parts(position),
                 "repetition": float(evidence.repetition[position]),
+            }
+
+        if (reading := ranking.reading) is not None and position < len(reading.relevance):
+            explanation["rerank"] = {
+                "reranker": reading.name,
+                "weight": reading.weight,
+                "relevance": _rounded(reading.relevance[position]),
+                "searched": _rounded(reading.searched[position]),
             }
 
         return explanation | {

@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -162,8 +162,13 @@ def _cosines(vectors: NDArray[Any], query: Vectors) -> Vectors:
     return cosines
 
 
-class _Stored(Protocol):
+class StoredVectors(Protocol):
     """The vectors of a segment, one a row."""
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -181,6 +186,7 @@ class _InMemory:
 
     def __init__(self, vectors: NDArray[Any]) -> None:
         self._vectors: Vectors = vectors.astype(np.float32, copy=False)
+        self.dim = self._vectors.shape[1]
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -197,7 +203,7 @@ class _OnDisk:
 
     def __init__(self, file: BlockFile) -> None:
         header = io.BytesIO(file.read(0, BLOCK))
-        self._rows, self._dim = _read_header(header)
+        self._rows, self.dim = _read_header(header)
         self._file = file
         self._offset = header.tell()
 
@@ -205,22 +211,30 @@ class _OnDisk:
         return self._rows
 
     def take(self, rows: Rows) -> NDArray[np.float16]:
-        content = self._file.rows(rows, 2 * self._dim, self._offset)
+        content = self._file.rows(rows, 2 * self.dim, self._offset)
         return content.view("<f2")
 
     def batches(self) -> Iterable[tuple[int, NDArray[np.float16]]]:
         for start in range(0, self._rows, _BATCH_ROWS):
             stop = min(start + _BATCH_ROWS, self._rows)
-            content = self._file.read(
-                *(self._offset + 2 * self._dim * row for row in (start, stop))
-            )
-            yield start, np.frombuffer(content, "<f2").reshape(-1, self._dim)
+            content = self._file.read(*(self._offset + 2 * self.dim * row for row in (start, stop)))
+            yield start, np.frombuffer(content, "<f2").reshape(-1, self.dim)
+
+
+def stored_vectors(
+    directory: Path, settings: Mapping[str, Any], files: Reader = UNCHECKED
+) -> StoredVectors:
+    """Open the vectors that `build_index` has indexed with these settings."""
+    path = directory / VECTORS_FILE
+    if settings["vectors"] == "memory":
+        return _InMemory(read_array(files.read(path)))
+    return _OnDisk(files.blocks(path))
 
 
 class VectorSegment:
     """Unit vectors of one segment's passages, one row each."""
 
-    def __init__(self, vectors: _Stored, graph: Graph | None) -> None:
+    def __init__(self, vectors: StoredVectors, graph: Graph | None) -> None:
         self._vectors = vectors
         self._graph = graph
 
@@ -228,14 +242,10 @@ class VectorSegment:
     def load(cls, directory: Path, files: Reader = UNCHECKED) -> Self:
         """Open the files of `build_index`: the vectors of a large segment stay on disk."""
         settings = json.loads(files.read(directory / SETTINGS_FILE))
-        path = directory / VECTORS_FILE
-        if settings["vectors"] == "memory":
-            return cls(_InMemory(read_array(files.read(path))), None)
-
         graph = None
         if settings["index"] == "graph" and ann.is_available():
             graph = Graph.load(files.read(directory / INDEX_FILE), settings)
-        return cls(_OnDisk(files.blocks(path)), graph)
+        return cls(stored_vectors(directory, settings, files), graph)
 
     def __len__(self) -> int:
         return len(self._vectors)

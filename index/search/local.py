@@ -113,6 +113,8 @@ class LocalPassages:
         return Details(
             [head.title for head in heads],
             [head.path for head in heads],
+            [head.title_tokens for head in heads],
+            [head.path_tokens for head in heads],
             self.secondary(documents),
             _among(self._modules, documents),
         )

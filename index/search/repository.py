@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
-from purlin.index.passages import path_text
 from purlin.index.search.contracts import Details, Rows
 from purlin.index.search.tokens import tokens
 
@@ -55,7 +54,8 @@ _SEPARATOR = re.compile(r"::|->|[.#\\]")
 _NAME = re.compile(r"[^\W\d][\w$]*[!?]?(?:(?:::|->|[.#\\])[\w$]+[!?]?)*(?:\(\))?")
 # CamelCase, snake_case, or a name after a separator: in a sentence, other words are just words.
 _TELLING = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]|\w_\w|\w(?:::|->|[.#\\])\w|\(\)$")
-_ABBREVIATION = re.compile(r"[^\W\d_aeiou]{2,4}")
+_MAX_ABBREVIATION = 4
+_ABBREVIATION = re.compile(rf"[^\W\d_aeiou]{{2,{_MAX_ABBREVIATION}}}")
 _OLD = re.compile(r"(^|/)_?(legacy|deprecated|compat)(/|\.\w+$)")
 _VERSION = re.compile(r"v\d+")
 
@@ -119,7 +119,8 @@ def weigh(
     without a path gets no evidence from files. `existing_paths` tells which paths the corpus has.
     """
     total = sum(weights.values()) or 1.0
-    files = list(dict.fromkeys(path for path in documents.paths if path is not None))
+    tokens_of = dict(zip(documents.paths, documents.path_tokens, strict=True))
+    files = [path for path in tokens_of if path is not None]
     numbers = {path: number for number, path in enumerate(files)}
     # A document without a path is a file of its own.
     file_of = np.array(
@@ -130,7 +131,8 @@ def weigh(
         dtype=np.int64,
     )
     path_shares = np.zeros(len(files) + len(documents.paths), dtype=np.float32)
-    matched = _PathWords(files).matched(weights) / np.float32(total)
+    words = _PathWords([tokens_of[path] for path in files])
+    matched = words.matched(weights) / np.float32(total)
     path_shares[: len(files)] = matched ** np.float32(SHARE_POWER)
 
     definition = _definitions(query, weights, documents.titles)
@@ -142,7 +144,7 @@ def weigh(
     parts = {
         "text": text,
         "path": path_shares[file_of],
-        "name": _shares(weights, total, documents.titles) ** np.float32(SHARE_POWER),
+        "name": _shares(weights, total, documents.title_tokens) ** np.float32(SHARE_POWER),
         "file": _other_hits(file_of, text),
         "definition": definition,
         "role": np.where(demoted, np.float32(SECONDARY_ROLE), np.float32(1.0)),
@@ -160,21 +162,28 @@ def weigh(
 
 
 class _PathWords:
-    """Which files have a word in their path."""
+    """Which files have a word in their path, by the tokens of each path, separated by spaces."""
 
-    def __init__(self, files: Sequence[str]) -> None:
-        self._words_of = [_words_of_path(path) for path in files]
-        self._all = frozenset().union(*self._words_of)
+    def __init__(self, path_tokens: Sequence[str]) -> None:
+        # Few words of all match: in which files they are is not looked up before.
+        self._paths = [f" {words} " for words in path_tokens]
+        self._all = frozenset(" ".join(path_tokens).split())
         self._words = sorted(self._all)
-        self._abbreviations = [word for word in self._words if _is_abbreviation(word)]
+        self._abbreviations = [
+            word
+            for word in self._words
+            if len(word) <= _MAX_ABBREVIATION and _is_abbreviation(word)
+        ]
 
     def matched(self, weights: Mapping[str, float]) -> Vectors:
         """Return the weight (files,) of the tokens that match a word of each path."""
-        matched = np.zeros(len(self._words_of), dtype=np.float32)
+        matched = np.zeros(len(self._paths), dtype=np.float32)
         for token, weight in weights.items():
-            if matching := frozenset(self._matching(token)):
-                rows = [not matching.isdisjoint(words) for words in self._words_of]
-                matched[rows] += np.float32(weight)
+            for_any = np.zeros(len(self._paths), dtype=np.bool_)
+            for word in set(self._matching(token)):
+                padded = f" {word} "
+                for_any |= np.array([padded in path for path in self._paths])
+            matched[for_any] += np.float32(weight)
         return matched
 
     def _matching(self, token: str) -> Iterator[str]:
@@ -203,11 +212,6 @@ def _abbreviates(word: str, token: str) -> bool:
         return False
     letters = iter(token)
     return all(letter in letters for letter in word)
-
-
-@lru_cache(maxsize=65_536)
-def _words_of_path(path: str) -> frozenset[str]:
-    return frozenset(tokens(path_text(path)))
 
 
 def _superseded(
@@ -241,19 +245,13 @@ def _without_version(path: str) -> Sequence[str]:
 # ---- names
 
 
-@lru_cache(maxsize=65_536)
-def _words_of(title: str) -> frozenset[str]:
-    return frozenset(tokens(title))
-
-
-def _shares(weights: Mapping[str, float], total: float, titles: Sequence[str]) -> Vectors:
+def _shares(weights: Mapping[str, float], total: float, title_tokens: Sequence[str]) -> Vectors:
     """Share (n,) of the query's weight that the words of each title match."""
-    shares = np.zeros(len(titles), dtype=np.float32)
-    for row, words in enumerate(map(_words_of, titles)):
-        # Mostly there are none, which is found sooner than which ones.
-        if not words.isdisjoint(weights):
-            shares[row] = sum(weights[token] for token in words & weights.keys()) / total
-    return shares
+    shares = [
+        sum(weights[token] for token in words.split() if token in weights) / total
+        for words in title_tokens
+    ]
+    return np.array(shares, dtype=np.float32)
 
 
 def names_of(query: str) -> list[str]:
@@ -272,7 +270,7 @@ def _symbols(query: str, weights: Mapping[str, float]) -> Iterator[tuple[list[st
     for match in _NAME.finditer(query):
         if _TELLING.search(match.group()):
             symbol = match.group().removesuffix("()")
-            share = sum(weights.get(token, 0.0) for token in _words_of(symbol)) / total
+            share = sum(weights.get(token, 0.0) for token in dict.fromkeys(tokens(symbol))) / total
             yield _SEPARATOR.split(symbol), share
 
 

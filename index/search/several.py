@@ -13,11 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from purlin.index.encoder import Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Hit, Mode, SearchedCorpus
-from purlin.index.search.corpus import Corpus, Ranked, check_search
+from purlin.index.search.contracts import PassageReranker
+from purlin.index.search.corpus import (
+    RERANK_DEPTH,
+    RERANK_SECONDS,
+    Corpus,
+    Ranked,
+    check_search,
+)
 from purlin.index.search.filters import Filter
 
 MAX_CORPORA = 16
@@ -49,12 +57,14 @@ def search_corpora(
     mode: Mode = "hybrid",
     filter: Filter | None = None,
     explain: bool = False,
+    rerankers: Sequence[PassageReranker | None] = (),
 ) -> SeveralResult:
     """Return hits offset + 1 to offset + k over all corpora, best first.
 
     Hits of equal score are in the order of `corpora`. Pages are exact: each corpus is ranked as
     deep as the page could reach into it. A corpus without a field of `filter` has no hits. The
-    query is encoded once per encoder.
+    query is encoded once per encoder. With `rerankers`, one for each corpus or None, the first
+    RERANK_DEPTH hits over all corpora are scored again by those of their corpora.
 
     Raises InvalidInput for no corpus or more than MAX_CORPORA, and for a field that no corpus has.
     """
@@ -62,6 +72,8 @@ def search_corpora(
     _check_corpora(corpora, filter)
 
     timings: defaultdict[str, float] = defaultdict(float)
+    reranks = any(rerankers)
+    needed = max(offset + k, RERANK_DEPTH) if reranks else offset + k
     vectors: dict[str, Vectors | None] = {}
     rankings: list[Ranked | None] = []
     for corpus in corpora:
@@ -70,13 +82,15 @@ def search_corpora(
             continue
 
         encoder = corpus.encoder.fingerprint
-        ranked = corpus.rank(
-            query, offset + k, mode=mode, filter=filter, vector=vectors.get(encoder)
-        )
+        ranked = corpus.rank(query, needed, mode=mode, filter=filter, vector=vectors.get(encoder))
         vectors[encoder] = ranked.query.vector
-        for step, took_ms in ranked.timings_ms.items():
-            timings[step] += took_ms
         rankings.append(ranked)
+
+    if reranks:
+        rankings = _reranked(corpora, rankings, rerankers)
+    for ranked_corpus in (each for each in rankings if each):
+        for step, took_ms in ranked_corpus.timings_ms.items():
+            timings[step] += took_ms
 
     started = time.perf_counter()
     hits = _page(corpora, rankings, offset, k, explain=explain)
@@ -104,6 +118,33 @@ def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
         )
 
 
+def _reranked(
+    corpora: Sequence[Corpus],
+    rankings: Sequence[Ranked | None],
+    rerankers: Sequence[PassageReranker | None],
+) -> list[Ranked | None]:
+    """Score the first RERANK_DEPTH hits over all corpora again, each corpus's own hits among them."""
+    numbers = _merged(rankings, RERANK_DEPTH)
+    counts = np.bincount(numbers, minlength=len(corpora)).tolist()
+    deadline = time.monotonic() + RERANK_SECONDS
+    return [
+        corpus.reranked(ranked, count, reranker, deadline=deadline)
+        if ranked and reranker and count
+        else ranked
+        for corpus, ranked, reranker, count in zip(
+            corpora, rankings, rerankers, counts, strict=True
+        )
+    ]
+
+
+def _merged(rankings: Sequence[Ranked | None], depth: int) -> NDArray[np.int64]:
+    """Return for each of the first `depth` hits, best first, the number of its corpus."""
+    scores = [ranked.scores[:depth] if ranked else _NO_SCORES for ranked in rankings]
+    numbers = np.repeat(np.arange(len(rankings)), [len(each) for each in scores])
+    # Stable, so that ties stay in the order of the corpora, and each ranking in its own order.
+    return numbers[np.argsort(-np.concatenate(scores), kind="stable")][:depth]
+
+
 def _page(
     corpora: Sequence[Corpus],
     rankings: Sequence[Ranked | None],
@@ -113,14 +154,9 @@ def _page(
     explain: bool,
 ) -> tuple[Hit, ...]:
     """Merge the rankings, and read the hits of the page alone."""
-    depth = offset + k
-    scores = [ranked.scores[:depth] if ranked else _NO_SCORES for ranked in rankings]
-    numbers = np.repeat(np.arange(len(corpora)), [len(each) for each in scores])
-
-    # Stable, so that ties stay in the order of the corpora, and each ranking in its own order.
-    order = np.argsort(-np.concatenate(scores), kind="stable")
-    before = np.bincount(numbers[order[:offset]], minlength=len(corpora))
-    page = numbers[order[offset:depth]]
+    numbers = _merged(rankings, offset + k)
+    before = np.bincount(numbers[:offset], minlength=len(corpora))
+    page = numbers[offset:]
     counts = np.bincount(page, minlength=len(corpora))
 
     hits_of = [
@@ -137,7 +173,8 @@ def _page(
 
 def _searched(corpus: Corpus, ranked: Ranked | None) -> SearchedCorpus:
     total = ranked.total if ranked else 0
-    return SearchedCorpus(corpus.name, corpus.build, corpus.encoder.name, total)
+    reranker = ranked.reranker if ranked else None
+    return SearchedCorpus(corpus.name, corpus.build, corpus.encoder.name, total, reranker)
 
 
 def _warning(corpora: Sequence[Corpus], mode: Mode) -> str | None:

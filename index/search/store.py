@@ -1,7 +1,7 @@
 """Documents and passages of a segment, and their names and filterable fields, on disk.
 
-    documents.bin     a record per document: a line with id, title and path, and a line with the rest
-                      and the passages, both JSON
+    documents.bin     a record per document: a line with id, title, path and the tokens of these two,
+                      which ranking needs, and a line with the rest and the passages, both JSON
     record_ends.npy   int64 (documents,): where each record ends
     file_of.npy       int32 (documents,): the source file of each document, ascending
     document_of.npy   int32 (passages,): the document of each passage, ascending
@@ -31,10 +31,12 @@ from numpy.typing import NDArray
 
 from purlin.index.blocks import UNCHECKED, BlockWriter, Reader
 from purlin.index.errors import Altered, NotFound
+from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span
 from purlin.index.search.columns import Columns, ColumnsWriter
 from purlin.index.search.filters import Clause, Filter, clauses, filterable
 from purlin.index.search.names import Names, hash_of, write_names
+from purlin.index.search.tokens import distinct_tokens
 from purlin.index.storage import read_array
 
 DOCUMENTS_FILE, DIGESTS_FILE, SKIPPED_FILE = "documents.bin", "digests.bin", "skipped.bin"
@@ -44,8 +46,8 @@ _IDS, _TITLES, _PATHS = "ids", "titles", "paths"
 MAX_NAMED = 1000
 DIGEST_BYTES = 16
 # Bytes that nearly every first line of a record fits into.
-_HEAD_BYTES = 320
-# Heads that stay in memory, some 5 MB: searches of a repository ask for 200, often the same ones.
+_HEAD_BYTES = 512
+# Heads that stay in memory, some 10 MB: searches of a repository ask for 200, often the same ones.
 _RECENT_HEADS = 2**14
 # Documents, and bytes, that are read together.
 _READ_TOGETHER, _COPIED_TOGETHER = 1000, 2**20
@@ -60,11 +62,16 @@ class StoredPassage:
 
 
 class Head(NamedTuple):
-    """What names a document. `path` is that of its file; None for records of a list."""
+    """What names a document. `path` is that of its file; None for records of a list.
+
+    `title_tokens` and `path_tokens` are the distinct tokens of both, separated by spaces.
+    """
 
     id: str
     title: str
     path: str | None
+    title_tokens: str
+    path_tokens: str
 
 
 class StoreWriter:
@@ -338,7 +345,10 @@ class Store:
         # Parsed together, which is faster than one by one.
         try:
             heads = json.loads(b"[" + b",".join(lines) + b"]")
-            return [Head(id, title, id[:length] or None) for id, title, length in heads]
+            return [
+                Head(id, title, id[:length] or None, title_tokens, path_tokens)
+                for id, title, length, title_tokens, path_tokens in heads
+            ]
         except (ValueError, TypeError) as error:
             raise self._foreign() from error
 
@@ -575,7 +585,9 @@ def _line(value: object) -> bytes:
 
 def _record(document: Document, passages: Sequence[Passage]) -> bytes:
     location = document.location
-    head = [document.id, document.title, len(_path_of(document))]
+    path = _path_of(document)
+    names = distinct_tokens(document.title), distinct_tokens(path_text(path))
+    head = [document.id, document.title, len(path), *names]
     values = {
         "body": document.body,
         "summary": document.summary,
@@ -600,7 +612,7 @@ def _path_of(document: Document) -> str:
 def _parse(content: bytes, kind: Kind) -> tuple[Document, Sequence[Any]]:
     """A document, and the columns of its passages, from its record."""
     head, _, rest = content.partition(b"\n")
-    identifier, title, _ = json.loads(head)
+    identifier, title, *_ = json.loads(head)
     record = json.loads(rest)
     fields = {
         name: tuple(value) if isinstance(value, list) else value

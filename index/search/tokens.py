@@ -8,7 +8,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import Stemmer
 
@@ -16,6 +16,11 @@ _MAX_TOKEN_CHARS = 64
 
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
 _WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
+# The same in ASCII, where it takes half the time.
+_ASCII_WORD = re.compile(
+    r"[A-Za-z](?:\+\+|\#)(?!\w)|[A-Za-z0-9]+(?:(?:::|->|[-_.'])[A-Za-z0-9]+)*", re.ASCII
+)
+_SEPARATORS = re.compile(r"[-_.':>]")
 _PIECE = re.compile(r"[^\W_]+")
 # Inside a piece: an acronym, a capitalised or lower-case run, a number; other scripts stay whole.
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -27,7 +32,12 @@ _STOP = frozenset(
 
 def words(text: str) -> list[str]:
     """Return the words of `text`, in order; `split` gives the tokens of each."""
-    return _WORD.findall(_fold(text))
+    folded = _fold(text)
+    return _pattern(folded).findall(folded)
+
+
+def _pattern(folded: str) -> re.Pattern[str]:
+    return _ASCII_WORD if folded.isascii() else _WORD
 
 
 def tokens(text: str) -> list[str]:
@@ -39,6 +49,11 @@ def tokens(text: str) -> list[str]:
     `DDR4-3200` -> ddr43200, ddr4, 3200, ddr, 4
     """
     return [token for word in words(text) for token in split(word)]
+
+
+def distinct_tokens(text: str) -> str:
+    """Return the distinct tokens of `text`, separated by spaces, which no token has."""
+    return " ".join(dict.fromkeys(tokens(text)))
 
 
 def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
@@ -62,7 +77,9 @@ def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]
 
 
 def _matches(folded: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
-    for match in _WORD.finditer(folded):
+    pattern = _pattern(folded)
+    lines = _lines_to_search(folded, query_tokens) if folded.isascii() else [(0, len(folded))]
+    for match in chain.from_iterable(pattern.finditer(folded, *line) for line in lines):
         word = match.group()
         if query_tokens.isdisjoint(split(word)):
             continue
@@ -73,6 +90,40 @@ def _matches(folded: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, i
         for part in _PART.finditer(word):
             if _stem(part.group().lower()) in query_tokens:
                 yield match.start() + part.start(), match.start() + part.end()
+
+
+def _lines_to_search(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of the lines of an ASCII text in which a word can match the query.
+
+    No word goes on in the next line, and to look for letters is ten times faster than for words.
+    """
+    letters = _SEPARATORS.sub("", text.lower())
+    beginnings = [letters_of for letters_of in _beginnings(query_tokens) if letters_of in letters]
+    if not beginnings:
+        return
+
+    start = 0
+    for line, line_letters in zip(text.split("\n"), letters.split("\n"), strict=True):
+        end = start + len(line)
+        if any(beginning in line_letters for beginning in beginnings):
+            yield start, end
+        start = end + 1
+
+
+@lru_cache(maxsize=256)
+def _beginnings(query_tokens: frozenset[str]) -> Sequence[str]:
+    return tuple({_beginning(token) for token in query_tokens})
+
+
+def _beginning(stem: str) -> str:
+    """Letters with which every word of this stem begins.
+
+    The stemmer cuts words, and replaces the end of what is left in a few ways only: happy -> happi,
+    hoping -> hope, ability -> abl, skies -> sky, dying -> die.
+    """
+    if len(stem) > 2 and stem[-1] in "eily":
+        return stem[:-2] if stem.endswith("ie") else stem[:-1]
+    return stem
 
 
 def _fold(text: str) -> str:

@@ -37,12 +37,14 @@ FURNITURE_TAGS = frozenset(
     "annotation button canvas footer iframe input nav noscript object script select style svg template textarea".split()
 )
 FURNITURE_CLASSES = frozenset(
-    "breadcrumbs copybtn footer headerlink indexterm lineno linenos nav navbar navfooter navheader related skip-link "
-    "sphinxsidebar toc toctree-wrapper viewcode-back viewcode-link".split()
+    "backlinkbottom backlinktop breadcrumbs copybtn footer headerlink indexgroup indexterm lineno linenos nav navbar "
+    "navfooter navheader related skip-link sphinxsidebar toc toctree-wrapper viewcode-back viewcode-link".split()
 )
 FURNITURE_IDS = frozenset(
     "footer ft hd menu nav navigation searchbox sidebar table-of-contents toc".split()
 )
+# The contents list of a page by pod2html.
+FURNITURE_LIST = "index"
 FURNITURE_ROLES = frozenset("banner contentinfo navigation search".split())
 PERMALINKS = frozenset("# ¶ § 🔗 \uf0c1".split())
 BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
@@ -263,11 +265,13 @@ class _Reader:
 
     def page(self) -> Page:
         self._flush()
-        title = self._h1 or self._head_title
+        # A manual page's first heading is NAME, also in Perl's POD: it names no page.
+        has_own_title = bool(self._h1) and self._h1 != "NAME"
+        title = self._h1 if has_own_title else self._head_title or self._h1
         self._sections[0].title = title
         sections = [section for section in self._sections if section.blocks or section.signatures]
 
-        if title and not self._h1:
+        if title and not has_own_title:
             for section in sections:
                 if title != (*section.headings, section.title)[0]:
                     section.headings = (title, *section.headings)
@@ -465,10 +469,13 @@ class _Reader:
         self._flush()
 
     def _begin_definition(self, definitions: _DefinitionList) -> None:
-        # Several `dt` in a row are signatures of one definition.
-        if definitions.section is not None and not definitions.described:
-            return
-        if definitions.section is not None:
+        # Several `dt` in a row are signatures of one definition, with or without an empty `dd`
+        # between them (pod2html writes one after each).
+        section = definitions.section
+        if section is not None:
+            is_empty = section is self._sections[-1] and not section.blocks
+            if is_empty or not definitions.described:
+                return
             self._open_definitions.pop()
 
         outer = self._open_definitions[-1] if self._open_definitions else self._section
@@ -686,6 +693,7 @@ def _is_furniture(tag: str, attributes: Mapping[str, str], classes: Classes) -> 
         or {"contents", "topic"} <= classes
         or attributes.get("role") in FURNITURE_ROLES
         or (tag == "div" and attributes.get("id") in FURNITURE_IDS)
+        or (tag == "ul" and attributes.get("id") == FURNITURE_LIST)
     )
 
 

@@ -22,11 +22,11 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources import docstrings, markup, topics
 from purlin.index.sources.files import files_below
-from purlin.index.sources.html import Page, Section, read_page
+from purlin.index.sources.html import Block, Page, Section, read_page
 
-Unit = Literal["definition", "page"]
+Unit = Literal["definition", "segment", "page"]
 
-VERSION = 4
+VERSION = 5
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 PAGE_FORMATS = {
@@ -62,9 +62,13 @@ def files(
     """Yield the pages below a directory, sorted by path, or the one page that `root` is.
 
     A document's URL is the page's canonical one (`rel="canonical"`), else its path below
-    `base_url`, the web address of `root`; without a `base_url` it is a path. `unit="page"` makes each page one
-    document with all its text in reading order. Plain `.txt` counts as reStructuredText if the
-    directory also has `.rst`. Pages over `max_bytes` (markup: 4 MiB) are skipped.
+    `base_url`, the web address of `root`; without a `base_url` it is a path. Plain `.txt` counts as
+    reStructuredText if the directory also has `.rst`. Pages over `max_bytes` (markup: 4 MiB) are
+    skipped.
+
+    `unit` is what becomes a document. "definition": a definition or a section of prose, by its
+    qualified name and with the enclosing terms. "segment": the same text, titled as its page; names
+    that its own text does not have are withheld. "page": all the text of a page in reading order.
 
     Raises NotFound if `root` does not exist, InvalidInput if it is a file of another kind.
     """
@@ -207,7 +211,10 @@ def _read(
         yield Skipped(name, error.message)
         return
 
-    yield from documents(read_page(html, whole=unit == "page"), name, address)
+    page = read_page(html, whole=unit == "page")
+    if unit == "segment":
+        page.sections = [withheld(section, page.title) for section in page.sections]
+    yield from documents(page, name, address)
 
 
 def _unchanged(text: str) -> str:
@@ -248,6 +255,20 @@ def _codec(declared: str) -> str:
         return "utf-8-sig"
     name = _AS_BROWSERS.get(name, name)
     return name if _TEXT_CODEC.fullmatch(name) else "utf-8-sig"
+
+
+def withheld(section: Section, page_title: str) -> Section:
+    """Return a section that knows only its own text and its page's title.
+
+    That is what cutting a page at its definitions leaves of its structure, without the qualified
+    names, enclosing terms and headings above. A heading is text of its section.
+    """
+    blocks = section.blocks
+    if not section.signatures and section.title not in ("", page_title):
+        blocks = [Block(section.title), *blocks]
+    return replace(
+        section, title=page_title, context=(), headings=(), names=[], module="", blocks=blocks
+    )
 
 
 def documents(page: Page, name: str, address: str = "") -> Iterator[Document]:

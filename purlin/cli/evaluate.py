@@ -174,6 +174,48 @@ def evaluate_qa(
     opened.close()
 
 
+@app.command("santa")
+def evaluate_santa(
+    judged: Annotated[
+        str, typer.Option("--set", help="The published set: advtest, codesearchnet or esci.")
+    ],
+    data: Annotated[Path, typer.Option(help="Its files: see docs/training.md.")],
+    split: Annotated[str, typer.Option(help="test, or dev for the rows to tune on.")] = "test",
+    similarity: Annotated[
+        str,
+        typer.Option(
+            help='"trained": dot products for a model trained with them; "cosine": as the server ranks.'
+        ),
+    ] = "trained",
+    as_json: AsJson = False,
+    encoder: EncoderDirectory = None,
+) -> None:
+    """Measure an encoder on a test set of the paper on SANTA: MRR@100 and nDCG@100, with 95 % intervals.
+
+    Code is searched among all candidates; of ESCI, only the products judged for a query are ranked, measured in two
+    classes (exact or not) and in four. Nothing is indexed: every query is compared with every passage.
+
+    Example: purlin evaluate santa --set advtest --data AdvTest/test.jsonl --encoder models/santa-minilm-l6-int8
+    """
+    from purlin.index.errors import InvalidInput
+    from purlin.training.data import judged as published
+
+    name = next((name for name in published.JUDGED_NAMES if name == judged), None)
+    if name is None:
+        known = ", ".join(published.JUDGED_NAMES)
+        raise InvalidInput(f"--set must be one of {known}, not {judged!r:.80}.", field="set")
+    if similarity not in ("trained", "cosine"):
+        raise InvalidInput(
+            f"--similarity must be trained or cosine, not {similarity!r:.80}.", field="similarity"
+        )
+
+    sets = published.read_judged(name, data, split)
+    opened = open_encoder(encoder)
+    by_cosine = similarity == "cosine"
+    runs = [published.rank(of_set, opened, by_cosine=by_cosine) for of_set in sets]
+    _print_measures(published.measures(sets, runs), as_json)
+
+
 def _print_measures(measures: list[Any], as_json: bool) -> None:
     from dataclasses import asdict
 

@@ -15,6 +15,7 @@ from purlin.cli.terminal import Parser, print_line, styled
 
 if TYPE_CHECKING:
     from purlin.index.records import Hit
+    from purlin.index.search.contracts import PassageReranker
     from purlin.index.search.corpus import Corpus
 
 ABOUT = """Search the repository around a directory, in words or by name. What changed since the last
@@ -57,6 +58,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="append",
         metavar="FIELD=VALUE",
         help="Several for one field mean any of them.",
+    )
+    add(
+        "--rerank",
+        action=argparse.BooleanOptionalAction,
+        help="Score the first 20 hits again with a reranker (PURLIN_RERANKER) [default: if known to help].",
     )
     add("--lines", type=int, default=8, help="Lines of text per hit [default: 8].")
     add("--json", action="store_true", help="One JSON object per hit.")
@@ -114,7 +120,10 @@ def _search_directory(options: argparse.Namespace) -> int:
             filter=conditions,
             mode=options.mode,
             explain=True,
+            reranker=_rerankers(options, [workspace.corpus])[0],
         )
+        if result.warning is not None:
+            terminal.print_note(f"warning: {result.warning}")
         _print_hits(options, result.hits, {workspace.corpus.name: workspace.corpus}, workspace.root)
     return len(result.hits)
 
@@ -139,6 +148,7 @@ def _search_corpora(options: argparse.Namespace) -> int:
             mode=options.mode,
             filter=content_filter(fields, options.content or "all", parse_filter(options.filter)),
             explain=True,
+            rerankers=_rerankers(options, corpora),
         )
         if result.warning is not None:
             terminal.print_note(f"warning: {result.warning}")
@@ -147,6 +157,22 @@ def _search_corpora(options: argparse.Namespace) -> int:
         for corpus in corpora:
             corpus.close()
     return len(result.hits)
+
+
+def _rerankers(
+    options: argparse.Namespace, corpora: Sequence[Corpus]
+) -> list[PassageReranker | None]:
+    """The reranker of each corpus, if its first hits are to be scored again."""
+    if options.rerank is False:
+        return [None] * len(corpora)
+
+    from purlin.index.qa.reader import RELEASED_READER, Reader
+    from purlin.index.reranker import RELEASED_RERANKER, Rerankers
+
+    directory = Path(os.environ.get("PURLIN_RERANKER") or RELEASED_RERANKER)
+    reader = Path(os.environ.get("PURLIN_READER") or RELEASED_READER)
+    rerankers = Rerankers(directory, lambda: Reader.load(reader))
+    return [rerankers.choose(corpus.manifest.kind, options.rerank) for corpus in corpora]
 
 
 # ---- printing

@@ -141,6 +141,21 @@ def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
         santa_command(config, data, to, cpu)
 
 
+@app.command("ranker")
+def ranker_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
+    """Train a reranker, a cross-encoder that scores the first hits of a search again, and export it.
+
+    A run that was interrupted goes on from its last checkpoint when it is started again.
+
+    Example: purlin train ranker --config configs/rerank-minilm.toml --data DATA
+    """
+    _need_training()
+    from purlin.training import ranker
+
+    directory = _trained(ranker.train_ranker, ranker.RankerRecipe, config, data, to, cpu)
+    out.print(f"{directory}: written; the server takes it with PURLIN_RERANKER={directory}")
+
+
 @app.command("pesco")
 def pesco_command(
     texts: Annotated[

@@ -1,4 +1,4 @@
-"""Rephrasing questions by translating them to another language and back (reference QA, 3.5.1).
+"""Rephrasing texts by translating them to another language and back (reference QA, 3.5.1).
 
 Any two sequence-to-sequence models that transformers can load will do; the paper uses FSMT, English
 to German and back.
@@ -29,24 +29,24 @@ _PUNCTUATION = re.compile(r"[\W_]+")
 
 
 def back_translate(
-    questions: Sequence[str], there: str, back: str, *, batch_size: int = 32, max_tokens: int = 128
+    texts: Sequence[str], there: str, back: str, *, batch_size: int = 32, max_tokens: int = 128
 ) -> list[str | None]:
-    """Translate each question with `there` and the result with `back`.
+    """Translate each text with `there` and the result with `back`.
 
-    A result is None if it is empty or equals the question but for case, punctuation and spaces.
+    A result is None if it is empty or equals the text but for case, punctuation and spaces.
     Both models are directories, or names on the hub, with weights in safetensors and a tokenizer;
     one at a time is in memory. `max_tokens` limits both the input and the output. Raises NotFound
     for a model that cannot be loaded.
     """
-    foreign = translate(questions, there, batch_size=batch_size, max_tokens=max_tokens)
+    foreign = translate(texts, there, batch_size=batch_size, max_tokens=max_tokens)
     returned = translate(foreign, back, batch_size=batch_size, max_tokens=max_tokens)
     return [
-        text if _differs(question, text) else None
-        for question, text in zip(questions, returned, strict=True)
+        translated if _differs(text, translated) else None
+        for text, translated in zip(texts, returned, strict=True)
     ]
 
 
-def rephraser(translators: Sequence[str]) -> Rephrase | None:
+def rephraser(translators: Sequence[str], *, max_tokens: int = 128) -> Rephrase | None:
     """Return `back_translate` with two models, there and back, or None if there are none.
 
     Raises InvalidInput for any other number of models.
@@ -61,7 +61,7 @@ def rephraser(translators: Sequence[str]) -> Rephrase | None:
         )
 
     there, back = translators
-    return partial(back_translate, there=there, back=back)
+    return partial(back_translate, there=there, back=back, max_tokens=max_tokens)
 
 
 def translate(
@@ -126,8 +126,8 @@ def _load(name: str) -> tuple[Any, Any]:
     return tokenizer, model.to(device).eval()
 
 
-def _differs(question: str, text: str) -> bool:
-    return _words(text) not in ("", _words(question))
+def _differs(text: str, translated: str) -> bool:
+    return _words(translated) not in ("", _words(text))
 
 
 def _words(text: str) -> str:

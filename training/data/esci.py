@@ -1,13 +1,20 @@
-"""Amazon ESCI: shopping queries with judged products."""
+"""Amazon ESCI: shopping queries with judged products.
+
+The publication has the splits train and test. The paper on SANTA holds out 2,611 of 20,888 training
+queries for development, one in eight, without saying which; here a digest of their id decides, so
+that a query is in the same split in the small and in the large version.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from hashlib import blake2b
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.passages import render
@@ -28,13 +35,46 @@ _PRODUCT_COLUMNS = tuple(
 )
 
 
+DEV_SHARE = 8  # one in so many training queries belongs to the split dev
+
+
+class Judgement(NamedTuple):
+    """A judged product of a query; `label` is E, S, C or I.
+
+    `title` and `passage` are None if the product is in no table.
+    """
+
+    query_id: str
+    query: str
+    product_id: str
+    label: str
+    title: str | None
+    passage: str | None
+
+
 def esci_pairs(source: PairSource) -> Drafts:
+    """Make pairs of exact matches (E), with complements (C) and irrelevant products as negatives.
+
+    The files are those of `esci_judgements`.
+    """
+    judgements = esci_judgements(source)
+    for is_skipped, items in groupby(judgements, lambda item: isinstance(item, Skipped)):
+        if is_skipped:
+            yield from (item for item in items if isinstance(item, Skipped))
+            continue
+
+        judged = (item for item in items if isinstance(item, Judgement))
+        for _, of_query in groupby(judged, attrgetter("query_id")):
+            yield from _drafts(of_query, source.path.name)
+
+
+def esci_judgements(source: PairSource) -> Iterator[Judgement | Skipped]:
     """Read the two Parquet files in a directory, or one table with product columns in every row.
 
     The columns are those of the publication: query_id, query, product_id, product_locale,
     esci_label (E or Exact and so on), small_version and large_version (1 for rows in it), split,
-    and product_title, _description, _bullet_point, _brand and _color. Exact matches (E) are
-    positives; complements (C) and irrelevant products (I) are negatives of their query.
+    and product_title, _description, _bullet_point, _brand and _color. Judgements come query by
+    query, exact matches last.
     """
     # The data may exceed memory, so the join runs in a temporary database on disk.
     with closing(sqlite3.connect("")) as database:
@@ -48,8 +88,7 @@ def esci_pairs(source: PairSource) -> Drafts:
             " FROM judged LEFT JOIN products ON products.id = judged.product"
             " ORDER BY query_id, label = 'E', judged.rowid"
         )
-        for _, judgements in groupby(rows, itemgetter(0)):
-            yield from _drafts(judgements, source.path.name)
+        yield from (Judgement(*row) for row in rows)
 
 
 def _load(database: sqlite3.Connection, source: PairSource) -> Iterator[Skipped]:
@@ -69,7 +108,7 @@ def _load(database: sqlite3.Connection, source: PairSource) -> Iterator[Skipped]
     database.execute("CREATE INDEX judged_product ON judged (product)")
 
     for row in read_table_rows(products):
-        if isinstance(row, TableRow) and _cell(row.record, "product_locale") == source.locale:
+        if isinstance(row, TableRow) and _cell(row.record, "product_locale") == _locale(source):
             yield from _add_product(database, row)
         elif isinstance(row, Skipped) and products != examples:
             # In a single table the first pass has reported the row.
@@ -91,14 +130,25 @@ def _is_selected(record: Record, source: PairSource) -> bool:
 
     A column that is missing excludes nothing.
     """
-    expected = {
-        "product_locale": source.locale,
-        f"{source.size}_version": "1",
-        "split": source.split,
-    }
-    return all(
-        name not in record or _cell(record, name) == value for name, value in expected.items()
-    )
+    version = f"{source.size}_version"
+    expected = {"product_locale": _locale(source), version: "1"}
+    if any(name in record and _cell(record, name) != value for name, value in expected.items()):
+        return False
+
+    split = _cell(record, "split") if "split" in record else None
+    if split == "train" and source.split != "test":
+        is_dev = _is_dev_query(_cell(record, "query_id"))
+        return is_dev == (source.split == "dev")
+    return split in (None, source.split)
+
+
+def _is_dev_query(query_id: str) -> bool:
+    digest = blake2b(query_id.encode(), digest_size=8).digest()
+    return int.from_bytes(digest) % DEV_SHARE == 0
+
+
+def _locale(source: PairSource) -> str:
+    return source.locale or "us"
 
 
 def _cell(record: Record, name: str) -> str:
@@ -121,7 +171,7 @@ def _add_product(database: sqlite3.Connection, row: TableRow) -> Iterator[Skippe
     database.execute("INSERT OR IGNORE INTO products VALUES (?, ?, ?)", values)
 
 
-def _drafts(judgements: Iterable[tuple[str, ...]], path: str) -> Drafts:
+def _drafts(judgements: Iterable[Judgement], path: str) -> Drafts:
     """Yield the pairs of one query, whose positives come last."""
     negatives: list[str] = []
     for _, query, id_, label, title, passage in judgements:
@@ -129,6 +179,6 @@ def _drafts(judgements: Iterable[tuple[str, ...]], path: str) -> Drafts:
             negatives.append(passage)
         elif label == "E" and not passage:
             yield Skipped(path, f"the judged product {id_!r} is missing")
-        elif label == "E":
-            pair = Pair((query,), passage, "product", title=title, negatives=tuple(negatives))
+        elif label == "E" and passage:
+            pair = Pair((query,), passage, "product", title=title or "", negatives=tuple(negatives))
             yield Draft(pair, path)

@@ -45,12 +45,20 @@ def pairs_from_documents(
             yield document
             continue
 
+        if source.format == "product" and not _is_of_locale(document, source.locale):
+            continue
+
         path = document.location.path or source.path.name
         line = document.location.start_line
         try:
             yield Draft(make_pair(document, source), path, line)
         except InvalidInput as error:
             yield Skipped(path, error.message, line)
+
+
+def _is_of_locale(document: Document, locale: str | None) -> bool:
+    """Tell whether a product is of a shop's locale; one that names no locale is of any."""
+    return locale is None or str(document.fields.get("locale", locale)) == locale
 
 
 def code_pair(document: Document, source: PairSource) -> Pair:

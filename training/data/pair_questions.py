@@ -3,70 +3,110 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 
 from purlin.index.errors import InvalidInput
 from purlin.index.passages import render, split
-from purlin.index.records import Document, Passage, Skipped
+from purlin.index.records import Document
 from purlin.training.data import templates
 from purlin.training.data.backtranslation import rephraser
 from purlin.training.data.pair_documents import read_documents
 from purlin.training.data.pair_rows import Record, optional_text, pairs_from_rows, required_text
 from purlin.training.data.pairs import Draft, Drafts, Pair, PairSource
 from purlin.training.data.questions import QuestionSource, excluded_entries, load_questions
+from purlin.training.data.splitting import SplitReference, read_split
+
+# Of a passage, there and back: a hundred words of code may have four tokens each.
+MAX_TRANSLATED_TOKENS = 512
 
 
 def template_pairs(source: PairSource) -> Drafts:
     """Make questions by template about the entries of the source's split.
 
-    Each passage is paired with all the questions that it answers.
+    Each passage is paired with all the questions that it answers. With a splitter, they are those
+    whose answer and described sentence it has, as in the paper (section 3.5).
     """
-    documents: dict[str, Document] = {}
-    passages: dict[str, tuple[Passage, ...]] = {}
-    for document in read_documents("reference", source.path):
-        if isinstance(document, Skipped):
-            yield document
-        else:
-            documents[document.id] = document
-            passages[document.id] = split(document)
+    reference = read_split(source.path, source.splitter)
+    yield from reference.skipped
 
+    translates_pairs = source.translate == "pairs"
     examples = templates.questions(
-        list(documents.values()),
+        reference.definitions,
         source.split,
         source.rules,
-        rephraser(source.translators),
-        excluded_entries(source.leave_out, documents.values()),
+        None if translates_pairs else rephraser(source.translators),
+        excluded_entries(source.leave_out, reference.definitions),
+        originals=source.originals or translates_pairs,
     )
 
     # All questions that a passage answers are queries of the same pair.
-    queries: dict[tuple[str, Passage], list[str]] = defaultdict(list)
+    queries: dict[int, list[str]] = defaultdict(list)
     for example in examples:
-        for passage in passages[example.document_id]:
-            if passage.start <= example.start < passage.end:
-                queries[example.document_id, passage].append(example.question)
-                break
+        row = _row_of(example, reference, is_served=source.splitter is None)
+        if row is not None:
+            queries[row].append(example.question)
 
-    for (document_id, passage), questions in queries.items():
-        document = documents[document_id]
+    drafts: list[Draft] = []
+    for row, questions in queries.items():
+        document, passage = reference.passages[row]
         pair = Pair(tuple(questions), render(document, passage), "reference")
-        yield Draft(pair, document.location.path or document_id)
+        drafts.append(Draft(pair, document.location.path or document.id))
+
+    if source.originals or not translates_pairs:
+        yield from drafts
+    if translates_pairs:
+        yield from translated_pairs(drafts, source.translators)
+
+
+def translated_pairs(drafts: Sequence[Draft], translators: Sequence[str]) -> Drafts:
+    """Yield pairs with question and passage both translated there and back.
+
+    A question is left out, and so are all of a passage, if the translation says the same as before
+    (reference QA, section 3.5.1).
+    """
+    rephrase = rephraser(translators, max_tokens=MAX_TRANSLATED_TOKENS)
+    assert rephrase is not None
+    questions = list(dict.fromkeys(query for draft in drafts for query in draft.pair.queries))
+    returned = dict(zip(questions, rephrase(questions), strict=True))
+    passages = rephrase([draft.pair.passage for draft in drafts])
+
+    for draft, passage in zip(drafts, passages, strict=True):
+        queries = tuple(text for query in draft.pair.queries if (text := returned[query]))
+        if passage and queries:
+            yield Draft(replace(draft.pair, queries=queries, passage=passage), draft.path)
+
+
+def _row_of(
+    example: templates.Example, reference: SplitReference, *, is_served: bool
+) -> int | None:
+    """Return the first passage with an example's answer, or with the beginning of it if served."""
+    if is_served:
+        places = reference.locate(example.document_id, example.start, example.start + 1)
+        return next((row for row, _ in places), None)
+
+    answer = reference.locate(example.document_id, example.start, example.end)
+    sentence = example.described
+    described = reference.locate(example.document_id, sentence.start, sentence.end)
+    common = {row for row, _ in answer} & {row for row, _ in described}
+    return min(common, default=None)
 
 
 def question_set_pairs(source: PairSource) -> Drafts:
     """Pair the answerable questions of the source's split with the passages that answer them."""
     question_source = QuestionSource(
-        format="questions", path=source.path, reference=source.reference, split=source.split
+        format="questions",
+        path=source.path,
+        reference=source.reference,
+        split=source.split,
+        splitter=source.splitter,
     )
     pool, questions = load_questions(question_source, {})
 
-    passages = {
-        row: (document, passage)
-        for document in pool.documents
-        for row, passage in pool.rows[document.id]
-    }
     # A question without an answer has no relevant passage.
     for question in questions:
         if question.answered:
-            passage = render(*passages[question.passage])
+            passage = render(*pool.reference.passages[question.passage])
             yield Draft(Pair((question.question,), passage, "reference"), source.path.name)
 
 

@@ -14,7 +14,15 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import KINDS, Skipped
 from purlin.index.sources import tables
 from purlin.training.data.docstrings import pair_from_docstring
-from purlin.training.data.pairs import MAX_TEXTS_PER_PAIR, Draft, Drafts, Pair, PairSource, fold
+from purlin.training.data.pairs import (
+    MAX_TEXTS_PER_PAIR,
+    Draft,
+    Drafts,
+    Pair,
+    PairFormat,
+    PairSource,
+    fold,
+)
 
 QUERY_COLUMNS = ("queries", "query", "question")
 DOCSTRING_COLUMNS = ("docstring", "docstring_tokens")
@@ -30,7 +38,7 @@ PASSAGE_COLUMNS = (
 )
 
 # The columns differ between the published files and the copies on data hubs.
-_CORPUS_DOCSTRINGS = {
+_CORPUS_DOCSTRINGS: dict[PairFormat, tuple[str, ...]] = {
     "codesearchnet": (
         "docstring",
         "func_documentation_string",
@@ -39,7 +47,7 @@ _CORPUS_DOCSTRINGS = {
     ),
     "advtest": DOCSTRING_COLUMNS[::-1],
 }
-_CORPUS_CODE = {
+_CORPUS_CODE: dict[PairFormat, tuple[str, ...]] = {
     "codesearchnet": (
         "code",
         "original_string",
@@ -140,11 +148,17 @@ def corpus_pair(record: Record, source: PairSource) -> Pair:
     if partition and partition != source.split:
         raise InvalidInput(f"is not of the split {source.split}")
 
-    code = required_text(record, _CORPUS_CODE[source.format], "code")
-    docstring = required_text(record, _CORPUS_DOCSTRINGS[source.format], "docstring")
-    default_language = "python" if source.format == "advtest" else ""
-    language = optional_text(record, ("language",)) or default_language
-    return pair_from_docstring(code, docstring, language=language)
+    code, docstring, language = corpus_texts(record, source.format)
+    pair = pair_from_docstring(code, docstring, language=language)
+    return pair if source.summaries else replace(pair, queries=(docstring,))
+
+
+def corpus_texts(record: Record, form: PairFormat) -> tuple[str, str, str]:
+    """Return code, docstring and language of a row of CodeSearchNet or AdvTest."""
+    code = required_text(record, _CORPUS_CODE[form], "code")
+    docstring = required_text(record, _CORPUS_DOCSTRINGS[form], "docstring")
+    default_language = "python" if form == "advtest" else ""
+    return code, docstring, optional_text(record, ("language",)) or default_language
 
 
 def cosqa_pairs(source: PairSource) -> Drafts:

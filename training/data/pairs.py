@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from purlin.index.errors import InvalidInput
-from purlin.index.records import KINDS, Kind, Skipped
+from purlin.index.records import KINDS, Kind, Skipped, Splitter
 from purlin.training.config import in_range
 from purlin.training.data.questions import check_options
 
@@ -73,16 +73,24 @@ class PairSource:
 
     `limit` is the maximum number of pairs, `weight` how often they are drawn compared with other
     sources. `kind` applies to formats that do not imply one; `split` to formats with several
-    splits (in BEIR: the file of judgements); `locale` and `size` to ESCI.
+    splits (in BEIR: the file of judgements; in ESCI train, dev or test).
+
+    `locale` selects the rows of ESCI, by default "us", and of product tables, by default all.
+    `size` applies to ESCI. Without `summaries` the whole docstring is the only query of a function
+    of CodeSearchNet or AdvTest, as in their evaluations; otherwise its first sentence is another.
 
     `reference` holds the entries that questions lead to, for the formats questions (a set that
     `purlin.index.evaluation.answers` reads) and linked (rows {title, question, entry}).
 
     For the format templates, whose path is a reference, `rules` is a file of custom templates, and
-    `translators` are two models, there and back, whose rephrasings are added as queries.
+    `translators` are two models, there and back, whose rephrasings are added as queries. With
+    `translate` "pairs" they are pairs of their own, of a question and a passage that were both
+    translated, as in the paper on reference QA. Without `originals` there are no others.
 
     The formats templates and linked produce no questions about the entries that the question sets
-    in `leave_out` ask about. A training stage selects sources by their `name`.
+    in `leave_out` ask about. `splitter` cuts the passages of templates and questions as the paper's
+    splitter of that name does; by default they are those that are served. A training stage selects
+    sources by their `name`.
     """
 
     format: PairFormat
@@ -90,7 +98,7 @@ class PairSource:
     kind: Kind = "code"
     weight: float = 1.0
     limit: int | None = None
-    locale: str = "us"
+    locale: str | None = None
     size: Literal["large", "small"] = "large"
     split: str = "train"
     reference: Path | None = None
@@ -98,6 +106,10 @@ class PairSource:
     translators: tuple[str, ...] = ()
     leave_out: tuple[Path, ...] = ()
     name: str = ""
+    splitter: Splitter | None = None
+    summaries: bool = True
+    translate: Literal["questions", "pairs"] = "questions"
+    originals: bool = True
 
     def __post_init__(self) -> None:
         _check_choice("format", self.format, get_args(PairFormat))
@@ -116,7 +128,24 @@ class PairSource:
             raise InvalidInput(
                 f"split must be a name such as train, not {self.split!r:.80}.", field="split"
             )
-        check_options(self.format, self.reference, self.rules, self.translators, self.leave_out)
+        if not self.summaries and self.format not in ("codesearchnet", "advtest"):
+            raise InvalidInput(
+                "summaries = false belongs to the formats codesearchnet and advtest.",
+                field="summaries",
+            )
+        check_options(
+            self.format,
+            self.reference,
+            self.rules,
+            self.translators,
+            self.leave_out,
+            self.splitter,
+        )
+        if not self.translators and (self.translate != "questions" or not self.originals):
+            name = "originals" if self.translate == "questions" else "translate"
+            raise InvalidInput(
+                f"{name} needs translators, two models; give them or remove {name}.", field=name
+            )
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:

@@ -18,18 +18,19 @@ from numpy.typing import NDArray
 from purlin.index.encoder import TextEncoder
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.answers import Question, read_questions
-from purlin.index.passages import split
 from purlin.index.qa.reader import ReadingPassage, model_text, reading_passage
-from purlin.index.records import Document, Passage, Skipped
+from purlin.index.records import Document, Skipped, Splitter
 from purlin.index.search.lexical import Lexical, top
 from purlin.index.search.lexical_builder import LexicalBuilder
 from purlin.index.search.postings import Postings
-from purlin.index.sources import open_source, tables
+from purlin.index.sources import tables
 from purlin.training.config import in_range
 from purlin.training.data import templates
 from purlin.training.data.backtranslation import rephraser
+from purlin.training.data.splitting import SplitReference, read_split
 
-QuestionFormat = Literal["templates", "linked", "questions", "squad"]
+QuestionFormat = Literal["templates", "linked", "questions", "squad", "unlabelled"]
+WITH_REFERENCE = ("linked", "questions", "unlabelled")
 
 # Share of a form's questions that may have the same answer, or a reader learns to guess it.
 MAX_SAME_ANSWER = 0.1
@@ -46,11 +47,17 @@ def check_options(
     rules: Path | None,
     translators: Sequence[str],
     leave_out: Sequence[Path],
+    splitter: Splitter | None = None,
 ) -> None:
     """Raise InvalidInput, naming the field, for an option that the format needs or does not use."""
-    if (format in ("linked", "questions")) != bool(reference):
+    if splitter is not None and format not in ("templates", "questions"):
         raise InvalidInput(
-            "reference belongs to the formats linked and questions, which need one.",
+            "splitter belongs to the formats templates and questions; remove it.", field="splitter"
+        )
+
+    if (format in WITH_REFERENCE) != bool(reference):
+        raise InvalidInput(
+            f"reference belongs to the formats {', '.join(WITH_REFERENCE)}, which need one.",
             field="reference",
         )
 
@@ -70,8 +77,9 @@ def check_options(
 def excluded_entries(paths: Sequence[Path], documents: Iterable[Document]) -> frozenset[str]:
     """Return the entries that question sets ask about, to keep them out of training.
 
-    Raises NotFound for a missing file and InvalidInput for a set that asks about none of the
-    documents.
+    Of a directory, all sets directly in it count, whichever of them ask about these documents.
+    Raises NotFound for a missing file and InvalidInput for a set, or a directory, that asks about
+    none of the documents.
     """
     if not paths:
         return frozenset()
@@ -79,7 +87,8 @@ def excluded_entries(paths: Sequence[Path], documents: Iterable[Document]) -> fr
     entries = {templates.document_entry(document) for document in documents}
     excluded: set[str] = set()
     for path in paths:
-        questions = read_questions(path)
+        sets = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+        questions = [question for each in sets for question in read_questions(each)]
         covered = entries & {question.entry or question.about or "" for question in questions}
         if not covered:
             raise InvalidInput(
@@ -108,6 +117,12 @@ class QuestionSource:
 
     squad: rows {question, context, answers}; questions without answers ask for something that the
     context does not say.
+
+    unlabelled: rows {question} or {title} of questions to ask `reference`, without answers: for a
+    recipe with a teacher, whose scores are all that is learnt from them.
+
+    `splitter` cuts the passages of templates and questions as the paper's splitter of that name
+    does (`purlin.training.data.splitting`); by default they are those that are served.
     """
 
     format: QuestionFormat
@@ -119,13 +134,21 @@ class QuestionSource:
     rules: Path | None = None
     translators: tuple[str, ...] = ()
     leave_out: tuple[Path, ...] = ()
+    splitter: Splitter | None = None
 
     def __post_init__(self) -> None:
         formats = get_args(QuestionFormat)
         if self.format not in formats:
             raise InvalidInput(f"format must be one of {', '.join(formats)}.", field="format")
 
-        check_options(self.format, self.reference, self.rules, self.translators, self.leave_out)
+        check_options(
+            self.format,
+            self.reference,
+            self.rules,
+            self.translators,
+            self.leave_out,
+            self.splitter,
+        )
         in_range("weight", self.weight, 1e-6, 100.0)
         in_range("limit", self.limit or 1, 1, 1 << 30)
 
@@ -134,27 +157,19 @@ class QuestionSource:
 class PassagePool:
     """The passages of one reference, which serve as each other's negatives.
 
-    `entries` has the entry of each passage. `documents` are those of a reference, and `rows` has,
-    by document id, its passages and their rows. `miner` is created once for all sources over it.
+    `entries` has the entry of each passage, or its page where passages are cut from whole pages.
+    `reference` says which of them hold a definition's words; it is empty for SQuAD. `miner` is
+    created once for all sources over it.
     """
 
     passages: list[ReadingPassage]
     entries: list[str]
-    documents: list[Document] = field(default_factory=list)
-    rows: dict[str, list[tuple[int, Passage]]] = field(default_factory=dict)
+    reference: SplitReference = field(default_factory=SplitReference)
     miner: Miner | None = None
 
-    def add(self, document: Document) -> None:
-        """Append a document's passages."""
-        self.documents.append(document)
-        self.rows[document.id] = list(enumerate(split(document), len(self.passages)))
-        for _, passage in self.rows[document.id]:
-            self.passages.append(reading_passage(document, passage))
-            self.entries.append(templates.document_entry(document))
 
-
-# The pools of the references that were read, by path.
-Pools = dict[Path, PassagePool]
+# The pools of the references that were read, by path and splitter.
+Pools = dict[tuple[Path, Splitter | None], PassagePool]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -162,7 +177,8 @@ class TrainingQuestion:
     """A question, the pool row of the passage that answers it, and the span of the answer there.
 
     `start` and `end` (characters) are None if it is known that the passage answers the question,
-    but not which words of it do. If it is not `answered`, the passage only looks like an answer.
+    but not which words of it do. If it is not `answered`, the passage only looks like an answer. Of
+    one that is not `labelled` nothing is known; its passage is -1.
     """
 
     question: str
@@ -171,6 +187,7 @@ class TrainingQuestion:
     end: int | None = None
     form: str = ""
     answered: bool = True
+    labelled: bool = True
 
     def __repr__(self) -> str:
         # Checkpoints store a digest of this text: another one would refuse to resume them.
@@ -205,15 +222,15 @@ def load_questions(
     return pool, questions
 
 
-def _reference_pool(path: Path, pools: Pools) -> PassagePool:
-    if path not in pools:
-        pool = PassagePool([], [])
-        for file in open_source("reference", [path]):
-            for document in () if isinstance(file, Skipped) else file.read():
-                if isinstance(document, Document):
-                    pool.add(document)
-        pools[path] = pool
-    return pools[path]
+def _reference_pool(path: Path, splitter: Splitter | None, pools: Pools) -> PassagePool:
+    if (path, splitter) not in pools:
+        reference = read_split(path, splitter)
+        pools[path, splitter] = PassagePool(
+            [reading_passage(document, passage) for document, passage in reference.passages],
+            [templates.document_entry(document) for document, _ in reference.passages],
+            reference,
+        )
+    return pools[path, splitter]
 
 
 # ---- templates
@@ -222,27 +239,27 @@ def _reference_pool(path: Path, pools: Pools) -> PassagePool:
 def _template_questions(
     source: QuestionSource, pools: Pools
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
-    pool = _reference_pool(source.path, pools)
-    excluded = excluded_entries(source.leave_out, pool.documents)
+    pool = _reference_pool(source.path, source.splitter, pools)
+    definitions = pool.reference.definitions
+    excluded = excluded_entries(source.leave_out, definitions)
     examples = templates.questions(
-        pool.documents, source.split, source.rules, rephraser(source.translators), excluded
+        definitions, source.split, source.rules, rephraser(source.translators), excluded
     )
 
     # Shuffled by a fixed seed, so that a limit takes questions from all over the reference.
     Random(0).shuffle(examples)
-    return pool, balanced(list(_limit_answers(_in_passages(examples, pool.rows))))
+    return pool, balanced(list(_limit_answers(_in_passages(examples, pool.reference))))
 
 
 def _in_passages(
-    examples: Sequence[templates.Example], rows: Mapping[str, Sequence[tuple[int, Passage]]]
+    examples: Sequence[templates.Example], reference: SplitReference
 ) -> Iterator[tuple[templates.Example, TrainingQuestion]]:
     """Yield a question for every passage that contains the whole answer of an example."""
     for example in examples:
-        for row, passage in rows[example.document_id]:
-            if passage.start <= example.start and example.end <= passage.end:
-                start = example.start - passage.start
-                end = example.end - passage.start
-                yield example, TrainingQuestion(example.question, row, start, end, example.form)
+        places = reference.locate(example.document_id, example.start, example.end)
+        for row, start in places:
+            end = start + example.end - example.start
+            yield example, TrainingQuestion(example.question, row, start, end, example.form)
 
 
 def _limit_answers(
@@ -287,9 +304,10 @@ def _linked_questions(
     source: QuestionSource, pools: Pools
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
     assert source.reference is not None
-    pool = _reference_pool(source.reference, pools)
-    excluded = excluded_entries(source.leave_out, pool.documents)
-    titles = {templates.document_entry(document): document.title for document in pool.documents}
+    pool = _reference_pool(source.reference, None, pools)
+    definitions = pool.reference.definitions
+    excluded = excluded_entries(source.leave_out, definitions)
+    titles = {templates.document_entry(document): document.title for document in definitions}
 
     # An entry's first passage has its term.
     rows: dict[str, int] = {}
@@ -332,35 +350,65 @@ def _question_set(
     source: QuestionSource, pools: Pools
 ) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
     assert source.reference is not None
-    pool = _reference_pool(source.reference, pools)
+    pool = _reference_pool(source.reference, source.splitter, pools)
 
     # Several documents may belong to the same entry.
-    rows: dict[str | None, list[int]] = defaultdict(list)
-    for document in pool.documents:
-        rows[templates.document_entry(document)] += [row for row, _ in pool.rows[document.id]]
+    definitions: dict[str | None, list[Document]] = defaultdict(list)
+    for document in pool.reference.definitions:
+        if document.id in pool.reference.places:
+            definitions[templates.document_entry(document)].append(document)
 
     located = (
-        _locate(question, pool, rows[entry])
+        _locate(question, pool.reference, definitions[entry])
         for question in read_questions(source.path, source.split)
-        if (entry := question.entry or question.about) in rows
+        if (entry := question.entry or question.about) in definitions
     )
     return pool, (question for question in located if question is not None)
 
 
-def _locate(question: Question, pool: PassagePool, rows: Sequence[int]) -> TrainingQuestion | None:
-    """Find the first answer that is in one of these rows, as whole words; None if none is.
+def _locate(
+    question: Question, reference: SplitReference, definitions: Sequence[Document]
+) -> TrainingQuestion | None:
+    """Find the first answer that is in a passage of the definitions; None if none is.
 
-    An unanswerable question gets the first row as the passage that only looks like an answer.
+    An unanswerable question gets the first passage as one that only looks like an answer.
     """
     if not question.answerable:
-        return TrainingQuestion(question.question, rows[0], form=question.form, answered=False)
+        row = reference.rows(definitions[0].id)[0]
+        return TrainingQuestion(question.question, row, form=question.form, answered=False)
 
     for answer in question.answers:
-        pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
-        for row in rows:
-            if match := pattern.search(pool.passages[row].text):
-                return TrainingQuestion(question.question, row, *match.span(), question.form)
+        for document in definitions:
+            for start, end in answer_spans(answer, document.body):
+                for row, first in reference.locate(document.id, start, end):
+                    last = first + end - start
+                    return TrainingQuestion(question.question, row, first, last, question.form)
     return None
+
+
+def answer_spans(answer: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a text has an answer as whole words."""
+    for match in re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", text):
+        yield match.span()
+
+
+# ---- unlabelled questions
+
+
+def _unlabelled_questions(
+    source: QuestionSource, pools: Pools
+) -> tuple[PassagePool, Iterator[TrainingQuestion]]:
+    assert source.reference is not None
+    pool = _reference_pool(source.reference, None, pools)
+    texts = (
+        str(record.get("question") or record.get("title") or "").strip()
+        for record in _records(source.path)
+    )
+    # The same question twice would be read by the teacher twice.
+    return pool, (
+        TrainingQuestion(text, -1, form="unlabelled", answered=False, labelled=False)
+        for text in dict.fromkeys(filter(None, texts))
+    )
 
 
 # ---- SQuAD
@@ -407,6 +455,7 @@ _READERS: dict[QuestionFormat, _Reader] = {
     "linked": _linked_questions,
     "questions": _question_set,
     "squad": _squad_questions,
+    "unlabelled": _unlabelled_questions,
 }
 
 
@@ -433,7 +482,8 @@ class Miner:
     def wrong(self, questions: Sequence[TrainingQuestion], depth: int) -> NDArray[np.int32]:
         """Return rows (len(questions), depth) of the best wrong passages, best first.
 
-        They are those that BM25 ranks highest, without those of the question's own entry. With an
+        They are those that BM25 ranks highest, without those of the question's own entry, if that is
+        known. With an
         encoder the shape is (len(questions), 2 * depth): passages ranked by BM25 and by cosine, in
         turns. If fewer than `depth` passages share a word with the question, they are repeated; if
         none does, the passages after its own are used.
@@ -468,8 +518,10 @@ class Miner:
         self, scores: NDArray[np.float32], question: TrainingQuestion, depth: int
     ) -> NDArray[np.int32]:
         row = question.passage
-        own = (self.entries == self.entries[row]) | (self.texts == self.texts[row])
-        best = top(np.where(own, np.float32(0.0), scores), depth)
+        if question.labelled:
+            own = (self.entries == self.entries[row]) | (self.texts == self.texts[row])
+            scores = np.where(own, np.float32(0.0), scores)
+        best = top(scores, depth)
         following = (row + 1 + np.arange(depth)) % len(scores)
         return np.resize(best if len(best) else following, depth).astype(np.int32)
 

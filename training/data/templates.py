@@ -28,6 +28,7 @@ from purlin.index.records import Document, Span
 from purlin.training.config import in_range, load_recipe
 
 __all__ = [
+    "PAPER_RULES",
     "TEMPLATE_RULES",
     "Example",
     "Rules",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 TEMPLATE_RULES = Path(__file__).with_name("templates.toml")
+PAPER_RULES = Path(__file__).with_name("paper_templates.toml")
 Split = Literal["train", "dev", "test"]
 Rephrase = Callable[[Sequence[str]], Sequence[str | None]]
 
@@ -281,7 +283,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question with its answer, `body[start:end]` of a document, and the document's entry."""
+    """A question with its answer, `body[start:end]` of a document, and the document's entry.
+
+    `described` is the span of the sentence that the question repeats, or else the answer's.
+    """
 
     question: str
     document_id: str
@@ -290,15 +295,20 @@ class Example:
     end: int
     form: str
     entry: str
+    described: Span
 
 
 class _Candidate(NamedTuple):
-    """A possible answer: its span, the form of the question, and values for the placeholders."""
+    """A possible answer: its span, the form of the question, and values for the placeholders.
+
+    `described` is the sentence that the question repeats, if it does.
+    """
 
     form: str
     start: int
     end: int
     values: Mapping[str, str]
+    described: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +365,16 @@ def examples(document: Document, rules: Rules, rng: Random) -> Iterator[Example]
         for question in _questions(entry, candidate, rng):
             if question not in texts and answer == answer.strip() != "":
                 texts.add(question)
-                entry_name = document_entry(document)
-                yield Example(question, document.id, answer, start, end, candidate.form, entry_name)
+                yield Example(
+                    question,
+                    document.id,
+                    answer,
+                    start,
+                    end,
+                    candidate.form,
+                    document_entry(document),
+                    candidate.described or Span(start, end),
+                )
 
 
 def questions(
@@ -365,12 +383,14 @@ def questions(
     rules: Path | None = None,
     rephrase: Rephrase | None = None,
     leave_out: Collection[str] = (),
+    *,
+    originals: bool = True,
 ) -> list[Example]:
     """Return the unambiguous questions about a reference's entries of one split.
 
     They are the same in every run. `rules` is a file of templates to use instead of `TEMPLATE_RULES`.
-    Questions that `rephrase` returns for others are added. There are none about the entries
-    `leave_out`.
+    Questions that `rephrase` returns for others are added, or replace them without `originals`.
+    There are none about the entries `leave_out`.
     """
 
     def is_chosen(example: Example) -> bool:
@@ -378,13 +398,20 @@ def questions(
 
     parsed_rules, rng = read_rules(rules or TEMPLATE_RULES), Random(0)
     every = [example for document in documents for example in examples(document, parsed_rules, rng)]
+    chosen: list[Example] = []
     if rephrase is not None:
         chosen = [example for example in unambiguous(every) if is_chosen(example)]
         rephrased = rephrase([example.question for example in chosen])
         pairs = zip(chosen, rephrased, strict=True)
         every += [replace(example, question=text) for example, text in pairs if text]
 
-    return [example for example in unambiguous(every) if is_chosen(example)]
+    # Without the originals too, they decide which rephrasings are ambiguous.
+    chosen_texts = set() if originals else {example.question for example in chosen}
+    return [
+        example
+        for example in unambiguous(every)
+        if is_chosen(example) and example.question not in chosen_texts
+    ]
 
 
 def document_entry(document: Document) -> str:
@@ -583,7 +610,7 @@ def _terms(entry: _Entry) -> Iterator[_Candidate]:
         return
     values = _verb_and_rest(entry, entry.text(span))
     if values:
-        yield _Candidate("term", entry.name.start, entry.name.end, values)
+        yield _Candidate("term", entry.name.start, entry.name.end, values, span)
 
 
 def _verb_and_rest(entry: _Entry, sentence: str) -> dict[str, str]:

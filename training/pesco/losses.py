@@ -19,13 +19,17 @@ def matching_loss(
     classes: Tensor,
     has_key: Tensor,
     *,
+    key_labels: Tensor | None = None,
+    processes: int = 1,
     kind: Loss = "plct",
     temperature: float = 0.07,
 ) -> Tensor:
     """The mean over the batch of the loss that the paper writes as a sum; 0 if no text counts.
 
     `texts` (B, D) are texts without their key sentences, `labels` (B,) their pseudo-labels, and
-    `has_key` (B,) says which texts have a key sentence: `keys` (K, D) are these, in order.
+    `has_key` (B,) says which texts have a key sentence: `keys` (K, D) are these, in order. Where
+    several `processes` share a batch, `keys` are those of all of them, with `key_labels` (K,), and
+    the mean of the processes' losses is the batch's.
     `prompts` (C, D) are those of the labels `classes` (C,), which contain all `labels`. Similarity
     is the dot product: all vectors have length 1.
 
@@ -40,13 +44,16 @@ def matching_loss(
 
     # Every key sentence of the same pseudo-label is a positive, not only the text's own.
     keyed_texts, keyed_labels = texts[has_key], labels[has_key]
-    key_scores = keyed_texts @ keys.T / temperature  # (K, K)
-    is_own_key = keyed_labels[:, None] == keyed_labels
+    if key_labels is None:
+        key_labels = keyed_labels
+    key_scores = keyed_texts @ keys.T / temperature  # (texts with a key, K)
+    is_own_key = keyed_labels[:, None] == key_labels
+    mean_keyed = max(1, len(keys)) / processes
     if kind == "lct":
-        return multi_positive_loss(key_scores, is_own_key).sum() / max(1, len(keyed_texts))
+        return multi_positive_loss(key_scores, is_own_key).sum() / mean_keyed
 
     if kind == "lct+pcl":
-        lct = multi_positive_loss(key_scores, is_own_key).sum() / max(1, len(keyed_texts))
+        lct = multi_positive_loss(key_scores, is_own_key).sum() / mean_keyed
         return lct + multi_positive_loss(prompt_scores, is_own_prompt).mean()
 
     scores = torch.cat([key_scores, prompt_scores[has_key]], dim=1)

@@ -24,6 +24,7 @@ from purlin.index.errors import InvalidInput
 from purlin.training import export
 from purlin.training.loop import storing
 from purlin.training.model import TextModel
+from purlin.training.pesco.figure import ACCURACY, draw_accuracy
 from purlin.training.pesco.outcome import Outcome, label_shares
 from purlin.training.pesco.report import render_report
 from purlin.training.pesco.rounds import Embeddings, SelfTraining
@@ -74,6 +75,9 @@ def publish_outcome(
     )
     write_classifier(staged, spec)
 
+    by_round = dev_accuracies(outcome)
+    if by_round:
+        draw_accuracy({name: [by_round]}, training.out / ACCURACY)
     for directory in (staged, training.out):
         (directory / REPORT).write_text(render_report(outcome), encoding="utf-8")
     return home / "classifiers" / name / publish_classifier(home, name, staged)
@@ -96,16 +100,19 @@ def summarize(outcome: Outcome) -> dict[str, Any]:
         "kept": outcome.rejection,
     }
     if untrained.dev_accuracy is not None and published.dev_accuracy is not None:
-        by_round = [round_.dev_accuracy for round_ in outcome.rounds]
         summary |= {
             "dev accuracy": round(published.dev_accuracy, 4),
             "dev accuracy untrained": round(untrained.dev_accuracy, 4),
-            "dev accuracy by prompts": [
-                round(accuracy, 4) for accuracy in by_round if accuracy is not None
-            ],
+            "dev accuracy by prompts": dev_accuracies(outcome),
         }
 
     return summary
+
+
+def dev_accuracies(outcome: Outcome) -> list[float]:
+    """The accuracy of the prompts before each round, and after the last; none without dev rows."""
+    by_round = [round_.dev_accuracy for round_ in outcome.rounds]
+    return [round(accuracy, 4) for accuracy in by_round if accuracy is not None]
 
 
 def _export_encoder(
@@ -124,7 +131,7 @@ def _export_encoder(
         outcome.name,
         base_model=recipe.model.base,
         base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on or (f"{pool_size:,} texts without labels",),
+        trained_on=recipe.export.trained_on or (_texts_learnt(pool_size, recipe.teacher.base),),
         measures={} if accuracy is None else {"dev accuracy": accuracy},
         limits=recipe.export.limits,
     )
@@ -138,6 +145,12 @@ def _export_encoder(
     )
     shutil.rmtree(checkpoint, ignore_errors=True)
     return encoder
+
+
+def _texts_learnt(count: int, teacher: str | None) -> str:
+    """What the model card says of the texts, and of the other encoder that labelled them, if any."""
+    labelled_by = f", labelled also by {Path(teacher).name}" if teacher else ""
+    return f"{count:,} texts without labels{labelled_by}"
 
 
 def _export_shift(

@@ -22,17 +22,27 @@ from purlin.index.errors import Damaged
 from purlin.index.storage import atomic_write
 from purlin.training import export, model
 from purlin.training.dev import encode
+from purlin.training.encoded import encode_once, frozen_encoder
 from purlin.training.loop import StepProgress, digest, storing, train
 from purlin.training.model import TextModel
 from purlin.training.pesco.outcome import Round, label_shares
 from purlin.training.pesco.recipe import PescoRecipe
-from purlin.training.pesco.student import PescoTask, RoundTexts
-from purlin.training.pesco.teacher import PseudoLabels, class_offsets, pseudo_label, sample_balanced
+from purlin.training.pesco.student import PescoTask, RoundTexts, shared_size
+from purlin.training.pesco.teacher import (
+    ModelVectors,
+    PseudoLabels,
+    class_offsets,
+    pseudo_label,
+    sample_balanced,
+)
 from purlin.training.pesco.texts import Labelled, TextPool, split_sentences
 from purlin.training.pesco.views import Indices, WordIndex
 from purlin.training.santa import averaged
 
 ROUND_STATE = "teacher.npz"
+
+# Below a run's directory: the vectors of prompts and texts by the teacher's base.
+TEACHER_VECTORS = "teacher"
 
 # In a round's state: accuracy without dev rows, and the key of a text with one sentence.
 NOT_MEASURED, NO_KEY = -1.0, -1
@@ -94,7 +104,10 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class SelfTraining:
-    """The rounds of one run. `out` has round-NN/ with a round's state and its checkpoints."""
+    """The rounds of one run. `out` has round-NN/ with a round's state and its checkpoints.
+
+    Of several processes the main one labels, and all train.
+    """
 
     recipe: PescoRecipe
     pool: TextPool
@@ -104,11 +117,12 @@ class SelfTraining:
     dev: Labelled | None
     rounds: list[Round] = field(default_factory=list)
     _embeddings: dict[int, Embeddings] = field(default_factory=dict)
+    _teacher_vectors: list[ModelVectors] = field(default_factory=list)
 
     def train(
         self, progress: Callable[[str], StepProgress], say: Callable[[str], None]
     ) -> TextModel:
-        """Train until the pseudo-labels converge, and return the model."""
+        """Train until the pseudo-labels converge, and return the model, the same in all processes."""
         scores: ClassScores | None = None
         for number in range(self.recipe.student.rounds + 1):
             # A round is finished once the next one has a state.
@@ -118,8 +132,12 @@ class SelfTraining:
                 continue
 
             text_model = self._load(self._checkpoint(number - 1))
-            state = self._label(number, text_model, scores, say)
-            self._remove_checkpoints(number - 2)
+            if self.accelerator.is_main_process:
+                self._label(number, text_model, scores, say)
+                self._remove_checkpoints(number - 2)
+            self.accelerator.wait_for_everyone()
+
+            state = RoundState.read(self.round_directory(number) / ROUND_STATE)
             scores = self._record(state, scores, say)
             if not len(state.rows):
                 return text_model
@@ -168,7 +186,10 @@ class SelfTraining:
     def prompt_vectors(self, text_model: TextModel) -> Vectors:
         """Mean prompt vectors (L, D), eq. 2."""
         prompts = list(chain.from_iterable(self.recipe.prompts(self.labels)))
-        vectors = self.encode(text_model, prompts)
+        return self._mean_prompts(self.encode(text_model, prompts))
+
+    def _mean_prompts(self, vectors: Vectors) -> Vectors:
+        """Means (L, D) of the vectors of each label's prompts."""
         by_label = vectors.reshape(len(self.labels), len(self.recipe.templates), -1)
         means: Vectors = by_label.mean(1)
         return means
@@ -219,14 +240,14 @@ class SelfTraining:
         text_model: TextModel,
         previous: ClassScores | None,
         say: Callable[[str], None],
-    ) -> RoundState:
-        """Label the texts and sample those to train on, or read this if it was done before.
+    ) -> None:
+        """Label the texts and sample those to train on, unless this was done before.
 
         The state has no rows once the pseudo-labels have converged or the rounds are over.
         """
         path = self.round_directory(number) / ROUND_STATE
         if path.is_file():
-            return RoundState.read(path)
+            return
 
         embeddings = self.embeddings(number, text_model)
         prompts = embeddings.prompts
@@ -234,7 +255,8 @@ class SelfTraining:
             for warning in LabelSet.of(self.labels, prompts).warnings():
                 say(warning)
 
-        pseudo_labels = pseudo_label(embeddings.pool, prompts, self.index, self.recipe.teacher)
+        models = [ModelVectors(embeddings.pool, prompts), *self._teacher_models(say)]
+        pseudo_labels = pseudo_label(models, self.index, self.recipe.teacher)
         pseudo_labels = self._blend(pseudo_labels, previous)
 
         rng = np.random.default_rng([self.recipe.seed, number])
@@ -254,7 +276,26 @@ class SelfTraining:
             self.dev_digest,
         )
         state.write(path)
-        return state
+
+    def _teacher_models(self, say: Callable[[str], None]) -> list[ModelVectors]:
+        """The vectors by the teacher's own encoder, if it has one; they are computed once."""
+        base = self.recipe.teacher.base
+        if base is None:
+            return []
+
+        if not self._teacher_vectors:
+            prompts = list(chain.from_iterable(self.recipe.prompts(self.labels)))
+            vectors = encode_once(
+                lambda: frozen_encoder(Path(base), self.accelerator),
+                Path(base),
+                [*prompts, *self.pool.texts],
+                self.out / TEACHER_VECTORS,
+                progress=lambda done, total: say(f"teacher: {done:,} of {total:,} texts encoded"),
+            )
+            self._teacher_vectors.append(
+                ModelVectors(vectors[len(prompts) :], self._mean_prompts(vectors[: len(prompts)]))
+            )
+        return self._teacher_vectors
 
     def _blend(self, pseudo_labels: PseudoLabels, previous: ClassScores | None) -> PseudoLabels:
         """Mix the scores of the round before into these."""
@@ -347,7 +388,8 @@ class SelfTraining:
         task = PescoTask(start, self.recipe, data, self.accelerator, seed=seed)
 
         loop = self.recipe.student.loop
-        loop = replace(loop, batch_size=min(loop.batch_size, len(state.rows)))
+        size = shared_size(loop.batch_size, len(state.rows), self.accelerator)
+        loop = replace(loop, batch_size=size)
         train(
             task,
             loop,
@@ -355,7 +397,7 @@ class SelfTraining:
             self.accelerator,
             seed=seed,
             recipe={**self.recipe.training_values(), "round": number},
-            progress=progress,
+            progress=progress if self.accelerator.is_main_process else None,
             say=say,
         )
 

@@ -9,12 +9,14 @@ better one is published as a classifier.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, locked
 from purlin.index.errors import InvalidInput
 from purlin.index.storage import exclusive
+from purlin.training.encoded import require_encoder
 from purlin.training.loop import StepProgress, digest, make_accelerator, same_recipe, storing
 from purlin.training.model import TextModel
 from purlin.training.pesco.outcome import Outcome
@@ -53,29 +55,48 @@ def train_pesco(
     # What cannot be published is refused before the training.
     check_pool_size(len(pool.texts), len(labels))
     check_publishable(recipe.prompts(labels))
-    with locked(home, name, CLASSIFIERS):
-        pass
+    if recipe.teacher.base is not None:
+        require_encoder(Path(recipe.teacher.base))
 
     accelerator = make_accelerator(recipe.student.loop, cpu=cpu, out=out, say=say)
-    if accelerator.num_processes > 1:
-        raise InvalidInput(
-            "PESCO trains in one process: start it without torchrun or accelerate launch.",
-            field="cpu",
-        )
+    training = SelfTraining(recipe, pool, tuple(labels), out, accelerator, dev)
+    if not accelerator.is_main_process:
+        return _assist(training, home, name)
+
+    # The lock is the main process's alone: one would keep it from another.
+    with locked(home, name, CLASSIFIERS):
+        pass
 
     with storing(out):
         out.mkdir(parents=True, exist_ok=True)
     busy = f"Another process is training in {out}: wait for it, or give another --out."
     with exclusive(out, busy):
         claim_directory(out, describe_run(recipe, pool, labels))
+        accelerator.wait_for_everyone()
         say(str(pool))
-        training = SelfTraining(recipe, pool, tuple(labels), out, accelerator, dev)
         trained_model = training.train(progress, say)
 
         outcome = compare_outcome(training, trained_model, name)
         say(_decision(outcome))
         published_model = training.base_model() if outcome.rejection else trained_model
-        return publish_outcome(training, outcome, published_model, home)
+        build = publish_outcome(training, outcome, published_model, home)
+
+    accelerator.wait_for_everyone()
+    return build
+
+
+def _assist(training: SelfTraining, home: Path, name: str) -> Path:
+    """Train with the main process, which labels, compares and publishes; return the build."""
+    # The main process refuses a directory that belongs to another run.
+    training.accelerator.wait_for_everyone()
+    training.train(lambda name: _silent, lambda line: None)
+
+    training.accelerator.wait_for_everyone()
+    return builds.current(home, name, CLASSIFIERS)
+
+
+def _silent(step: int, total: int, values: Mapping[str, float]) -> None:
+    """Report nothing: the main process does."""
 
 
 def compare_outcome(training: SelfTraining, trained_model: TextModel, name: str) -> Outcome:

@@ -19,6 +19,7 @@ from purlin.training.pesco.losses import matching_loss
 from purlin.training.pesco.recipe import PescoRecipe
 from purlin.training.pesco.texts import remove_sentence, split_sentences
 from purlin.training.pesco.views import Indices
+from purlin.training.santa import gathered
 
 # Texts of similar length that are encoded together.
 LENGTH_GROUP = 16
@@ -71,7 +72,7 @@ class PescoTask:
         self._model, self.recipe, self.data = text_model, recipe, data
         self.accelerator, self.seed = accelerator, seed
         self.student = recipe.student
-        self.size = min(self.student.loop.batch_size, len(data.rows))
+        self.size = shared_size(self.student.loop.batch_size, len(data.rows), accelerator)
 
         if self.student.loss == "lct" and (data.keys < 0).all():
             raise InvalidInput(
@@ -94,10 +95,16 @@ class PescoTask:
         return max(1, len(self.data.rows) // self.size)
 
     def batch(self, number: int) -> PescoBatch:
-        """Make a batch: each epoch has its own order, and each label one random template."""
+        """Make this process's part of a batch.
+
+        Each epoch has its own order, and each label one random template.
+        """
         epoch, position = divmod(number, self.batches_per_epoch())
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.data.rows))
         chosen = order[position * self.size : (position + 1) * self.size]
+        # All processes contrast the labels of the whole batch.
+        batch_labels = self.data.labels[self.data.rows[chosen]]
+        chosen = chosen[self.accelerator.process_index :: self.accelerator.num_processes]
         rows, key_numbers = self.data.rows[chosen], self.data.keys[chosen]
         labels = self.data.labels[rows]
         pairs = [
@@ -107,7 +114,7 @@ class PescoTask:
 
         # The random numbers of a batch depend on its number alone, so that a run can be resumed.
         rng = np.random.default_rng([self.seed, 1, number])
-        classes = self._classes(labels, rng)
+        classes = self._classes(batch_labels, rng)
         texts = [text for text, _ in pairs]
         keys, prompts = [], []
         if self.student.loss != "pcl":
@@ -160,7 +167,10 @@ class PescoTask:
         return True
 
     def backward(self, batch: PescoBatch) -> dict[str, float]:
-        """Add the gradients of `matching_loss`, and return its value."""
+        """Add the gradients of `matching_loss`, and return its value.
+
+        The texts of this process are matched with the key sentences of all processes.
+        """
         device = self.accelerator.device
         with self.accelerator.autocast():
             vectors = self._model.grouped_vectors(
@@ -171,19 +181,34 @@ class PescoTask:
         prompt_count = len(batch.classes) if self.student.loss != "lct" else 0
         key_count = len(vectors) - text_count - prompt_count
         texts, keys, prompts = torch.split(vectors, [text_count, key_count, prompt_count])
+        labels, has_key = batch.labels.to(device), batch.has_key.to(device)
+        keys, key_labels = self._all_keys(keys, labels, has_key)
 
         loss = matching_loss(
             texts,
             keys,
             prompts,
-            batch.labels.to(device),
+            labels,
             batch.classes.to(device),
-            batch.has_key.to(device),
+            has_key,
+            key_labels=key_labels,
+            processes=self.accelerator.num_processes,
             kind=self.student.loss,
             temperature=self.student.temperature,
         )
         loss.backward()  # type: ignore[no-untyped-call]
         return {"loss": float(loss.detach())}
+
+    def _all_keys(self, keys: Tensor, labels: Tensor, has_key: Tensor) -> tuple[Tensor, Tensor]:
+        """The key sentences (K, D) of all processes, and their labels (K,)."""
+        if self.accelerator.num_processes == 1 or self.student.loss == "pcl":
+            return keys, labels[has_key]
+
+        # Only tensors of one shape can be gathered: texts without a key have zeros.
+        padded = keys.new_zeros(len(labels), keys.shape[1]).masked_scatter(has_key[:, None], keys)
+        all_have_key = gathered(has_key, self.accelerator)
+        all_labels = gathered(labels, self.accelerator)
+        return gathered(padded, self.accelerator)[all_have_key], all_labels[all_have_key]
 
     def describe(self, batch: PescoBatch) -> str:
         """Name the first texts by number, and quote the first."""
@@ -203,3 +228,11 @@ class PescoTask:
         """Load the weights that `save` wrote."""
         saved = model.load_text_model(self._model.settings, directory)
         self._model.load_state_dict(saved.state_dict())
+
+
+def shared_size(batch_size: int, texts: int, accelerator: Accelerator) -> int:
+    """The texts of a batch: as many for each process, and no more than there are."""
+    if texts >= batch_size:
+        return batch_size
+    processes: int = accelerator.num_processes
+    return max(1, texts // processes) * processes

@@ -7,7 +7,9 @@ see views.py. The prompts stay one of the views, so that the labels keep their m
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -38,6 +40,9 @@ COSINE_TEMPERATURE = 0.07
 PRIOR_ITERATIONS = 5
 ALIGN_ITERATIONS = 100
 
+# Scores (N, count) of all texts by a view that is learnt from rows of them, their labels and `count`.
+LearntView = Callable[[Indices, Indices, int], ClassScores]
+
 # Texts times labels: at the 57 bytes that `pseudo_label` takes for each, 7.7 GB.
 MAX_CELLS = 1 << 27
 
@@ -48,6 +53,9 @@ class Teacher:
 
     Teacher(calibrate=False, views=("prompts",), confidence="score") is the paper's.
 
+    `base` is the directory of another encoder, exported or a checkpoint, that is not trained: its
+    views of the texts join those of the model that is.
+
     `calibrate` subtracts each label's class prior, its mean cosine over texts of all labels alike;
     `align` goes on until the sums of the labels' probabilities are equal. `views` are standardized,
     weighed and added up. All but the prompts are learnt `len(shares)` times from the current
@@ -57,6 +65,7 @@ class Teacher:
     earlier rounds' scores.
     """
 
+    base: str | None = None
     calibrate: bool = True
     align: bool = False
     views: tuple[View, ...] = ("prompts", "head", "neighbours", "words")
@@ -81,6 +90,14 @@ class Teacher:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelVectors:
+    """One model's vectors of the `texts` (N, D) and of the labels' `prompts` (L, D), their means."""
+
+    texts: Vectors
+    prompts: Vectors
+
+
+@dataclass(frozen=True, slots=True)
 class PseudoLabels:
     """Scores (N, L) of a teacher, the best label (N,) and a confidence of at least 0 (N,)."""
 
@@ -102,33 +119,31 @@ class PseudoLabels:
 
 
 def pseudo_label(
-    vectors: Vectors, prompts: Vectors, index: WordIndex | None, teacher: Teacher
+    models: Sequence[ModelVectors], index: WordIndex | None, teacher: Teacher
 ) -> PseudoLabels:
-    """Label texts (N, D) by mean prompt vectors (L, D) and the views learnt from these labels.
+    """Label texts by the prompts, and by the views learnt from these labels, of all `models`.
 
-    `index` has the words of the same texts; without it the view "words" is left out.
+    The prompts of the first model give the labels that views are first learnt from; with several,
+    the sum of all models' prompts does. `index` has the words of the same texts; without it the
+    view "words" is left out.
     """
-    check_pool_size(len(vectors), len(prompts))
-    by_prompts = calibrated_scores(vectors, prompts, teacher)
-    learnt = [view for view in teacher.views if view != "prompts" and (index or view != "words")]
-    neighbours = Neighbours.of(vectors) if "neighbours" in learnt else None
+    count = len(models[0].prompts)
+    check_pool_size(len(models[0].texts), count)
+    by_prompts = [calibrated_scores(model.texts, model.prompts, teacher) for model in models]
+    learnt = _learnt_views(models, index, teacher)
 
-    pseudo_labels = PseudoLabels.of(by_prompts, teacher.confidence)
+    pseudo_labels = PseudoLabels.of(_first_scores(by_prompts), teacher.confidence)
     for iteration, share in enumerate(teacher.shares if learnt else ()):
-        rows, labels = most_confident(pseudo_labels, share, len(prompts))
+        rows, labels = most_confident(pseudo_labels, share, count)
         all_labels = pseudo_labels.labels
         # Its scores take as much memory as a view.
         del pseudo_labels
 
-        views, factors = [], []
-        for view in learnt:
-            scores = _view_scores(view, vectors, index, neighbours, rows, labels, len(prompts))
-            views.append(standardized(scores, all_labels))
-            factors.append(1.0)
-            del scores
+        views = [standardized(score(rows, labels, count), all_labels) for score in learnt]
+        factors = [1.0] * len(views)
         if "prompts" in teacher.views:
-            views.append(standardized(by_prompts, all_labels))
-            factors.append(teacher.fading**iteration)
+            views += [standardized(scores, all_labels) for scores in by_prompts]
+            factors += [teacher.fading**iteration] * len(by_prompts)
 
         pseudo_labels = PseudoLabels.of(combine_views(views, factors), "margin")
         del views
@@ -137,6 +152,20 @@ def pseudo_label(
         # Standardized scores are logits already: `of` divides by the temperature of cosines.
         pseudo_labels = PseudoLabels.of(pseudo_labels.scores * COSINE_TEMPERATURE, "score")
     return pseudo_labels
+
+
+def _first_scores(by_prompts: Sequence[ClassScores]) -> ClassScores:
+    """The scores by the prompts (N, L): one model's as they are, of several the sum."""
+    if len(by_prompts) == 1:
+        return by_prompts[0]
+
+    # Cosines of models differ in their scale; the one of the first is kept.
+    deviations = [max(float(scores.std()), 1e-12) for scores in by_prompts]
+    total = sum(
+        scores * (deviations[0] / deviation)
+        for scores, deviation in zip(by_prompts, deviations, strict=True)
+    )
+    return np.asarray(total / len(by_prompts))
 
 
 def check_pool_size(texts: int, labels: int) -> None:
@@ -188,24 +217,34 @@ def most_confident(
     return rows, pseudo_labels.labels[rows]
 
 
-def _view_scores(
-    view: View,
+def _learnt_views(
+    models: Sequence[ModelVectors], index: WordIndex | None, teacher: Teacher
+) -> list[LearntView]:
+    """The views that are learnt: each of the teacher's once for each model, the words once."""
+    learnt: list[LearntView] = []
+    for view in teacher.views:
+        if view == "words" and index is not None:
+            learnt.append(partial(_word_scores, index))
+        elif view == "neighbours":
+            learnt += [Neighbours.of(model.texts).scores for model in models]
+        elif view in ("head", "centroids"):
+            learn = linear_head if view == "head" else centroids
+            learnt += [partial(_linear_scores, model.texts, learn) for model in models]
+
+    return learnt
+
+
+def _word_scores(index: WordIndex, rows: Indices, labels: Indices, count: int) -> ClassScores:
+    return index.scores(index.rates(rows, labels, count))
+
+
+def _linear_scores(
     vectors: Vectors,
-    index: WordIndex | None,
-    neighbours: Neighbours | None,
+    learn: Callable[[Vectors, Indices, int], tuple[Vectors, Vectors]],
     rows: Indices,
     labels: Indices,
     count: int,
 ) -> ClassScores:
-    """Scores (N, count) of all texts by a view that is learnt from `rows` and their `labels`."""
-    if view == "words":
-        assert index is not None
-        return index.scores(index.rates(rows, labels, count))
-    if view == "neighbours":
-        assert neighbours is not None
-        return neighbours.scores(rows, labels, count)
-
-    learn = linear_head if view == "head" else centroids
     weights, bias = learn(vectors[rows], labels, count)
     scores = vectors @ weights.T
     scores += bias

@@ -1,0 +1,105 @@
+"""Vectors that are computed once, by an encoder that is not trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from purlin.index.encoder import Encoder, Vectors
+from purlin.index.errors import Damaged, NotFound
+from purlin.training import encoded
+from purlin.training.encoded import encode_once, frozen_encoder
+from purlin.training.export import Card, export
+from purlin.training.loop import LoopSettings, make_accelerator
+from tests.tiny import WORDS, save_bert
+
+TEXTS = [" ".join(WORDS[4 + number : 9 + number]) for number in range(7)]
+
+pytestmark = pytest.mark.usefixtures("one_process")
+
+
+class Interrupted(Exception):
+    """Stands for a kill."""
+
+
+def by_length(texts: Sequence[str]) -> Vectors:
+    return np.array([[len(text), number] for number, text in enumerate(texts)], np.float32)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An encoder's directory, as far as it is read, and pieces of three texts."""
+    monkeypatch.setattr(encoded, "PIECE", 3)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/model.onnx").write_bytes(b"weights")
+    return tmp_path / "source"
+
+
+def test_vectors_are_computed_once(source: Path, tmp_path: Path) -> None:
+    done: list[tuple[int, int]] = []
+
+    def stopping(texts: Sequence[str]) -> Vectors:
+        if len(done) == 2:
+            raise Interrupted
+        return by_length(texts)
+
+    def note(count: int, total: int) -> None:
+        done.append((count, total))
+
+    out = tmp_path / "vectors"
+    with pytest.raises(Interrupted):
+        encode_once(lambda: stopping, source, TEXTS, out, progress=note)
+    assert done == [(3, 7), (6, 7)]
+
+    calls: list[int] = []
+
+    def counting(texts: Sequence[str]) -> Vectors:
+        calls.append(len(texts))
+        return by_length(texts)
+
+    vectors = encode_once(lambda: counting, source, TEXTS, out)
+    assert calls == [1]
+    pieces = [TEXTS[:3], TEXTS[3:6], TEXTS[6:]]
+    np.testing.assert_array_equal(vectors, np.concatenate([by_length(part) for part in pieces]))
+
+    def unopened() -> encoded.FrozenEncoder:
+        raise AssertionError("nothing is missing")
+
+    np.testing.assert_array_equal(encode_once(unopened, source, TEXTS, out), vectors)
+
+
+def test_other_texts_and_encoders_are_encoded_again(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vectors"
+    encode_once(lambda: by_length, source, TEXTS, out)
+    fewer = encode_once(lambda: by_length, source, TEXTS[:2], out)
+    np.testing.assert_array_equal(fewer, by_length(TEXTS[:2]))
+
+    (source / "model.onnx").write_bytes(b"other weights")
+    changed = encode_once(lambda: lambda texts: -by_length(texts), source, TEXTS[:2], out)
+    np.testing.assert_array_equal(changed, -fewer)
+
+
+def test_damaged_piece_is_named(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vectors"
+    encode_once(lambda: by_length, source, TEXTS, out)
+    (out / "000000003.npy").write_bytes(b"torn")
+    with pytest.raises(Damaged, match=r"000000003\.npy is damaged"):
+        encode_once(lambda: by_length, source, TEXTS, out)
+
+
+def test_exported_encoders_and_checkpoints_give_their_own_vectors(tmp_path: Path) -> None:
+    bert = save_bert(tmp_path / "bert")
+    SentenceTransformer(str(bert), device="cpu").save(str(tmp_path / "checkpoint"))
+    export(tmp_path / "checkpoint", tmp_path / "exported", Card("tiny"), quantization="none")
+    accelerator = make_accelerator(LoopSettings(precision="fp32"), cpu=True)
+
+    expected = Encoder.load(tmp_path / "exported").encode(TEXTS, role="query")
+    for name in ("checkpoint", "exported"):
+        vectors = frozen_encoder(tmp_path / name, accelerator)(TEXTS)
+        np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    with pytest.raises(NotFound, match="There is no encoder in"):
+        frozen_encoder(tmp_path / "none", accelerator)

@@ -1,0 +1,348 @@
+"""Judged sets, and the published ones of SANTA's tables: reading, ranking and measuring.
+
+AdvTest (CodeXGLUE, NL-code-search-Adv) and CodeSearchNet as cleaned for GraphCodeBERT search one
+function by its documentation. ESCI ranks the products that were judged for a query, and only these,
+as its publication and the paper's table 2 do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.encoder import Encoder, Role, TextEncoder, Vectors
+from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.evaluation.ranking import (
+    Measure,
+    evaluate_run,
+    measure,
+    ndcg,
+    reciprocal_rank,
+)
+from purlin.index.records import Skipped
+from purlin.index.search.tokens import tokens
+from purlin.training.data.docstrings import without_docstring
+from purlin.training.data.esci import Judgement, esci_judgements
+from purlin.training.data.pair_documents import find_file
+from purlin.training.data.pair_rows import TableRow, corpus_texts, read_table_rows
+from purlin.training.data.pairs import PairSource, strip_text
+
+JudgedName = Literal["advtest", "codesearchnet", "esci"]
+JUDGED_NAMES: tuple[JudgedName, ...] = get_args(JudgedName)
+
+Rows = NDArray[np.int64]
+
+# Passages of each query's ranking that are judged.
+RANKING_DEPTH = 100
+
+GAINS = {"E": 1.0, "S": 0.1, "C": 0.01, "I": 0.0}
+"""The gains of ESCI's four classes, as in its publication and the paper's table 2."""
+
+_QUERIES_AT_ONCE = 256
+
+# BM25's parameters, as in Anserini.
+_K1, _B = 0.9, 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSet:
+    """Texts and judgements: `qrels` holds a grade by query id and passage id.
+
+    With `candidates`, a query's ranking has only these passages.
+    """
+
+    queries: dict[str, str]
+    passages: dict[str, str]
+    qrels: dict[str, dict[str, float]]
+    candidates: dict[str, tuple[str, ...]] | None = None
+    name: str = ""
+
+
+# -- the published files ---------------------------------------------------------------------------
+
+
+def read_judged(name: JudgedName, path: Path, split: str = "test") -> list[JudgedSet]:
+    """Read a published test set, or its `split` for development; one set for each language.
+
+    `advtest`: the file `test.jsonl` (`valid.jsonl`), or the directory that holds it. Each function
+    is the only right one for its documentation, among all of the file.
+
+    `codesearchnet`: a directory with a directory for each language, or that of one language, with
+    `codebase.jsonl`, `test.jsonl` and `valid.jsonl`. Right is the function with the query's `url`.
+
+    `esci`: as `esci_judgements` reads it, the small version in English. `split` "dev" are queries
+    that training leaves out.
+
+    All may be gzipped. Raises NotFound for a missing file, and InvalidInput for a row that cannot
+    be used: measures over a part of a test set could be compared with no others.
+    """
+    if not path.exists():
+        raise NotFound(f"There is no file or directory {path}.", field="data")
+
+    file_name = "valid.jsonl" if split == "dev" else f"{split}.jsonl"
+    if name == "advtest":
+        return [_read_advtest(find_file(path, file_name) if path.is_dir() else path)]
+    if name == "esci":
+        return [_read_esci(path, split)]
+    return [_read_language(directory, file_name) for directory in _language_directories(path)]
+
+
+def _read_advtest(path: Path) -> JudgedSet:
+    queries, passages = {}, {}
+    for row in _rows(path):
+        id_ = str(row.record.get("idx", row.record.get("url", row.line)))
+        if id_ in queries:
+            raise _unusable(row, f"the id {id_!r} comes twice")
+        queries[id_], passages[id_] = _query_and_code(row)
+    return JudgedSet(queries, passages, {id_: {id_: 1.0} for id_ in queries}, name="advtest")
+
+
+def _language_directories(path: Path) -> list[Path]:
+    directories = sorted(
+        {file.parent for pattern in ("", "*/") for file in path.glob(f"{pattern}codebase.jsonl*")}
+    )
+    if not directories:
+        raise NotFound(
+            f"{path} has no codebase.jsonl, nor a directory for each language that has one. Make "
+            "them as CodeBERT's GraphCodeBERT/codesearch describes.",
+            field="data",
+        )
+    return directories
+
+
+def _read_language(directory: Path, file_name: str) -> JudgedSet:
+    passages = {
+        str(row.record.get("url", "")): _query_and_code(row)[1]
+        for row in _rows(find_file(directory, "codebase.jsonl"))
+    }
+
+    queries, qrels = {}, {}
+    for number, row in enumerate(_rows(find_file(directory, file_name))):
+        url = str(row.record.get("url", ""))
+        if url not in passages:
+            raise _unusable(row, f"the function {url!r} is not in codebase.jsonl")
+        queries[str(number)], qrels[str(number)] = _query_and_code(row)[0], {url: 1.0}
+    return JudgedSet(queries, passages, qrels, name=f"codesearchnet.{directory.name}")
+
+
+def _query_and_code(row: TableRow) -> tuple[str, str]:
+    """Return the whole documentation, as tokens, and the code without it."""
+    try:
+        code, docstring, _ = corpus_texts(row.record, "advtest")
+    except InvalidInput as error:
+        raise _unusable(row, error.message) from None
+    return strip_text(docstring), strip_text(without_docstring(code, docstring))
+
+
+def _rows(path: Path) -> Iterator[TableRow]:
+    for row in read_table_rows(path):
+        if isinstance(row, Skipped):
+            raise InvalidInput(f"{row.path}, row {row.line}: {row.reason}.", field="data")
+        yield row
+
+
+def _unusable(row: TableRow, reason: str) -> InvalidInput:
+    return InvalidInput(
+        f"{row.path}, row {row.line}: {reason}. A test set is measured whole or not at all.",
+        field="data",
+    )
+
+
+def _read_esci(path: Path, split: str) -> JudgedSet:
+    queries: dict[str, str] = {}
+    passages: dict[str, str] = {}
+    qrels: defaultdict[str, dict[str, float]] = defaultdict(dict)
+
+    source = PairSource("esci", path, "product", size="small", split=split)
+    for item in esci_judgements(source):
+        if isinstance(item, Skipped):
+            raise InvalidInput(f"{item.path}, row {item.line}: {item.reason}.", field="data")
+        queries[item.query_id] = item.query
+        qrels[item.query_id][item.product_id] = _gain(item)
+        # A product without a text is a candidate too.
+        passages[item.product_id] = item.passage or ""
+
+    if not queries:
+        raise InvalidInput(
+            f"{path} has no judgement of the small version in English in the split {split}.",
+            field="data",
+        )
+    candidates = {query_id: tuple(grades) for query_id, grades in qrels.items()}
+    return JudgedSet(queries, passages, dict(qrels), candidates, name="esci")
+
+
+def _gain(judgement: Judgement) -> float:
+    try:
+        return GAINS[judgement.label]
+    except KeyError:
+        raise InvalidInput(
+            f"Query {judgement.query_id} has a label {judgement.label!r}; known are {', '.join(GAINS)}.",
+            field="data",
+        ) from None
+
+
+# -- ranking ---------------------------------------------------------------------------------------
+
+
+def rank(
+    judged: JudgedSet, encoder: TextEncoder, *, by_cosine: bool = False
+) -> dict[str, list[str]]:
+    """Rank passages by an encoder, exhaustively; see `ranked`.
+
+    A model that was trained with dot products ranks by them unless `by_cosine`, as in the server.
+    """
+
+    def encode(texts: Iterable[str], role: Role) -> Vectors:
+        if isinstance(encoder, Encoder) and not by_cosine:
+            return encoder.trained_vectors(list(texts), role=role)
+        return encoder.encode(list(texts), role=role)
+
+    queries = encode(judged.queries.values(), "query")
+    return ranked(judged, queries, encode(judged.passages.values(), "passage"))
+
+
+def ranked(judged: JudgedSet, queries: Vectors, passages: Vectors) -> dict[str, list[str]]:
+    """Return the ids of the best `RANKING_DEPTH` passages of each query, from their vectors.
+
+    Both have the order of `judged`. If it has candidates, only these are ranked.
+    """
+    ids, candidates = list(judged.passages), _candidate_rows(judged)
+    run: dict[str, list[str]] = {}
+
+    query_ids = list(judged.queries)
+    for start in range(0, len(query_ids), _QUERIES_AT_ONCE):
+        part = slice(start, start + _QUERIES_AT_ONCE)
+        for query_id, scores in zip(query_ids[part], queries[part] @ passages.T, strict=True):
+            rows = _best(scores, candidates.get(query_id))
+            run[query_id] = [ids[row] for row in rows]
+    return run
+
+
+def _candidate_rows(judged: JudgedSet) -> dict[str, Rows]:
+    row_of = {id_: row for row, id_ in enumerate(judged.passages)}
+    return {
+        query_id: np.array([row_of[id_] for id_ in ids])
+        for query_id, ids in (judged.candidates or {}).items()
+    }
+
+
+def _best(scores: Vectors, candidates: Rows | None = None) -> Rows:
+    """Return the rows of the `RANKING_DEPTH` highest scores (n,); of equal ones the lower row."""
+    if candidates is not None:
+        return candidates[_best(scores[candidates])]
+    if len(scores) <= RANKING_DEPTH:
+        return np.argsort(-scores, kind="stable")
+
+    lowest = np.partition(scores, -RANKING_DEPTH)[-RANKING_DEPTH]
+    rows = np.flatnonzero(scores >= lowest)
+    return rows[np.argsort(-scores[rows], kind="stable")][:RANKING_DEPTH]
+
+
+def rank_by_words(judged: JudgedSet) -> dict[str, list[str]]:
+    """Rank passages by BM25 over the words that Purlin's index has: a baseline."""
+    ids = list(judged.passages)
+    counts = [Counter(tokens(text)) for text in judged.passages.values()]
+    lengths = np.array([count.total() for count in counts], dtype=np.float64)
+    norms = _K1 * (1 - _B + _B * lengths / max(1.0, lengths.mean()))
+
+    postings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row, count in enumerate(counts):
+        for token, times in count.items():
+            postings[token].append((row, times))
+
+    run, candidates = {}, _candidate_rows(judged)
+    for query_id, query in judged.queries.items():
+        scores = np.zeros(len(ids), dtype=np.float32)
+        for token in tokens(query):
+            rows, times = np.array(postings.get(token, []), dtype=np.int64).reshape(-1, 2).T
+            weight = math.log(1 + (len(ids) - len(rows) + 0.5) / (len(rows) + 0.5))
+            scores[rows] += weight * times * (_K1 + 1) / (times + norms[rows])
+        run[query_id] = [ids[row] for row in _best(scores, candidates.get(query_id))]
+    return run
+
+
+# -- measures --------------------------------------------------------------------------------------
+
+
+def query_values(
+    judged: JudgedSet, run: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """Return each query's values by the name of set and measure.
+
+    For code MRR@100 and nDCG@100, for ESCI nDCG@100 in two classes, of which only exact matches
+    (grade 1) are relevant, and in four. Queries without a relevant passage have no value.
+    """
+    exact = {
+        query_id: {id_: 1.0 for id_, grade in grades.items() if grade >= 1}
+        for query_id, grades in judged.qrels.items()
+    }
+    if judged.name == "esci":
+        return {
+            "esci nDCG@100 two-class": ndcg_values(exact, run),
+            "esci nDCG@100 four-class": ndcg_values(judged.qrels, run),
+        }
+
+    ranks = {
+        query_id: reciprocal_rank(run.get(query_id, ()), grades, RANKING_DEPTH)
+        for query_id, grades in exact.items()
+        if grades
+    }
+    return {
+        f"{judged.name} MRR@100": ranks,
+        f"{judged.name} nDCG@100": ndcg_values(judged.qrels, run),
+    }
+
+
+def ndcg_values(
+    qrels: Mapping[str, Mapping[str, float]], run: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    """Return nDCG@100 of each query that has a relevant passage."""
+    return {
+        query_id: ndcg(run.get(query_id, ()), grades, RANKING_DEPTH)
+        for query_id, grades in qrels.items()
+        if any(grade > 0 for grade in grades.values())
+    }
+
+
+def mean_measure(name: str, run: Mapping[str, Sequence[str]], judged: JudgedSet) -> float:
+    """Return the mean of nDCG@100 or of one of `evaluate_run`'s measures."""
+    if name == "nDCG@100":
+        return float(np.mean(list(ndcg_values(judged.qrels, run).values())))
+    return {mean.name: mean.mean for mean in evaluate_run(run, judged.qrels)}[name]
+
+
+def measures(
+    sets: Sequence[JudgedSet], runs: Sequence[Mapping[str, Sequence[str]]]
+) -> list[Measure]:
+    """Return the mean of every measure with its interval; for several languages also over these.
+
+    As in the paper's table 6, the mean over languages weighs them alike.
+    """
+    means: dict[str, list[Measure]] = defaultdict(list)
+    for judged, run in zip(sets, runs, strict=True):
+        for name, values in query_values(judged, run).items():
+            mean = measure(name, np.array(list(values.values())), len(judged.queries))
+            means[name.partition(" ")[2]].append(mean)
+
+    overall = [
+        _mean_of(f"overall {name}", of_sets) for name, of_sets in means.items() if len(of_sets) > 1
+    ]
+    return [mean for of_sets in means.values() for mean in of_sets] + overall
+
+
+def _mean_of(name: str, means: Sequence[Measure]) -> Measure:
+    """Return the mean of independent means; the squares of their intervals add up."""
+    mean = float(np.mean([item.mean for item in means]))
+    below = math.hypot(*(item.mean - item.low for item in means)) / len(means)
+    above = math.hypot(*(item.high - item.mean for item in means)) / len(means)
+    queries, left_out = (
+        sum(getattr(item, field) for item in means) for field in ("queries", "left_out")
+    )
+    return Measure(name, mean, mean - below, mean + above, queries, left_out)
