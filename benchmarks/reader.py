@@ -10,6 +10,8 @@ Prints, in this order:
 - PASSAGE_WEIGHTS and SPAN_WEIGHTS of `purlin.index.qa.features`, fitted as conditional logits over the
   questions of all corpora; and exact match with each fifth of the questions answered by weights
   fitted to the other four.
+- SENTENCE_WEIGHTS of `purlin.index.qa.sentences`, fitted in the same way over the questions that want a
+  statement, and how many of these are answered by the right sentence with a sixth of them left out.
 - `calibration`, fitted by logistic regression, with the AUROC of `answerable` on the questions it
   was fitted to (optimistic) and cross-validated in tenths.
 - A row of measures for each corpus and depth, unless `--brief`.
@@ -40,7 +42,12 @@ from purlin.index.evaluation.answers import (
     read_questions,
 )
 from purlin.index.qa.ask import RANKED_DEPTH, READ_DEPTH, answer_question
-from purlin.index.qa.features import PASSAGE_WEIGHTS, SPAN_WEIGHTS, passage_features
+from purlin.index.qa.features import (
+    PASSAGE_WEIGHTS,
+    SPAN_WEIGHTS,
+    passage_features,
+    passage_scores,
+)
 from purlin.index.qa.judging import hit_entry, judge_corpus
 from purlin.index.qa.question import parse_question
 from purlin.index.qa.reader import (
@@ -50,6 +57,7 @@ from purlin.index.qa.reader import (
     Reader,
     reading_passage,
 )
+from purlin.index.qa.sentences import SENTENCE_WEIGHTS, sentence_features
 from purlin.index.qa.spans import spans_with_features
 from purlin.index.search.corpus import Corpus, Retrieved
 
@@ -61,6 +69,8 @@ CALIBRATION_FOLDS = 10
 CALIBRATION_RIDGE = 1e-2
 PASSAGE_RIDGE = 30.0
 SPAN_RIDGE = 3.0
+SENTENCE_RIDGE = 3.0
+SENTENCE_FOLDS = 6
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -137,6 +147,55 @@ def span_candidates(
     both = np.array(exact) & np.array(of_entry)
     right = both if both.any() else np.array(exact)
     return Candidates(np.array(features, dtype=np.float64), right)
+
+
+def sentence_candidates(reader: Reader, corpus: Corpus, question: Question) -> Candidates:
+    """Sentences of the passages that are read; the first feature is the passage's score.
+
+    Right are the accepted sentences of the question's entry.
+    """
+    parsed = parse_question(question.question)
+    retrieved = corpus.passages(question.question, RANKED_DEPTH).passages
+    scores = passage_scores(parsed, [(each.hit, each.document) for each in retrieved])
+    rows = np.argsort(-scores, kind="stable")[:READ_DEPTH]
+    passages = [
+        reading_passage(
+            retrieved[row].document, retrieved[row].passage, float(scores[row] - scores.max())
+        )
+        for row in rows
+    ]
+    logits = reader.read(question.question, passages)
+    word_weights = corpus.weights(question.question)
+
+    features, right = [], []
+    for row, passage, passage_logits in zip(rows, passages, logits, strict=True):
+        of_entry = hit_entry(retrieved[row].hit) == question.entry
+        for sentence, values in sentence_features(parsed, passage, passage_logits, word_weights):
+            said = passage.text[sentence.start : sentence.end]
+            features.append((passage.prior, *(values[name] for name in SENTENCE_WEIGHTS)))
+            right.append(of_entry and exact_match(said, question.answers))
+    return Candidates(
+        np.array(features, dtype=np.float64).reshape(len(features), 1 + len(SENTENCE_WEIGHTS)),
+        np.array(right, dtype=bool),
+    )
+
+
+def fit_sentences(
+    questions: Sequence[tuple[Corpus, Question]], reader: Reader
+) -> tuple[Floats, float]:
+    """The prior's weight and SENTENCE_WEIGHTS; the cross-validated share of right sentences."""
+    candidates = [sentence_candidates(reader, corpus, question) for corpus, question in questions]
+    fold = np.random.default_rng(0).permutation(len(candidates)) % SENTENCE_FOLDS
+    right = []
+
+    for number in range(SENTENCE_FOLDS):
+        train = [candidates[row] for row in np.flatnonzero(fold != number)]
+        weights = fit_conditional_logit(train, SENTENCE_RIDGE)
+        for row in np.flatnonzero(fold == number):
+            held_out = candidates[row]
+            best = (held_out.features @ weights).argmax() if len(held_out.right) else None
+            right.append(best is not None and held_out.right[best])
+    return fit_conditional_logit(candidates, SENTENCE_RIDGE), float(np.mean(right))
 
 
 def fit_conditional_logit(questions: Sequence[Candidates], ridge: float) -> Floats:
@@ -339,12 +398,19 @@ def main() -> None:
     reader = CachingReader.load(options.reader)
     reader.cache = {}
 
-    answered = [
+    with_answers = [
         (corpus, question)
         for corpus, questions in corpora
         for question in questions
         if question.answers
     ]
+    statements = [each for each in with_answers if parse_question(each[1].question).statement]
+    answered = [each for each in with_answers if each not in statements]
+
+    if statements:
+        sentence_weights, share = fit_sentences(statements, reader)
+        named = zip(("prior", *SENTENCE_WEIGHTS), sentence_weights.round(2).tolist(), strict=True)
+        print("SENTENCE", dict(named), f"right {share:.3f} of {len(statements)}")
     passage_weights, span_weights, exact = fit_weights(answered, reader)
     prior_weight = round(float(span_weights[0]), 2)
     print("PASSAGE", dict(zip(PASSAGE_WEIGHTS, passage_weights.round(2).tolist(), strict=True)))

@@ -376,7 +376,7 @@ def reread(
         reading_passages,
         cell_reader.read(question.question, reading_passages),
         prior_weight=cell_reader.settings.prior_weight,
-        word_weights=corpus.weights(question.question),
+        word_weights={},
         k=1,
     )
     order: list[int] = np.argsort(-reading.relevance, kind="stable").tolist()

@@ -9,38 +9,41 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.reader import PassageLogits, ReadingPassage
-from purlin.index.qa.signatures import CharSpan
+from purlin.index.qa.signatures import CharSpan, Parameter
 from purlin.index.search.tokens import tokens
 
 SENTENCE_WEIGHTS = {
     # the reader's logit for the passage
-    "passage_logit": 0.48,
+    "passage_logit": 0.37,
     # the first sentence of the entry
-    "opening": 1.87,
-    # the same, where the question names a parameter, or asks for a condition, reason or occasion
-    "opening_detail": -0.64,
+    "opening": 2.26,
+    # the same, where the question asks for a condition, a reason or an occasion
+    "opening_detail": -1.35,
+    # the same, where it asks for a purpose and names a parameter of the entry
+    "opening_parameter": -2.42,
     # how many sentences of the passage come before it, as a logarithm
     "depth": -0.38,
     # share of the question's words, by their idf, that the sentence has beside the entry's name
-    "overlap": 2.52,
-    # the sentence is about a parameter that the question names
-    "parameter": 1.78,
+    "overlap": 2.54,
+    # the sentence is about a parameter, and the question names that and the entry
+    "parameter": 5.06,
     # it begins with the entry's name, or with "this function"
-    "subject": 0.51,
+    "subject": 0.5,
     # it has words that go with what the question wants stated
-    "condition": 2.48,
-    "reason": 4.54,
-    "occasion": 3.3,
-    "advice": 0.85,
+    "condition": 2.5,
+    "reason": 4.89,
+    "occasion": 3.82,
+    "advice": 0.91,
     # it states a condition that the question does not ask for
-    "conditional": -0.23,
+    "conditional": -0.16,
 }
 MAX_SENTENCES = 64  # of a passage; the rest is not considered
+MAX_LISTED = 2  # parameters in a sentence about one of them
 
 # After a full stop or a question mark with its closing quotes, unless an abbreviation ends there.
 _STOP = re.compile(
@@ -52,6 +55,7 @@ _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 _LEADING = re.compile(r"\s*(?:(?:[-*•]|\d+\.) )?\s*")
 _CODE = re.compile(r">>>|\.\.\. |\s{2,}\S|.*::=|[\w.]+\(.*\)(?: ->.*)?$|\S.* = \S")
 
+_NAME = re.compile(r"[^\W\d]\w*")
 _LEADS = re.compile(r"[`'\"*]*(?:if|when|with|set(?:ting)?|the)?\s*[`'\"*]*(?P<name>\w+)", re.I)
 # Words of sentences that state what a question asks for, by `ParsedQuestion.statement`.
 _STATING = {
@@ -149,21 +153,24 @@ def sentence_features(
     text, structure = passage.text, passage.structure
     weights = _beside_name(word_weights, passage)
     total = sum(weights.values())
-    parameters = {parameter.name for parameter in structure.parameters} & question.names
-    asks_for_detail = bool(parameters) or question.statement in ("condition", "reason", "occasion")
+    asked = {parameter.name for parameter in structure.parameters} & question.names
+    asks_for_detail = question.statement in ("condition", "reason", "occasion")
+    is_named = _names_entry(question, passage)
     names = {text[slice(*span)].rpartition(".")[2] for span in structure.names}
 
     for sentence in sentences(passage):
         said = text[sentence.start : sentence.end]
         shared = sum(weights.get(token, 0.0) for token in set(tokens(said)))
+        parameter = _parameter_score(said, asked, structure.parameters)
         opening = structure.is_first and sentence.number == 0
         features = {
             "passage_logit": logits.selected,
             "opening": opening,
             "opening_detail": opening and asks_for_detail,
+            "opening_parameter": opening and question.statement == "purpose" and bool(asked),
             "depth": math.log1p(sentence.number),
             "overlap": shared / total if total else 0.0,
-            "parameter": _parameter_score(said, parameters),
+            "parameter": parameter * is_named,
             "subject": _is_subject(said, names),
             "conditional": question.statement != "condition"
             and _CONDITIONAL.match(said) is not None,
@@ -187,12 +194,26 @@ def _beside_name(weights: Mapping[str, float], passage: ReadingPassage) -> dict[
     return {token: weight for token, weight in weights.items() if token not in own}
 
 
-def _parameter_score(said: str, parameters: set[str]) -> float:
-    """Return 1 if the sentence begins with a named parameter, 0.5 if it has one, else 0."""
+def _names_entry(question: ParsedQuestion, passage: ReadingPassage) -> bool:
+    """Return whether the question has a name of the entry, or of one that encloses it."""
+    names = [passage.text[slice(*span)] for span in passage.structure.names]
+    words = _NAME.findall("\n".join((passage.context, *names)).lower())
+    return not question.names.isdisjoint(words)
+
+
+def _parameter_score(said: str, asked: set[str], parameters: Sequence[Parameter]) -> float:
+    """Return 1 if the sentence begins with a parameter that is asked about, 0.5 if it has one.
+
+    A list of many parameters tells nothing of one: -0.5.
+    """
     leading = _LEADS.match(said)
-    if leading is not None and leading["name"] in parameters:
+    if leading is not None and leading["name"] in asked:
         return 1.0
-    return 0.5 if any(re.search(rf"\b{name}\b", said) for name in parameters) else 0.0
+
+    named = {parameter.name for parameter in parameters} & set(_NAME.findall(said))
+    if not named & asked:
+        return 0.0
+    return 0.5 if len(named) <= MAX_LISTED else -0.5
 
 
 def _is_subject(said: str, names: set[str]) -> bool:

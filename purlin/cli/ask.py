@@ -94,6 +94,7 @@ def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
     record = {
         "answers": answers,
         "answerable": round(result.answerable, 4),
+        "answer_type": result.answer_type,
         "root": None if root is None else str(root),
         "corpus": corpus.name,
         "build": corpus.build,
