@@ -209,6 +209,15 @@ def test_ask_answers_from_the_documentation(
     assert "  1. Sessions  0." in out.splitlines()[0]
 
 
+def test_ask_refuses_a_reader_before_it_indexes(
+    shop: Path, encoder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "missing"
+    assert _purlin("ask", "how long?", "--encoder", encoder, "--reader", missing) == 2
+    assert str(missing) in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+
+
 def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     from purlin.cli.ask import _location
     from purlin.index.records import Answer

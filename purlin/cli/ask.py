@@ -16,6 +16,7 @@ from purlin.cli.terminal import Parser, print_line, styled
 
 if TYPE_CHECKING:
     from purlin.index.qa.ask import AskResult
+    from purlin.index.qa.reader import Reader
     from purlin.index.records import Answer
     from purlin.index.search.corpus import Corpus
 
@@ -33,13 +34,17 @@ _WORDS_BEFORE = 12
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; returns 0 with an answer, 1 without."""
+    from purlin.index.qa.reader import RELEASED_READER, Reader
+
     options = _parse(arguments)
+    # First, so that nobody waits for an index before it is refused.
+    reader = Reader.load(options.reader or RELEASED_READER)
     if options.corpus:
         from purlin.cli.corpora import open_corpora
 
         [corpus] = open_corpora(options.home, [options.corpus], options.encoder)
         try:
-            return _answer(options, corpus, None)
+            return _answer(options, reader, corpus, None)
         finally:
             corpus.close()
 
@@ -55,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     with workspace:
         for note in workspace.notes:
             terminal.print_note(note)
-        return _answer(options, workspace.corpus, workspace.root)
+        return _answer(options, reader, workspace.corpus, workspace.root)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -72,12 +77,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _answer(options: argparse.Namespace, corpus: Corpus, root: Path | None) -> int:
+def _answer(options: argparse.Namespace, reader: Reader, corpus: Corpus, root: Path | None) -> int:
     """Answer from a corpus, whose files are below `root` if it is a directory's."""
     from purlin.index.qa.ask import answer_question
-    from purlin.index.qa.reader import RELEASED_READER, Reader
 
-    reader = Reader.load(options.reader or RELEASED_READER)
     result = answer_question(corpus, reader, options.question, k=options.k)
     if options.json:
         _print_json(result, corpus, root)
