@@ -121,7 +121,7 @@ class Ablation:
             question
             for path in self.options.questions
             for question in read_questions(path, "dev")
-            if question.answers and question.entry and question.entry.startswith("library/")
+            if question.answers and (self.root / page_of(question)).is_file()
         ]
         pages = sorted({page_of(question) for question in every})
         random.Random(0).shuffle(pages)
@@ -413,7 +413,7 @@ def report(cells: dict[Cell, QuestionValues]) -> Iterator[str]:
         for name in names:
             change = difference(name, np.array(baseline[name]), np.array(values[name]))
             span = f"{change.low:+.3f} to {change.high:+.3f}"
-            yield f"- {splitter}, {kind_name(kind)}: {name} {change.mean:+.3f} ({span}, p {change.p:.4f})"
+            yield f"- {splitter}, {kind_name(kind)}: {name} {change.mean:+.3f} ({span}, {p_text(change.p)})"
 
     if len(cells) > 1:
         for name in names:
@@ -423,6 +423,10 @@ def report(cells: dict[Cell, QuestionValues]) -> Iterator[str]:
 def kind_name(kind: Kind) -> str:
     training_data, validated = kind
     return training_data if validated == "none" else f"{training_data} (by {validated})"
+
+
+def p_text(p: float) -> str:
+    return "p < 0.0001" if p < 0.0001 else f"p {p:.4f}"
 
 
 def interval(name: str, values: QuestionValues) -> str:
@@ -435,13 +439,13 @@ def tests_of(name: str, cells: dict[Cell, QuestionValues]) -> Iterator[str]:
     table = np.array([values[name] for values in cells.values()]).T
     anova = two_way_anova(table)
     freedom = f"F({anova.systems_freedom}, {anova.error_freedom})"
-    yield f"\n{name}: {freedom} = {anova.f:.2f}, p {anova.p:.4f}; Tukey's HSD, p < 0.05:\n"
+    yield f"\n{name}: {freedom} = {anova.f:.2f}, {p_text(anova.p)}; Tukey's HSD, p < 0.05:\n"
 
     labels = [f"{splitter}, {kind_name(kind)}" for splitter, kind in cells]
     pairs = [pair for pair in tukey_hsd(table) if pair.p < 0.05]
     for pair in pairs:
         span = f"{pair.low:+.3f} to {pair.high:+.3f}"
-        yield f"- {labels[pair.b]} vs {labels[pair.a]}: {pair.mean:+.3f} ({span}, p {pair.p:.4f})"
+        yield f"- {labels[pair.b]} vs {labels[pair.a]}: {pair.mean:+.3f} ({span}, {p_text(pair.p)})"
     if not pairs:
         yield "- none"
 
