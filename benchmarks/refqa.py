@@ -312,6 +312,12 @@ class Ablation:
             path.write_text(json.dumps(self._measure(splitter, kind, seed)))
 
         values: QuestionValues = json.loads(path.read_text())
+        count = len(next(iter(values.values())))
+        if count != len(self.questions()):
+            raise SystemExit(
+                f"{path} has results for {count} questions, not for these {len(self.questions())}: "
+                "give another --out."
+            )
         return values
 
     def _measure(self, splitter: Splitter, kind: Kind, seed: int) -> QuestionValues:

@@ -2,7 +2,8 @@
 
     python benchmarks/santa.py --data DIR --recipe configs/santa-ablation.toml --out DIR
                                [--seeds 1 2 3] [--cells ...] [--sets cosqa code_pairs ...]
-                               [--judged advtest=FILE codesearchnet=DIR esci=DIR] [--bm25]
+                               [--judged advtest=FILE codesearchnet=DIR esci=DIR]
+                               [--dpr-base MODEL] [--bm25]
 
 A recipe's first stage is pretraining, after any that train the decoder alone; the others are
 fine-tuning. Cells differ in pretraining: `baseline` has none, `+MEP` and `+SDA` keep one of the
@@ -10,7 +11,8 @@ losses, `span mask` and `entity mask` keep both and mask random spans or entitie
 measured without fine-tuning; `CELL, in-batch` goes on with the recipe's next stage, and `CELL, hard
 negatives` with all. Cells see the same pairs in the same order for as many steps. `DPR` is the
 baseline with an encoder for queries and another for passages, whose vectors are those of the first
-token, compared by dot product; it fits recipes whose base is BERT-like.
+token, compared by dot product. Both start from `--dpr-base`, which has to be BERT-like; without it
+there is no such row.
 
 Encoders are exported and measured: on development sets by benchmarks/quality.py, on the published
 test sets of `--judged` as `purlin evaluate santa` does. The table has the mean over seeds, their
@@ -58,7 +60,9 @@ ColumnValues = dict[str, Mapping[str, float]]
 """The measure of each query, by column."""
 
 
-def recipe_of_cell(recipe: santa.SantaRecipe, cell: str, seed: int) -> santa.SantaRecipe | None:
+def recipe_of_cell(
+    recipe: santa.SantaRecipe, cell: str, seed: int, dpr_base: str = model.BASE
+) -> santa.SantaRecipe | None:
     """The recipe of one cell, which `SantaRecipe` checks; None for the untrained baseline."""
     name, comma, end = cell.partition(",")
     stages = [*_pretraining(recipe, name), *_fine_tuning(recipe)[: FINE_TUNING[comma + end]]]
@@ -68,7 +72,12 @@ def recipe_of_cell(recipe: santa.SantaRecipe, cell: str, seed: int) -> santa.San
     settings = recipe.model
     if name == "DPR":
         settings = replace(
-            settings, query_base=settings.base, pooling="first", similarity="dot", scratch=None
+            settings,
+            base=dpr_base,
+            query_base=dpr_base,
+            pooling="first",
+            similarity="dot",
+            scratch=None,
         )
         # Dot products of whole vectors are large already, as in DPR.
         stages = [replace(stage, temperature=1.0) for stage in stages]
@@ -142,7 +151,7 @@ def cell_values(
     recipe: santa.SantaRecipe, cell: str, seed: int, options: argparse.Namespace
 ) -> ColumnValues:
     """Train and measure, or read the result of an earlier call."""
-    cell_recipe = recipe_of_cell(recipe, cell, seed)
+    cell_recipe = recipe_of_cell(recipe, cell, seed, options.dpr_base or model.BASE)
     # The base model is the same for every seed.
     path: Path = options.out / (f"{cell}-{seed}.json" if cell_recipe else f"{cell}.json")
     if not path.is_file():
@@ -217,7 +226,10 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--cells", nargs="+", choices=CELLS, default=CELLS)
+    parser.add_argument("--cells", nargs="+", choices=CELLS)
+    parser.add_argument(
+        "--dpr-base", help="a BERT-like model, such as google-bert/bert-base-uncased"
+    )
     parser.add_argument("--sets", nargs="*", choices=quality.SETS, default=[])
     parser.add_argument("--judged", type=judged_path, nargs="*", default=[], metavar="NAME=PATH")
     parser.add_argument("--against", choices=CELLS, default="baseline")
@@ -226,11 +238,15 @@ def main() -> None:
     if not options.sets and not options.judged:
         parser.error("give --sets or --judged to measure on")
 
+    chosen = options.cells or [
+        cell for cell in CELLS if options.dpr_base or not cell.startswith("DPR")
+    ]
+
     options.out.mkdir(parents=True, exist_ok=True)
     recipe = config.load_recipe(options.recipe, santa.SantaRecipe, data=options.data)
 
     # Seed by seed, so that an interrupted call has run every cell equally often.
-    cells = list(dict.fromkeys([options.against, *options.cells]))
+    cells = list(dict.fromkeys([options.against, *chosen]))
     runs: dict[str, list[ColumnValues]] = {cell: [] for cell in cells}
     for seed in options.seeds:
         for cell in cells:

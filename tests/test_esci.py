@@ -90,6 +90,25 @@ def test_esci_size_split_and_locale(esci: Path, options: dict[str, Any], titles:
     assert [pair.title for pair in pairs] == titles
 
 
+def test_products_of_one_locale_are_pretrained_on(esci: Path) -> None:
+    path = esci / "shopping_queries_dataset_products.parquet"
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    rows[-1] |= {
+        "product_id": "P9",
+        "product_bullet_point": "Borde de acero\nCuelga de ganchos",
+        "product_description": "Acero",
+    }
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+
+    def titles(locale: str | None) -> list[str]:
+        pairs, _ = read_all(PairSource("product", path, "product", locale=locale))
+        return [pair.title for pair in pairs]
+
+    assert titles("us") == ["Enamel mug"]
+    assert titles("es") == ["Taza de esmalte"]
+    assert titles(None) == ["Enamel mug", "Taza de esmalte"]
+
+
 def test_esci_in_one_table(tmp_path: Path) -> None:
     path = tmp_path / "esci.csv"
     columns = [*EXAMPLE_COLUMNS[:-1], "product_title", "product_bullet_point"]

@@ -247,8 +247,14 @@ def test_a_whole_t5_gives_its_decoders_first_position(whole_t5: Path, whole_t5_f
 
 def test_vectors_for_dot_products_keep_their_length(whole_t5: Path, tmp_path: Path) -> None:
     """Training's dot product is measured; the server's vectors have length 1 all the same."""
+    # Unequal weights of the last norm: with equal ones all vectors have one length.
+    t5, checkpoint = T5ForConditionalGeneration.from_pretrained(whole_t5), tmp_path / "t5"
+    torch.nn.init.uniform_(t5.decoder.final_layer_norm.weight, 0.1, 2.0)
+    t5.save_pretrained(checkpoint)
+    save_tokenizer(checkpoint)
+
     out = tmp_path / "dot"
-    encoder = export(whole_t5, out, Card("t5"), quantization="none", similarity="dot")
+    encoder = export(checkpoint, out, Card("t5"), quantization="none", similarity="dot")
     trained, served = (
         encode(TEXTS, role="passage") for encode in (encoder.trained_vectors, encoder.encode)
     )
@@ -258,7 +264,7 @@ def test_vectors_for_dot_products_keep_their_length(whole_t5: Path, tmp_path: Pa
     np.testing.assert_allclose(np.linalg.norm(served, axis=1), 1.0, atol=1e-6)
     np.testing.assert_allclose(trained / lengths[:, None], served, atol=1e-6)
     np.testing.assert_allclose(
-        trained / lengths[:, None], first_positions(whole_t5, encoder, TEXTS), atol=1e-5
+        trained / lengths[:, None], first_positions(checkpoint, encoder, TEXTS), atol=1e-5
     )
     assert json.loads((out / SETTINGS).read_text())["similarity"] == "dot"
     assert "by cosine, since scores lie in 0 to 1" in (out / exporting.CARD).read_text()

@@ -27,6 +27,7 @@ from purlin.training.data.judged import (
     mean_measure,
     measures,
     query_values,
+    rank,
     rank_by_words,
     ranked,
     read_judged,
@@ -34,6 +35,7 @@ from purlin.training.data.judged import (
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.dev import DevSet, read_dev_set
+from tests.conftest import HashEncoder
 
 # -- the published files -------------------------------------------------------------------------
 
@@ -326,10 +328,19 @@ def test_evaluate_santa_prints_the_measures(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*command, "--encoder", str(STATIC_ENCODER)])
 
     assert result.exit_code == 0, result.output
-    [mrr, gain] = json.loads(result.output)
+    [mrr, gain] = json.loads(result.stdout)
     assert (mrr["name"], mrr["queries"]) == ("advtest MRR@100", 2)
     assert mrr["mean"] in (0.5, 0.75, 1.0)
     assert gain["name"] == "advtest nDCG@100"
+
+
+def test_ranking_tells_how_many_texts_are_encoded() -> None:
+    told: list[tuple[int, int]] = []
+    judged_set = JudgedSet({"q": "moor"}, {"a": "moor the boat", "b": "count"}, {})
+    run = rank(judged_set, HashEncoder(), progress=lambda *counts: told.append(counts))
+
+    assert run["q"][0] == "a"
+    assert told[-1] == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -344,6 +355,19 @@ def test_evaluate_santa_names_what_it_knows(options: list[str], words: str, tmp_
         CliRunner().invoke(
             app,
             ["evaluate", "santa", "--data", str(tmp_path), *options],
+            catch_exceptions=False,
+            standalone_mode=False,
+        )
+
+
+def test_evaluate_santa_names_libraries_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name != "torch" else None)
+    with pytest.raises(NotFound, match="Training needs torch"):
+        CliRunner().invoke(
+            app,
+            ["evaluate", "santa", "--set", "esci", "--data", str(tmp_path)],
             catch_exceptions=False,
             standalone_mode=False,
         )

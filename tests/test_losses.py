@@ -168,6 +168,20 @@ def test_reconstruction_equals_torch_in_half_precision() -> None:
         )
 
 
+def test_words_of_a_frozen_encoder_leave_the_states_gradient_as_it_is() -> None:
+    torch.manual_seed(4)
+    words, targets = torch.randn(9, 5), torch.randint(0, 9, (3, 4))
+    gradients = []
+    for is_trained in (True, False):
+        torch.manual_seed(5)
+        states = torch.randn(12, 5, requires_grad=True)
+        table = words.clone().requires_grad_(is_trained)
+        reconstruction(states, table, targets).backward()
+        assert (table.grad is not None) == is_trained
+        gradients.append(states.grad)
+    assert torch.equal(*gradients)
+
+
 def test_nothing_to_reconstruct_has_zero_loss() -> None:
     states = torch.randn(0, 3, requires_grad=True)
     loss = reconstruction(states, torch.randn(7, 3), torch.full((3, 2), IGNORED))

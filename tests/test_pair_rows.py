@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
 from purlin.training.data.pair_rows import PASSAGE_COLUMNS
 from purlin.training.data.pairs import MAX_PAIR_CHARS, Pair, PairSource
@@ -99,6 +102,16 @@ def test_codesearchnet_directory() -> None:
     assert skipped == [Skipped("python_train_0.jsonl", "is not of the split train", 3)]
     (tick,), _ = read_all(PairSource("codesearchnet", DATA / "codesearchnet", split="test"))
     assert tick.queries == ("Move the hands by a second.",)
+
+
+def test_whole_docstrings_alone_can_be_queries() -> None:
+    plain, _ = read_all(PairSource("codesearchnet", DATA / "codesearchnet"))
+    whole, _ = read_all(PairSource("codesearchnet", DATA / "codesearchnet", summaries=False))
+
+    assert max(len(pair.queries) for pair in plain) == 2
+    assert [pair.queries for pair in whole] == [pair.queries[-1:] for pair in plain]
+    with pytest.raises(InvalidInput, match="summaries = false belongs to"):
+        PairSource("pairs", DATA / "plain.jsonl", summaries=False)
 
 
 def test_advtest_rows() -> None:

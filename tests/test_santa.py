@@ -40,7 +40,7 @@ from purlin.training.dev import (
     rank_passages,
     read_dev_set,
 )
-from purlin.training.loop import OPTIMIZER, LoopSettings, make_accelerator, train
+from purlin.training.loop import OPTIMIZER, LoopSettings, make_accelerator, same_recipe, train
 from purlin.training.model import ModelSettings, TextModel
 from purlin.training.santa import SantaRecipe, SantaTask, Schedule, Stage, averaged
 from tests.tiny import SPECIAL, save_bert, save_tokenizer
@@ -997,6 +997,12 @@ def test_the_export_is_averaged_with_the_base(trained: Path, bert: Path) -> None
     assert not torch.equal(weights[0][name], weights[1][name])
 
 
+def test_a_run_records_what_was_masked(trained: Path) -> None:
+    report = (trained / "out" / santa.REPORT).read_text()
+    assert "masks: identifiers by Python's tokenizer and tree-sitter" in report
+    assert "pairs; 0 removed as copies" in report
+
+
 def test_the_card_has_the_measures_of_the_export(trained: Path) -> None:
     recipe = config.load_recipe(trained / "recipe.toml", SantaRecipe)
     mixed = model.load_text_model(recipe.model, trained / "out/averaged")
@@ -1099,15 +1105,21 @@ def test_a_run_is_not_resumed_with_other_texts(bert: Path, tmp_path: Path) -> No
         santa.train_santa(recipe, tmp_path / "out", progress=stopping, say=str, cpu=True)
 
 
-def test_later_keys_at_their_defaults_are_no_other_recipe(bert: Path, tmp_path: Path) -> None:
+def test_later_keys_at_their_defaults_are_no_other_recipe(tmp_path: Path) -> None:
     """Runs that were started before these keys existed are resumed."""
     source = PairSource("pairs", tmp_path / "p.jsonl")
     plain = SantaRecipe(name="tiny", pairs=(source,), stage=(Stage(name="a"),))
     changed = replace(plain, stage=(Stage(name="a", labelled_share=0.5),))
 
     content = santa._recipe_until(plain, 0, ["d"])
-    assert {"labelled_share", "trains"}.isdisjoint(content["stage"][0])
-    assert santa._recipe_until(changed, 0, ["d"])["stage"][0]["labelled_share"] == 0.5
+    earlier = json.loads(json.dumps(content, default=str))
+    for key in ("labelled_share", "trains"):
+        del earlier["stage"][0][key]
+    del earlier["pairs"][0]["summaries"]
+    earlier["pairs"][0]["locale"] = "us"
+
+    assert same_recipe(content, earlier)
+    assert not same_recipe(santa._recipe_until(changed, 0, ["d"]), earlier)
 
 
 def test_a_run_of_the_old_default_precision_is_resumed(bert: Path, tmp_path: Path) -> None:
@@ -1346,3 +1358,39 @@ def test_the_papers_recipe_for_code_has_its_numbers() -> None:
         stages[2]["depth"],
         stages[2]["hard_negatives"],
     ) == (1.0, 1.0, 100, 1)
+
+
+def test_the_papers_recipe_for_products_has_its_numbers() -> None:
+    """Section 4 and A.2: English products, mined negatives alone, and a dev set of its own."""
+    content = tomllib.loads((CONFIGS / "santa-t5-base.toml").read_text())
+    stages = content["stage"]
+
+    assert [stage["loop"]["learning_rate"] for stage in stages] == [1e-4, 5e-5, 1e-5]
+    assert [stage["loop"]["epochs"] for stage in stages[:2]] == [6, 60]
+    assert {stage["loop"]["batch_size"] for stage in stages} == {16}
+    assert {source["locale"] for source in content["pairs"]} == {"us"}
+    assert (stages[2]["labelled_share"], stages[2]["depth"]) == (0.0, 100)
+    assert (content["dev"][0]["split"], content["pairs"][1]["split"]) == ("dev", "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"), [("santa-codesearch", 2e-5), ("santa-advtest-128", 1e-5)]
+)
+def test_the_recipes_of_appendix_a4_have_their_numbers(name: str, rate: float) -> None:
+    content = tomllib.loads((CONFIGS / f"{name}.toml").read_text())
+    pretrain, finetune = content["stage"]
+    first, second = pretrain["loop"], finetune["loop"]
+
+    assert (first["batch_size"], first["learning_rate"], first["epochs"]) == (128, 5e-5, 10)
+    assert (second["batch_size"], second["learning_rate"], second["epochs"]) == (128, rate, 12)
+    assert {first["warmup"], second["warmup"]} == {0.1}
+    assert (finetune["hard_negatives"], finetune["depth"]) == (1, 100)
+
+
+def test_what_the_paper_does_not_state_is_marked() -> None:
+    for name in ("santa-codet5-base", "santa-t5-base", "santa-codesearch", "santa-advtest-128"):
+        lines = (CONFIGS / f"{name}.toml").read_text().splitlines()
+        for key in ("max_norm", "precision", "weight_decay", "max_passage_tokens", "seed"):
+            stated = [line for line in lines if line.startswith(f"{key} =")]
+            assert stated
+            assert all("not stated" in line for line in stated)

@@ -43,6 +43,11 @@ LATER_KEYS: dict[str, Any] = {
     "epsilon": 1e-8,
     "translate": "questions",
     "originals": True,
+    "labelled_share": 1.0,
+    "trains": "all",
+    "summaries": True,
+    # Was the default of every format, where none is now; it shows in the digests of the texts.
+    "locale": "us",
     # A key of pairs that dev sets have got.
     "translators": [],
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from hashlib import blake2b
@@ -48,9 +48,7 @@ Trains = Literal["all", "decoder"]
 RowNumbers = NDArray[np.int64]
 TEXTS_PER_GROUP = 32  # smaller groups have less padding, but more overhead
 SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5
-# Keys that recipes of earlier runs lack, which are resumed if these have their defaults.
-_LATER_STAGE_KEYS = {"labelled_share": 1.0, "trains": "all"}
-_LATER_PAIR_KEYS = {"summaries": True}
+REPORT = "report.txt"  # what was trained on, and what was masked in it
 AVERAGED = "averaged"  # directory of the checkpoint into which the base model was mixed
 
 
@@ -248,6 +246,7 @@ def train_santa(
     sources, report = load_pairs(recipe.pairs, recipe.exclude)
     digests = [digest(source) for source in sources]
     if accelerator.is_main_process:
+        _describe_masks(recipe, sources, report)
         say(str(report))
 
     checkpoint: Path | None = None
@@ -268,6 +267,9 @@ def train_santa(
             weights=list(weights.values()),
             dev=DevEvaluator(recipe.dev, text_model, accelerator, temperature=stage.temperature),
         )
+        if accelerator.is_main_process:
+            # Not before a recipe is known to run.
+            _write_report(out, report)
         checkpoint = train(
             task,
             stage.loop,
@@ -286,25 +288,30 @@ def train_santa(
     return out / recipe.name
 
 
+def _describe_masks(recipe: SantaRecipe, sources: Sequence[Sequence[Pair]], report: Report) -> None:
+    """Add to the report what is masked in the sources of stages that predict entities."""
+    masked = {
+        number
+        for stage in recipe.stage
+        if stage.mep and stage.mask == "entity"
+        for number in recipe.sources_of(stage)
+    }
+    for number in masked:
+        report.sources[number].masks = masking.describe_entities(sources[number])
+
+
+def _write_report(out: Path, report: Report) -> None:
+    with storing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / REPORT).write_text(f"{report}\n")
+
+
 def _recipe_until(recipe: SantaRecipe, number: int, digests: Sequence[str]) -> dict[str, Any]:
     """Return what decides the curve of stage `number`: later stages and the export do not."""
     stages = recipe.stage[: number + 1]
     content = asdict(replace(recipe, stage=stages, export=SantaExport()))
-    for stage in content["stage"]:
-        _drop_defaults(stage, _LATER_STAGE_KEYS)
-    for source in content["pairs"]:
-        _drop_defaults(source, _LATER_PAIR_KEYS)
-        # "us" was the default of every format; what it selects is in the digests of the texts.
-        source["locale"] = source["locale"] or "us"
-
     content["texts"] = [digests[source] for stage in stages for source in recipe.sources_of(stage)]
     return content
-
-
-def _drop_defaults(content: dict[str, Any], defaults: Mapping[str, Any]) -> None:
-    for name, value in defaults.items():
-        if content[name] == value:
-            del content[name]
 
 
 def _export(

@@ -197,6 +197,9 @@ def evaluate_santa(
 
     Example: purlin evaluate santa --set advtest --data AdvTest/test.jsonl --encoder models/santa-minilm-l6-int8
     """
+    from purlin.cli.train import need_training
+
+    need_training()
     from purlin.index.errors import InvalidInput
     from purlin.training.data import judged as published
 
@@ -211,8 +214,16 @@ def evaluate_santa(
 
     sets = published.read_judged(name, data, split)
     opened = open_encoder(encoder)
-    by_cosine = similarity == "cosine"
-    runs = [published.rank(of_set, opened, by_cosine=by_cosine) for of_set in sets]
+    with progress_bars() as tell:
+        runs = [
+            published.rank(
+                of_set,
+                opened,
+                by_cosine=similarity == "cosine",
+                progress=partial(tell, of_set.name),
+            )
+            for of_set in sets
+        ]
     _print_measures(published.measures(sets, runs), as_json)
 
 

@@ -70,7 +70,7 @@ def train_export(
 
     Example: purlin train export var/training/santa/finetune/step-000400 --to models/santa --name santa
     """
-    _need_training()
+    need_training()
     from purlin.index.errors import InvalidInput
     from purlin.training.export import Card, export, export_again, is_exported
 
@@ -99,7 +99,7 @@ def santa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
 
     Example: purlin train santa --config configs/santa-minilm.toml --data DATA
     """
-    _need_training()
+    need_training()
     from purlin.training import santa
 
     directory = _trained(santa.train_santa, santa.SantaRecipe, config, data, to, cpu)
@@ -114,7 +114,7 @@ def static_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
 
     Example: purlin train static --config configs/static-code.toml --data DATA
     """
-    _need_training()
+    need_training()
     from purlin.training import static
 
     directory = _trained(static.train_static, static.StaticRecipe, config, data, to, cpu)
@@ -130,7 +130,7 @@ def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu =
 
     Example: purlin train refqa --config configs/refqa-minilm.toml --data DATA
     """
-    _need_training()
+    need_training()
     from purlin.training import config as recipes
     from purlin.training import reader
 
@@ -149,7 +149,7 @@ def ranker_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
 
     Example: purlin train ranker --config configs/rerank-minilm.toml --data DATA
     """
-    _need_training()
+    need_training()
     from purlin.training import ranker
 
     directory = _trained(ranker.train_ranker, ranker.RankerRecipe, config, data, to, cpu)
@@ -183,7 +183,7 @@ def pesco_command(
 
     Example: purlin train pesco --texts tickets.jsonl --labels labels.txt --name tickets
     """
-    _need_training()
+    need_training()
     from purlin.training.pesco import self_training
     from purlin.training.pesco import texts as read
     from purlin.training.pesco.publishing import REPORT
@@ -282,7 +282,8 @@ def time_left(seconds: float, now: datetime | None = None) -> str:
     return f"about {duration} left, until {day}{end:%H:%M}"
 
 
-def _need_training() -> None:
+def need_training() -> None:
+    """Raise NotFound, with the remedy, unless the packages of the training extra are installed."""
     from importlib.util import find_spec
 
     from purlin.index.errors import NotFound

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -192,17 +192,28 @@ def _gain(judgement: Judgement) -> float:
 
 
 def rank(
-    judged: JudgedSet, encoder: TextEncoder, *, by_cosine: bool = False
+    judged: JudgedSet,
+    encoder: TextEncoder,
+    *,
+    by_cosine: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, list[str]]:
     """Rank passages by an encoder, exhaustively; see `ranked`.
 
     A model that was trained with dot products ranks by them unless `by_cosine`, as in the server.
+    `progress` is called with the number of texts encoded so far, and of all.
     """
+    total, done = len(judged.queries) + len(judged.passages), 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, total)
 
     def encode(texts: Iterable[str], role: Role) -> Vectors:
         if isinstance(encoder, Encoder) and not by_cosine:
-            return encoder.trained_vectors(list(texts), role=role)
-        return encoder.encode(list(texts), role=role)
+            return encoder.trained_vectors(list(texts), role=role, progress=advance)
+        return encoder.encode(list(texts), role=role, progress=advance)
 
     queries = encode(judged.queries.values(), "query")
     return ranked(judged, queries, encode(judged.passages.values(), "passage"))

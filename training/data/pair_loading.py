@@ -21,13 +21,17 @@ MAX_REASONS = 5
 
 @dataclass(slots=True)
 class SourceReport:
-    """How many pairs of one source were kept, and why the others were not."""
+    """How many pairs of one source were kept, and why the others were not.
+
+    `masks` says what masked entity prediction will mask in them, if it will.
+    """
 
     name: str
     kept: int = 0
     repeated: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     removed: Counter[Match] = field(default_factory=Counter)
+    masks: str = ""
 
     @property
     def read(self) -> int:
@@ -43,6 +47,8 @@ class SourceReport:
         ]
         for reason, count in self.skipped.most_common(MAX_REASONS):
             lines.append(f"  {count:,} skipped: {reason}")
+        if self.masks:
+            lines.append(f"  masks: {self.masks}")
         return "\n".join(lines)
 
 
