@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -653,6 +654,16 @@ def test_other_encoder_corrects_the_labels(
     assert opened == [tmp_path / "large"]
 
 
+def test_card_names_the_other_encoder(base: Path, tmp_path: Path) -> None:
+    own_base = tmp_path / "large"
+    shutil.copytree(base, own_base)
+    recipe = recipe_of(base, rounds=0)
+    taught = replace(recipe, teacher=replace(recipe.teacher, base=str(own_base)))
+    built = publish_topics(taught, tmp_path / "out", tmp_path / "home")
+    card = (built / "encoder/README.md").read_text()
+    assert f"{len(TEXT_POOL.texts)} texts without labels, labelled also by large" in card
+
+
 def test_missing_teacher_is_named(base: Path, tmp_path: Path) -> None:
     recipe = replace(recipe_of(base), teacher=Teacher(base=str(tmp_path / "none")))
     with pytest.raises(NotFound, match=r"There is no encoder in .*none"):
@@ -1060,6 +1071,9 @@ def test_invalid_recipes_are_refused(tmp_path: Path, content: str, message: str)
 
 def test_shipped_recipes() -> None:
     assert read_recipe(ROOT / "configs" / "pesco-minilm.toml") == PescoRecipe()
+    taught = read_recipe(ROOT / "configs" / "pesco-minilm-mpnet.toml")
+    assert taught.teacher.base == "encoders/all-mpnet-base-v2"
+    assert replace(taught, teacher=replace(taught.teacher, base=None)) == PescoRecipe()
     paper = read_recipe(ROOT / "configs" / "pesco-simcse-bert-base.toml")
     assert paper.student.temperature == 0.07
     assert paper.student.loop.batch_size == 32

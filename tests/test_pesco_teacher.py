@@ -94,6 +94,33 @@ def test_learnt_views_beat_prompts(
     assert learnt > plain
 
 
+@pytest.mark.parametrize("view", ["prompts", "head", "centroids"])
+def test_models_correct_each_other(view: View) -> None:
+    """Each model sees one half of what tells four labels apart, and so is right about two pairs."""
+    rng = np.random.default_rng(3)
+    labels = np.repeat(np.arange(4), 50)
+    halves = np.stack([labels // 2, labels % 2])
+    own = [
+        unit(np.eye(2, 8)[half] + 0.5 * rng.standard_normal((200, 8)) / np.sqrt(8))
+        for half in halves
+    ]
+    prompts = [
+        np.eye(2, 8, dtype=np.float32)[[0, 0, 1, 1]],
+        np.eye(2, 8, dtype=np.float32)[[0, 1] * 2],
+    ]
+    first, second = (
+        ModelVectors(texts, directions) for texts, directions in zip(own, prompts, strict=True)
+    )
+    teacher = Teacher(views=("prompts",) if view == "prompts" else ("prompts", view))
+
+    right = [
+        float((pseudo_label(models, None, teacher).labels == labels).mean())
+        for models in ([first], [second], [first, second])
+    ]
+    assert max(right[:2]) < 0.6
+    assert right[2] > 0.95
+
+
 def test_words_help_where_vectors_are_ambiguous() -> None:
     rng = np.random.default_rng(2)
     labels = rng.integers(2, size=400)

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from accelerate import Accelerator
@@ -27,13 +27,8 @@ ABOUT = "encoded.json"
 # Texts of a piece: at 3 texts a second, at most three minutes of work are lost.
 PIECE = 512
 
-
-class FrozenEncoder(Protocol):
-    """An encoder that is not trained: of an exported directory, or a checkpoint."""
-
-    def __call__(self, texts: Sequence[str]) -> Vectors:
-        """Return unit vectors (texts, dim)."""
-        ...
+# Returns unit vectors (texts, dim).
+FrozenEncoder = Callable[[Sequence[str]], Vectors]
 
 
 def frozen_encoder(directory: Path, accelerator: Accelerator) -> FrozenEncoder:

@@ -19,6 +19,7 @@ def draw_accuracy(curves: Mapping[str, Sequence[Sequence[float]]], path: Path) -
     length, as each ends when its labels stay: a run that has ended counts with its last value.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
@@ -29,7 +30,7 @@ def draw_accuracy(curves: Mapping[str, Sequence[Sequence[float]]], path: Path) -
         axes.fill_between(rounds, values.min(0), values.max(0), color=line.get_color(), alpha=0.15)
 
     axes.set(xlabel="rounds of self-training", ylabel="accuracy on the dev rows")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     with atomic_write(path) as stream:

@@ -131,7 +131,7 @@ def _export_encoder(
         outcome.name,
         base_model=recipe.model.base,
         base_licence=recipe.export.base_licence,
-        trained_on=recipe.export.trained_on or (f"{pool_size:,} texts without labels",),
+        trained_on=recipe.export.trained_on or (_texts_learnt(pool_size, recipe.teacher.base),),
         measures={} if accuracy is None else {"dev accuracy": accuracy},
         limits=recipe.export.limits,
     )
@@ -145,6 +145,12 @@ def _export_encoder(
     )
     shutil.rmtree(checkpoint, ignore_errors=True)
     return encoder
+
+
+def _texts_learnt(count: int, teacher: str | None) -> str:
+    """What the model card says of the texts, and of the other encoder that labelled them, if any."""
+    labelled_by = f", labelled also by {Path(teacher).name}" if teacher else ""
+    return f"{count:,} texts without labels{labelled_by}"
 
 
 def _export_shift(

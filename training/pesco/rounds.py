@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import IO
@@ -41,8 +41,8 @@ from purlin.training.santa import averaged
 
 ROUND_STATE = "teacher.npz"
 
-# Below a run's directory: the vectors of the texts, and of the prompts, by the teacher's base.
-TEACHER_VECTORS, TEACHER_PROMPTS = "teacher/texts", "teacher/prompts"
+# Below a run's directory: the vectors of prompts and texts by the teacher's base.
+TEACHER_VECTORS = "teacher"
 
 # In a round's state: accuracy without dev rows, and the key of a text with one sentence.
 NOT_MEASURED, NO_KEY = -1.0, -1
@@ -284,20 +284,16 @@ class SelfTraining:
             return []
 
         if not self._teacher_vectors:
-            encoder = cache(lambda: frozen_encoder(Path(base), self.accelerator))
-
-            def encode_into(name: str, texts: Sequence[str]) -> Vectors:
-                def progress(done: int, total: int) -> None:
-                    say(f"teacher: {done:,} of {total:,} {name.partition('/')[2]} encoded")
-
-                return encode_once(encoder, Path(base), texts, self.out / name, progress=progress)
-
             prompts = list(chain.from_iterable(self.recipe.prompts(self.labels)))
+            vectors = encode_once(
+                lambda: frozen_encoder(Path(base), self.accelerator),
+                Path(base),
+                [*prompts, *self.pool.texts],
+                self.out / TEACHER_VECTORS,
+                progress=lambda done, total: say(f"teacher: {done:,} of {total:,} texts encoded"),
+            )
             self._teacher_vectors.append(
-                ModelVectors(
-                    encode_into(TEACHER_VECTORS, self.pool.texts),
-                    self._mean_prompts(encode_into(TEACHER_PROMPTS, prompts)),
-                )
+                ModelVectors(vectors[len(prompts) :], self._mean_prompts(vectors[: len(prompts)]))
             )
         return self._teacher_vectors
 

@@ -57,13 +57,15 @@ def train_pesco(
     check_publishable(recipe.prompts(labels))
     if recipe.teacher.base is not None:
         require_encoder(Path(recipe.teacher.base))
-    with locked(home, name, CLASSIFIERS):
-        pass
 
     accelerator = make_accelerator(recipe.student.loop, cpu=cpu, out=out, say=say)
     training = SelfTraining(recipe, pool, tuple(labels), out, accelerator, dev)
     if not accelerator.is_main_process:
-        return _help(training, home, name)
+        return _assist(training, home, name)
+
+    # The lock is the main process's alone: one would keep it from another.
+    with locked(home, name, CLASSIFIERS):
+        pass
 
     with storing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -83,7 +85,7 @@ def train_pesco(
     return build
 
 
-def _help(training: SelfTraining, home: Path, name: str) -> Path:
+def _assist(training: SelfTraining, home: Path, name: str) -> Path:
     """Train with the main process, which labels, compares and publishes; return the build."""
     # The main process refuses a directory that belongs to another run.
     training.accelerator.wait_for_everyone()

@@ -234,4 +234,5 @@ def shared_size(batch_size: int, texts: int, accelerator: Accelerator) -> int:
     """The texts of a batch: as many for each process, and no more than there are."""
     if texts >= batch_size:
         return batch_size
-    return max(1, texts // accelerator.num_processes) * accelerator.num_processes
+    processes: int = accelerator.num_processes
+    return max(1, texts // processes) * processes
