@@ -14,6 +14,8 @@ pages, structure at definitions, extended with the terms above them, too. A retr
 - "template+back": both;
 - "questions": the questions of questions/training, which are about other entries than the measured.
 
+"untrained" is the model as it is, and "bm25" has no model.
+
 `--validated` keeps the epoch with the least loss on such data about other entries, as the paper
 does; without it the last step counts. The model and the loop are those of `--recipe`, or else
 MiniLM's for a few steps.
@@ -33,6 +35,7 @@ import argparse
 import json
 import random
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -40,15 +43,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from purlin.index.encoder import Encoder
 from purlin.index.evaluation.answers import Question, judge, read_questions
 from purlin.index.evaluation.ranking import difference, measure
 from purlin.index.passages import render
-from purlin.index.qa.question import parse_question
 from purlin.index.qa.reader import RELEASED_READER, Reader, reading_passage
-from purlin.index.qa.spans import rank_answers
 from purlin.index.records import Document, Passage, Splitter
+from purlin.index.search.lexical import Lexical
+from purlin.index.search.lexical_builder import LexicalBuilder
+from purlin.index.search.postings import Postings
 from purlin.training import export, model, reader, santa
 from purlin.training.anova import tukey_hsd, two_way_anova
 from purlin.training.config import load_recipe
@@ -65,7 +70,7 @@ QUESTIONS = tuple(REPOSITORY / f"questions/{name}.jsonl" for name in ("python", 
 TRAINING_QUESTIONS = REPOSITORY / "questions/training/python.jsonl"
 SPLITTERS: tuple[Splitter, ...] = ("simple", "structure", "extended")
 BY_TEMPLATE = ("template", "back", "template+back")
-TRAINING_DATA = ("untrained", *BY_TEMPLATE, "questions")
+TRAINING_DATA = ("bm25", "untrained", *BY_TEMPLATE, "questions")
 DEPTH = 100  # passages that a retriever returns
 SMALL_MODEL = model.ModelSettings(
     base=str(export.base_checkpoint()), dropout=0.0, max_query_tokens=48, max_passage_tokens=160
@@ -79,6 +84,7 @@ SMALL_STAGE = santa.Stage(
 Kind = tuple[str, str]  # what a model is trained on, and what it is validated on
 Cell = tuple[Splitter, Kind]
 UNTRAINED: Kind = ("untrained", "none")
+BM25: Kind = ("bm25", "none")
 QuestionValues = dict[str, list[float]]
 """A value for each question, by `ranking, relevance measure`."""
 
@@ -115,7 +121,7 @@ class Ablation:
             question
             for path in self.options.questions
             for question in read_questions(path, "dev")
-            if question.answers and question.entry and question.entry.startswith("library/")
+            if question.answers and (self.root / page_of(question)).is_file()
         ]
         pages = sorted({page_of(question) for question in every})
         random.Random(0).shuffle(pages)
@@ -258,7 +264,7 @@ class Ablation:
         choice = self.options.reader
         if choice == "none":
             return None
-        if choice != "trained" or kind == UNTRAINED:
+        if choice != "trained" or kind in (UNTRAINED, BM25):
             is_named = choice not in ("released", "trained")
             return read_reader(Path(choice) if is_named else RELEASED_READER)
 
@@ -291,7 +297,7 @@ class Ablation:
 
     def cell(self, splitter: Splitter, kind: Kind) -> QuestionValues:
         """The values of a splitter with one kind of training, as means over the seeds."""
-        seeds = [0] if kind == UNTRAINED else self.options.seeds
+        seeds = [0] if kind in (UNTRAINED, BM25) else self.options.seeds
         per_seed = [self._seed_values(splitter, kind, seed) for seed in seeds]
         return {
             name: np.mean([values[name] for values in per_seed], axis=0).tolist()
@@ -306,18 +312,27 @@ class Ablation:
             path.write_text(json.dumps(self._measure(splitter, kind, seed)))
 
         values: QuestionValues = json.loads(path.read_text())
+        count = len(next(iter(values.values())))
+        if count != len(self.questions()):
+            raise SystemExit(
+                f"{path} has results for {count} questions, not for these {len(self.questions())}: "
+                "give another --out."
+            )
         return values
 
     def _measure(self, splitter: Splitter, kind: Kind, seed: int) -> QuestionValues:
-        encoder = self.encoder(splitter, kind, seed)
         cell_reader = self.reader(splitter, kind, seed)
         rows = np.array(self.rows(splitter))
         passages = self.reference(splitter).passages
 
         texts = [render(*passages[row]) for row in rows]
-        passage_vectors = encoder.encode(texts, role="passage")
         queries = [question.question for question in self.questions()]
-        scores = encoder.encode(queries, role="query") @ passage_vectors.T
+        if kind == BM25:
+            scores = bm25_scores(queries, texts)
+        else:
+            encoder = self.encoder(splitter, kind, seed)
+            passage_vectors = encoder.encode(texts, role="passage")
+            scores = encoder.encode(queries, role="query") @ passage_vectors.T
         best = rows[np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH]]
 
         values: QuestionValues = {}
@@ -340,6 +355,18 @@ class Ablation:
                     for measure_name, value in rank_values(rank).items():
                         values.setdefault(f"{name}, {relevance} {measure_name}", []).append(value)
         return values
+
+
+def bm25_scores(queries: Sequence[str], texts: Sequence[str]) -> NDArray[np.float32]:
+    """Return BM25's scores (queries, texts)."""
+    with tempfile.TemporaryDirectory() as directory:
+        builder = LexicalBuilder(Path(directory))
+        for text in texts:
+            builder.add(text)
+        builder.close()
+        lexical = Lexical([Postings.load(Path(directory))])
+        every = np.arange(len(texts))
+        return np.stack([lexical.scores(lexical.weights(query), every) for query in queries])
 
 
 @cache
@@ -369,18 +396,10 @@ def rank_values(rank: int | None) -> dict[str, float]:
 def reread(
     cell_reader: Reader, question: Question, passages: Sequence[tuple[Document, Passage]]
 ) -> list[int]:
-    """Order passages by the reader's relevance, best first."""
-    reading_passages = [reading_passage(document, passage) for document, passage in passages]
-    reading = rank_answers(
-        parse_question(question.question),
-        reading_passages,
-        cell_reader.read(question.question, reading_passages),
-        prior_weight=cell_reader.settings.prior_weight,
-        word_weights={},
-        k=1,
-    )
-    order: list[int] = np.argsort(-reading.relevance, kind="stable").tolist()
-    return order
+    """Order passages by the reader's score of the passage, best first (equation 3)."""
+    read_passages = [reading_passage(document, passage) for document, passage in passages]
+    logits = cell_reader.read(question.question, read_passages)
+    return sorted(range(len(logits)), key=lambda number: -logits[number].selected)
 
 
 def report(cells: dict[Cell, QuestionValues]) -> Iterator[str]:
@@ -400,7 +419,7 @@ def report(cells: dict[Cell, QuestionValues]) -> Iterator[str]:
         for name in names:
             change = difference(name, np.array(baseline[name]), np.array(values[name]))
             span = f"{change.low:+.3f} to {change.high:+.3f}"
-            yield f"- {splitter}, {kind_name(kind)}: {name} {change.mean:+.3f} ({span}, p {change.p:.4f})"
+            yield f"- {splitter}, {kind_name(kind)}: {name} {change.mean:+.3f} ({span}, {p_text(change.p)})"
 
     if len(cells) > 1:
         for name in names:
@@ -410,6 +429,10 @@ def report(cells: dict[Cell, QuestionValues]) -> Iterator[str]:
 def kind_name(kind: Kind) -> str:
     training_data, validated = kind
     return training_data if validated == "none" else f"{training_data} (by {validated})"
+
+
+def p_text(p: float) -> str:
+    return "p < 0.0001" if p < 0.0001 else f"p {p:.4f}"
 
 
 def interval(name: str, values: QuestionValues) -> str:
@@ -422,13 +445,13 @@ def tests_of(name: str, cells: dict[Cell, QuestionValues]) -> Iterator[str]:
     table = np.array([values[name] for values in cells.values()]).T
     anova = two_way_anova(table)
     freedom = f"F({anova.systems_freedom}, {anova.error_freedom})"
-    yield f"\n{name}: {freedom} = {anova.f:.2f}, p {anova.p:.4f}; Tukey's HSD, p < 0.05:\n"
+    yield f"\n{name}: {freedom} = {anova.f:.2f}, {p_text(anova.p)}; Tukey's HSD, p < 0.05:\n"
 
     labels = [f"{splitter}, {kind_name(kind)}" for splitter, kind in cells]
     pairs = [pair for pair in tukey_hsd(table) if pair.p < 0.05]
     for pair in pairs:
         span = f"{pair.low:+.3f} to {pair.high:+.3f}"
-        yield f"- {labels[pair.b]} vs {labels[pair.a]}: {pair.mean:+.3f} ({span}, p {pair.p:.4f})"
+        yield f"- {labels[pair.b]} vs {labels[pair.a]}: {pair.mean:+.3f} ({span}, {p_text(pair.p)})"
     if not pairs:
         yield "- none"
 
@@ -478,7 +501,7 @@ def main() -> None:
     options = parse_options()
     ablation = Ablation(options)
     kinds = dict.fromkeys(
-        UNTRAINED if trained == "untrained" else (trained, validated)
+        (trained, "none" if trained in ("bm25", "untrained") else validated)
         for trained in options.trained
         for validated in options.validated
     )

@@ -34,8 +34,9 @@ NOT_RUN = {
     r"purlin train ranker ": "tests/test_rerank_training.py, with a tiny model",
     r"purlin train pesco ": "the guide, with a quick recipe; tests/test_pesco.py",
 }
-# The guide has its own test; the results need data sets that are not in the repository.
-NOT_HERE = {"guide", "results", "lab-notebook"}
+# The guide and the page on the papers have their own tests; the results need data sets that are not
+# in the repository.
+NOT_HERE = {"guide", "reproduce", "results", "lab-notebook"}
 
 
 # ---- reading and comparing pages
