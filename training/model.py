@@ -515,6 +515,7 @@ def _pretrained_bert(
     if getattr(config, "is_encoder_decoder", False):
         raise unsupported
 
+    transformer: Any
     answer_head = None
     if config.model_type == "dpr":
         transformer, answer_head = _pretrained_dpr(source, config)
