@@ -19,14 +19,12 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from purlin.index import reranker as serving
 from purlin.index.encoder import TextEncoder, load_encoder, open_session
-from purlin.index.errors import Damaged, InvalidInput
+from purlin.index.errors import InvalidInput
 from purlin.index.exported import MODEL, TOKENIZER
 from purlin.index.qa.reader import READER_SETTINGS, Packer, Reader, ReadingPassage
 from purlin.training import export, model
@@ -39,6 +37,7 @@ from purlin.training.candidates import (
     teacher_scores,
 )
 from purlin.training.config import MAX_SEED, in_range
+from purlin.training.cross_encoder import CrossEncoder
 from purlin.training.data import augment
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
@@ -193,30 +192,16 @@ class RankerRecipe:
 # -- model --------------------------------------------------------------------------------------
 
 
-class RankerModel(nn.Module):
-    """A BERT-class encoder with a linear layer on the first token: the logit of relevance."""
+class RankerModel(CrossEncoder):
+    """A cross-encoder with one logit on the first token: that of relevance."""
 
     def __init__(self, text_model: model.BertLike) -> None:
-        super().__init__()
-        self.transformer = text_model.transformer
-        self.tokenizer = text_model.tokenizer
-        self.head = nn.Linear(self.transformer.config.hidden_size, 1)
+        super().__init__(text_model, 1)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return logits (n,) of `ids` and `mask` (n, t)."""
-        if mask is None:
-            mask = torch.ones_like(ids)
-        states = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
-        logits: Tensor = self.head(states[:, 0]).float()[:, 0]
+        logits: Tensor = self.head(self.states(ids, mask)[:, 0]).float()[:, 0]
         return logits
-
-    def save(self, directory: Path) -> None:
-        """Write weights and tokenizer, never pickled."""
-        self.transformer.save_pretrained(directory)
-        self.tokenizer.save_pretrained(directory)
-
-        weights = self.head.state_dict()
-        save_file({name: weight.contiguous() for name, weight in weights.items()}, directory / HEAD)
 
 
 def load_ranker_model(
@@ -235,9 +220,9 @@ def load_ranker_model(
         keep_layers(text_model.transformer, layers)
 
     ranker = RankerModel(text_model)
-    path = (directory or Path(model.base_path(settings.base))) / HEAD
-    if directory is not None or path.is_file():
-        _read_head(ranker.head, path)
+    source = directory or Path(model.base_path(settings.base))
+    if directory is not None or (source / HEAD).is_file():
+        ranker.load_head(source, output=SELECTION)
     return ranker
 
 
@@ -256,20 +241,6 @@ def keep_layers(transformer: nn.Module, count: int) -> None:
     kept = np.linspace(len(layers), 0, count, endpoint=False).round().astype(int)[::-1] - 1
     cast(nn.Module, encoder).layer = nn.ModuleList(layers[number] for number in kept)
     cast(Any, transformer).config.num_hidden_layers = count
-
-
-def _read_head(head: nn.Module, path: Path) -> None:
-    try:
-        weights = load_file(path)
-        if len(weights["bias"]) > 1:
-            weights = {name: rows[SELECTION : SELECTION + 1] for name, rows in weights.items()}
-        head.load_state_dict(weights)
-    except (OSError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0][:300]
-        raise Damaged(
-            f"{path} is damaged: {reason}. Remove {path.parent} to resume from the checkpoint before "
-            "it, or name another base."
-        ) from error
 
 
 # -- training -----------------------------------------------------------------------------------

@@ -18,18 +18,17 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from purlin.index.encoder import Encoder, open_session
-from purlin.index.errors import Damaged, InvalidInput, NotFound
+from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
 from purlin.training import distillation, export, model
 from purlin.training.config import MAX_SEED, in_range
+from purlin.training.cross_encoder import CrossEncoder
 from purlin.training.data import questions
 from purlin.training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
 from purlin.training.distillation import ScoredQuestion, ScoreFiles, SoftTargets, TeacherSettings
@@ -165,24 +164,18 @@ class ReaderRecipe:
                 )
 
 
-class ReaderModel(nn.Module):
-    """A BERT-class encoder with a linear layer: start, end and selection logits of every token."""
+class ReaderModel(CrossEncoder):
+    """A cross-encoder with start, end and selection logits on every token."""
 
     def __init__(self, text_model: model.BertLike) -> None:
-        super().__init__()
-        self.transformer = text_model.transformer
-        self.tokenizer = text_model.tokenizer
-        self.head = nn.Linear(self.transformer.config.hidden_size, 3)
+        super().__init__(text_model, 3)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return start logits (n, t), end logits (n, t) and selection logits (n,).
 
         `ids` and `mask` are (n, t). A passage is selected by its sequence's first token.
         """
-        if mask is None:
-            mask = torch.ones_like(ids)
-        states = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
-        logits = self.head(states).float()
+        logits = self.head(self.states(ids, mask)).float()
         return logits[..., 0], logits[..., 1], logits[:, 0, 2]
 
     def grouped(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -212,14 +205,6 @@ class ReaderModel(nn.Module):
             sha256.update(weight.cpu().contiguous().numpy().tobytes())
         return sha256.hexdigest()
 
-    def save(self, directory: Path) -> None:
-        """Write weights and tokenizer, never pickled."""
-        self.transformer.save_pretrained(directory)
-        self.tokenizer.save_pretrained(directory)
-
-        weights = self.head.state_dict()
-        save_file({name: weight.contiguous() for name, weight in weights.items()}, directory / HEAD)
-
 
 def load_reader_model(
     settings: ModelSettings, directory: Path | None = None, *, new_head: bool = True
@@ -237,7 +222,7 @@ def load_reader_model(
     reader = ReaderModel(text_model)
     source = directory or Path(model.base_path(settings.base))
     if directory is not None or (source / HEAD).is_file():
-        _read_head(reader.head, source / HEAD)
+        reader.load_head(source)
     elif text_model.answer_head is not None:
         reader.head.load_state_dict(text_model.answer_head)
     elif not new_head:
@@ -247,17 +232,6 @@ def load_reader_model(
             field="base",
         )
     return reader
-
-
-def _read_head(head: nn.Module, path: Path) -> None:
-    try:
-        head.load_state_dict(load_file(path))
-    except (OSError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0][:300]
-        raise Damaged(
-            f"{path} is damaged: {reason}. Remove {path.parent} to resume from the checkpoint before "
-            "it, or name another base."
-        ) from error
 
 
 def train_reader(

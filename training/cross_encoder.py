@@ -1,0 +1,59 @@
+"""What readers and rerankers share: a BERT-class encoder that reads two texts, and a linear head."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from purlin.index.errors import Damaged
+from purlin.training.model import BertLike
+from purlin.training.restore import HEAD
+
+
+class CrossEncoder(nn.Module):
+    """An encoder with a linear layer of `outputs` logits on its states, untrained at first."""
+
+    def __init__(self, text_model: BertLike, outputs: int) -> None:
+        super().__init__()
+        self.transformer = text_model.transformer
+        self.tokenizer = text_model.tokenizer
+        self.head = nn.Linear(self.transformer.config.hidden_size, outputs)
+
+    def states(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the states (n, t, hidden) of `ids` and `mask` (n, t); without a mask all count."""
+        if mask is None:
+            mask = torch.ones_like(ids)
+        output: Any = self.transformer(input_ids=ids, attention_mask=mask)
+        states: Tensor = output.last_hidden_state
+        return states
+
+    def save(self, directory: Path) -> None:
+        """Write weights and tokenizer, never pickled."""
+        self.transformer.save_pretrained(directory)
+        self.tokenizer.save_pretrained(directory)
+
+        weights = self.head.state_dict()
+        save_file({name: weight.contiguous() for name, weight in weights.items()}, directory / HEAD)
+
+    def load_head(self, directory: Path, *, output: int = 0) -> None:
+        """Load the head that `save` wrote to `directory`; raise Damaged if that is impossible.
+
+        A head of one output takes `output` of a file with several.
+        """
+        path = directory / HEAD
+        try:
+            weights = load_file(path)
+            if self.head.out_features == 1 < len(weights["bias"]):
+                weights = {name: rows[output : output + 1] for name, rows in weights.items()}
+            self.head.load_state_dict(weights)
+        except (OSError, KeyError, RuntimeError, SafetensorError) as error:
+            reason = str(error).strip().partition("\n")[0][:300]
+            raise Damaged(
+                f"{path} is damaged: {reason}. Remove {directory} to resume from the checkpoint "
+                "before it, or name another base."
+            ) from error
