@@ -8,11 +8,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from queue import SimpleQueue
 
 from purlin.app.open_builds import OpenCorpora
 from purlin.index.builds import Manifest
@@ -93,27 +90,6 @@ class _Files:
         return self.results.get(self._key(name), (-math.inf, False))
 
 
-class _Threads:
-    """Daemon threads that are used again: to start one takes longer than a look at some files."""
-
-    def __init__(self) -> None:
-        self._idle: deque[SimpleQueue[Callable[[], None]]] = deque()
-
-    def run(self, call: Callable[[], None]) -> None:
-        """Run a call in a thread that nothing else waits for; returns at once."""
-        try:
-            calls = self._idle.pop()
-        except IndexError:
-            calls = SimpleQueue()
-            threading.Thread(target=self._work, args=(calls,), daemon=True).start()
-        calls.put(call)
-
-    def _work(self, calls: SimpleQueue[Callable[[], None]]) -> None:
-        while True:
-            calls.get()()
-            self._idle.append(calls)
-
-
 class Freshness:
     """The latest check of each served corpus; at most one check per corpus runs at a time."""
 
@@ -122,7 +98,6 @@ class Freshness:
         self._checks: dict[str, _Check] = {}
         self._files: dict[str, _Files] = {}
         self._lock = threading.Lock()
-        self._threads = _Threads()
 
     def marked(self, corpus: Corpus, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Mark the hits of this corpus whose file has changed since its build as stale."""
@@ -163,7 +138,8 @@ class Freshness:
         """Start to look at files, unless a look is under way. The caller holds the lock."""
         if files.look is None:
             files.look = _Look()
-            self._threads.run(partial(self._stat, manifest, files, names, files.look))
+            arguments = (manifest, files, names, files.look)
+            threading.Thread(target=self._stat, args=arguments, daemon=True).start()
         return files.look
 
     def _stat(self, manifest: Manifest, files: _Files, names: list[str], look: _Look) -> None:
