@@ -73,6 +73,6 @@ def test_reference_needs_a_format_that_uses_it(tmp_path: Path) -> None:
         {"format": "pairs", "reference": tmp_path},
     ):
         with pytest.raises(
-            InvalidInput, match="reference belongs to the formats linked and questions"
+            InvalidInput, match="reference belongs to the formats linked, questions, unlabelled"
         ):
             PairSource(path=tmp_path, **source)  # type: ignore[arg-type]
