@@ -20,7 +20,7 @@ test: $(VENV)/.dev
 # Load and faults, about 45 minutes; `make test-long SHARE=0.1` shortens its loads. See docs/reliability.md.
 test-long: export SHARE ?= 1
 test-long: $(VENV)/.dev
-	$(VENV)/bin/pytest -m long -s tests/test_long.py tests/test_compose.py tests/test_replicas.py tests/test_backends.py tests/test_milvus_server.py tests/test_nodes.py
+	$(VENV)/bin/pytest -m long -s
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .

@@ -476,6 +476,7 @@ def test_probes_and_samples_are_uneven() -> None:
     assert 200 < len(library_texts()) < 600
 
 
+@pytest.mark.long
 def test_the_base_checkpoint_in_eight_bits(tmp_path: Path) -> None:
     model = SentenceTransformer(str(base_checkpoint()), device="cpu")
     encoder = export(base_checkpoint(), tmp_path / BASE_CARD.name, BASE_CARD, max_tokens=256)

@@ -89,6 +89,7 @@ def assert_trained_alike(first: Path, second: Path) -> None:
     assert json.loads((second / "tiny/encoder.json").read_text())["name"] == "tiny"
 
 
+@pytest.mark.long
 def test_accelerate_launch_with_two_processes_trains_as_one_does(
     alone: tuple[Path, Path], tmp_path: Path
 ) -> None:
