@@ -83,17 +83,16 @@ def metric(server: Server, name: str) -> float:
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
-def test_requests_reach_all_workers_and_metrics_are_of_all(server: Server) -> None:
+def test_requests_spread_evenly_and_metrics_are_of_all(server: Server) -> None:
     until(lambda: len(ready_workers(server)) == WORKERS)
     with ExitStack() as stack:
-        for client in clients(server, stack, 4):
+        # The probe's connection is one of the four: which worker has it depends on which began first.
+        server.client.get("/livez")
+        for client in (server.client, *clients(server, stack, 3)):
             for _ in range(5):
                 assert client.request(*SEARCH[:2], json=SEARCH[2]).status_code == 200
 
-    # Connections that end meanwhile, such as a probe's, take turns too: shares may differ.
-    answered = answered_by(server)
-    assert len(answered) == WORKERS
-    assert sum(answered.values()) == 20
+    assert sorted(answered_by(server).values()) == [10, 10]
     assert metric(server, 'purlin_requests_total{method="POST",route="/search"') == 20
     assert metric(server, 'purlin_request_seconds_count{route="/search"') == 20
     assert metric(server, 'purlin_corpus_documents{corpus="code"') == len(FUNCTIONS)
