@@ -105,9 +105,9 @@ def _judged_id(column: Column, hit: Any) -> str:
 
 def manual_column(name: str, questions: Path, split: str) -> Column:
     """The answerable questions of a split as queries, to which their entry is relevant."""
-    asked = [each for each in read_questions(questions) if each.split == split and each.entry]
-    queries = {each.id: each.question for each in asked}
-    qrels = {each.id: {str(each.entry): 1.0} for each in asked}
+    answerable = [each for each in read_questions(questions) if each.split == split and each.entry]
+    queries = {each.id: each.question for each in answerable}
+    qrels = {each.id: {str(each.entry): 1.0} for each in answerable}
     return Column(f"manual.{name}", "MRR@100", queries, qrels)
 
 

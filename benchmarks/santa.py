@@ -210,9 +210,9 @@ def _values(
 def judged_path(text: str) -> tuple[judged.JudgedName, Path]:
     """Read one of `--judged`, NAME=PATH."""
     name, _, path = text.partition("=")
-    for known in judged.JUDGED_NAMES:
-        if name == known and path:
-            return known, Path(path)
+    for set_name in judged.JUDGED_NAMES:
+        if name == set_name and path:
+            return set_name, Path(path)
     raise argparse.ArgumentTypeError(
         f"{text!r} is not NAME=PATH with one of {', '.join(judged.JUDGED_NAMES)}"
     )

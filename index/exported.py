@@ -10,10 +10,14 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from purlin.index.errors import Damaged, PurlinError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 
@@ -27,6 +31,12 @@ class _Settings(Protocol):
 
 
 S = TypeVar("S", bound=_Settings)
+
+
+def fingerprint_of(settings: DataclassInstance) -> str:
+    """Return the SHA-256 (hex) of all settings but the name, which changes no output."""
+    content = {key: value for key, value in asdict(settings).items() if key != "name"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read_exported(

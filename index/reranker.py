@@ -7,15 +7,13 @@ query. A reader's logit that a passage answers is one, too, so that a reader can
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 
 from purlin.index.encoder import available_cpus, open_session, require_transformers
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.exported import MODEL, TOKENIZER, read_exported, refusing
+from purlin.index.exported import MODEL, TOKENIZER, fingerprint_of, read_exported, refusing
 from purlin.index.qa.reader import (
     READER_SETTINGS,
     Packer,
@@ -68,8 +66,7 @@ class RerankerSettings:
     @property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over everything that changes a score."""
-        content = {key: value for key, value in asdict(self).items() if key != "name"}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return fingerprint_of(self)
 
 
 class Reranker:

@@ -31,8 +31,12 @@ RECIPE = SantaRecipe(
 
 
 def stages(cell: str, recipe: SantaRecipe = RECIPE) -> list[tuple[str, float, float, str]]:
-    made = ablation.recipe_of_cell(recipe, cell, 1)
-    return [(stage.name, stage.sda, stage.mep, stage.mask) for stage in made.stage] if made else []
+    cell_recipe = ablation.recipe_of_cell(recipe, cell, 1)
+    return (
+        [(stage.name, stage.sda, stage.mep, stage.mask) for stage in cell_recipe.stage]
+        if cell_recipe
+        else []
+    )
 
 
 def test_cells_are_the_rows_of_table_3() -> None:
@@ -61,11 +65,15 @@ def test_recipes_without_a_decoder_stage_have_all_rows_too() -> None:
 
 
 def test_dpr_has_two_encoders_and_dot_products() -> None:
-    made = ablation.recipe_of_cell(RECIPE, "DPR, in-batch", 7, "bert")
-    assert made
-    assert (made.model.base, made.model.query_base, made.model.pooling) == ("bert", "bert", "first")
-    assert (made.model.similarity, made.seed) == ("dot", 7)
-    assert [(stage.name, stage.temperature) for stage in made.stage] == [("in-batch", 1.0)]
+    cell_recipe = ablation.recipe_of_cell(RECIPE, "DPR, in-batch", 7, "bert")
+    assert cell_recipe
+    assert (cell_recipe.model.base, cell_recipe.model.query_base, cell_recipe.model.pooling) == (
+        "bert",
+        "bert",
+        "first",
+    )
+    assert (cell_recipe.model.similarity, cell_recipe.seed) == ("dot", 7)
+    assert [(stage.name, stage.temperature) for stage in cell_recipe.stage] == [("in-batch", 1.0)]
 
 
 def test_a_row_has_means_deviations_and_paired_differences() -> None:

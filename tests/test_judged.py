@@ -335,12 +335,12 @@ def test_evaluate_santa_prints_the_measures(tmp_path: Path) -> None:
 
 
 def test_ranking_tells_how_many_texts_are_encoded() -> None:
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
     judged_set = JudgedSet({"q": "moor"}, {"a": "moor the boat", "b": "count"}, {})
-    run = rank(judged_set, HashEncoder(), progress=lambda *counts: told.append(counts))
+    run = rank(judged_set, HashEncoder(), progress=lambda *counts: reports.append(counts))
 
     assert run["q"][0] == "a"
-    assert told[-1] == (3, 3)
+    assert reports[-1] == (3, 3)
 
 
 @pytest.mark.parametrize(

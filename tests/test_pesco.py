@@ -640,10 +640,10 @@ def test_other_encoder_corrects_the_labels(
     (tmp_path / "large").mkdir()
     alone = recipe_of(base, rounds=0)
     alone = replace(alone, teacher=Teacher(views=("prompts",)))
-    taught = replace(alone, teacher=replace(alone.teacher, base=str(tmp_path / "large")))
+    with_teacher = replace(alone, teacher=replace(alone.teacher, base=str(tmp_path / "large")))
 
     shares = []
-    for name, recipe in (("alone", alone), ("taught", taught), ("taught", taught)):
+    for name, recipe in (("alone", alone), ("taught", with_teacher), ("taught", with_teacher)):
         training = training_of(recipe, tmp_path / name)
         training.train(quiet, lambda line: None)
         shares.append(float((training.pseudo_labels(0) == right_labels(TEXT_POOL)).mean()))
@@ -658,8 +658,8 @@ def test_card_names_the_other_encoder(base: Path, tmp_path: Path) -> None:
     own_base = tmp_path / "large"
     shutil.copytree(base, own_base)
     recipe = recipe_of(base, rounds=0)
-    taught = replace(recipe, teacher=replace(recipe.teacher, base=str(own_base)))
-    built = publish_topics(taught, tmp_path / "out", tmp_path / "home")
+    with_teacher = replace(recipe, teacher=replace(recipe.teacher, base=str(own_base)))
+    built = publish_topics(with_teacher, tmp_path / "out", tmp_path / "home")
     card = (built / "encoder/README.md").read_text()
     assert f"{len(TEXT_POOL.texts)} texts without labels, labelled also by large" in card
 
@@ -1071,9 +1071,9 @@ def test_invalid_recipes_are_refused(tmp_path: Path, content: str, message: str)
 
 def test_shipped_recipes() -> None:
     assert read_recipe(ROOT / "configs" / "pesco-minilm.toml") == PescoRecipe()
-    taught = read_recipe(ROOT / "configs" / "pesco-minilm-mpnet.toml")
-    assert taught.teacher.base == "encoders/all-mpnet-base-v2"
-    assert replace(taught, teacher=replace(taught.teacher, base=None)) == PescoRecipe()
+    with_teacher = read_recipe(ROOT / "configs" / "pesco-minilm-mpnet.toml")
+    assert with_teacher.teacher.base == "encoders/all-mpnet-base-v2"
+    assert replace(with_teacher, teacher=replace(with_teacher.teacher, base=None)) == PescoRecipe()
     paper = read_recipe(ROOT / "configs" / "pesco-simcse-bert-base.toml")
     assert paper.student.temperature == 0.07
     assert paper.student.loop.batch_size == 32

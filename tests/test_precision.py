@@ -197,17 +197,17 @@ def test_fp16_on_a_cpu_is_refused() -> None:
 
 def test_processes_give_up_after_the_recipes_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever of the two starts the group of processes, it gets the same limit."""
-    given: list[timedelta] = []
+    timeouts: list[timedelta] = []
     state, handler = loop.PartialState, loop.InitProcessGroupKwargs
 
     def recorded(kind: Callable[..., Any], *args: Any, timeout: timedelta, **keys: Any) -> Any:
-        given.append(timeout)
+        timeouts.append(timeout)
         return kind(*args, **keys) if kind is state else kind(timeout=timeout)
 
     monkeypatch.setattr(loop, "PartialState", partial(recorded, state))
     monkeypatch.setattr(loop, "InitProcessGroupKwargs", partial(recorded, handler))
     make_accelerator(LoopSettings(timeout_minutes=90), cpu=True)
-    assert given == [timedelta(minutes=90)] * 2
+    assert timeouts == [timedelta(minutes=90)] * 2
     with pytest.raises(InvalidInput, match="timeout_minutes must be from 1"):
         LoopSettings(timeout_minutes=0)
 

@@ -44,8 +44,8 @@ def corpora(
     parts = {"one": documents[:50], "two": documents[50:]}
     for name, part in parts.items():
         build(home, name, "code", [source(f"{name}.py", part)], encoder)
-    one, two = (Corpus.load(builds.current(home, name), encoder) for name in parts)
-    return one, two
+    first, second = (Corpus.load(builds.current(home, name), encoder) for name in parts)
+    return first, second
 
 
 @pytest.fixture(scope="module")

@@ -45,9 +45,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_bert(directory / "base", WORDS, pre_tokenizers.BertPreTokenizer())
     tiny_encoder(directory / "encoder")
     rows = [
-        {"query": f"{name} the {thing} in a path", "passage": f"def {name} ( {thing} ) : return"}
+        {"query": f"{name} the {noun} in a path", "passage": f"def {name} ( {noun} ) : return"}
         for name in NAMES
-        for thing in OBJECTS
+        for noun in OBJECTS
     ]
     (directory / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return directory
@@ -236,7 +236,7 @@ def test_a_batch_has_lists_and_the_loss_of_their_logits(directory: Path, tmp_pat
     assert all(parameter.grad is not None for parameter in model.head.parameters())
 
 
-def taught(directory: Path) -> ranker.RankerRecipe:
+def taught_recipe(directory: Path) -> ranker.RankerRecipe:
     return recipe(
         directory,
         teacher=ranker.RankingTeacher(model=directory / "encoder", margin=0.5, labels=0.0),
@@ -246,7 +246,7 @@ def taught(directory: Path) -> ranker.RankerRecipe:
 
 def test_a_run_writes_a_reranker_that_can_teach(directory: Path, tmp_path: Path) -> None:
     lines: list[str] = []
-    trained = run(taught(directory), tmp_path, lines)
+    trained = run(taught_recipe(directory), tmp_path, lines)
     assert lines[0] == "device: cpu, 1 process"
     assert "the teacher scored 16 of 16 lists" in lines
     for row in metrics_rows(tmp_path / "ranker"):
@@ -265,21 +265,21 @@ def test_a_resumed_run_follows_the_same_curve(directory: Path, tmp_path: Path) -
         if step == 4:
             raise KeyboardInterrupt
 
-    run(taught(directory), tmp_path / "whole")
+    run(taught_recipe(directory), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         ranker.train_ranker(
-            taught(directory),
+            taught_recipe(directory),
             tmp_path / "cut",
             progress=lambda name: interrupt,
             say=lambda line: None,
             cpu=True,
         )
-    run(taught(directory), tmp_path / "cut")
+    run(taught_recipe(directory), tmp_path / "cut")
     whole, cut = (metrics_rows(tmp_path / name / "ranker") for name in ("whole", "cut"))
     assert [row["loss"] for row in whole] == [row["loss"] for row in cut]
 
     with pytest.raises(InvalidInput, match=r"another recipe|other texts"):
-        run(replace(taught(directory), seed=2), tmp_path / "cut")
+        run(replace(taught_recipe(directory), seed=2), tmp_path / "cut")
 
 
 def assert_scores_by_text(teacher: Path) -> None:

@@ -64,8 +64,8 @@ def _first_answer(question: str, weights: dict[str, float], *passages: ReadingPa
 
 def test_sentences_leave_out_signature_code_and_versions() -> None:
     passage = _passage()
-    found = [passage.text[each.start : each.end] for each in sentences(passage)]
-    assert found == [
+    texts = [passage.text[each.start : each.end] for each in sentences(passage)]
+    assert texts == [
         "Write the basket to a file, e.g. on a disk.",
         "If mode is 'x', an existing\nfile is kept (see open() for more.)",
         "The file is closed.",
@@ -78,12 +78,12 @@ def test_sentences_leave_out_signature_code_and_versions() -> None:
 @given(st.text(alphabet="aB. \n->:e.g()", max_size=600))
 def test_sentences_are_in_order_and_do_not_overlap(text: str) -> None:
     passage = ReadingPassage(text)
-    found = sentences(passage)
-    ends = [each.end for each in found]
-    assert all(before <= each.start for before, each in zip(ends, found[1:], strict=False))
-    assert all(text[each.start : each.end].strip() == text[each.start : each.end] for each in found)
-    assert [each.number for each in found] == list(range(len(found)))
-    assert len(found) <= MAX_SENTENCES
+    spans = sentences(passage)
+    ends = [each.end for each in spans]
+    assert all(before <= each.start for before, each in zip(ends, spans[1:], strict=False))
+    assert all(text[each.start : each.end].strip() == text[each.start : each.end] for each in spans)
+    assert [each.number for each in spans] == list(range(len(spans)))
+    assert len(spans) <= MAX_SENTENCES
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,10 @@ def test_every_word_of_a_page_is_in_a_passage_of_its_entry(words: list[str]) -> 
     result = split_page(f"<h1>Page</h1>{items}", "simple")
     for number, document in enumerate(result.definitions):
         if "signature" in document.fields:
-            places = result.places[document.id]
+            parts = result.parts[document.id]
             text = " ".join(
-                text_of(result, place.row)[place.offset : place.offset + place.end - place.start]
-                for place in places
+                text_of(result, part.row)[part.offset : part.offset + part.end - part.start]
+                for part in parts
             )
             assert text.split() == document.body.split(), number
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from purlin.index.errors import Damaged
+from purlin.index.qa.reader import Packer
 from purlin.training.model import BertLike
 from purlin.training.restore import HEAD
+from purlin.training.santa import Schedule
 
 
 class CrossEncoder(nn.Module):
@@ -31,6 +35,12 @@ class CrossEncoder(nn.Module):
         output: Any = self.transformer(input_ids=ids, attention_mask=mask)
         states: Tensor = output.last_hidden_state
         return states
+
+    def packer(self, max_tokens: int) -> Packer:
+        """Return what packs two texts for this model."""
+        # A tokenizer of its own: packing changes the settings.
+        tokenizer = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str())
+        return Packer(tokenizer, max_tokens)
 
     def save(self, directory: Path) -> None:
         """Write weights and tokenizer, never pickled."""
@@ -57,3 +67,32 @@ class CrossEncoder(nn.Module):
                 f"{path} is damaged: {reason}. Remove {directory} to resume from the checkpoint "
                 "before it, or name another base."
             ) from error
+
+
+class CrossEncoderTask:
+    """The part of a `loop.Task` that is the same for all cross-encoders.
+
+    No batch depends on the weights, and `schedule` decides what is in it.
+    """
+
+    model: CrossEncoder
+    schedule: Schedule
+
+    def fresh(self) -> Sequence[nn.Parameter]:
+        """Return the parameters of the head."""
+        return list(self.model.head.parameters())
+
+    def batches_per_epoch(self) -> int:
+        """Return the number of batches in an epoch."""
+        return self.schedule.batches_per_epoch()
+
+    def ready(self, number: int) -> bool:
+        """Return True: a batch does not depend on the weights."""
+        return True
+
+    def prepare(self, number: int) -> None:
+        """Do nothing: a batch does not depend on the weights."""
+
+    def save(self, directory: Path) -> None:
+        """Write the model."""
+        self.model.save(directory)

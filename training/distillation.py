@@ -82,17 +82,17 @@ class SoftTargets:
     """A teacher's logits and distributions for B questions with P passages each.
 
     `selected` (B, P) are logits; `start` and `end` (B * P, t) distributions over the student's
-    tokens at the teacher's temperature; `known` (B * P,) tells where there is one.
+    tokens at the teacher's temperature; `has_target` (B * P,) tells where there is one.
     """
 
     selected: Tensor
     start: Tensor
     end: Tensor
-    known: Tensor
+    has_target: Tensor
 
     def on(self, device: torch.device) -> SoftTargets:
         """Return the targets on a device."""
-        tensors = (self.selected, self.start, self.end, self.known)
+        tensors = (self.selected, self.start, self.end, self.has_target)
         return SoftTargets(*(tensor.to(device) for tensor in tensors))
 
 
@@ -250,7 +250,7 @@ def soft_targets(
     questions in the same order, padded to `width` tokens.
     """
     start, end = torch.zeros(2, len(packed), width)
-    known = torch.zeros(len(packed), dtype=torch.bool)
+    has_target = torch.zeros(len(packed), dtype=torch.bool)
     passages = [passage for question in scores for passage in question]
 
     for row, (passage, sequence) in enumerate(zip(passages, packed, strict=True)):
@@ -258,10 +258,10 @@ def soft_targets(
         if aligned is not None:
             tokens = slice(sequence.first, sequence.first + len(sequence.offsets))
             start[row, tokens], end[row, tokens] = map(torch.from_numpy, aligned)
-            known[row] = True
+            has_target[row] = True
 
     selected = torch.tensor([[passage.selected for passage in question] for question in scores])
-    return SoftTargets(selected, start, end, known)
+    return SoftTargets(selected, start, end, has_target)
 
 
 def aligned_distributions(
@@ -328,7 +328,7 @@ def distillation_loss(
     student, teacher = (torch.log_softmax(column / temperature, dim=1) for column in columns)
 
     divergence = F.kl_div(student, teacher, reduction="sum", log_target=True)
-    weights = teacher[:, :p].exp().reshape(-1) * targets.known
+    weights = teacher[:, :p].exp().reshape(-1) * targets.has_target
     spans = torch.zeros_like(weights)
     for logits, target in ((starts, targets.start), (ends, targets.end)):
         log_probabilities = torch.log_softmax(logits / temperature, dim=1)

@@ -45,9 +45,9 @@ def candidate_passages(pairs: Sequence[Pair]) -> list[str]:
     they are no pair's passage: what people judged irrelevant to one query can be hard for another.
     """
     passages = [pair.passage for pair in pairs]
-    known = set(passages)
+    pair_passages = set(passages)
     negatives = dict.fromkeys(text for pair in pairs for text in pair.negatives)
-    return [*passages, *(text for text in negatives if text not in known)]
+    return [*passages, *(text for text in negatives if text not in pair_passages)]
 
 
 def mine(

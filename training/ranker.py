@@ -19,14 +19,13 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from purlin.index import reranker as serving
 from purlin.index.encoder import TextEncoder, load_encoder, open_session
 from purlin.index.errors import InvalidInput
 from purlin.index.exported import MODEL, TOKENIZER
-from purlin.index.qa.reader import READER_SETTINGS, Packer, Reader, ReadingPassage
+from purlin.index.qa.reader import READER_SETTINGS, Reader, ReadingPassage
 from purlin.training import export, model
 from purlin.training.candidates import (
     Floats,
@@ -37,7 +36,7 @@ from purlin.training.candidates import (
     teacher_scores,
 )
 from purlin.training.config import MAX_SEED, in_range
-from purlin.training.cross_encoder import CrossEncoder
+from purlin.training.cross_encoder import CrossEncoder, CrossEncoderTask
 from purlin.training.data import augment
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
@@ -386,8 +385,10 @@ class RankingBatch:
     teacher: list[list[float]] | None
 
 
-class RankerTask:
+class RankerTask(CrossEncoderTask):
     """The lists of a recipe, as a `loop.Task`."""
+
+    model: RankerModel
 
     def __init__(
         self,
@@ -406,24 +407,7 @@ class RankerTask:
         self.schedule = Schedule(sizes, weights, Stage(name=STAGE, loop=recipe.loop), recipe.seed)
         self.starts = np.cumsum([0, *sizes])
 
-        # A tokenizer of its own: packing changes the settings.
-        tokenizer = Tokenizer.from_str(ranker.tokenizer.backend_tokenizer.to_str())
-        self.packer = Packer(tokenizer, recipe.ranking.max_tokens)
-
-    def fresh(self) -> Sequence[nn.Parameter]:
-        """Return the parameters of the head."""
-        return list(self.model.head.parameters())
-
-    def batches_per_epoch(self) -> int:
-        """Return the number of batches in an epoch."""
-        return self.schedule.batches_per_epoch()
-
-    def ready(self, number: int) -> bool:
-        """Return True: a batch does not depend on the weights."""
-        return True
-
-    def prepare(self, number: int) -> None:
-        """Do nothing: a batch does not depend on the weights."""
+        self.packer = ranker.packer(recipe.ranking.max_tokens)
 
     def batch(self, number: int) -> RankingBatch:
         """Return this process's part of batch `number`."""
@@ -525,10 +509,6 @@ class RankerTask:
         with torch.no_grad():
             logits = self._logits(packed)
         return int((logits >= logits[0]).sum())
-
-    def save(self, directory: Path) -> None:
-        """Write the model."""
-        self.model.save(directory)
 
     def restore(self, directory: Path) -> None:
         """Load the weights that `save` wrote."""

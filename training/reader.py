@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -28,7 +27,7 @@ from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
 from purlin.training import distillation, export, model
 from purlin.training.config import MAX_SEED, in_range
-from purlin.training.cross_encoder import CrossEncoder
+from purlin.training.cross_encoder import CrossEncoder, CrossEncoderTask
 from purlin.training.data import questions
 from purlin.training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
 from purlin.training.distillation import ScoredQuestion, ScoreFiles, SoftTargets, TeacherSettings
@@ -190,12 +189,6 @@ class ReaderModel(CrossEncoder):
 
         starts, ends, selected = in_groups(read_group, ids, mask, TEXTS_PER_GROUP)
         return starts, ends, selected
-
-    def packer(self, max_tokens: int) -> serving.Packer:
-        """Return what packs questions and passages for this model."""
-        # A tokenizer of its own: packing changes the settings.
-        tokenizer = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str())
-        return serving.Packer(tokenizer, max_tokens)
 
     def digest(self) -> str:
         """Return the SHA-256 (hex) of weights and tokenizer."""
@@ -366,7 +359,7 @@ class DrawnQuestion:
     """A question of a batch: its packed passages, the one with the answer, and the answer's tokens.
 
     `right` and `span` as in `ReadingBatch`. `number` counts questions over all sources, and
-    `candidates` are the places of the passages among `Questions.candidates`.
+    `candidates` are the positions of the passages among `Questions.candidates`.
     """
 
     number: int
@@ -376,8 +369,10 @@ class DrawnQuestion:
     span: tuple[int, int]
 
 
-class ReaderTask:
+class ReaderTask(CrossEncoderTask):
     """The questions of a recipe, as a `loop.Task`."""
+
+    model: ReaderModel
 
     def __init__(
         self,
@@ -404,21 +399,6 @@ class ReaderTask:
 
         self.packer = reader.packer(recipe.reading.max_tokens)
 
-    def fresh(self) -> Sequence[nn.Parameter]:
-        """Return the parameters of the head."""
-        return list(self.model.head.parameters())
-
-    def batches_per_epoch(self) -> int:
-        """Return the number of batches in an epoch."""
-        return self.schedule.batches_per_epoch()
-
-    def ready(self, number: int) -> bool:
-        """Return True: a batch does not depend on the weights."""
-        return True
-
-    def prepare(self, number: int) -> None:
-        """Do nothing: a batch does not depend on the weights."""
-
     def drawn(self, number: int) -> tuple[list[DrawnQuestion], NDArray[np.int64]]:
         """Return this process's questions of a batch, and the rows of all questions in it."""
         process, count = self.accelerator.process_index, self.accelerator.num_processes
@@ -439,9 +419,9 @@ class ReaderTask:
         item = source.items[number]
 
         missing = rng.random() < self.recipe.reading.missing and item.answered
-        places = self._places(source, number, rng, with_own=item.labelled and not missing)
+        positions = self._positions(source, number, rng, with_own=item.labelled and not missing)
         candidates = source.candidates(number, 1 + source.wrong.shape[1])
-        passages = [source.pool.passages[candidates[place]] for place in places]
+        passages = [source.pool.passages[candidates[position]] for position in positions]
         packed = self.packer.pack(item.question, passages)
 
         right, span = 0, (-1, -1)
@@ -449,12 +429,12 @@ class ReaderTask:
             right = UNKNOWN
         elif item.answered and not missing:
             right, span = 1, token_span(packed[0], passages[0], item)
-        return DrawnQuestion(row, packed, places, right, span)
+        return DrawnQuestion(row, packed, positions, right, span)
 
-    def _places(
+    def _positions(
         self, source: Questions, number: int, rng: random.Random, *, with_own: bool
     ) -> list[int]:
-        """Draw passages of a question, as places among its candidates; its own comes first."""
+        """Draw passages of a question, as positions among its candidates; its own comes first."""
         labelled = source.items[number].labelled
         teacher = self.recipe.teacher
         # Of a question with labels, the first candidate is its own passage.
@@ -491,7 +471,7 @@ class ReaderTask:
             return None
 
         scores = [
-            [self.scores.of(question.number)[place] for place in question.candidates]
+            [self.scores.of(question.number)[position] for position in question.candidates]
             for question in questions
         ]
         return distillation.soft_targets(scores, packed, width, self.recipe.teacher.temperature)
@@ -568,10 +548,6 @@ class ReaderTask:
         spans = best_spans(starts[best], ends[best], packed[best], passages[best])
         answer = passages[best].text[spans[0].start : spans[0].end] if spans else ""
         return answer == item.answer(source.pool) != "", chosen[best] == item.passage
-
-    def save(self, directory: Path) -> None:
-        """Write the model."""
-        self.model.save(directory)
 
     def restore(self, directory: Path) -> None:
         """Load the weights that `save` wrote."""

@@ -524,11 +524,11 @@ class SantaTask:
         """Draw `hard_negatives` passages for a pair: labelled ones first, then mined ones."""
         count, pair = self.stage.hard_negatives, self.pairs[row]
         if self.stage.labelled_share < 1:
-            wanted = sum(rng.random() < self.stage.labelled_share for _ in range(count))
+            labelled_count = sum(rng.random() < self.stage.labelled_share for _ in range(count))
         else:
-            wanted = count
+            labelled_count = count
 
-        labelled = rng.sample(pair.negatives, min(wanted, len(pair.negatives)))
+        labelled = rng.sample(pair.negatives, min(labelled_count, len(pair.negatives)))
         missing = count - len(labelled)
         mined = rng.sample(self.mined[1][row].tolist(), missing) if missing else []
         return labelled + [self.candidates[candidate] for candidate in mined]

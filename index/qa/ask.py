@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from purlin.index.errors import InvalidInput
 from purlin.index.qa.features import calibration_features, passage_scores
-from purlin.index.qa.question import parse_question
+from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, reading_passage
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, logistic, rank_answers
 from purlin.index.records import Answer, Hit
@@ -66,38 +66,25 @@ def answer_question(
     searched = corpus.passages(question, max(RANKED_DEPTH, depth, hits))
     retrieved = searched.passages
     started = time.monotonic()
-    candidates = [(passage.hit, passage.document) for passage in retrieved]
-    scores = passage_scores(parsed, candidates)
-    order = sorted(range(len(retrieved)), key=lambda row: (-scores[row], row))
-    ranked = [retrieved[row] for row in order]
+    ranked, priors = _by_structure(parsed, retrieved)
 
-    # Read the best passages. Priors count from the best one, whose prior is 0.
+    # Read the best passages.
     passages = [
-        reading_passage(
-            retrieved[row].document, retrieved[row].passage, float(scores[row] - scores[order[0]])
-        )
-        for row in order[:depth]
+        reading_passage(each.document, each.passage, prior)
+        for each, prior in zip(ranked[:depth], priors, strict=False)
     ]
     reading_started = time.monotonic()
     logits = reader.read(question, passages, deadline=started + seconds)
     settings = reader.settings
     word_weights = corpus.weights(question)
     reading = rank_answers(
-        parsed,
-        passages,
-        logits,
-        prior_weight=settings.prior_weight,
-        word_weights=word_weights,
-        k=k,
+        parsed, passages, logits, prior_weight=settings.prior_weight, word_weights=word_weights, k=k
     )
 
     # Estimate whether there is an answer at all.
     best_document = ranked[_best_passage(reading)].document if ranked else None
     features = calibration_features(
-        [passage.hit for passage in retrieved],
-        best_document,
-        word_weights,
-        reading.answerable,
+        [passage.hit for passage in retrieved], best_document, word_weights, reading.answerable
     )
 
     return AskResult(
@@ -114,6 +101,16 @@ def answer_question(
         calibration_features=features,
         warning=searched.warning,
     )
+
+
+def _by_structure(
+    parsed: ParsedQuestion, retrieved: Sequence[Retrieved]
+) -> tuple[list[Retrieved], list[float]]:
+    """Return the passages, best first, and their log odds less those of the best one."""
+    scores = passage_scores(parsed, [(passage.hit, passage.document) for passage in retrieved])
+    order = sorted(range(len(retrieved)), key=lambda row: (-scores[row], row))
+    priors = [float(scores[row] - scores[order[0]]) for row in order]
+    return [retrieved[row] for row in order], priors
 
 
 def _best_passage(reading: ReadingResult) -> int:

@@ -7,13 +7,11 @@ that it answers (reference QA, eq. 1-3). `purlin.index.qa.spans` makes answers o
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,7 +22,7 @@ from purlin.index.encoder import available_cpus, open_session, require_transform
 from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
-from purlin.index.exported import read_exported, refusing
+from purlin.index.exported import fingerprint_of, read_exported, refusing
 from purlin.index.passages import render
 from purlin.index.qa.signatures import PassageStructure, passage_structure
 from purlin.index.records import Document, Passage
@@ -77,8 +75,7 @@ class ReaderSettings:
     @property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over everything that changes an answer."""
-        content = {key: value for key, value in asdict(self).items() if key != "name"}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return fingerprint_of(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def sentence_features(
     text, structure = passage.text, passage.structure
     weights = _beside_name(word_weights, passage)
     total = sum(weights.values())
-    asked = {parameter.name for parameter in structure.parameters} & question.names
+    named_parameters = {parameter.name for parameter in structure.parameters} & question.names
     asks_for_detail = question.statement in ("condition", "reason", "occasion")
     is_named = _names_entry(question, passage)
     names = {text[slice(*span)].rpartition(".")[2] for span in structure.names}
@@ -161,13 +161,15 @@ def sentence_features(
     for sentence in sentences(passage):
         said = text[sentence.start : sentence.end]
         shared = sum(weights.get(token, 0.0) for token in set(tokens(said)))
-        parameter = _parameter_score(said, asked, structure.parameters)
+        parameter = _parameter_score(said, named_parameters, structure.parameters)
         opening = structure.is_first and sentence.number == 0
         features = {
             "passage_logit": logits.selected,
             "opening": opening,
             "opening_detail": opening and asks_for_detail,
-            "opening_parameter": opening and question.statement == "purpose" and bool(asked),
+            "opening_parameter": opening
+            and question.statement == "purpose"
+            and bool(named_parameters),
             "depth": math.log1p(sentence.number),
             "overlap": shared / total if total else 0.0,
             "parameter": parameter * is_named,
@@ -201,19 +203,21 @@ def _names_entry(question: ParsedQuestion, passage: ReadingPassage) -> bool:
     return not question.names.isdisjoint(words)
 
 
-def _parameter_score(said: str, asked: set[str], parameters: Sequence[Parameter]) -> float:
+def _parameter_score(
+    said: str, named_parameters: set[str], parameters: Sequence[Parameter]
+) -> float:
     """Return 1 if the sentence begins with a parameter that is asked about, 0.5 if it has one.
 
     A list of many parameters tells nothing of one: -0.5.
     """
     leading = _LEADS.match(said)
-    if leading is not None and leading["name"] in asked:
+    if leading is not None and leading["name"] in named_parameters:
         return 1.0
 
-    named = {parameter.name for parameter in parameters} & set(_NAME.findall(said))
-    if not named & asked:
+    mentioned = {parameter.name for parameter in parameters} & set(_NAME.findall(said))
+    if not mentioned & named_parameters:
         return 0.0
-    return 0.5 if len(named) <= MAX_LISTED else -0.5
+    return 0.5 if len(mentioned) <= MAX_LISTED else -0.5
 
 
 def _is_subject(said: str, names: set[str]) -> bool:

@@ -205,8 +205,8 @@ def evaluate_santa(
 
     name = next((name for name in published.JUDGED_NAMES if name == judged), None)
     if name is None:
-        known = ", ".join(published.JUDGED_NAMES)
-        raise InvalidInput(f"--set must be one of {known}, not {judged!r:.80}.", field="set")
+        set_names = ", ".join(published.JUDGED_NAMES)
+        raise InvalidInput(f"--set must be one of {set_names}, not {judged!r:.80}.", field="set")
     if similarity not in ("trained", "cosine"):
         raise InvalidInput(
             f"--similarity must be trained or cosine, not {similarity!r:.80}.", field="similarity"

@@ -113,8 +113,8 @@ def describe_entities(pairs: Sequence[Pair]) -> str:
     spans = [entities(pair) for pair in measured]
     with_entities = sum(map(bool, spans)) / len(measured)
     words = sum(
-        entity_share(pair.passage[:MAX_MASKED_CHARS], found)
-        for pair, found in zip(measured, spans, strict=True)
+        entity_share(pair.passage[:MAX_MASKED_CHARS], entity_spans)
+        for pair, entity_spans in zip(measured, spans, strict=True)
     ) / len(measured)
     return (
         f"{' and '.join(methods) or 'random spans'}; {with_entities:.0%} of {len(measured):,} pairs have "

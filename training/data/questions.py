@@ -360,7 +360,7 @@ def _question_set(
     definitions: dict[str | None, list[Document]] = defaultdict(list)
     for document in pool.reference.definitions:
         own_entry = templates.document_entry(document)
-        if document.id in pool.reference.places and own_entry not in excluded:
+        if document.id in pool.reference.parts and own_entry not in excluded:
             definitions[own_entry].append(document)
 
     located = (

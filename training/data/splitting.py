@@ -44,26 +44,26 @@ class SplitReference:
     """The passages of a reference, and where in them its definitions are.
 
     `definitions` are the entries as questions know them. `passages` has the document of each
-    passage, too; `places` the parts of a definition, by its id, in the order of its body.
+    passage, too; `parts` the parts of a definition, by its id, in the order of its body.
     """
 
     definitions: list[Document] = field(default_factory=list)
     passages: list[tuple[Document, Passage]] = field(default_factory=list)
-    places: dict[str, list[Placed]] = field(default_factory=lambda: defaultdict(list))
+    parts: dict[str, list[Placed]] = field(default_factory=lambda: defaultdict(list))
     skipped: list[Skipped] = field(default_factory=list)
 
     def rows(self, document_id: str) -> list[int]:
         """Return the passages that have some part of a definition, in order."""
-        return list(dict.fromkeys(place.row for place in self.places.get(document_id, ())))
+        return list(dict.fromkeys(part.row for part in self.parts.get(document_id, ())))
 
     def locate(self, document_id: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the passages that have all of a definition's span, and where the span begins.
 
         It does so for each passage: (row, offset in the passage's text).
         """
-        for place in self.places.get(document_id, ()):
-            if place.start <= start and end <= place.end:
-                yield place.row, place.offset + start - place.start
+        for part in self.parts.get(document_id, ()):
+            if part.start <= start and end <= part.end:
+                yield part.row, part.offset + start - part.start
 
     def add(
         self, definitions: Sequence[Document], cut: Sequence[Document], splitter: Splitter | None
@@ -88,8 +88,8 @@ class SplitReference:
             # A heading may stand before the body of a section.
             shift = len(document.body) - len(bodies[document.id])
             start = max(passage.start - shift, 0)
-            place = Placed(start, passage.end - shift, row, max(shift - passage.start, 0))
-            self.places[document.id].append(place)
+            part = Placed(start, passage.end - shift, row, max(shift - passage.start, 0))
+            self.parts[document.id].append(part)
 
     def _place_in_page(self, definitions: Sequence[Document], page: str, first: int) -> None:
         starts = [passage.start for _, passage in self.passages[first:]]
@@ -101,7 +101,7 @@ class SplitReference:
                 stop = min(end, start + passage.end - position)
                 if stop > start:
                     offset = position - passage.start
-                    self.places[document_id].append(Placed(start, stop, first + row, offset))
+                    self.parts[document_id].append(Placed(start, stop, first + row, offset))
                 next_start = starts[row + 1] if row + 1 < len(starts) else position + end - start
                 start, position = start + next_start - position, next_start
 
