@@ -317,7 +317,8 @@ def _progress_reporter(total: int) -> Callable[[int], None]:
     return advance
 
 
-def _cache_file(cache: Path, name: str, encoder: TextEncoder) -> Path:
+def cache_file(cache: Path, name: str, encoder: TextEncoder) -> Path:
+    """Return where the directory `cache` keeps an encoder's vectors of a set."""
     digest = hashlib.sha256(encoder.fingerprint.encode()).hexdigest()
     return cache / f"{name}-{digest[:16]}.npy"
 
@@ -365,7 +366,7 @@ def served_run(corpus: Corpus, mode: Mode, column: Column) -> Run:
 
 
 @contextmanager
-def _corpus(judged: JudgedSet, encoder: TextEncoder) -> Iterator[Corpus]:
+def corpus_of(judged: JudgedSet, encoder: TextEncoder) -> Iterator[Corpus]:
     """Build and load the set as the server would, in a temporary home."""
     with tempfile.TemporaryDirectory() as home:
         source = SourceFile(judged.name, judged.name, lambda: iter(judged.documents))
@@ -408,7 +409,7 @@ def measure_modes(
         judged = load_set(name, data, full)
         log.info("  %s: %s documents", name, f"{len(judged.documents):,}")
 
-        file = _cache_file(cache, name, encoder) if cache else None
+        file = cache_file(cache, name, encoder) if cache else None
         for mode, columns in _measure_set(judged, CachingEncoder(encoder, file), modes).items():
             results[mode] |= columns
         log.info("  %s: done in %.0f s", name, time.perf_counter() - started)
@@ -426,7 +427,7 @@ def _measure_set(
 
     served: list[Mode] = [mode for mode in modes if mode != "dense"]
     if served:
-        with _corpus(judged, encoder) as corpus:
+        with corpus_of(judged, encoder) as corpus:
             for mode in served:
                 results[mode] = _results(judged, partial(served_run, corpus, mode))
     return results

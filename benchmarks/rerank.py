@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.quality import SETS, CachingEncoder, Column, _cache_file, _corpus, load_set
+from benchmarks.quality import SETS, CachingEncoder, Column, cache_file, corpus_of, load_set
 from purlin.index import builds
 from purlin.index.encoder import RELEASED_ENCODER, load_encoder
 from purlin.index.evaluation import ranking
@@ -207,8 +207,8 @@ def _searched(options: argparse.Namespace) -> Iterator[tuple[Corpus, Column]]:
 
     for name in options.sets:
         judged = load_set(name, options.data)
-        file = _cache_file(options.cache, name, encoder) if options.cache else None
-        with _corpus(judged, CachingEncoder(encoder, file)) as corpus:
+        file = cache_file(options.cache, name, encoder) if options.cache else None
+        with corpus_of(judged, CachingEncoder(encoder, file)) as corpus:
             for column in judged.columns:
                 yield corpus, column
 
