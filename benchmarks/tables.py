@@ -26,6 +26,8 @@ ENCODERS = {
 NAMES = {
     "purlin": "Purlin",
     "purlin-dense": "Purlin, vectors alone",
+    "purlin-workers": "Purlin, `--workers 2`",
+    "purlin-dense-workers": "Purlin, `--workers 2`, vectors alone",
     "txtai": "txtai 9.14, its API",
     "txtai-hybrid": "txtai 9.14, its API, hybrid",
     "home-made": "sentence-transformers + FAISS + FastAPI",

@@ -85,6 +85,22 @@ class PurlinDense(Purlin):
     mode = "dense"
 
 
+class PurlinWorkers(Purlin):
+    """Purlin with a process for each of the two cores."""
+
+    name = "purlin-workers"
+
+    def command(self, port: int) -> list[str | Path]:
+        return [*super().command(port), "--workers", "2"]
+
+
+class PurlinDenseWorkers(PurlinWorkers):
+    """The same with the scores of vectors alone."""
+
+    name = "purlin-dense-workers"
+    mode = "dense"
+
+
 class Txtai(Contestant):
     """txtai's own API over an index with contents, its default: vectors alone."""
 
@@ -163,7 +179,16 @@ class Haystack(Contestant):
 
 CONTESTANTS: dict[str, type[Contestant]] = {
     contestant.name: contestant
-    for contestant in (Purlin, PurlinDense, Txtai, TxtaiHybrid, HomeMade, Haystack)
+    for contestant in (
+        Purlin,
+        PurlinDense,
+        PurlinWorkers,
+        PurlinDenseWorkers,
+        Txtai,
+        TxtaiHybrid,
+        HomeMade,
+        Haystack,
+    )
 }
 
 
