@@ -2,8 +2,8 @@
 
     python -m benchmarks.dense --vectors base/vectors.npy --queries queries.jsonl [--rows 200000]
 
-`vectors.npy` is that of a build, `queries.jsonl` has real queries that are not passages; they are
-encoded by the released encoder. Every index proposes candidates, which are scored again with the
+`vectors.npy` is that of a build, or a directory of chunks that `benchmarks.vectors` wrote.
+`queries.jsonl` has real queries that are not passages; they are encoded by the released encoder. Every index proposes candidates, which are scored again with the
 float16 vectors in memory, but for the one of Purlin, which reads them from disk. One thread.
 Prints a Markdown table; the true nearest are found by all inner products.
 """
@@ -21,6 +21,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.vectors import read_matrix
 from purlin.index.encoder import RELEASED_ENCODER, Vectors, load_encoder
 from purlin.index.evaluation.ranking import read_queries
 from purlin.index.search import dense
@@ -47,7 +48,8 @@ def main() -> None:
     options = parser.parse_args()
 
     faiss.omp_set_num_threads(1)
-    vectors = np.load(options.vectors)[: options.rows]
+    read = read_matrix if options.vectors.is_dir() else np.load
+    vectors = read(options.vectors)[: options.rows]
     queries = _read_queries(options.queries)[: options.most_queries]
     restrictions = {"none": None} | _masks(len(vectors))
     nearest = {

@@ -1,9 +1,10 @@
 """Vectors of passages, encoded once and shared by every contestant of a comparison.
 
-    python -m benchmarks.vectors ENCODER CORPUS.jsonl.gz OUT [--threads 1]
+    python -m benchmarks.vectors ENCODER CORPUS.jsonl.gz OUT [--threads 1] [--characters N]
 
 Encoding a corpus with a transformer takes far longer than anything measured on it afterwards. A
-run that was stopped goes on after the last complete chunk.
+run that was stopped goes on after the last complete chunk. `--characters` encodes only the first of
+each text, so that a million take a quarter of an hour: enough to measure an index of vectors alone.
 """
 
 from __future__ import annotations
@@ -48,6 +49,12 @@ class VectorCache:
         rows = [self._rows[text_key(text)] for text in texts]
         vectors: Vectors = self._vectors[rows].astype(np.float32)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def read_matrix(directory: Path) -> NDArray[np.float16]:
+    """Vectors (texts, dim) of all chunks, in the order of the corpus."""
+    chunks = (np.load(path) for path in sorted(directory.glob("chunk-*.npz")))
+    return np.concatenate([chunk["vectors"] for chunk in chunks])
 
 
 class CachedEncoder:
@@ -132,10 +139,12 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--characters", type=int)
     options = parser.parse_args()
 
     encoder = load_encoder(options.encoder, threads=options.threads)
-    encode_corpus(encoder, corpus_texts(options.corpus), options.out)
+    texts = (text[: options.characters] for text in corpus_texts(options.corpus))
+    encode_corpus(encoder, texts, options.out)
 
 
 if __name__ == "__main__":
