@@ -3,9 +3,10 @@
     python -m benchmarks.dense --vectors base/vectors.npy --queries queries.jsonl [--rows 200000]
 
 `vectors.npy` is that of a build, or a directory of chunks that `benchmarks.vectors` wrote.
-`queries.jsonl` has real queries that are not passages; they are encoded by the released encoder. Every index proposes candidates, which are scored again with the
-float16 vectors in memory, but for the one of Purlin, which reads them from disk. One thread.
-Prints a Markdown table; the true nearest are found by all inner products.
+`queries.jsonl` has real queries that are not passages; they are encoded by the released encoder.
+Every index proposes candidates, which are scored again with the float16 vectors in memory, but for
+the one of Purlin, which reads them from disk. One thread. Prints a Markdown table;
+the true nearest are found by all inner products.
 """
 
 from __future__ import annotations
