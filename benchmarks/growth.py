@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from benchmarks.functions import code_digest, read_functions
 from benchmarks.load import Client, Request, measure
 from benchmarks.processes import Running, directory_mb, free_port, serving
 from benchmarks.records import Records
+from benchmarks.steady import Steady
 from benchmarks.vectors import corpus_texts
 from purlin.index import builds
 from purlin.index.encoder import TextEncoder, Vectors, encoder_directory, load_encoder
@@ -134,14 +136,18 @@ def search_request(query: str, mode: str = "hybrid", explain: bool = False) -> R
     return Request("POST", "/search", body)
 
 
-def measure_service(subset: Subset, queries: Sequence[str], records: Records) -> None:
+def measure_service(
+    subset: Subset, queries: Sequence[str], records: Records, steady: Steady
+) -> None:
     """Opening, memory, latency with one and eight clients, and the shares of a query's stages."""
     with serve(subset) as running:
         opened = running.memory()
-        loads = {}
+        loads, undisturbed = {}, []
         for clients, start in ((1, 0), (8, LATENCY_QUERIES)):
             requests = [search_request(query) for query in queries[start : start + LATENCY_QUERIES]]
-            loads[clients] = measure(running.port, requests, clients, WARM_UP)
+            work = partial(measure, running.port, requests, clients, WARM_UP)
+            loads[clients], is_steady = steady.measured(work)
+            undisturbed.append(is_steady)
         searched = running.memory()
         stages = stage_medians(running, queries[:STAGE_QUERIES])
 
@@ -154,6 +160,7 @@ def measure_service(subset: Subset, queries: Sequence[str], records: Records) ->
         searched=searched,
         one=asdict(loads[1]),
         eight=asdict(loads[8]),
+        steady=all(undisturbed),
         stages=stages,
         elsewhere=share_elsewhere(stages),
     )
@@ -254,7 +261,9 @@ def recall(ids: Sequence[str], exact: dict[str, float]) -> float:
 # ---- the run
 
 
-def measure_size(subset: Subset, parts: Sequence[str], data: Path, records: Records) -> None:
+def measure_size(
+    subset: Subset, parts: Sequence[str], data: Path, records: Records, steady: Steady
+) -> None:
     queries = load_queries(data)
     subset.write()
     if not has_build(subset.home, CORPUS):
@@ -262,7 +271,7 @@ def measure_size(subset: Subset, parts: Sequence[str], data: Path, records: Reco
 
     key = {"encoder": subset.encoder.name, "size": subset.size}
     if "serve" in parts and not records.has(part="serve", **key):
-        measure_service(subset, queries, records)
+        measure_service(subset, queries, records, steady)
     if "recall" in parts and not records.has(part="recall", **key):
         measure_recall(subset, queries[-RECALL_QUERIES:], records)
 
@@ -279,11 +288,11 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()
 
-    records = Records(options.scratch, "growth")
+    records, steady = Records(options.scratch, "growth"), Steady()
     encoder = encoder_directory(options.encoder)
     for size in options.sizes:
         subset = Subset(options.functions, options.scratch.absolute(), size, encoder)
-        measure_size(subset, options.parts, options.data, records)
+        measure_size(subset, options.parts, options.data, records, steady)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from benchmarks.load import Client, measure
 from benchmarks.peers.contestants import CONTESTANTS, Contestant
 from benchmarks.processes import Running
 from benchmarks.records import Records
+from benchmarks.steady import Steady
 
 CLIENTS = (1, 8)
 WARM_UP = 30
@@ -22,7 +23,7 @@ def compare(
 ) -> None:
     """Measure the services in turns: A B C, A B C, ...; a round that is recorded is not repeated.
 
-    All services run at the same time and only one of them has work.
+    All services run at the same time and only one of them has work, while the machine is steady.
     """
     shared = Shared(scratch, judged_set(corpus, data))
     shared.prepare()
@@ -30,7 +31,7 @@ def compare(
     for contestant in contestants:
         contestant.prepare()
 
-    records = Records(scratch, "search")
+    records, steady = Records(scratch, "search"), Steady()
     queries = load_queries(data)
     with ExitStack() as stack:
         services = [
@@ -43,7 +44,7 @@ def compare(
                 start = (number * len(CLIENTS) + CLIENTS.index(clients)) * requests
                 part = [queries[(start + offset) % len(queries)] for offset in range(requests)]
                 for contestant, running in services:
-                    measure_load(contestant, running, records, part, clients, number)
+                    measure_load(contestant, running, records, steady, part, clients, number)
 
 
 def measure_quality(contestant: Contestant, running: Running, records: Records) -> None:
@@ -71,6 +72,7 @@ def measure_load(
     contestant: Contestant,
     running: Running,
     records: Records,
+    steady: Steady,
     queries: Sequence[str],
     clients: int,
     number: int,
@@ -82,5 +84,5 @@ def measure_load(
         return
 
     requests = [contestant.request(query) for query in queries]
-    load = measure(running.port, requests, clients, WARM_UP)
-    records.add(**key_of_round | asdict(load) | running.memory())
+    load, is_steady = steady.measured(lambda: measure(running.port, requests, clients, WARM_UP))
+    records.add(**key_of_round | asdict(load) | running.memory(), steady=is_steady)
