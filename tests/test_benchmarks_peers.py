@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import functions, growth, load, sizing, tables
+from benchmarks import functions, growth, load, sizing, steady, tables
 from benchmarks.load import Client, Request
 from benchmarks.processes import directory_mb, free_port, memory_of, serving
 from benchmarks.records import Records, median_of
@@ -45,6 +45,43 @@ class Replies(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None: ...
+
+
+class Clock:
+    """The seconds that the fixed loop of `benchmarks.steady` takes, one after another."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
+        self.left = list(seconds)
+        monkeypatch.setattr(steady, "_loop_s", lambda: self.left.pop(0))
+        monkeypatch.setattr(steady, "PAUSE_S", 0.0)
+
+
+def test_a_load_waits_until_the_machine_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 1.0, 1.1, 1.2, 3.0, 1.7, 1.0, 1.5)
+
+    assert steady.Steady().measured(lambda: len(clock.left)) == (1, True)
+    assert not clock.left
+
+
+def test_a_disturbed_load_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0)
+
+    assert steady.Steady().measured(lambda: len(clock.left)) == (1, True)
+
+
+def test_a_load_that_is_always_disturbed_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, 1.0, 1.0, 1.0, *[3.0] * 2 * steady.TRIES)
+    monkeypatch.setattr(steady, "PATIENCE_S", 0.0)
+
+    assert steady.Steady().measured(lambda: "load") == ("load", False)
+
+
+def test_a_faster_loop_is_the_usual_one_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, 3.0, 3.0, 3.0, 1.0, 2.0)
+    machine = steady.Steady()
+
+    assert machine.is_steady()
+    assert not machine.is_steady()
 
 
 @pytest.fixture
