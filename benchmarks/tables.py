@@ -41,6 +41,9 @@ NAMES = {
     "sentence-transformers": "sentence-transformers, torch",
     "sentence-transformers-onnx-int8": "sentence-transformers, ONNX int8",
 }
+# Like is compared with like: vectors and BM25, or vectors alone.
+HYBRID, DENSE = ("purlin", "purlin-workers"), ("purlin-dense", "purlin-dense-workers")
+HYBRID_PEERS = ("txtai-hybrid", "haystack")
 Table = list[list[str]]
 
 
@@ -110,19 +113,27 @@ def search_table(scratch: Path, corpus: str) -> Table:
 
 
 def ratio_table(scratch: Path, corpus: str) -> Table:
-    """How many times each peer's rate and p95 Purlin's is."""
+    """How many times each peer's rate and p95 is that of Purlin in the same mode of search."""
     loads = select(Records(scratch, "search"), corpus=corpus, part="load")
-    names = [name for name in measured(loads) if not name.startswith("purlin")]
-    if not names or "purlin" not in measured(loads):
+    names = measured(loads)
+    pairs = [
+        (ours, theirs)
+        for theirs in names
+        for ours in (HYBRID if theirs in HYBRID_PEERS else DENSE)
+        if ours in names and not theirs.startswith("purlin")
+    ]
+    if not pairs:
         return []
 
-    table = [header("Purlin beside | rate, 1 client | rate, 8 clients | its p95 / ours, 8 clients")]
-    for name in names:
-        row = [NAMES.get(name, name)]
+    table = [header("of | beside | rate, 1 client | rate, 8 clients | its p95 / ours, 8 clients")]
+    for ours, theirs in pairs:
+        row = [NAMES[ours], NAMES.get(theirs, theirs)]
         for clients, key, inverse in ((1, "rate", False), (8, "rate", False), (8, "p95_ms", True)):
-            ours = median_of(select(loads, contestant="purlin", clients=clients), key)
-            theirs = median_of(select(loads, contestant=name, clients=clients), key)
-            row.append(f"{theirs / ours if inverse else ours / theirs:.1f}x")
+            our, their = (
+                median_of(select(loads, contestant=name, clients=clients), key)
+                for name in (ours, theirs)
+            )
+            row.append(f"{their / our if inverse else our / their:.1f}x")
         table.append(row)
     return table
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from benchmarks import functions, growth, load, sizing, steady, tables
 from benchmarks.load import Client, Request
 from benchmarks.processes import directory_mb, free_port, memory_of, serving
-from benchmarks.records import Records, median_of
+from benchmarks.records import Records, median_of, select
 from benchmarks.vectors import CachedEncoder, VectorCache, corpus_texts, encode_corpus
 from purlin.index.encoder import STATIC_ENCODER
 from tests.conftest import HashEncoder
@@ -251,17 +251,22 @@ def test_growth_measures_a_small_corpus(tmp_path: Path, monkeypatch: pytest.Monk
     subset = growth.Subset(tmp_path / "functions", tmp_path, 12, STATIC_ENCODER)
     monkeypatch.setattr(growth, "LATENCY_QUERIES", 1)
     monkeypatch.setattr(growth, "WARM_UP", 0)
-    growth.measure_size(subset, ["recall"], tmp_path, records)
+    monkeypatch.setattr(steady, "_loop_s", lambda: 1.0)
+    parts = ["serve", "recall"]
+    growth.measure_size(subset, parts, tmp_path, records, steady.Steady())
 
-    build, recall = records
+    build, served, recall = records
     assert build["passages"] == len(subset.source.read_text().splitlines()) == 12
     assert build["peak_mb"] > 10
     assert build["disk_mb"] > 0
+    assert served["steady"]
+    assert served["one"]["errors"] == served["eight"]["errors"] == 0
+    assert 0 < served["elsewhere"] < 1
     assert recall["recall"] == 1
 
     # What is recorded is not measured again.
-    growth.measure_size(subset, ["recall"], tmp_path, records)
-    assert len(list(records)) == 2
+    growth.measure_size(subset, parts, tmp_path, records, steady.Steady())
+    assert len(list(records)) == 3
 
 
 def test_exact_scores_are_those_of_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +327,7 @@ def test_tables_replace_what_is_between_marks(tmp_path: Path) -> None:
 
 def test_search_table_has_medians_and_ratios(tmp_path: Path) -> None:
     records = Records(tmp_path, "search")
-    for name, factor in (("purlin", 1), ("txtai", 2)):
+    for name, factor in (("purlin", 9), ("purlin-dense", 1), ("txtai", 2), ("txtai-hybrid", 18)):
         records.add(part="quality", corpus="cosqa", contestant=name, ndcg=0.5)
         for clients in (1, 8):
             for round_number in range(3):
@@ -330,18 +335,17 @@ def test_search_table_has_medians_and_ratios(tmp_path: Path) -> None:
                 key = {"corpus": "cosqa", "contestant": name, "round": round_number}
                 records.add(part="load", **key | asdict(result), rss_mb=10.0)
 
-    header, ours, theirs = tables.search_table(tmp_path, "cosqa")
+    header, _, ours, theirs, _ = tables.search_table(tmp_path, "cosqa")
 
     assert len(header) == len(ours) == len(theirs)
     assert ours[2] == "2.0 (1.0–3.0)"
     assert theirs[-1] == "0.500"
-    assert tables.ratio_table(tmp_path, "cosqa")[1] == [
-        "txtai 9.14, its API",
-        "2.0x",
-        "2.0x",
-        "2.0x",
+    # Vectors alone beside vectors alone, both retrievers beside both.
+    assert tables.ratio_table(tmp_path, "cosqa")[1:] == [
+        ["Purlin, vectors alone", "txtai 9.14, its API", "2.0x", "2.0x", "2.0x"],
+        ["Purlin", "txtai 9.14, its API, hybrid", "2.0x", "2.0x", "2.0x"],
     ]
-    assert median_of(list(records)[1:4], "p50_ms") == 2.0
+    assert median_of(select(records, part="load", contestant="purlin-dense"), "p50_ms") == 2.0
 
 
 def test_every_table_has_its_marks() -> None:
