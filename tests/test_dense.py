@@ -119,6 +119,34 @@ def test_filter_restricts_rows_without_loss(
     assert _recall(opened, vectors, depth, min(depth, 100), allowed) >= 0.96
 
 
+@pytest.mark.parametrize("share", [0.3, 0.2])
+def test_the_first_walk_is_wide_enough_for_a_filter(
+    large: tuple[np.ndarray, Dense, dict[str, float]],
+    share: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vectors, opened, _ = large
+    walk, beams = ann.Graph._walk, []
+
+    def counted(graph: ann.Graph, query: np.ndarray, count: int, beam: int) -> np.ndarray:
+        beams.append(beam)
+        return walk(graph, query, count, beam)
+
+    monkeypatch.setattr(ann.Graph, "_walk", counted)
+    # As if there were so many rows that walks are worth it, and no more than needed.
+    monkeypatch.setattr(ann, "_ROWS_PER_BEAM", 1)
+    graph = opened._segments[0]._graph
+    assert graph is not None
+    monkeypatch.setattr(graph, "_beam", 48)
+    monkeypatch.setattr(graph, "_widening", 1.25)
+    allowed = np.random.default_rng(5).random(len(vectors)) < share
+    for query in _queries(vectors, 40):
+        opened.search(query, 200, allowed)
+
+    # A second walk is four times as wide.
+    assert len(beams) == 40
+
+
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
 @pytest.mark.parametrize("side", [-1, 1])
 def test_filter_of_one_region_is_searched_to_its_depth(

@@ -40,6 +40,8 @@ _BUILD_BEAM = 80
 _MEMORY_SHARE = 0.35
 # Comparing the codes of this many rows takes as long as one more row in the beam.
 _ROWS_PER_BEAM = 25
+# How many times as many allowed rows as are fetched the beam holds, in the mean.
+_FILTER_MARGIN = 1.2
 _COMPARED_TOGETHER = 65_536
 
 # Noise of this length, added to a unit vector, leaves a cosine of 0.79.
@@ -145,15 +147,18 @@ class Graph:
         if total <= count:
             return np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
 
-        # So wide that a filter leaves enough of the beam.
-        beam = self._width(math.ceil(depth * len(self) / total))
+        # So wide that a filter leaves enough of the beam, whose share of allowed rows varies.
+        rows_per_allowed = len(self) / total
+        beam = self._width(math.ceil(depth * rows_per_allowed))
+        if allowed is not None:
+            beam = max(beam, math.ceil(_FILTER_MARGIN * count * rows_per_allowed))
         while total > beam * _ROWS_PER_BEAM:
             if allowed is None:
                 rows = self._walk(query, count, beam)
             else:
                 rows = self._walk(query, beam, beam)
                 rows = rows[allowed[rows]][:count]
-            if len(rows) == count:
+            if len(rows) >= depth:
                 return rows
             # The allowed rows are far from the query, or the beam was caught among copies.
             beam *= 4
