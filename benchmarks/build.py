@@ -118,7 +118,8 @@ def kill_and_compare(options: argparse.Namespace, whole: Path, home: Path, secon
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            process.communicate(timeout=draw.uniform(0.1, 0.9) * seconds)
+            # So soon that as many kills fit into one build, which goes on after each.
+            process.communicate(timeout=draw.uniform(0.0, 1.6) * seconds / options.kills)
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
