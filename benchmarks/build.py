@@ -118,7 +118,7 @@ def kill_and_compare(options: argparse.Namespace, whole: Path, home: Path, secon
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            # So soon that as many kills fit into one build, which goes on after each.
+            # The build goes on after each kill, so all of them have to fit into one.
             process.communicate(timeout=draw.uniform(0.0, 1.6) * seconds / options.kills)
             break
         except subprocess.TimeoutExpired:

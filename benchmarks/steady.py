@@ -1,7 +1,7 @@
 """Time only while the machine computes at its usual speed.
 
-A virtual machine whose host is busy computes at half or a third of its speed for minutes at a time,
-and nothing inside it tells so. Services that are measured in turns would then not be measured alike.
+A virtual machine whose host is busy computes at half or a third of its speed for minutes at a time.
+Services that are measured in turns would then not be measured alike.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-SLOWER = 1.6  # a fixed loop that takes so many times its best time tells of a disturbance
+SLOWER = 1.6  # the machine is disturbed if the loop takes this many times its best time
 PATIENCE_S = 180.0
 PAUSE_S = 5.0
 TRIES = 4
@@ -21,16 +21,16 @@ _Result = TypeVar("_Result")
 
 
 class Steady:
-    """The usual speed: the best that a fixed loop had since this was made."""
+    """Compares the machine's speed with the best that it had since this was made."""
 
     def __init__(self) -> None:
-        self._usual_s = min(_loop_s() for _ in range(3))
+        self._best_s = min(_loop_s() for _ in range(3))
 
     def measured(self, work: Callable[[], _Result]) -> tuple[_Result, bool]:
         """Do the work when the machine is steady, again if it was disturbed meanwhile.
 
-        Returns the result, and whether the machine was steady before and after: false after TRIES,
-        or if it was not steady for PATIENCE_S.
+        Returns the last result, and whether the machine was steady after it: false if it was so
+        after none of TRIES. All waiting together takes PATIENCE_S at most.
         """
         deadline = time.monotonic() + PATIENCE_S
         for _ in range(TRIES):
@@ -44,8 +44,8 @@ class Steady:
     def is_steady(self) -> bool:
         """Whether the loop takes about as long as at its best."""
         seconds = _loop_s()
-        self._usual_s = min(self._usual_s, seconds)
-        return seconds < SLOWER * self._usual_s
+        self._best_s = min(self._best_s, seconds)
+        return seconds < SLOWER * self._best_s
 
 
 def _loop_s() -> float:

@@ -113,14 +113,15 @@ def search_table(scratch: Path, corpus: str) -> Table:
 
 
 def ratio_table(scratch: Path, corpus: str) -> Table:
-    """How many times each peer's rate and p95 is that of Purlin in the same mode of search."""
+    """Purlin's rates by those of each peer in the same mode of search, and its p95 by Purlin's."""
     loads = select(Records(scratch, "search"), corpus=corpus, part="load")
     names = measured(loads)
     pairs = [
         (ours, theirs)
         for theirs in names
+        if not theirs.startswith("purlin")
         for ours in (HYBRID if theirs in HYBRID_PEERS else DENSE)
-        if ours in names and not theirs.startswith("purlin")
+        if ours in names
     ]
     if not pairs:
         return []

@@ -3,8 +3,9 @@
     python -m benchmarks.vectors ENCODER CORPUS.jsonl.gz OUT [--threads 1] [--characters N]
 
 Encoding a corpus with a transformer takes far longer than anything measured on it afterwards. A
-run that was stopped goes on after the last complete chunk. `--characters` encodes only the first of
-each text, so that a million take a quarter of an hour: enough to measure an index of vectors alone.
+run that was stopped goes on after the last complete chunk. `--characters` encodes only the first N
+of each text, for a measurement of vectors alone. Texts cut too short are alike: with 60 characters
+many functions have the same vector.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +34,9 @@ class VectorCache:
     """Vectors by text, in a directory of chunks; all are read at opening."""
 
     def __init__(self, directory: Path) -> None:
-        chunks = [np.load(path) for path in sorted(directory.glob("chunk-*.npz"))]
-        keys = [key for chunk in chunks for key in chunk["keys"].tolist()]
+        keys = [key for chunk in _chunks(directory) for key in chunk["keys"].tolist()]
         self._rows = {key: row for row, key in enumerate(keys)}
-        self._vectors = np.concatenate([chunk["vectors"] for chunk in chunks] or [np.empty((0, 0))])
+        self._vectors = read_matrix(directory)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -52,9 +53,14 @@ class VectorCache:
 
 
 def read_matrix(directory: Path) -> NDArray[np.float16]:
-    """Vectors (texts, dim) of all chunks, in the order of the corpus."""
-    chunks = (np.load(path) for path in sorted(directory.glob("chunk-*.npz")))
-    return np.concatenate([chunk["vectors"] for chunk in chunks])
+    """Vectors (texts, dim) of all chunks, in the order of the corpus; (0, 0) if there are none."""
+    vectors = [chunk["vectors"] for chunk in _chunks(directory)]
+    return np.concatenate(vectors or [np.empty((0, 0), np.float16)])
+
+
+def _chunks(directory: Path) -> Iterator[Any]:
+    """Open the chunks, in the order of the corpus."""
+    return map(np.load, sorted(directory.glob("chunk-*.npz")))
 
 
 class CachedEncoder:

@@ -95,7 +95,7 @@ class PurlinWorkers(Purlin):
 
 
 class PurlinDenseWorkers(PurlinWorkers):
-    """The same with the scores of vectors alone."""
+    """Purlin with two processes, and with the scores of vectors alone."""
 
     name = "purlin-dense-workers"
     mode = "dense"

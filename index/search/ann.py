@@ -40,7 +40,7 @@ _BUILD_BEAM = 80
 _MEMORY_SHARE = 0.35
 # Comparing the codes of this many rows takes as long as one more row in the beam.
 _ROWS_PER_BEAM = 25
-# How many times as many allowed rows as are fetched the beam holds, in the mean.
+# Of the rows that a filter allows, the beam has this many times those that are fetched, on average.
 _FILTER_MARGIN = 1.2
 _COMPARED_TOGETHER = 65_536
 
