@@ -370,6 +370,7 @@ def test_auroc_interval_of_two_proportions() -> None:
 MEASURED = {
     "python",
     "python-descriptive",
+    "python-statements",
     "python-unanswerable",
     "postgresql",
     "postgresql-unanswerable",

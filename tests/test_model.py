@@ -252,6 +252,16 @@ def test_a_token_changes_only_the_predictions_after_it(base: Path) -> None:
         assert same.tolist() == [number <= position for number in range(4)]
 
 
+@torch.inference_mode()
+def test_a_light_decoders_states_are_as_long_as_a_words(bert: Path) -> None:
+    """BERT's word embeddings are short: of shorter states, no word gets a probability to speak of."""
+    model = opened(bert)
+    (ids, mask), labels = texts(), pad_targets(TARGETS)
+    states, _ = model.predict(model.vectors(ids, mask), ids, mask, labels)
+    lengths = states.norm(dim=1)
+    torch.testing.assert_close(lengths, torch.full_like(lengths, DIM**0.5), atol=1e-3, rtol=0)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 @torch.inference_mode()
 def test_a_t5_predicts_as_transformers_own(tied: bool, tmp_path: Path) -> None:

@@ -219,9 +219,8 @@ class BertLike(TextModel):
             self._words(previous), memory, tgt_mask=causal, memory_key_padding_mask=hidden_memory
         )
 
-        # T5 scales in the same way where input and output share their word embeddings.
-        scale = states.shape[-1] ** -0.5
-        return states[targets != IGNORED] * scale, self.transformer.get_input_embeddings().weight
+        # As long as they are: BERT's word embeddings are short. T5 has long ones, and scales for it.
+        return states[targets != IGNORED], self.transformer.get_input_embeddings().weight
 
     def fresh(self) -> list[nn.Parameter]:
         """Return the parameters of the light decoder."""

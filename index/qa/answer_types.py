@@ -192,34 +192,47 @@ SENTENCE_TYPE = _type(
     "sentence", "", "", "", "function method class attribute data member property"
 )
 
+# Where a question begins, after what leads up to it: "my script hangs, how do I ..."
+_START = r"(?:^|[.,;:!?]\s+|\b(?:so|and|but) )"
+
 # Questions that want a statement, by what it must say, in the order of precedence.
 _STATEMENTS = {
     "condition": re.compile(
-        r"\bwhat happens\b|\bwhat (?:would|will) happen\b|\bwhat becomes of\b|^what if\b"
+        r"\bwhat happens\b|\bwhat (?:would|will|could|can) happen\b|\bwhat becomes of\b"
+        rf"|{_START}what if\b"
         r"|^(?:do|does|can|will|must|may|is|are) (?!i\b|there\b).*\b(?:if|when|while|after|before)\b"
-        r"|^what (?:does .* do|is called) (?:with|when|if)\b",
+        rf"|{_START}what (?:does .* do|is called) (?:with|when|if)\b",
         re.IGNORECASE,
     ),
     "reason": re.compile(
-        r"^why\b|\bhow come\b|^what is the (?:reason|point)\b|^is it (?:worth|safe|bad)\b",
+        rf"{_START}why\b|\bwhy\W*$|\bhow come\b|^what is the (?:reason|point)\b"
+        r"|^is it (?:worth|safe|bad)\b",
         re.IGNORECASE,
     ),
     "advice": re.compile(
         r"^(?:so |and )?how (?:do|to|can|could|should|would|might|does one)\b",
         re.IGNORECASE,
     ),
-    "occasion": re.compile(r"^when (?:do|does|should|would|is|are|must|can|will)\b", re.IGNORECASE),
+    "occasion": re.compile(
+        rf"{_START}when (?:do|does|should|would|is|are|must|can|will)\b|\bwhen to\b"
+        r"|\bin (?:which|what) (?:case|situation)s?\b|^should (?:i|we|one) (?:use|take|prefer)\b",
+        re.IGNORECASE,
+    ),
     "purpose": re.compile(
-        r"^what (?:exactly )?(?:does|do|did) .*\b(?:do|mean|control|check|affect|change|stand for)\b"
+        rf"{_START}what (?:exactly )?(?:does|do|did) .*"
+        r"\b(?:do|mean|control|check|affect|change|stand for)\b"
         r"|\bwhat (?:does|do) (?:it|that|this|they) (?:do|mean)\b"
         r"|^what(?: is| are|'s) (?:the )?\S+(?: \S+){0,3} (?:for|about|used for|good for)\b"
         r"|^what(?: is|'s) (?:an?|the (?:purpose|difference|meaning|use|effect|idea))\b"
         r"|^what are |^what(?: is|'s) [\w.]+\W*$"
         r"|\bwhat(?: is|'s| are) (?:it|that|this|they)(?: for)?\W*$"
+        r"|\bwhat for\W*$|\b(?:meaning|effect|purpose)\W*$|^what changes\b"
         r"|^(?:explain|describe|difference between)\b",
         re.IGNORECASE,
     ),
 }
+_WHAT_HAPPENS = re.compile(r"\bwhat (?:happens|becomes of)\b", re.IGNORECASE)
+_NAMES_ERROR = re.compile(_WHICH + r"(?:exceptions?|errors?)\b", re.IGNORECASE)
 # The wording of a purpose, in a question for a value: what does it return?
 _ASKS_VALUE = re.compile(
     r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b", re.IGNORECASE
@@ -239,6 +252,9 @@ def statement_kind(question: str) -> str:
 
     if kind == "purpose":
         return "" if _ASKS_VALUE.search(question) else kind
+    if kind == "condition" and _WHAT_HAPPENS.search(question):
+        # "What happens when a function is ...": no function is asked for.
+        return "" if _NAMES_ERROR.search(question) else kind
     is_for_value = _named_type(question) is not None or _ASKS_NAME.search(question)
     return "" if is_for_value else kind
 
