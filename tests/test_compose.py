@@ -28,6 +28,8 @@ from tests.traffic import HOST, ROOT, START_S, Load, Request, run
 pytestmark = pytest.mark.long
 SHARE = float(os.environ.get("SHARE", "1"))
 IMAGE = os.environ.get("PURLIN_IMAGE", "purlin")
+PROXY_IMAGE = os.environ.get("HAPROXY_IMAGE", "haproxy:3.2")
+REPLICAS = "docker-compose.replicas.yml"
 DEMO = {"code", "products", "python"}
 QUESTION = "Which exception does int() raise for a text that is no number?"
 REQUESTS: list[Request] = [
@@ -53,6 +55,13 @@ for line in sys.stdin:
         print(json.dumps([reply.status, json.loads(reply.read())]))
 """
 
+# Builds a corpus of one function in the builder.
+_BUILD = """
+mkdir /tmp/source
+printf 'def add(a, b):\\n    return a + b\\n' > /tmp/source/numbers.py
+purlin index build code /tmp/source --name project
+"""
+
 
 def _works(*command: str) -> bool:
     try:
@@ -75,16 +84,23 @@ def compose() -> Sequence[str]:
 
 
 class Project:
-    """A compose project that is up; its servers are `purlin`."""
+    """A compose project that is up, from `files`; `services` are those of its servers."""
 
-    def __init__(self, compose: Sequence[str], env: dict[str, str]) -> None:
+    def __init__(
+        self,
+        compose: Sequence[str],
+        env: dict[str, str],
+        files: Sequence[str] = ("docker-compose.yml",),
+        services: Sequence[str] = ("purlin",),
+    ) -> None:
         self._compose = compose
+        self._files, self._services = files, services
         names = {"PURLIN_IMAGE": IMAGE, "COMPOSE_PROJECT_NAME": f"purlin-test-{os.getpid()}"}
         self._env = os.environ | names | env
 
-    def do(self, *words: str, files: Sequence[str] = ("docker-compose.yml",)) -> str:
-        """Run a compose command to its end."""
-        file_options = [word for file in files for word in ("-f", file)]
+    def do(self, *words: str, files: Sequence[str] = ()) -> str:
+        """Run a compose command to its end, with the project's files or others."""
+        file_options = [word for file in files or self._files for word in ("-f", file)]
         result = subprocess.run(
             [*self._compose, *file_options, *words],
             cwd=ROOT,
@@ -100,7 +116,7 @@ class Project:
 
     def servers(self) -> list[str]:
         """Return the ids of the servers' containers."""
-        return self.do("ps", "-q", "purlin").split()
+        return self.do("ps", "-q", *self._services).split()
 
     def url(self, container: str) -> str:
         """Return the URL of a server on this host."""
@@ -118,7 +134,11 @@ def docker(*words: str, stdin: str | None = None) -> str:
 
 @contextmanager
 def up(
-    compose: Sequence[str], *words: str, files: Sequence[str] = (), **env: str
+    compose: Sequence[str],
+    *words: str,
+    files: Sequence[str] = ("docker-compose.yml",),
+    services: Sequence[str] = ("purlin",),
+    **env: str,
 ) -> Iterator[Project]:
     """Run `docker compose up` in a fresh project, and remove the project afterwards.
 
@@ -128,16 +148,15 @@ def up(
     def healthy() -> bool:
         return all(_health(container) == "healthy" for container in project.servers())
 
-    project = Project(compose, env)
-    all_files = ["docker-compose.yml", *files]
+    project = Project(compose, env, files, services)
     started = time.monotonic()
     try:
-        project.do("up", "-d", "--no-build", *words, files=all_files)
+        project.do("up", "-d", "--no-build", *words)
         until(healthy, START_S)
         print(f"\n{' '.join([*files, *words])}: healthy after {time.monotonic() - started:.0f} s")
         yield project
     finally:
-        project.do("down", "-v", "-t", "5", files=all_files)
+        project.do("down", "-v", "-t", "5")
 
 
 def inspected(container: str) -> Any:
@@ -201,7 +220,7 @@ def free_ports(count: int) -> int:
 
 
 def test_without_any_network(compose: Sequence[str]) -> None:
-    with up(compose, files=["docker-compose.offline.yml"]) as project:
+    with up(compose, files=["docker-compose.yml", "docker-compose.offline.yml"]) as project:
         (server,) = project.servers()
         assert docker("exec", server, "ls", "/sys/class/net").split() == ["lo"]
 
@@ -317,6 +336,40 @@ def test_two_servers_behind_one_volume(compose: Sequence[str], tmp_path: Path) -
     for load in loads:
         assert load.statuses.keys() == {200}
         assert not load.lost
+
+
+def test_replicas_behind_a_proxy(compose: Sequence[str]) -> None:
+    """Only the builder writes; what it builds is served, and a replica that stops costs no request."""
+    if not _works("docker", "image", "inspect", PROXY_IMAGE):
+        pytest.skip(f"takes an image {PROXY_IMAGE!r}")
+
+    port = str(free_ports(1))
+    services = ["replica-1", "replica-2", "replica-3", "builder"]
+    env = {"PURLIN_PORT": port, "PURLIN_CPUS": "0.5"}
+    with up(compose, files=[REPLICAS], services=services, **env) as project:
+        *replicas, _ = (project.do("ps", "-q", name).strip() for name in services)
+        for replica in replicas:
+            written = run(["docker", "exec", replica, "touch", "/data/x"])
+            assert "Read-only file system" in written.stderr
+
+        url = f"http://{HOST}:{port}"
+        with client(url) as proxy:
+            until(lambda: proxy.get("/readyz").status_code == 200, START_S)
+            ask_all(proxy)
+
+            with searching(url, {}) as load:
+                until(lambda: load.answered > 20, 60)
+                docker("stop", replicas[0])
+                project.do("exec", "-T", "builder", "sh", "-c", _BUILD)
+                until(lambda: states(proxy).get("project") == "serving", 60)
+                answered = load.answered
+                until(lambda: load.answered > answered + 20, 60)
+
+            body = {"corpus": "project", "query": "add two numbers"}
+            assert proxy.post("/search", json=body).json()["hits"][0]["title"] == "add"
+
+    assert load.statuses.keys() == {200}
+    assert not load.lost
 
 
 def searching(url: str, headers: dict[str, str]) -> Load:
