@@ -192,7 +192,7 @@ SENTENCE_TYPE = _type(
     "sentence", "", "", "", "function method class attribute data member property"
 )
 
-# Where a question begins, after what leads up to it: "my script hangs, how do I ..."
+# Where a question begins, after what leads up to it: "it is empty, why", "a list: what if ..."
 _START = r"(?:^|[.,;:!?]\s+|\b(?:so|and|but) )"
 
 # Questions that want a statement, by what it must say, in the order of precedence.
@@ -232,13 +232,13 @@ _STATEMENTS = {
     ),
 }
 _WHAT_HAPPENS = re.compile(r"\bwhat (?:happens|becomes of)\b", re.IGNORECASE)
-_NAMES_ERROR = re.compile(_WHICH + r"(?:exceptions?|errors?)\b", re.IGNORECASE)
 # The wording of a purpose, in a question for a value: what does it return?
 _ASKS_VALUE = re.compile(
     r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b", re.IGNORECASE
 )
 _ASKS_NAME = re.compile(r"\bwhat (?:do i|does it|is the name)\b", re.IGNORECASE)
-VALUE_TYPE = next(answer_type for answer_type in ANSWER_TYPES if answer_type.name == "value")
+_TYPES_BY_NAME = {answer_type.name: answer_type for answer_type in ANSWER_TYPES}
+VALUE_TYPE, EXCEPTION_TYPE = _TYPES_BY_NAME["value"], _TYPES_BY_NAME["exception"]
 
 # A question about a default names these types for the value's sake: "the default mode".
 _MAY_MEAN_VALUE = ("function", "option", "constant", "name")
@@ -254,7 +254,7 @@ def statement_kind(question: str) -> str:
         return "" if _ASKS_VALUE.search(question) else kind
     if kind == "condition" and _WHAT_HAPPENS.search(question):
         # "What happens when a function is ...": no function is asked for.
-        return "" if _NAMES_ERROR.search(question) else kind
+        return "" if EXCEPTION_TYPE.named.search(question) else kind
     is_for_value = _named_type(question) is not None or _ASKS_NAME.search(question)
     return "" if is_for_value else kind
 
