@@ -92,9 +92,11 @@ def test_requests_spread_evenly_and_metrics_are_of_all(server: Server) -> None:
             for _ in range(5):
                 assert client.request(*SEARCH[:2], json=SEARCH[2]).status_code == 200
 
+    # A request is logged and counted after its reply is sent.
+    until(lambda: answered_by(server).total() == 20)
     assert sorted(answered_by(server).values()) == [10, 10]
+    until(lambda: metric(server, 'purlin_request_seconds_count{route="/search"') == 20)
     assert metric(server, 'purlin_requests_total{method="POST",route="/search"') == 20
-    assert metric(server, 'purlin_request_seconds_count{route="/search"') == 20
     assert metric(server, 'purlin_corpus_documents{corpus="code"') == len(FUNCTIONS)
     assert metric(server, "purlin_workers") == WORKERS
 
@@ -140,7 +142,7 @@ def test_rates_hold_over_all_workers(home: Path) -> None:
             for client in clients(server, stack, 4)
         ]
 
-        assert len(answered_by(server)) == WORKERS
+        until(lambda: len(answered_by(server)) == WORKERS)
         assert [reply.status_code for reply in replies] == [200, 429, 429, 429]
 
 
