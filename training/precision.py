@@ -27,8 +27,8 @@ MIN_SPEEDUP = 1.2  # below it, changing the precision is not worthwhile
 EMULATED_RATIO = 0.5  # a speedup below it on few rows means emulation: more rows are not tried
 ROWS = 8, 256
 DIMS = 384, 1536  # of a small encoder's feed-forward layer
-ROUNDS = 7
-MEASURE_SECONDS = 0.3  # for each number of rows; no round starts after it
+ROUNDS = 3, 7  # at least and at most
+MEASURE_SECONDS = 0.3  # for each number of rows; no round starts after it but those that have to be
 
 
 def choose(
@@ -129,15 +129,16 @@ def _ratio(step: Step, rows: int, clock: Callable[[], float]) -> float:
 
     The two are measured in turns, so that a busy moment slows both.
     """
-    started = clock()
     seconds: dict[Precision, list[float]] = {"fp32": [], "bf16": []}
 
-    # The first step in each precision also pays for one-time setup.
+    # The first step in each precision also pays for setup, which on a machine that has just started
+    # takes longer than all rounds: they begin after it.
     for precision in seconds:
         step(precision, rows)
 
-    for finished_rounds in range(ROUNDS):
-        if finished_rounds and clock() - started >= MEASURE_SECONDS:
+    started = clock()
+    for finished_rounds in range(ROUNDS[-1]):
+        if finished_rounds >= ROUNDS[0] and clock() - started >= MEASURE_SECONDS:
             break
         for precision, times in seconds.items():
             step_started = clock()
