@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from purlin.index.errors import Damaged, InvalidInput, StorageFailed
+from purlin.index.errors import Busy, Damaged, InvalidInput, StorageFailed
 from purlin.training import precision
 from purlin.training.loop import (
     CURVES,
@@ -137,14 +137,9 @@ def go(
         if step == stop:
             raise Stop
 
-    values = {"seed": 7, "recipe": RECIPE, **changes}
+    values = {"seed": 7, "recipe": RECIPE, "progress": progress, **changes}
     return train(
-        task,
-        loop_settings,
-        directory,
-        make_accelerator(loop_settings, cpu=True),
-        progress=progress,
-        **values,
+        task, loop_settings, directory, make_accelerator(loop_settings, cpu=True), **values
     )
 
 
@@ -332,6 +327,18 @@ def test_a_digest_tells_texts_and_their_order_apart() -> None:
     assert len(set(digests)) == 5
     assert digest(iter(["a", "b"])) == digests[0]
     assert digest(["\ud800"]) != digest(["?"])
+
+
+def test_a_second_run_in_a_directory_is_refused(tmp_path: Path) -> None:
+    expected = go(Regression(), tmp_path / "alone", settings())
+
+    def second_run(step: int, total: int, values: Mapping[str, float]) -> None:
+        with pytest.raises(Busy, match=f"training in {tmp_path / 'both'}: wait for it"):
+            go(Regression(), tmp_path / "both", settings())
+
+    first = go(Regression(), tmp_path / "both", settings(), progress=second_run)
+    assert same_files(first, expected)
+    assert go(Regression(), tmp_path / "both", settings()) == first
 
 
 def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from purlin.index.errors import Damaged, InvalidInput, PurlinError, StorageFailed
+from purlin.index.storage import exclusive
 from purlin.training.attention import float32_gradients
 from purlin.training.config import in_range
 from purlin.training.precision import Precision, choose
@@ -332,9 +333,9 @@ def train(
     `recipe` is all that decides the curve. `say` is called when the run is resumed in another
     precision.
 
-    Raises Diverged if the loss is not finite, StorageFailed if a checkpoint cannot be written, and
-    InvalidInput if `directory` holds a run of another recipe, or if the processes cannot share a
-    batch evenly. Checkpoints written before remain.
+    Raises Diverged if the loss is not finite, StorageFailed if a checkpoint cannot be written, Busy
+    if another run trains in `directory`, and InvalidInput if that holds a run of another recipe, or
+    if the processes cannot share a batch evenly. Checkpoints written before remain.
     """
     if settings.batch_size % accelerator.num_processes:
         raise InvalidInput(
@@ -344,13 +345,24 @@ def train(
         )
 
     loop = _Loop(task, settings, directory, accelerator, seed, dict(recipe))
-    loop.resume()
-    if not loop.state.finished:
-        loop.note_precision(say or (lambda line: None))
-        loop.run(progress or (lambda step, total, values: None))
+    with _only_run(directory) if accelerator.is_main_process else nullcontext():
+        loop.resume()
+        if not loop.state.finished:
+            loop.note_precision(say or (lambda line: None))
+            loop.run(progress or (lambda step, total, values: None))
+        accelerator.wait_for_everyone()
 
-    accelerator.wait_for_everyone()
     return loop.checkpoint_path(loop.state.best_step or loop.state.step)
+
+
+@contextmanager
+def _only_run(directory: Path) -> Iterator[None]:
+    """Lock a run's directory. Raises Busy if another run has it, whose checkpoints this would replace."""
+    with storing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    busy = f"Another process is training in {directory}: wait for it, or give another --out."
+    with exclusive(directory, busy):
+        yield
 
 
 def digest(examples: Iterable[object]) -> str:
@@ -593,11 +605,8 @@ class _Loop(Generic[B]):
 
     def resume(self) -> None:
         """Load the last checkpoint, if there is one, and drop what was logged after it."""
-        if self.accelerator.is_main_process:
-            with storing(self.directory):
-                self.directory.mkdir(parents=True, exist_ok=True)
+        # The main process has made the directory.
         self.accelerator.wait_for_everyone()
-
         if checkpoints := self._checkpoints():
             self._restore(checkpoints[-1])
 
