@@ -117,6 +117,15 @@ def problem(response: Any, status: int) -> dict[str, Any]:
     return content
 
 
+def limited(script: str, file_bytes: int) -> str:
+    """Return the script with a limit to the size of its files, as on a disk that is full.
+
+    The child sets it itself: between fork and exec, gRPC's threads may end a child of this process.
+    """
+    limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({file_bytes}, {file_bytes}))"
+    return f"import resource; {limit}\n{script}"
+
+
 def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Wait until a condition holds; fails after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s

@@ -1,6 +1,5 @@
 import errno
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from purlin.index.search.listing import read_listing
 from purlin.index.search.segments import open_documents
 from purlin.index.sources import names, open_source
 from tests.conftest import HashEncoder, source
+from tests.serving import limited
 
 ROOT = Path(__file__).parent.parent
 
@@ -299,11 +299,8 @@ build(home, "c", "product", [source("f", docs)], Slow())
 def test_full_disk_leaves_the_old_build(tmp_path: Path, encoder: HashEncoder) -> None:
     _build(tmp_path, encoder)
     before = builds.current(tmp_path, "c")
-    failed = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(tmp_path), "2000", "0"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
-    )  # fmt: skip
+    command = [sys.executable, "-c", limited(_CHILD, 300_000), str(tmp_path), "2000", "0"]
+    failed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "StorageFailed" in failed.stderr
     assert builds.current(tmp_path, "c") == before
     assert sorted(p.name for p in before.parent.iterdir()) == sorted(["CURRENT", before.name])

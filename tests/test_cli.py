@@ -353,6 +353,14 @@ def test_what_goes_wrong_is_one_clear_line(shop: Path, arguments: list[str], wor
     assert "Traceback" not in done.stderr
 
 
+# A shell's background jobs ignore SIGINT, and so would what they start.
+INTERRUPTIBLE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signals) -> None:
     corpus = tmp_path / "corpus.jsonl"
@@ -362,14 +370,23 @@ def test_an_interrupted_build_is_not_active(tmp_path: Path, number: signal.Signa
         )
     )
     child = subprocess.Popen(
-        [sys.executable, "-m", "purlin", "index", "build", "product", str(corpus), "--name", "big"],
+        [
+            sys.executable,
+            "-c",
+            INTERRUPTIBLE,
+            "-m",
+            "purlin",
+            "index",
+            "build",
+            "product",
+            str(corpus),
+            "--name",
+            "big",
+        ],
         cwd=ROOT,
         env=os.environ | {"PURLIN_HOME": str(tmp_path / "home")},
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # a shell's background jobs ignore it
     )
     directory = tmp_path / "home/corpora/big"
     while not list(directory.glob(".making-*")):

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from purlin.index.search.segments import left_out, open_documents
 from purlin.index.self_check import SELF_CHECK_TEXTS
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder, source
+from tests.serving import limited
 
 ROOT = Path(__file__).parent.parent
 BLOCK = 16
@@ -333,11 +333,8 @@ def test_a_disk_that_is_full_leaves_whole_blocks(tmp_path: Path) -> None:
     wide = _CHILD.replace("class Slow(HashEncoder):", "class Slow(HashEncoder):\n    dim = 4096")
     block_bytes = 24 + BLOCK * (16 + 2 * 4096)
     command = [sys.executable, "-c", wide, str(tmp_path / "full"), str(path), ""]
-    limit = 3 * block_bytes + 1000
-    failed = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )  # fmt: skip
+    stopped = [*command[:2], limited(wide, 3 * block_bytes + 1000), *command[3:]]
+    failed = subprocess.run(stopped, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "StorageFailed: The disk is full or a size limit was reached" in failed.stderr
     assert "Free some space" in failed.stderr
     assert not builds.corpora(tmp_path / "full")
