@@ -1,13 +1,16 @@
-"""Growth curves: what a corpus of 10k, 100k, 1M and 5M functions costs to build, open and search.
+"""Growth curves: what a corpus of 10k to 5M passages costs to build, open and search.
 
     python -m benchmarks.growth --functions DIR --scratch DIR --data DIR [--sizes 10000 100000 1000000]
-                                [--encoder static] [--parts build serve recall]
+                                [--encoder static] [--parts build serve recall] [--windows]
 
-FUNCTIONS is what `benchmarks.functions` collected. The corpora are nested random subsets of it. Of
-each, `build` measures time, peak memory and disk of a build in a process of its own; `serve` the
-time until a server answers, its memory and its latencies; `recall` the share of the exact nearest
-ten functions among the first ten of dense search. The exact ones are found by comparing queries
-with the vector of every function, encoded once more, in float32.
+FUNCTIONS is what `benchmarks.functions` collected. The corpora are nested random subsets of it.
+With `--windows`, functions are cut into windows of 8 lines, each 2 lines after the one before, of
+which there are six times as many.
+
+Of each corpus, `build` measures time, peak memory and disk of a build in a process of its own;
+`serve` the time until a server answers, its memory, its latencies and its stages; `recall` the
+share of the exact nearest ten functions among the first ten of dense search. The exact ones are
+found by comparing queries with the vector of every function, encoded once more, in float32.
 
 Each part of each size is recorded when it is complete, so a run that was stopped goes on.
 """
@@ -24,17 +27,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.corpora import has_build, load_queries
-from benchmarks.functions import code_digest, read_functions
+from benchmarks.functions import Row, code_digest, read_functions
 from benchmarks.load import Client, Request, measure
 from benchmarks.processes import Running, directory_mb, free_port, serving
 from benchmarks.records import Records
+from benchmarks.stages import share_elsewhere, stage_means
 from benchmarks.steady import Steady
 from benchmarks.vectors import corpus_texts
 from purlin.index import builds
@@ -51,41 +55,65 @@ STAGE_QUERIES = 100
 LATENCY_QUERIES = 300
 WARM_UP = 30
 BLOCK = 8192
+WINDOW_LINES, WINDOW_STEP = 8, 2
 # A function counts as found if its exact score is this close to the tenth: vectors are stored in
 # float16, whose rounding may swap neighbours.
 TIE = 1e-3
-# What a reply's timings call the encoder and the two retrievers; all else is fusing and fetching.
-RETRIEVAL = ("encode", "dense", "lexical")
 
 
 class Subset:
-    """The `size` functions whose codes have the least digests, and everything made of them."""
+    """The `size` rows whose codes have the least digests, and everything made of them."""
 
-    def __init__(self, functions: Path, scratch: Path, size: int, encoder: Path) -> None:
-        self.functions, self.size, self.encoder = functions, size, encoder
-        directory = scratch / f"growth-{size}"
+    def __init__(
+        self, functions: Path, scratch: Path, size: int, encoder: Path, *, windows: bool = False
+    ) -> None:
+        self.functions, self.size, self.encoder, self.windows = functions, size, encoder, windows
+        directory = scratch / f"growth-{size}{'-windows' if windows else ''}"
         self.source = directory / "corpus.jsonl"
         self.home = directory / f"home-{encoder.name}"
         self.truth = directory / f"exact-{encoder.name}.json"
         self.log = directory / "server.log"
 
+    @property
+    def key(self) -> dict[str, str | int]:
+        """What names this subset in the records."""
+        return {"encoder": self.encoder.name, "size": self.size, "windows": self.windows}
+
     def write(self) -> None:
-        """Write the corpus in BEIR's form. Raises ValueError if there are too few functions."""
+        """Write the corpus in BEIR's form. Raises ValueError if there are too few rows."""
         if self.source.exists():
             return
 
-        digests = np.concatenate([np.load(path) for path in self.functions.glob("functions-*.npy")])
+        digests = np.unique(np.fromiter((code_digest(row["code"]) for row in self._rows()), "u8"))
         if len(digests) < self.size:
-            raise ValueError(f"{len(digests):,} functions are there, {self.size:,} are needed")
-        limit = int(np.partition(digests, self.size - 1)[self.size - 1])
+            raise ValueError(f"{len(digests):,} rows are there, {self.size:,} are needed")
+        chosen = set(digests[: self.size].tolist())
 
         self.source.parent.mkdir(parents=True, exist_ok=True)
         staging = self.source.with_suffix(".part")
         with staging.open("w", encoding="utf-8") as lines:
-            for row in read_functions(self.functions):
-                if code_digest(row["code"]) <= limit:
+            for row in self._rows():
+                digest = code_digest(row["code"])
+                # Windows of different functions may be alike: the first one counts.
+                if digest in chosen:
+                    chosen.remove(digest)
                     lines.write(json.dumps(beir_record(row), ensure_ascii=False) + "\n")
         staging.replace(self.source)
+
+    def _rows(self) -> Iterator[Row]:
+        rows = read_functions(self.functions)
+        return chain.from_iterable(map(windows_of, rows)) if self.windows else rows
+
+
+def windows_of(function: Row) -> Iterator[Row]:
+    """Cut a function into windows of its lines; the last one may be shorter."""
+    lines = function["code"].split("\n")
+    for start in range(0, max(len(lines) - WINDOW_LINES + WINDOW_STEP, 1), WINDOW_STEP):
+        yield function | {
+            "id": f"{function['id']}:{start}",
+            "docstring": function["docstring"] if start == 0 else "",
+            "code": "\n".join(lines[start : start + WINDOW_LINES]),
+        }
 
 
 def beir_record(row: dict[str, str]) -> dict[str, str]:
@@ -110,8 +138,7 @@ def measure_build(subset: Subset, records: Records) -> None:
     manifest = builds.read_manifest(builds.current(subset.home, CORPUS))
     records.add(
         part="build",
-        encoder=subset.encoder.name,
-        size=subset.size,
+        **subset.key,
         passages=manifest.passages,
         seconds=seconds,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
@@ -140,8 +167,8 @@ def read_through(directory: Path) -> None:
                     pass
 
 
-def search_request(query: str, mode: str = "hybrid", explain: bool = False) -> Request:
-    body = {"query": query, "corpus": CORPUS, "k": DEPTH, "mode": mode, "explain": explain}
+def search_request(query: str, mode: str = "hybrid") -> Request:
+    body = {"query": query, "corpus": CORPUS, "k": DEPTH, "mode": mode}
     return Request("POST", "/search", body)
 
 
@@ -163,12 +190,11 @@ def measure_service(
             loads[clients], is_steady = steady.measured(work)
             undisturbed.append(is_steady)
         searched = running.memory()
-        stages = stage_medians(running, queries[:STAGE_QUERIES])
+        stages = stage_means(running.port, list(map(search_request, queries[:STAGE_QUERIES])))
 
     records.add(
         part="serve",
-        encoder=subset.encoder.name,
-        size=subset.size,
+        **subset.key,
         opening_s=running.seconds,
         opened=opened,
         searched=searched,
@@ -178,23 +204,6 @@ def measure_service(
         stages=stages,
         elsewhere=share_elsewhere(stages),
     )
-
-
-def stage_medians(running: Running, queries: Sequence[str]) -> dict[str, float]:
-    """Median milliseconds of each stage that replies tell, and of the whole request."""
-    client = Client(running.port)
-    timings: list[dict[str, float]] = []
-    for query in queries:
-        _, reply = client.send(search_request(query, explain=True))
-        content = json.loads(reply)
-        timings.append(content["timings_ms"] | {"all": content["took_ms"]})
-    client.close()
-    return {stage: statistics.median(timing[stage] for timing in timings) for stage in timings[0]}
-
-
-def share_elsewhere(stages: dict[str, float]) -> float:
-    """Share of a search outside of encoding and the two retrievers."""
-    return 1 - sum(stages.get(stage, 0.0) for stage in RETRIEVAL) / stages["all"]
 
 
 # ---- recall
@@ -220,8 +229,7 @@ def measure_recall(subset: Subset, queries: Sequence[str], records: Records) -> 
 
     records.add(
         part="recall",
-        encoder=subset.encoder.name,
-        size=subset.size,
+        **subset.key,
         queries=len(queries),
         recall=statistics.fmean(recalls),
         least=min(recalls),
@@ -283,10 +291,9 @@ def measure_size(
     if not has_build(subset.home, CORPUS):
         measure_build(subset, records)
 
-    key = {"encoder": subset.encoder.name, "size": subset.size}
-    if "serve" in parts and not records.has(part="serve", **key):
+    if "serve" in parts and not records.has(part="serve", **subset.key):
         measure_service(subset, queries, records, steady)
-    if "recall" in parts and not records.has(part="recall", **key):
+    if "recall" in parts and not records.has(part="recall", **subset.key):
         measure_recall(subset, queries[-RECALL_QUERIES:], records)
 
 
@@ -300,12 +307,15 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--encoder", default="static")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--windows", action="store_true", help="cut functions into windows")
     options = parser.parse_args()
 
     records, steady = Records(options.scratch, "growth"), Steady()
     encoder = encoder_directory(options.encoder)
     for size in options.sizes:
-        subset = Subset(options.functions, options.scratch.absolute(), size, encoder)
+        subset = Subset(
+            options.functions, options.scratch.absolute(), size, encoder, windows=options.windows
+        )
         measure_size(subset, options.parts, options.data, records, steady)
 
 

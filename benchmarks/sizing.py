@@ -61,9 +61,10 @@ def fit(sizes: Sequence[float], values: Sequence[float]) -> Line:
 
 
 def curves(records: Sequence[Record], encoder: str) -> dict[str, Line]:
-    """Lines of build CPU seconds, memory of a server and disk, from the growth curves."""
-    builds = by_size(select(records, part="build", encoder=encoder))
-    services = by_size(select(records, part="serve", encoder=encoder))
+    """Lines of build seconds, memory of a server and disk, from the growth curves of functions."""
+    functions = select(records, encoder=encoder, windows=False)
+    builds = by_size(select(functions, part="build"))
+    services = by_size(select(functions, part="serve"))
     memory = {size: [record["searched"] for record in each] for size, each in services.items()}
     return {
         "seconds": fit(list(builds), [median_of(each, "seconds") for each in builds.values()]),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks import sizing
 from benchmarks.records import Record, Records, machine, median_of, range_of, select
+from benchmarks.stages import WHOLE
 
 PAGES = ("performance.md", "sizing.md")
 ENCODERS = {
@@ -44,6 +45,7 @@ NAMES = {
 # Like is compared with like: vectors and BM25, or vectors alone.
 HYBRID, DENSE = ("purlin", "purlin-workers"), ("purlin-dense", "purlin-dense-workers")
 HYBRID_PEERS = ("txtai-hybrid", "haystack")
+STAGES = ("encode", "dense", "lexical", "fuse", "rerank", "fetch")
 Table = list[list[str]]
 
 
@@ -200,22 +202,26 @@ def growth_table(scratch: Path) -> Table:
             "dense recall@10 | outside encoding and retrievers"
         )
     ]
-    keys = sorted({(record["encoder"], record["size"]) for record in builds})
-    for encoder, size in keys:
-        table.append(growth_row(records, encoder, size))
+    keys = sorted({(record["encoder"], record["windows"], record["size"]) for record in builds})
+    for key in keys:
+        table.append(growth_row(records, *key))
     return table
 
 
-def growth_row(records: Sequence[Record], encoder: str, size: int) -> list[str]:
+def growth_name(record: Record) -> str:
+    return f"{record['size']:,}{' windows' if record['windows'] else ''}"
+
+
+def growth_row(records: Sequence[Record], encoder: str, windows: bool, size: int) -> list[str]:
     def part(name: str) -> list[Record]:
-        return select(records, part=name, encoder=encoder, size=size)
+        return select(records, part=name, encoder=encoder, size=size, windows=windows)
 
     built, served, recalled = part("build"), part("serve"), part("recall")
     memory = [record["searched"] for record in served]
     one = [record["one"] for record in served]
     eight = [record["eight"] for record in served]
     total, own = cell(memory, "rss_mb", 0), cell(memory, "own_mb", 0)
-    row = [f"{size:,}", ENCODERS.get(encoder, encoder)]
+    row = [growth_name(built[0]), ENCODERS.get(encoder, encoder)]
     row += [cell(built, "seconds", 0), cell(built, "peak_mb", 0), cell(built, "disk_mb", 0)]
     row += [cell(served, "opening_s"), f"{total} ({own})", cell(one, "p50_ms"), cell(one, "p95_ms")]
     row += [cell(eight, "rate", 0), cell(recalled, "recall", 3)]
@@ -223,11 +229,35 @@ def growth_row(records: Sequence[Record], encoder: str, size: int) -> list[str]:
     return row
 
 
+def stages_table(scratch: Path) -> Table:
+    """Milliseconds of a search by stage, and the share outside of encoding and the retrievers."""
+    named = [
+        (f"{record['corpus']}, {NAMES[record['contestant']]}", record)
+        for record in select(Records(scratch, "search"), part="stages")
+    ]
+    named += [
+        (f"growth, {growth_name(record)}", record)
+        for record in select(Records(scratch, "growth"), part="serve")
+    ]
+    if not named:
+        return []
+
+    table = [
+        header(" | ".join(["corpus", *(f"{stage} ms" for stage in STAGES), "all ms", "outside"]))
+    ]
+    for name, record in named:
+        stages = record["stages"]
+        row = [name, *(number(stages.get(stage, 0.0), 1) for stage in STAGES)]
+        table.append([*row, number(stages[WHOLE], 1), f"{record['elsewhere']:.0%}"])
+    return table
+
+
 def sizing_table(scratch: Path) -> Table:
     """What larger corpora cost, extended from the growth curves."""
     growth = list(Records(scratch, "growth"))
     rates = select(Records(scratch, "encode"), part="rate", contestant="purlin")
-    sizes = {record["size"] for record in select(growth, part="serve", encoder="static-code-int8")}
+    static = select(growth, part="serve", encoder="static-code-int8", windows=False)
+    sizes = {record["size"] for record in static}
     if len(sizes) < 2 or not rates:
         return []
 
@@ -255,6 +285,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "encode": encode_table,
     "limits": lambda scratch: limits_table(scratch, "csn"),
     "growth": growth_table,
+    "stages": stages_table,
     "sizing": sizing_table,
 }
 
@@ -297,8 +328,8 @@ def days(scratch: Path) -> list[str]:
 def plots(scratch: Path) -> Iterator[tuple[str, str, str, dict[str, list[tuple[int, float]]]]]:
     """File name, title, unit, and a line of (size, value) for each name."""
     records = list(Records(scratch, "growth"))
-    served = select(records, part="serve")
-    built = select(records, part="build")
+    served = select(records, part="serve", windows=False)
+    built = select(records, part="build", windows=False)
     yield (
         "growth-latency",
         "POST /search, one client",

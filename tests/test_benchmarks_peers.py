@@ -262,11 +262,40 @@ def test_growth_measures_a_small_corpus(tmp_path: Path, monkeypatch: pytest.Monk
     assert served["steady"]
     assert served["one"]["errors"] == served["eight"]["errors"] == 0
     assert 0 < served["elsewhere"] < 1
+    assert served["stages"].keys() >= {"encode", "dense", "lexical", "fetch", "request"}
+    parts = [seconds for stage, seconds in served["stages"].items() if stage != "request"]
+    assert 0 < sum(parts) < served["stages"]["request"]
     assert recall["recall"] == 1
 
     # What is recorded is not measured again.
     growth.measure_size(subset, parts, tmp_path, records, steady.Steady())
     assert len(list(records)) == 3
+
+
+def test_windows_cover_every_line_once_or_more(tmp_path: Path) -> None:
+    function = {"id": "f", "docstring": "Add.", "code": "\n".join(map(str, range(13)))}
+
+    windows = list(growth.windows_of(function))
+
+    assert [window["code"].split("\n")[0] for window in windows] == ["0", "2", "4", "6"]
+    assert windows[-1]["code"].split("\n") == ["6", "7", "8", "9", "10", "11", "12"]
+    assert [window["docstring"] for window in windows] == ["Add.", "", "", ""]
+    assert [window["id"] for window in windows] == ["f:0", "f:2", "f:4", "f:6"]
+    assert len(list(growth.windows_of(function | {"code": "one line"}))) == 1
+
+    # Copies count once, and other windows make up for them.
+    rows = [
+        {"id": name, "name": name, "code": "\n".join(["a", "b", *lines]), "path": "m.py"}
+        | {"language": "python", "docstring": ""}
+        for name, lines in (("one", "0123456789"), ("two", "0123456xyz"))
+    ]
+    functions.Collection(tmp_path / "functions").add("0", iter(rows), 100)
+    subset = growth.Subset(tmp_path / "functions", tmp_path, 5, STATIC_ENCODER, windows=True)
+    subset.write()
+    texts = [json.loads(line)["text"] for line in subset.source.read_text().splitlines()]
+    assert len(set(texts)) == len(texts) == 5
+    with pytest.raises(ValueError, match="5 rows are there, 6 are needed"):
+        growth.Subset(tmp_path / "functions", tmp_path, 6, STATIC_ENCODER, windows=True).write()
 
 
 def test_exact_scores_are_those_of_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,11 +325,12 @@ def test_recall_counts_places() -> None:
 def growth_records(scratch: Path) -> None:
     records = Records(scratch, "growth")
     for size in (1000, 10_000):
-        key = {"encoder": "static-code-int8", "size": size}
+        key = {"encoder": "static-code-int8", "size": size, "windows": False}
         records.add(part="build", **key, seconds=size / 100, peak_mb=100.0, disk_mb=size / 1000)
         memory = {"rss_mb": 100 + size / 1000, "own_mb": 90.0}
         one = asdict(load.summary(1, [1.0, 2.0], 0, 1.0))
         values = {"opening_s": 1.0, "searched": memory, "one": one, "eight": one, "elsewhere": 0.2}
+        values["stages"] = {"encode": 3.0, "dense": 1.0, "lexical": 4.0, "request": 10.0}
         records.add(part="serve", **key, **values)
     Records(scratch, "encode").add(part="rate", contestant="purlin", rate=100.0)
 

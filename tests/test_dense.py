@@ -105,6 +105,30 @@ def test_graph_finds_what_was_measured(
     assert measured["recall@100"] >= 0.96
 
 
+def test_copies_do_not_widen_the_beam(tmp_path: Path) -> None:
+    # Which 10 of 30 copies are the nearest is chance, so no beam finds just those.
+    vectors = np.repeat(_vectors(300, 64, seed=8), 30, axis=0)
+    _dense(vectors, tmp_path)
+    measured = json.loads((tmp_path / "dense.json").read_bytes())
+    assert measured["beam"] < ann._BEAMS[-1]
+    assert measured["recall@10"] >= 0.99
+
+
+def test_what_is_as_near_as_the_last_one_is_found() -> None:
+    nearest = np.array([0.9, 0.8, 0.8, 0.7], np.float32)
+    assert ann.share_found(nearest, np.array([0.7, 0.7, 0.8, 0.9, 0.6], np.float32)) == 1
+    assert ann.share_found(nearest, np.array([0.9, 0.8], np.float32)) == 0.5
+    assert ann.share_found(nearest, np.array([0.69], np.float32)) == 0
+
+
+def test_exact_cosines_are_those_of_all_rows() -> None:
+    vectors = _vectors(1000, 16, seed=2).astype(np.float32)
+    queries = _queries(vectors, 5)
+    blocks = [vectors[:7], vectors[7:600], vectors[600:]]
+    expected = -np.sort(-(queries @ vectors.T), axis=1)[:, :100]
+    np.testing.assert_allclose(ann.exact_cosines(queries, lambda: blocks, 100), expected, atol=1e-6)
+
+
 @given(
     share=st.sampled_from([1.0, 0.5, 0.1, 0.01, 0.001, 0.0]),
     depth=st.sampled_from([1, 10, 200]),

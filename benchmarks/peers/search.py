@@ -12,9 +12,12 @@ from benchmarks.load import Client, measure
 from benchmarks.peers.contestants import CONTESTANTS, Contestant
 from benchmarks.processes import Running
 from benchmarks.records import Records
+from benchmarks.stages import share_elsewhere, stage_means
 from benchmarks.steady import Steady
 
 CLIENTS = (1, 8)
+# One process each, whose metrics are its own.
+STAGED = ("purlin", "purlin-dense")
 WARM_UP = 30
 
 
@@ -39,6 +42,9 @@ def compare(
         ]
         for contestant, running in services:
             measure_quality(contestant, running, records)
+        for contestant, running in services:
+            if contestant.name in STAGED:
+                measure_stages(contestant, running, records, queries[:requests])
         for number in range(rounds):
             for clients in CLIENTS:
                 start = (number * len(CLIENTS) + CLIENTS.index(clients)) * requests
@@ -66,6 +72,20 @@ def measure_quality(contestant: Contestant, running: Running, records: Records) 
     client.close()
 
     records.add(**key, ndcg=judged.ndcg(run), queries=len(run), opening_s=running.seconds)
+
+
+def measure_stages(
+    contestant: Contestant, running: Running, records: Records, queries: Sequence[str]
+) -> None:
+    """Where the time of one of Purlin's searches goes, with one client."""
+    key = {"part": "stages", "corpus": contestant.shared.judged.name, "contestant": contestant.name}
+    if records.has(**key):
+        return
+
+    requests = [contestant.request(query) for query in queries]
+    measure(running.port, requests, 1)  # in the page cache, as after some thousand queries
+    stages = stage_means(running.port, requests)
+    records.add(**key, stages=stages, elsewhere=share_elsewhere(stages))
 
 
 def measure_load(

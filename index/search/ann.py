@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Rows = NDArray[np.int64]
 # Parts of the vectors, float32, in the order of their rows.
 Blocks = Callable[[], Iterable[Vectors]]
+# Cosines (n,) of a vector with the stored vectors of rows (n,).
+Score = Callable[[Vectors, Rows], Vectors]
 
 # Links of a node on the lowest level are twice as many. The first graph that fits the memory is
 # built; one with fewer links needs a wider beam.
@@ -50,6 +52,8 @@ _BEAMS = (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536)
 _WIDENINGS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 SHALLOW, MEASURED, DEEP = 10, 100, 200
 _RECALL_SHALLOW, _RECALL_DEEP = 0.99, 0.97
+# Cosines that are summed in another order differ by less.
+_ROUNDING = 1e-5
 
 
 def is_available() -> bool:
@@ -197,29 +201,29 @@ class Graph:
 
     # ---- measuring
 
-    def tune(self, blocks: Blocks, sample: Vectors) -> dict[str, float]:
+    def tune(self, blocks: Blocks, sample: Vectors, score: Score) -> dict[str, float]:
         """Choose the narrowest beams that find nearly all neighbours of probes near a `sample`.
 
         Returns the shares that they find: of the nearest 10 at depth 10, and of the nearest 100 at
-        depth 200, as deep as a hybrid search goes.
+        depth 200, as deep as a hybrid search goes. `score` tells the cosines of candidates.
         """
         probes = probes_near(sample)
-        nearest, _ = exact_neighbours(probes, blocks, min(MEASURED, len(self)))
+        nearest = exact_cosines(probes, blocks, min(MEASURED, len(self)))
 
         for self._beam in _BEAMS:
-            shallow = self._recall(probes, nearest[:, :SHALLOW], SHALLOW)
+            shallow = self._recall(probes, nearest[:, :SHALLOW], SHALLOW, score)
             if shallow >= _RECALL_SHALLOW:
                 break
         for self._widening in _WIDENINGS:
-            deep = self._recall(probes, nearest, DEEP)
+            deep = self._recall(probes, nearest, DEEP, score)
             if deep >= _RECALL_DEEP:
                 break
         return {"recall@10": round(shallow, 4), "recall@100": round(deep, 4)}
 
-    def _recall(self, probes: Vectors, nearest: Rows, depth: int) -> float:
+    def _recall(self, probes: Vectors, nearest: Vectors, depth: int, score: Score) -> float:
         shares = [
-            np.isin(rows, self.candidates(probe, depth)).mean()
-            for probe, rows in zip(probes, nearest, strict=True)
+            share_found(cosines, score(probe, self.candidates(probe, depth)))
+            for probe, cosines in zip(probes, nearest, strict=True)
         ]
         return float(np.mean(shares))
 
@@ -277,20 +281,19 @@ def probes_near(sample: Vectors) -> Vectors:
     return normed
 
 
-def exact_neighbours(queries: Vectors, blocks: Blocks, count: int) -> tuple[Rows, Vectors]:
-    """Rows and inner products (queries, count) of the nearest vectors, best first."""
+def exact_cosines(queries: Vectors, blocks: Blocks, count: int) -> Vectors:
+    """Inner products (queries, count) of the nearest vectors, best first."""
     cosines = np.full((len(queries), count), -np.inf, dtype=np.float32)
-    rows = np.full((len(queries), count), -1, dtype=np.int64)
-    start = 0
     for block in blocks():
-        numbers = np.broadcast_to(np.arange(start, start + len(block)), (len(queries), len(block)))
         all_cosines = np.concatenate([cosines, queries @ block.T], axis=1)
-        all_rows = np.concatenate([rows, numbers], axis=1)
+        cosines = -np.partition(-all_cosines, count - 1, axis=1)[:, :count]
+    return -np.sort(-cosines, axis=1)
 
-        best = np.argpartition(-all_cosines, count - 1, axis=1)[:, :count]
-        cosines = np.take_along_axis(all_cosines, best, axis=1)
-        rows = np.take_along_axis(all_rows, best, axis=1)
-        start += len(block)
 
-    order = np.argsort(-cosines, axis=1, kind="stable")
-    return np.take_along_axis(rows, order, axis=1), np.take_along_axis(cosines, order, axis=1)
+def share_found(nearest: Vectors, cosines: Vectors) -> float:
+    """Share of the `nearest` cosines (n,), best first, that a search has found.
+
+    Any row as near as the last of them counts: a corpus has copies, and which of them are among the
+    nearest is chance.
+    """
+    return min(np.count_nonzero(cosines >= nearest[-1] - _ROUNDING) / len(nearest), 1.0)

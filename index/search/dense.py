@@ -37,8 +37,6 @@ EXACT_ROWS = 30_000
 _BATCH_ROWS = 16_384
 _SAMPLE_ROWS = 32_768
 _TIMED_QUERIES, _TIMED_DEPTH = 32, 10
-# Engines sum up in another order.
-_ROUNDING = 1e-5
 
 
 def build_index(
@@ -69,7 +67,8 @@ def build_index(
         seal(path)
         if ann.is_available():
             graph = Graph.build(lambda: _blocks(path, progress), sample, memory)
-            recall = graph.tune(lambda: _blocks(path), sample)
+            candidates = VectorSegment(stored_vectors(directory, settings), graph)
+            recall = graph.tune(lambda: _blocks(path), sample, candidates.scores)
             graph.save(directory / INDEX_FILE)
             settings |= {"index": "graph", **graph.settings, **recall}
 
@@ -85,25 +84,20 @@ def measure(path: Path, search: Callable[[Vectors, int], Vectors]) -> dict[str, 
     """
     rows, _ = _shape(path)
     probes = ann.probes_near(_sample(path, rows))
-    _, cosines = ann.exact_neighbours(probes, lambda: _blocks(path), min(ann.MEASURED, rows))
+    cosines = ann.exact_cosines(probes, lambda: _blocks(path), min(ann.MEASURED, rows))
 
     shallow, deep, times = [], [], []
     for probe, nearest in zip(probes, cosines, strict=True):
         start = time.perf_counter()
         hits = search(probe, ann.SHALLOW)
         times.append(time.perf_counter() - start)
-        shallow.append(_share_of(nearest[: ann.SHALLOW], hits))
-        deep.append(_share_of(nearest, search(probe, ann.DEEP)))
+        shallow.append(ann.share_found(nearest[: ann.SHALLOW], hits))
+        deep.append(ann.share_found(nearest, search(probe, ann.DEEP)))
     return {
         "recall@10": round(float(np.mean(shallow)), 4),
         "recall@100": round(float(np.mean(deep)), 4),
         "ms_per_query": round(float(np.median(times)) * 1000, 3),
     }
-
-
-def _share_of(nearest: Vectors, cosines: Vectors) -> float:
-    """Share of the nearest, given by their cosines, that a search has found."""
-    return min(np.count_nonzero(cosines >= nearest[-1] - _ROUNDING) / len(nearest), 1.0)
 
 
 def _shape(path: Path) -> tuple[int, int]:
