@@ -4,19 +4,20 @@
     F.sums    uint64, little-endian, per block of F: its XXH3-64
 
 A mapped file that is cut kills the process that reads it, and a file that is read whole costs its
-size in memory and time. So large files stay on disk and are read with `pread`. A read gives the
-bytes that were written or raises Altered, whatever happened to the file since. The descriptor
-stays open: a file that was removed or replaced can be read on.
+size in memory and time. So large files stay on disk, and the kernel copies what is read. A read
+gives the bytes that were written or raises Altered, whatever happened to the file since. The
+descriptor stays open: a file that was removed or replaced can be read on.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 import weakref
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, Self
@@ -37,19 +38,35 @@ _CHUNK = 256 * BLOCK
 # Scattered blocks are read into buffers that are used again: the kernel takes longer to provide
 # fresh memory than to copy blocks into it. Larger reads get memory of their own.
 _BUFFER_BYTES = 512 * BLOCK
-_buffers: deque[memoryview] = deque(maxlen=4)
+
+
+class _Buffer:
+    """Memory to read into. Where the system can, it is also a file that the kernel writes to."""
+
+    def __init__(self, size: int, *, as_file: bool = False) -> None:
+        self.descriptor = -1
+        if as_file and hasattr(os, "memfd_create"):
+            self.descriptor = os.memfd_create("purlin-blocks")
+            weakref.finalize(self, os.close, self.descriptor)
+            os.ftruncate(self.descriptor, size)
+        self.content = memoryview(mmap.mmap(self.descriptor, size))
+
+
+_buffers: deque[_Buffer] = deque(maxlen=4)
+# A forked process would write to the same files.
+os.register_at_fork(after_in_child=_buffers.clear)
 
 
 @contextmanager
-def _buffer(size: int) -> Iterator[memoryview]:
+def _buffer(size: int) -> Iterator[_Buffer]:
     """Lend a buffer of at least `size` bytes, whose content is anything."""
     if size > _BUFFER_BYTES:
-        yield memoryview(bytearray(size))
+        yield _Buffer(size)
         return
     try:
         buffer = _buffers.pop()
     except IndexError:
-        buffer = memoryview(bytearray(_BUFFER_BYTES))
+        buffer = _Buffer(_BUFFER_BYTES, as_file=True)
     try:
         yield buffer
     finally:
@@ -159,10 +176,13 @@ class BlockFile:
         # A file is closed once nothing reads it any more: builds share their segments.
         self._closer = weakref.finalize(self, os.close, self._descriptor)
         self._content: bytes | None = None
+        self._mapping: memoryview | None = None
         if size <= MOST_IN_MEMORY:
             content = bytes(self.read(0, size))
             self._content = content
             self.close()
+        else:
+            self._mapping = _mapped(self._descriptor, size)
 
     def _open(self, path: Path) -> int:
         try:
@@ -179,7 +199,7 @@ class BlockFile:
 
     def close(self) -> None:
         """Close the file; what is not in memory cannot be read any more."""
-        self._descriptor = -1
+        self._descriptor, self._mapping = -1, None
         self._closer()
 
     def read(self, start: int, stop: int) -> memoryview:
@@ -248,33 +268,44 @@ class BlockFile:
         if len(starts) and (starts.min() < 0 or stops.max() > self.size):
             raise IndexError(f"Rows beyond the {self.size} bytes of the file were asked for.")
 
-    def _read_blocks(self, numbers: NDArray[np.int64], buffer: memoryview) -> memoryview:
+    def _read_blocks(self, numbers: NDArray[np.int64], buffer: _Buffer) -> memoryview:
         """Read and verify blocks, whose numbers ascend; the file's last one may be short.
 
         Returns the part of the buffer that they fill.
         """
         if not len(numbers):
-            return buffer[:0]
+            return buffer.content[:0]
         # Neighbours are read together.
         breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
         firsts = numbers[np.concatenate([[0], breaks])]
         lasts = numbers[np.append(breaks, len(numbers)) - 1]
         starts, stops = firsts * BLOCK, np.minimum((lasts + 1) * BLOCK, self.size)
+        ranges = list(zip(starts.tolist(), stops.tolist(), strict=True))
 
-        # A search reads hundreds of single blocks: what is done for each adds up.
-        filled, read, descriptor = 0, os.preadv, self._descriptor
-        for start, size in zip(starts.tolist(), (stops - starts).tolist(), strict=True):
-            target = buffer[filled : filled + size]
-            try:
-                is_read = descriptor >= 0 and read(descriptor, (target,), start) == size
-            except OSError as error:
-                raise self._unreadable(error) from error
-            if not is_read:
-                self._fill(target, start)
-            filled += size
-        content = buffer[:filled]
+        content = buffer.content[: int((stops - starts).sum())]
+        if not self._copied(ranges, buffer, len(content)):
+            filled = 0
+            for start, stop in ranges:
+                self._fill(content[filled : filled + stop - start], start)
+                filled += stop - start
         self._verify(content, self._sums[numbers])
         return content
+
+    def _copied(self, ranges: Sequence[tuple[int, int]], buffer: _Buffer, size: int) -> bool:
+        """Let the kernel copy mapped ranges of `size` bytes into a buffer; whether it did.
+
+        A search reads hundreds of single blocks. One call for all of them takes half as long, and
+        the interpreter's lock is given up once. If the file was cut, this process would be killed
+        for touching what is mapped, but the kernel only ends the call.
+        """
+        mapping = self._mapping
+        if mapping is None or buffer.descriptor < 0:
+            return False
+        try:
+            parts = [mapping[start:stop] for start, stop in ranges]
+            return os.pwritev(buffer.descriptor, parts, 0) == size
+        except OSError:
+            return False
 
     def _fill(self, target: memoryview, position: int) -> None:
         """Read from `position` on, without verifying. Raises Altered if the file was cut."""
@@ -306,6 +337,17 @@ class BlockFile:
     def altered(self, problem: str) -> Altered:
         """Error that names the file, what is wrong with it, and the remedy."""
         return Altered(self._message(problem))
+
+
+def _mapped(descriptor: int, size: int) -> memoryview | None:
+    """Map a file, for the kernel alone to read; None where that cannot be."""
+    try:
+        mapping = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
+    except (OSError, ValueError):
+        return None
+    # Without it, blocks around each one would be read from the disk, too.
+    mapping.madvise(mmap.MADV_RANDOM)
+    return memoryview(mapping)
 
 
 def _windows(content: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +25,8 @@ from purlin.index.errors import Altered, Damaged
 SIZES = st.sampled_from([0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 77])
 
 
-HELD = pytest.mark.parametrize("held", ["disk", "memory"])
+# On disk, the kernel copies blocks from a mapping or, where it cannot, reads them one by one.
+HELD = pytest.mark.parametrize("held", ["disk", "unmapped", "memory"])
 
 
 @pytest.fixture
@@ -44,7 +47,9 @@ def write(path: Path, content: bytes) -> Path:
 def opened(path: Path, held: str) -> BlockFile:
     """Open a file whose content stays on disk or is in memory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "MOST_IN_MEMORY", -1 if held == "disk" else 2**20)
+        patch.setattr(blocks, "MOST_IN_MEMORY", 2**20 if held == "memory" else -1)
+        if held == "unmapped":
+            patch.setattr(blocks, "_mapped", lambda *_: None)
         return Unchecked().blocks(path)
 
 
@@ -238,11 +243,49 @@ def test_threads_do_not_share_buffers(
         assert all(pool.map(read, range(2000)))
 
 
+def test_the_kernel_copies_blocks_in_one_call(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = content_of(5 * BLOCK + 77)
+    starts = np.array([5, 3 * BLOCK, 5 * BLOCK + 70])
+    expected = [content[start : start + 7] for start in starts]
+    with closing(opened(path, "disk")) as file:
+        with monkeypatch.context() as patch:
+            patch.setattr(BlockFile, "_fill", None)
+            assert file.parts(starts, starts + 7) == expected
+        # A system that has no memory files, or a buffer that is as large as many blocks.
+        with monkeypatch.context() as patch:
+            patch.delattr(os, "memfd_create")
+            patch.setattr(blocks, "_buffers", deque(maxlen=4))
+            assert file.parts(starts, starts + 7) == expected
+        with monkeypatch.context() as patch:
+            patch.setattr(blocks, "_BUFFER_BYTES", BLOCK)
+            assert file.parts(starts, starts + 7) == expected
+
+
+def test_a_forked_process_has_buffers_of_its_own(path: Path) -> None:
+    program = f"""
+import os, sys
+import numpy as np
+from pathlib import Path
+from purlin.index import blocks
+blocks.MOST_IN_MEMORY = -1
+file = blocks.Unchecked().blocks(Path({str(path)!r}))
+row = file.rows(np.array([3]), 100)
+kept = len(blocks._buffers)
+child = os.fork()
+if not child:
+    os._exit(len(blocks._buffers) or int((file.rows(np.array([3]), 100) != row).any()))
+print(kept, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert output.stdout.split() == [b"1", b"0"]
+
+
 @HELD
 def test_descriptors_are_closed(path: Path, held: str) -> None:
     before = descriptors()
     files = [opened(path, held) for _ in range(5)]
-    assert descriptors() == before + (5 if held == "disk" else 0)
+    # A mapping keeps a descriptor of its own.
+    assert descriptors() == before + 5 * {"disk": 2, "unmapped": 1, "memory": 0}[held]
     files[0].close()
     files.clear()
     gc.collect()

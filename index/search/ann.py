@@ -37,7 +37,10 @@ Score = Callable[[Vectors, Rows], Vectors]
 # Links of a node on the lowest level are twice as many. The first graph that fits the memory is
 # built; one with fewer links needs a wider beam.
 _DEGREES = (16, 12, 8)
-_BUILD_BEAM = 80
+# Rows in the beam that finds a new row's neighbours. A wider one takes as much longer to build, and
+# among many rows it leaves searches a third of the beam: measured in docs/lab-notebook.md.
+_BUILD_BEAM, _WIDE_BUILD_BEAM = 80, 120
+MANY_ROWS = 200_000
 # Share of float32 that codes and links may take.
 _MEMORY_SHARE = 0.35
 # Comparing the codes of this many rows takes as long as one more row in the beam.
@@ -86,8 +89,8 @@ class Graph:
         self._codes = codes.reshape(index.ntotal, storage.code_size)
 
     @classmethod
-    def build(cls, blocks: Blocks, sample: Vectors, memory: float | None = None) -> Self:
-        """Index all vectors, with codes trained on a `sample` (m, dim).
+    def build(cls, blocks: Blocks, rows: int, sample: Vectors, memory: float | None = None) -> Self:
+        """Index the vectors of all `rows`, with codes trained on a `sample` (m, dim).
 
         `memory` is the limit in bytes per vector, by default 0.35 of those of float32. The graph is
         the same whatever the number of threads. Raises InvalidInput if no graph is that small.
@@ -100,7 +103,7 @@ class Graph:
             _degree(sample.shape[1], memory),
             faiss.METRIC_INNER_PRODUCT,
         )
-        index.hnsw.efConstruction = _BUILD_BEAM
+        index.hnsw.efConstruction = _WIDE_BUILD_BEAM if rows > MANY_ROWS else _BUILD_BEAM
         index.train(sample)
         for block in blocks():
             index.add(block)

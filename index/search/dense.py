@@ -66,7 +66,7 @@ def build_index(
     if rows > EXACT_ROWS:
         seal(path)
         if ann.is_available():
-            graph = Graph.build(lambda: _blocks(path, progress), sample, memory)
+            graph = Graph.build(lambda: _blocks(path, progress), rows, sample, memory)
             candidates = VectorSegment(stored_vectors(directory, settings), graph)
             recall = graph.tune(lambda: _blocks(path), sample, candidates.scores)
             graph.save(directory / INDEX_FILE)

@@ -230,7 +230,8 @@ class Lexical:
             else:
                 entries, positions = _common(tier_rows, rows.astype(np.int32))
             sums[positions] += self._gains(token.idf, rows[positions], counts[entries])
-        return rows
+        # The sums are complete but for their rounding, unless all rows are needed anyway.
+        return rows[sums >= _lowest(sums, depth, lowest) * slack]
 
     def _tiers(self, token: str, idf: float) -> list[_Unread]:
         tiers = [
