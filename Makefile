@@ -9,7 +9,8 @@ CONSTRAINTS ?= constraints.txt
 PIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
 .PHONY: serve test test-long check format docs wheel install install-dev clean
-.PHONY: bench bench-search bench-search-large bench-classify bench-encode bench-limits bench-growth bench-tables
+.PHONY: bench bench-search bench-search-large bench-classify bench-encode bench-limits bench-growth
+.PHONY: bench-growth-windows bench-tables
 
 serve: $(VENV)/.serving
 	$(VENV)/bin/purlin serve --demo --host $(HOST) --port $(PORT)
@@ -67,6 +68,10 @@ bench-limits: $(VENV)/.dev
 bench-growth: $(VENV)/.dev
 	$(BENCH).functions --data $(BENCH_DATA) --out $(BENCH_FUNCTIONS)
 	$(BENCH).growth $(BENCH_DIRS) --functions $(BENCH_FUNCTIONS)
+
+# Five million passages, an hour; not part of `bench`.
+bench-growth-windows: $(VENV)/.dev
+	$(BENCH).growth $(BENCH_DIRS) --functions $(BENCH_FUNCTIONS) --windows --sizes 5000000
 
 bench-tables: $(VENV)/.dev
 	$(BENCH).tables --scratch $(BENCH_SCRATCH)

@@ -61,7 +61,10 @@ def fit(sizes: Sequence[float], values: Sequence[float]) -> Line:
 
 
 def curves(records: Sequence[Record], encoder: str) -> dict[str, Line]:
-    """Lines of build seconds, memory of a server and disk, from the growth curves of functions."""
+    """Lines of build seconds, memory of a server and disk, from the growth curves of functions.
+
+    Memory is without the pages of files, which the kernel keeps as long as it has room.
+    """
     functions = select(records, encoder=encoder, windows=False)
     builds = by_size(select(functions, part="build"))
     services = by_size(select(functions, part="serve"))
@@ -69,7 +72,7 @@ def curves(records: Sequence[Record], encoder: str) -> dict[str, Line]:
     return {
         "seconds": fit(list(builds), [median_of(each, "seconds") for each in builds.values()]),
         "disk_mb": fit(list(builds), [median_of(each, "disk_mb") for each in builds.values()]),
-        "memory_mb": fit(list(memory), [median_of(each, "rss_mb") for each in memory.values()]),
+        "memory_mb": fit(list(memory), [median_of(each, "own_mb") for each in memory.values()]),
     }
 
 

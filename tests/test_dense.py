@@ -114,6 +114,15 @@ def test_copies_do_not_widen_the_beam(tmp_path: Path) -> None:
     assert measured["recall@10"] >= 0.99
 
 
+def test_many_rows_are_linked_more_widely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = _vectors(5000, 32, seed=9)
+    for many_rows, beam in ((5000, 80), (4999, 120)):
+        monkeypatch.setattr(ann, "MANY_ROWS", many_rows)
+        graph = _dense(vectors, tmp_path)._segments[0]._graph
+        assert graph is not None
+        assert graph._index.hnsw.efConstruction == beam
+
+
 def test_what_is_as_near_as_the_last_one_is_found() -> None:
     nearest = np.array([0.9, 0.8, 0.8, 0.7], np.float32)
     assert ann.share_found(nearest, np.array([0.7, 0.7, 0.8, 0.9, 0.6], np.float32)) == 1
