@@ -200,7 +200,7 @@ def _lifespan(
             metrics=metrics,
         )
 
-        service = Service(settings, encoders, metrics, shared)
+        service = Service(settings, encoders, metrics, shared, max_searches=cpus)
         metrics.show(settings.home, encoder, service.corpora.statuses, service.caches)
         await anyio.to_thread.run_sync(service.open)
 

@@ -100,15 +100,16 @@ def search_reply(request: SearchRequest, service: Service) -> SearchReply:
 def _search_one(request: SearchRequest, name: str, service: Service) -> SearchReply:
     with service.lease(name) as corpus:
         reranker = service.reranker(corpus.manifest.kind, request.rerank)
-        results = corpus.search(
-            request.query,
-            k=request.k,
-            offset=request.offset,
-            mode=request.mode,
-            filter=request.filter,
-            explain=request.explain,
-            reranker=reranker,
-        )
+        with service.turn(corpus):
+            results = corpus.search(
+                request.query,
+                k=request.k,
+                offset=request.offset,
+                mode=request.mode,
+                filter=request.filter,
+                explain=request.explain,
+                reranker=reranker,
+            )
         service.metrics.stages(results.timings_ms)
 
         return SearchReply(
@@ -131,16 +132,18 @@ def _search_several(
     with ExitStack() as leases:
         # A name that is given twice counts once.
         corpora = [leases.enter_context(service.lease(name)) for name in dict.fromkeys(names)]
-        results = search_corpora(
-            corpora,
-            request.query,
-            k=request.k,
-            offset=request.offset,
-            mode=request.mode,
-            filter=request.filter,
-            explain=request.explain,
-            rerankers=[service.reranker(each.manifest.kind, request.rerank) for each in corpora],
-        )
+        rerankers = [service.reranker(each.manifest.kind, request.rerank) for each in corpora]
+        with service.turn(*corpora):
+            results = search_corpora(
+                corpora,
+                request.query,
+                k=request.k,
+                offset=request.offset,
+                mode=request.mode,
+                filter=request.filter,
+                explain=request.explain,
+                rerankers=rerankers,
+            )
         service.metrics.stages(results.timings_ms)
 
         hits = results.hits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Annotated, cast
 
@@ -22,7 +22,7 @@ from purlin.app.shared import Shared
 from purlin.app.watching import Watcher
 from purlin.index import builds
 from purlin.index.classify.zero_shot import Classifier
-from purlin.index.encoder import ENCODERS
+from purlin.index.encoder import ENCODERS, available_cpus
 from purlin.index.engines.milvus import Connection
 from purlin.index.errors import NotFound
 from purlin.index.lookups import Lookups
@@ -34,7 +34,10 @@ from purlin.index.search.corpus import Corpus
 
 
 class Service:
-    """The encoders, the reader, and the corpora and classifiers that use them."""
+    """The encoders, the reader, and the corpora and classifiers that use them.
+
+    At most `max_searches` run at once, by default one for each CPU.
+    """
 
     def __init__(
         self,
@@ -42,8 +45,11 @@ class Service:
         encoders: Encoders,
         metrics: Metrics,
         shared: Shared | None = None,
+        *,
+        max_searches: int | None = None,
     ) -> None:
         self._shared = shared = shared or Shared()
+        self._turns = threading.BoundedSemaphore(max_searches or available_cpus())
         timeout_s = settings.open_timeout_s
         self.home = settings.home
         self.metrics = metrics
@@ -105,6 +111,14 @@ class Service:
                 field="corpus",
             )
         return self.corpora.lease(corpus)
+
+    def turn(self, *corpora: Corpus) -> AbstractContextManager[object]:
+        """Wait for a turn to search corpora.
+
+        More searches at once would only take the interpreter's lock from each other. Those of an
+        engine have no turns: they spend their time waiting for it.
+        """
+        return nullcontext() if any(corpus.manifest.engine for corpus in corpora) else self._turns
 
     def reader(self) -> Reader:
         """Return the reader, loaded on first use. Raises NotFound or Damaged."""

@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
 
+from purlin.app import service
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
+from purlin.index.search.corpus import Corpus, SearchResult
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, serving
 
@@ -46,6 +53,33 @@ def test_search_returns_hits_with_locations(client: TestClient, home: Path) -> N
     assert (home / "corpora" / "code" / reply["build"]).is_dir()
     assert reply["took_ms"] > 0
     assert "timings_ms" not in reply
+
+
+@pytest.mark.parametrize(("engine", "at_once"), [({}, 2), ({"name": "milvus"}, 5)])
+def test_searches_take_turns_but_those_of_an_engine_do_not(
+    home: Path, engine: dict[str, str], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "available_cpus", lambda: 2)
+    running, most, lock = [], [], threading.Lock()
+    search = Corpus.search
+
+    def counted(corpus: Corpus, *arguments: Any, **options: Any) -> SearchResult:
+        with lock:
+            running.append(corpus)
+            most.append(len(running))
+        # Long enough for all requests to meet.
+        time.sleep(0.3)
+        running.pop()
+        return search(corpus, *arguments, **options)
+
+    monkeypatch.setattr(Corpus, "search", counted)
+    body = {"query": "read a file", "corpus": "code"}
+    with serving(home, threads=5) as client, ThreadPoolExecutor(5) as pool:
+        with client.app_state["service"].lease("code") as corpus:
+            corpus.manifest = replace(corpus.manifest, engine=engine)
+        replies = list(pool.map(lambda _: client.post("/search", json=body).status_code, range(5)))
+    assert replies == [200] * 5
+    assert max(most) == at_once
 
 
 def test_highlights_are_offsets_into_the_text(client: TestClient) -> None:
