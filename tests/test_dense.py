@@ -300,7 +300,10 @@ def test_without_faiss_all_rows_are_scored(
 
 
 @pytest.mark.parametrize("rows", [7, 6000])
-def test_other_indexes_are_measured_by_what_they_find(tmp_path: Path, rows: int) -> None:
+def test_other_indexes_are_measured_by_what_they_find(
+    tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "_ENGINE_PROBES", 512)
     vectors = _vectors(rows, 64, seed=8)
     np.save(tmp_path / "vectors.npy", vectors)
     built = dense.build_index(tmp_path)
