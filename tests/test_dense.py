@@ -116,7 +116,7 @@ def test_copies_do_not_widen_the_beam(tmp_path: Path) -> None:
 
 def test_many_rows_are_linked_more_widely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = _vectors(5000, 32, seed=9)
-    for many_rows, beam in ((5000, 80), (4999, 120)):
+    for many_rows, beam in ((5000, 80), (4999, 200)):
         monkeypatch.setattr(ann, "MANY_ROWS", many_rows)
         graph = _dense(vectors, tmp_path)._segments[0]._graph
         assert graph is not None

@@ -37,9 +37,9 @@ Score = Callable[[Vectors, Rows], Vectors]
 # Links of a node on the lowest level are twice as many. The first graph that fits the memory is
 # built; one with fewer links needs a wider beam.
 _DEGREES = (16, 12, 8)
-# Rows in the beam that finds a new row's neighbours. A wider one takes as much longer to build, and
-# among many rows it leaves searches a third of the beam: measured in docs/lab-notebook.md.
-_BUILD_BEAM, _WIDE_BUILD_BEAM = 80, 120
+# Rows in the beam that finds a new row's neighbours. A wider one takes longer to build, and among
+# many rows it leaves searches a fraction of the beam: measured in docs/lab-notebook.md.
+_BUILD_BEAM, _WIDE_BUILD_BEAM = 80, 200
 MANY_ROWS = 200_000
 # Share of float32 that codes and links may take.
 _MEMORY_SHARE = 0.35
@@ -247,7 +247,7 @@ def _one_thread() -> Iterator[None]:
 
 def _fetched(depth: int) -> int:
     """Candidates that are scored again: the order by codes is not that by vectors."""
-    return depth + depth // 4 + 16
+    return max(depth + depth // 4 + 16, 48)
 
 
 def _bytes_per_row(dim: int, degree: int) -> float:
