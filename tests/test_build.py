@@ -17,7 +17,7 @@ from purlin.index.encoder import Vectors
 from purlin.index.errors import Busy, EncoderMismatch, InvalidInput, StorageFailed
 from purlin.index.indexing.build import Options, build
 from purlin.index.records import KINDS, Document, Kind, Skipped, SourceFile
-from purlin.index.search import segments
+from purlin.index.search import dense, segments
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.listing import read_listing
 from purlin.index.search.segments import open_documents
@@ -359,6 +359,22 @@ def _many(count: int = 600) -> list[SourceFile | Skipped]:
         *(source(f"f{n}", [_document(n)]) for n in range(count)),
         source("again", [_document(3, "another third")]),
     ]
+
+
+def test_progress_goes_on_while_the_graph_is_made(
+    tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("purlin.index.indexing.build.SHOWN_ROWS", 500)
+    monkeypatch.setattr(dense, "EXACT_ROWS", 500)
+    monkeypatch.setattr(dense, "_BATCH_ROWS", 250)
+    counts: list[tuple[int, int | None]] = []
+
+    def note(stage: str, done: int, total: int | None) -> None:
+        if stage == "index":
+            counts.append((done, total))
+
+    build(tmp_path, "c", "product", _many(), encoder, progress=note)
+    assert counts == [(0, 600), (250, 600), (500, 600), (600, 600)]
 
 
 def test_an_interim_build_serves_until_the_vectors_are_there(

@@ -483,22 +483,24 @@ class _Builder:
         written = range(self._kept if comparable else 0, len(stores))
         total, done = sum(len(reused[number]) for number in written), 0
         for number in written:
-            if total >= SHOWN_ROWS:
-                self._plan.progress("index", done, total)
             directory = self.directory / self._names[number]
             earlier = self._earlier if comparable else None
             digests = stores[number].digests()
             reused[number] = write_vectors(directory, digests, encoder.dim, journal, earlier)
-            built = dense.build_index(directory)
+            built = dense.build_index(directory, progress=partial(self._indexed, total, done))
             done += len(digests)
             # A delta is small and searched exactly.
             index = built if number == 0 else index
-        if total >= SHOWN_ROWS:
-            self._plan.progress("index", done, total)
+        self._indexed(total, done)
 
         encoded = ~np.concatenate(reused)
         live = encoded if self._content.live is None else encoded & self._content.live
         return self.passages - int(np.count_nonzero(live)), index
+
+    def _indexed(self, total: int, done: int, more: int = 0) -> None:
+        """Show how many vectors are indexed: those of segments that are `done`, and `more`."""
+        if total >= SHOWN_ROWS:
+            self._plan.progress("index", done + more, total)
 
     def _write_log(self, documents: Documents, encoder: TextEncoder) -> int:
         """Write the query log; returns how many of its queries lead to a document."""

@@ -50,9 +50,10 @@ def build_index(
     """Index `vectors.npy` (n, dim) float16 in `directory`, a block at a time.
 
     `memory` limits the graph of a large segment, in bytes a passage; see `Graph.build`. `progress`
-    is called with the number of vectors indexed since the last call. Returns what was chosen, and
-    what it finds and costs: index, its settings, recall@10, recall@100, bytes_per_passage and
-    ms_per_query, the median at depth 10. Raises InvalidInput if no graph fits the memory.
+    is called with the number of vectors that are in its graph, before each block of them. Returns
+    what was chosen, and what it finds and costs: index, its settings, recall@10, recall@100,
+    bytes_per_passage and ms_per_query, the median at depth 10. Raises InvalidInput if no graph fits
+    the memory.
     """
     path = directory / VECTORS_FILE
     rows, dim = _shape(path)
@@ -121,11 +122,11 @@ def _blocks(path: Path, progress: Callable[[int], None] | None = None) -> Iterat
     with path.open("rb") as file:
         rows, dim = _read_header(file)
         for start in range(0, rows, _BATCH_ROWS):
+            if progress is not None:
+                progress(start)
             count = min(_BATCH_ROWS, rows - start)
             block = np.fromfile(file, np.float16, count * dim).reshape(count, dim)
             yield block.astype(np.float32)
-            if progress is not None:
-                progress(count)
 
 
 def _sample(path: Path, rows: int) -> Vectors:
