@@ -69,14 +69,29 @@ def build_index(
     if rows > EXACT_ROWS:
         seal(path)
         if ann.is_available():
-            graph = Graph.build(lambda: _blocks(path, progress), rows, sample, memory)
-            candidates = VectorSegment(stored_vectors(directory, settings), graph)
-            recall = graph.tune(lambda: _blocks(path), sample, candidates.scores)
-            graph.save(directory / INDEX_FILE)
-            settings |= {"index": "graph", **graph.settings, **recall}
+            settings |= _build_graph(directory, settings, sample, memory, progress)
 
     (directory / SETTINGS_FILE).write_text(json.dumps(settings) + "\n")
     return {**settings, "ms_per_query": _median_ms(VectorSegment.load(directory), sample)}
+
+
+def _build_graph(
+    directory: Path,
+    settings: Mapping[str, Any],
+    sample: Vectors,
+    memory: float | None,
+    progress: Callable[[int], None] | None,
+) -> dict[str, Any]:
+    """Write the graph of the vectors in `directory`; returns its settings and recall.
+
+    Its memory is free when this returns.
+    """
+    path = directory / VECTORS_FILE
+    vectors = stored_vectors(directory, settings)
+    graph = Graph.build(lambda: _blocks(path, progress), len(vectors), sample, memory)
+    recall = graph.tune(lambda: _blocks(path), sample, VectorSegment(vectors, graph).scores)
+    graph.save(directory / INDEX_FILE)
+    return {"index": "graph", **graph.settings, **recall}
 
 
 def measure(path: Path, search: Callable[[Vectors, int], Vectors]) -> dict[str, float]:
