@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import sizing
@@ -236,9 +236,10 @@ def stages_table(scratch: Path) -> Table:
         (f"{record['corpus']}, {NAMES[record['contestant']]}", record)
         for record in select(Records(scratch, "search"), part="stages")
     ]
+    grown = select(Records(scratch, "growth"), part="serve")
     named += [
         (f"growth, {growth_name(record)}", record)
-        for record in select(Records(scratch, "growth"), part="serve")
+        for record in sorted(grown, key=lambda record: record["size"])
     ]
     if not named:
         return []
@@ -326,39 +327,48 @@ def days(scratch: Path) -> list[str]:
 # ---- plots
 
 
-def plots(scratch: Path) -> Iterator[tuple[str, str, str, dict[str, list[tuple[int, float]]]]]:
-    """File name, title, unit, and a line of (size, value) for each name."""
-    records = list(Records(scratch, "growth"))
-    served = select(records, part="serve", windows=False)
-    built = select(records, part="build", windows=False)
-    yield (
+Value = Callable[[Record], float]
+
+# File name, title, unit, and for each line the part of the records and the value that it shows.
+PLOTS: tuple[tuple[str, str, str, dict[str, tuple[str, Value]]], ...] = (
+    (
         "growth-latency",
         "POST /search, one client",
         "ms",
         {
-            "p50": [(record["size"], record["one"]["p50_ms"]) for record in served],
-            "p95": [(record["size"], record["one"]["p95_ms"]) for record in served],
+            "p50": ("serve", lambda record: record["one"]["p50_ms"]),
+            "p95": ("serve", lambda record: record["one"]["p95_ms"]),
         },
-    )
-    yield (
+    ),
+    (
         "growth-memory",
         "Memory and disk",
         "MB",
         {
-            "server": [(record["size"], record["searched"]["own_mb"]) for record in served],
-            "build, at most": [(record["size"], record["peak_mb"]) for record in built],
-            "disk": [(record["size"], record["disk_mb"]) for record in built],
+            "server": ("serve", lambda record: record["searched"]["own_mb"]),
+            "build, at most": ("build", lambda record: record["peak_mb"]),
+            "disk": ("build", lambda record: record["disk_mb"]),
         },
-    )
-    yield (
+    ),
+    (
         "growth-time",
         "Time to build and to open",
         "s",
         {
-            "build": [(record["size"], record["seconds"]) for record in built],
-            "opening": [(record["size"], record["opening_s"]) for record in served],
+            "build": ("build", lambda record: record["seconds"]),
+            "opening": ("serve", lambda record: record["opening_s"]),
         },
-    )
+    ),
+)
+
+
+def points(
+    records: Sequence[Record], part: str, value: Value, *, windows: bool
+) -> list[tuple[float, ...]]:
+    """Sizes and values, by size."""
+    chosen = select(records, part=part, windows=windows)
+    pairs = sorted((record["size"], value(record)) for record in chosen)
+    return list(zip(*pairs, strict=True))
 
 
 def draw(scratch: Path, images: Path) -> None:
@@ -368,13 +378,25 @@ def draw(scratch: Path, images: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    for name, title, unit, lines in plots(scratch):
-        if all(len(points) < 2 for points in lines.values()):
-            continue
+    records = list(Records(scratch, "growth"))
+    if len({record["size"] for record in select(records, windows=False)}) < 2:
+        return
+    for name, title, unit, lines in PLOTS:
         figure, axes = pyplot.subplots(figsize=(5, 3.2), layout="constrained")
-        for label, points in lines.items():
-            axes.plot(*zip(*sorted(points), strict=True), marker="o", label=label)
-        axes.set(title=title, xlabel="functions", ylabel=unit, xscale="log", yscale="log")
+        for label, (part, value) in lines.items():
+            (line,) = axes.plot(
+                *points(records, part, value, windows=False), marker="o", label=label
+            )
+            # Another corpus, which no line continues.
+            axes.plot(
+                *points(records, part, value, windows=True),
+                marker="s",
+                fillstyle="none",
+                linestyle="none",
+                color=line.get_color(),
+            )
+        axes.set(title=title, ylabel=unit, xscale="log", yscale="log")
+        axes.set_xlabel("functions; squares: windows of functions")
         axes.grid(alpha=0.3)
         axes.legend()
         figure.savefig(images / f"{name}.png", dpi=100)

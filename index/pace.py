@@ -28,7 +28,7 @@ _UNITS = {
 }
 # Seconds for each unit of a stage that the stages after it take, on two cores; see
 # docs/performance.md.
-_LATER_S = {"encode": 2e-4, "interim": 2e-4}
+_LATER_S = {"encode": 3e-4, "interim": 3e-4}
 _FIRST_LINE_S, _LINE_S = 5.0, 30.0
 # A line is also due after each tenth of a stage, but not sooner than the first line.
 _LINES_PER_STAGE = 10
