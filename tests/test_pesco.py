@@ -1074,6 +1074,11 @@ def test_shipped_recipes() -> None:
     with_teacher = read_recipe(ROOT / "configs" / "pesco-minilm-mpnet.toml")
     assert with_teacher.teacher.base == "encoders/all-mpnet-base-v2"
     assert replace(with_teacher, teacher=replace(with_teacher.teacher, base=None)) == PescoRecipe()
+    base_size = read_recipe(ROOT / "configs" / "pesco-mpnet.toml")
+    default = PescoRecipe()
+    model = replace(default.model, base="sentence-transformers/all-mpnet-base-v2")
+    export = replace(default.export, quantization="none")
+    assert base_size == replace(default, model=model, export=export)
     paper = read_recipe(ROOT / "configs" / "pesco-simcse-bert-base.toml")
     assert paper.student.temperature == 0.07
     assert paper.student.loop.batch_size == 32
