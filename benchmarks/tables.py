@@ -365,36 +365,32 @@ PLOTS: tuple[tuple[str, str, str, dict[str, tuple[str, Value]]], ...] = (
 def points(
     records: Sequence[Record], part: str, value: Value, *, windows: bool
 ) -> list[tuple[float, ...]]:
-    """Sizes and values, by size."""
+    """Sizes and values, in the order of sizes; empty if there are none."""
     chosen = select(records, part=part, windows=windows)
     pairs = sorted((record["size"], value(record)) for record in chosen)
     return list(zip(*pairs, strict=True))
 
 
 def draw(scratch: Path, images: Path) -> None:
-    """One small PNG a plot, both axes logarithmic. Nothing is drawn without two sizes."""
+    """Draw one small PNG a plot, both axes logarithmic; none of what has no two sizes."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
     records = list(Records(scratch, "growth"))
-    if len({record["size"] for record in select(records, windows=False)}) < 2:
-        return
     for name, title, unit, lines in PLOTS:
+        parts = {part for part, _ in lines.values()}
+        if all(len(select(records, part=part, windows=False)) < 2 for part in parts):
+            continue
         figure, axes = pyplot.subplots(figsize=(5, 3.2), layout="constrained")
-        for label, (part, value) in lines.items():
-            (line,) = axes.plot(
-                *points(records, part, value, windows=False), marker="o", label=label
-            )
+        for number, (label, (part, value)) in enumerate(lines.items()):
+            color = f"C{number}"
+            functions = points(records, part, value, windows=False)
+            axes.plot(*functions, color=color, marker="o", label=label)
             # Another corpus, which no line continues.
-            axes.plot(
-                *points(records, part, value, windows=True),
-                marker="s",
-                fillstyle="none",
-                linestyle="none",
-                color=line.get_color(),
-            )
+            windows = points(records, part, value, windows=True)
+            axes.plot(*windows, color=color, marker="s", fillstyle="none", linestyle="none")
         axes.set(title=title, ylabel=unit, xscale="log", yscale="log")
         axes.set_xlabel("functions; squares: windows of functions")
         axes.grid(alpha=0.3)

@@ -335,6 +335,16 @@ def growth_records(scratch: Path) -> None:
     Records(scratch, "encode").add(part="rate", contestant="purlin", rate=100.0)
 
 
+def test_plots_need_two_sizes_of_what_they_show(tmp_path: Path) -> None:
+    records = Records(tmp_path, "growth")
+    for size in (1000, 10_000):
+        key = {"encoder": "static-code-int8", "size": size, "windows": False}
+        records.add(part="build", **key, seconds=1.0, peak_mb=100.0, disk_mb=1.0)
+
+    tables.draw(tmp_path, tmp_path)
+    assert {image.stem for image in tmp_path.glob("*.png")} == {"growth-memory", "growth-time"}
+
+
 def test_tables_replace_what_is_between_marks(tmp_path: Path) -> None:
     growth_records(tmp_path)
     for page in tables.PAGES:
