@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 import math
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -422,6 +423,19 @@ def test_sets_ask_about_different_entries(reference: str) -> None:
     ]
     assert all(entries[:2])
     assert all(not first & second for first, second in itertools.combinations(entries, 2))
+
+
+def test_training_statements_ask_about_entries_of_no_other_set() -> None:
+    sets = _sets()
+    others = {
+        question.entry or question.about
+        for name, each in sets.items()
+        if not name.startswith("training/")
+        for question in each
+    }
+    training = [name for name in sets if re.fullmatch("training/.*-statements", name)]
+    assert len(training) == 7
+    assert not others & {question.entry for name in training for question in sets[name]}
 
 
 @pytest.mark.parametrize("name", ["postgresql", "postgresql-unanswerable"])
