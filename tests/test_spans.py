@@ -49,7 +49,7 @@ def test_spans_are_inside_any_text(packer: Packer, question: str, text: str, con
     (packed,) = packer.pack(question, [passage])
     rng = np.random.default_rng(len(text))
     starts, ends = rng.normal(size=(2, len(packed.ids))).astype(np.float32)
-    for span in best_spans(starts, ends, packed, passage):
+    for span in best_spans(passage, PassageLogits(packed, starts, ends, 0.0)):
         assert 0 <= span.start < span.end <= len(text)
         assert text[span.start : span.end].strip() == text[span.start : span.end]
         assert span.score <= 1e-5
@@ -73,7 +73,7 @@ def test_the_best_span_is_that_of_a_full_search(packer: Packer) -> None:
             if first <= last < first + MAX_ANSWER_TOKENS
         ]
         _, start, end = max(spans)
-        best = best_spans(starts, ends, packed, passage)[0]
+        best = best_spans(passage, PassageLogits(packed, starts, ends, 0.0))[0]
         assert (best.start, best.end) == (start, end)
 
 
@@ -81,7 +81,7 @@ def test_the_context_is_never_an_answer(packer: Packer) -> None:
     (packed,) = packer.pack("what", [RANGE])
     starts = np.zeros(len(packed.ids), dtype=np.float32)
     starts[packed.first : packed.first + 4] = 50.0
-    spans = best_spans(starts, starts, packed, RANGE)
+    spans = best_spans(RANGE, PassageLogits(packed, starts, starts, 0.0))
     assert all(RANGE.text[span.start : span.end] != "range" for span in spans)
 
 
@@ -108,7 +108,7 @@ def test_unlikely_candidates_are_spans(packer: Packer) -> None:
     logits[packed.first + 3 :][:9] = 30.0
     candidates = list(candidate_spans(expected_type("how many step"), RANGE.text))
     for spans, is_span in (([], False), (candidates, True)):
-        best = best_spans(logits, logits, packed, RANGE, spans)
+        best = best_spans(RANGE, PassageLogits(packed, logits, logits, 0.0), spans)
         assert ("1" in {RANGE.text[span.start : span.end] for span in best}) == is_span
 
 
@@ -116,7 +116,7 @@ def test_candidates_that_were_cut_off_are_not_spans(packer: Packer) -> None:
     [packed] = word_packer(16).pack("how many step", [RANGE])
     logits = np.zeros(len(packed.ids), dtype=np.float32)
     candidates = list(candidate_spans(expected_type("how many step"), RANGE.text))
-    best = best_spans(logits, logits, packed, RANGE, candidates)
+    best = best_spans(RANGE, PassageLogits(packed, logits, logits, 0.0), candidates)
     assert "1" not in {RANGE.text[span.start : span.end] for span in best}
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
 from purlin import cli
-from purlin.index.encoder import TextEncoder
+from purlin.index.encoder import Encoder, Role, TextEncoder, Vectors
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage
@@ -36,6 +38,7 @@ from purlin.training.loop import LoopSettings, make_accelerator
 from purlin.training.reader import HIDDEN, Questions, ReaderTask, hidden, reading_loss, token_span
 from purlin.training.restore import HEAD
 from tests.readers import WORDS, read_answers, tiny_base, tiny_mpnet, tiny_recipe
+from tests.tiny import save_bert
 
 HTML = Path(__file__).parent / "data" / "reference"
 CONTEXTS = [
@@ -271,6 +274,39 @@ def test_an_encoder_mines_the_nearest_passages_too(
         )
         cosines[item.passage] = -1.0
         assert sorted(cosines[mined[row, 1::2]]) == sorted(np.sort(cosines)[-2:])
+
+
+def test_a_resumed_run_encodes_no_passage_again(
+    base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mining the passages of whole manuals takes longer than many a training."""
+    SentenceTransformer(str(save_bert(tmp_path / "bert")), device="cpu").save(
+        str(tmp_path / "checkpoint")
+    )
+    directory = tmp_path / "encoder"
+    exporting.export(tmp_path / "checkpoint", directory, exporting.Card("tiny"), quantization="none")
+    reading = reader.ReadingSettings(passages=2, depth=2, max_tokens=40, encoder=str(directory))
+    recipe = tiny_recipe(base, squad, reading=reading)
+    encoded: list[str] = []
+    encode = Encoder.encode
+
+    def counting(self: Encoder, texts: Sequence[str], *, role: Role, **keys: Any) -> Vectors:
+        encoded.extend(texts if role == "passage" else ())
+        return encode(self, texts, role=role, **keys)
+
+    monkeypatch.setattr(Encoder, "encode", counting)
+    kept = tmp_path / "passages"
+    told: list[tuple[int, int]] = []
+    [first], _ = reader._read_questions(
+        recipe, kept, lambda number, total, values: told.append((number, total))
+    )
+    assert len(encoded) == len(first.pool.passages) == 5
+    assert told == [(5, 5)]
+
+    encoded.clear()
+    [again], _ = reader._read_questions(recipe, kept, lambda *step: None)
+    assert encoded == []
+    assert again.wrong.tolist() == first.wrong.tolist()
 
 
 # -- loss ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from purlin.index.encoder import Encoder, open_session
+from purlin.index.encoder import Encoder, Vectors, open_session
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
@@ -31,6 +32,7 @@ from purlin.training.cross_encoder import CrossEncoder, CrossEncoderTask
 from purlin.training.data import questions
 from purlin.training.data.questions import Miner, PassagePool, QuestionSource, TrainingQuestion
 from purlin.training.distillation import ScoredQuestion, ScoreFiles, SoftTargets, TeacherSettings
+from purlin.training.encoded import encode_once
 from purlin.training.loop import (
     LoopSettings,
     StepProgress,
@@ -47,6 +49,7 @@ from purlin.training.santa import TEXTS_PER_GROUP, Schedule, Stage
 
 STAGE = "reader"  # the directory of the checkpoints
 TEACHER = "teacher"  # the directory of a teacher's scores
+PASSAGES = "passages"  # the directory of the passages' vectors, by which wrong ones are found
 MAX_WEIGHT = 1e6
 NONE_SCORE = 0.0  # of the choice that no passage answers
 UNKNOWN = -100  # the passage with the answer to a question without labels
@@ -142,7 +145,7 @@ class ReaderRecipe:
         in_range("seed", self.seed, 0, MAX_SEED)
         if not self.asked:
             raise InvalidInput("A recipe needs at least one [[asked]].", field="asked")
-        if self.name in (STAGE, TEACHER):
+        if self.name in (STAGE, TEACHER, PASSAGES):
             raise InvalidInput(
                 f"The name {self.name!r} is that of a directory beside the checkpoints. Rename the "
                 "recipe.",
@@ -241,7 +244,9 @@ def train_reader(
     text now and then.
     """
     accelerator = make_accelerator(recipe.loop, cpu=cpu, out=out, say=say)
-    training, dev = _read_questions(recipe)
+    # The others read the vectors that the main process has written.
+    with accelerator.main_process_first():
+        training, dev = _read_questions(recipe, out / PASSAGES, progress(PASSAGES))
     if accelerator.is_main_process:
         sources = zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True)
         for source, mined in sources:
@@ -305,22 +310,47 @@ class Questions:
         return digest([*self.items, *passages, self.wrong.tolist()])
 
 
-def _read_questions(recipe: ReaderRecipe) -> tuple[list[Questions], list[Questions]]:
-    """Return the questions of each training source and of each dev source."""
-    pools: questions.Pools = {}
-    directory = recipe.reading.encoder
-    encoder = Encoder.load(Path(directory)) if directory else None
+def _read_questions(
+    recipe: ReaderRecipe, directory: Path, progress: StepProgress
+) -> tuple[list[Questions], list[Questions]]:
+    """Return the questions of each training source and of each dev source.
 
-    training = [_mined(source, pools, recipe.reading, encoder) for source in recipe.asked]
-    dev = [_mined(source, pools, recipe.reading, encoder) for source in recipe.dev]
+    Vectors of the references' passages are kept in `directory`, for a run that is resumed.
+    """
+    pools: questions.Pools = {}
+    mine = _miner(recipe.reading, directory, progress)
+
+    training = [_mined(source, pools, recipe.reading, mine) for source in recipe.asked]
+    dev = [_mined(source, pools, recipe.reading, mine) for source in recipe.dev]
     return training, dev
+
+
+def _miner(
+    reading: ReadingSettings, directory: Path, progress: StepProgress
+) -> Callable[[PassagePool], Miner]:
+    """Return what opens the miner of a reference's passages."""
+    if not reading.encoder:
+        return Miner
+    source = Path(reading.encoder)
+    encoder = Encoder.load(source)
+
+    def passage_vectors(texts: Sequence[str]) -> Vectors:
+        return encode_once(
+            lambda: partial(encoder.encode, role="passage"),
+            source,
+            texts,
+            directory / digest(texts)[:16],
+            progress=lambda done, total: progress(done, total, {}),
+        )
+
+    return lambda pool: Miner(pool, encoder, passage_vectors)
 
 
 def _mined(
     source: QuestionSource,
     pools: questions.Pools,
     reading: ReadingSettings,
-    encoder: Encoder | None,
+    mine: Callable[[PassagePool], Miner],
 ) -> Questions:
     pool, items = questions.load_questions(source, pools)
     if reading.equations:
@@ -332,7 +362,7 @@ def _mined(
             )
 
     # Sources of the same reference share a pool, and its index of passages.
-    pool.miner = pool.miner or Miner(pool, encoder)
+    pool.miner = pool.miner or mine(pool)
     return Questions(pool, items, pool.miner.wrong(items, reading.depth))
 
 
@@ -545,7 +575,10 @@ class ReaderTask(CrossEncoderTask):
         starts, ends, selected = (values.cpu().numpy() for values in logits)
 
         best = int(selected.argmax())
-        spans = best_spans(starts[best], ends[best], packed[best], passages[best])
+        best_logits = serving.PassageLogits(
+            packed[best], starts[best], ends[best], float(selected[best])
+        )
+        spans = best_spans(passages[best], best_logits)
         answer = passages[best].text[spans[0].start : spans[0].end] if spans else ""
         return answer == item.answer(source.pool) != "", chosen[best] == item.passage
 

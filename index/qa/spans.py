@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,17 @@ from numpy.typing import NDArray
 
 from purlin.index.qa.features import span_candidates, span_features, span_score
 from purlin.index.qa.question import ParsedQuestion
-from purlin.index.qa.reader import Floats, PackedPassage, PassageLogits, ReadingPassage, model_text
+from purlin.index.qa.reader import (
+    MIN_SPAN_LOGIT,
+    Floats,
+    PassageLogits,
+    ReadingPassage,
+    TokenScores,
+)
 from purlin.index.qa.sentences import Sentence, sentence_features, sentence_score
 from purlin.index.qa.signatures import CharSpan
 
 MAX_ANSWER_TOKENS = 24
-MIN_SPAN_LOGIT = -25.0  # log probabilities below are all the same to the ranking
 NO_SPANS_SCORE = -1e9  # of a passage without spans
 FOREIGN_MODULE = 1.5  # log odds, of a name that no passage's page documents as a module
 _TOP_TOKENS = 8  # best start tokens, and end tokens, of a passage that are combined
@@ -149,7 +153,7 @@ def spans_with_features(
     text, structure = passage.text, passage.structure
     candidates = span_candidates(question, text, structure)
 
-    for span in best_spans(logits.start, logits.end, logits.packed, passage, candidates):
+    for span in best_spans(passage, logits, candidates):
         location = (span.start, span.end)
         features = span_features(question, text, structure, location, candidates.get(location))
         features["passage_logit"] = logits.selected
@@ -161,40 +165,28 @@ def spans_with_features(
 
 
 def best_spans(
-    start_logits: Floats,
-    end_logits: Floats,
-    packed: PackedPassage,
-    passage: ReadingPassage,
-    candidates: Collection[CharSpan] = (),
+    passage: ReadingPassage, logits: PassageLogits, candidates: Collection[CharSpan] = ()
 ) -> list[SpanPrediction]:
-    """Return the spans of a passage's text, best first, by eq. 1 and 2's logits (t,).
+    """Return the spans of a passage's text, best first, by eq. 1 and 2.
 
     They are the combinations of the best start and end tokens that are in order and not too long,
     and the `candidates`, however unlikely. Scores are log probabilities.
     """
-    passage_tokens = slice(packed.first, packed.first + len(packed.offsets))
-    start = _log_softmax(start_logits[passage_tokens])
-    end = _log_softmax(end_logits[passage_tokens])
-
-    # Offsets count from the context, in which no answer may be.
-    context_chars = len(model_text(passage)) - len(passage.text)
-    in_text = [first >= context_chars and last > first for first, last in packed.offsets]
-    allowed = np.array(in_text, dtype=bool)
+    token_scores = TokenScores(passage, logits)
+    offsets = token_scores.offsets
+    allowed = np.array([0 <= first < last for first, last in offsets], dtype=bool)
 
     scores: dict[CharSpan, float] = {}
-    for first, last in _token_pairs(start, end, allowed):
-        span = whole_words(
-            passage.text,
-            packed.offsets[first][0] - context_chars,
-            packed.offsets[last][1] - context_chars,
-        )
-        scores[span] = max(float(start[first] + end[last]), scores.get(span, -math.inf))
+    for first, last in _token_pairs(token_scores.start, token_scores.end, allowed):
+        span = whole_words(passage.text, offsets[first][0], offsets[last][1])
+        score = float(token_scores.start[first] + token_scores.end[last])
+        scores[span] = max(score, scores.get(span, -math.inf))
 
     # Candidates get the probability of their tokens, whether that is among the best or not.
     for span in candidates:
-        tokens = _tokens_of(span, packed, context_chars)
-        if tokens is not None:
-            scores.setdefault(span, float(start[tokens[0]] + end[tokens[1]]))
+        candidate_score = token_scores.of(span)
+        if candidate_score is not None:
+            scores.setdefault(span, candidate_score)
 
     spans = [SpanPrediction(*span, score) for span, score in scores.items() if span[0] < span[1]]
     return sorted(spans, key=lambda span: -span.score)
@@ -214,16 +206,6 @@ def _top_tokens(scores: Floats, allowed: NDArray[np.bool_]) -> list[int]:
     return [int(token) for token in order if allowed[token]]
 
 
-def _tokens_of(span: CharSpan, packed: PackedPassage, context_chars: int) -> tuple[int, int] | None:
-    """Return the first and last token of a span in the passage; None if they were cut."""
-    start, end = span[0] + context_chars, span[1] + context_chars
-    first = bisect_right(packed.offsets, start, key=lambda offset: offset[1])
-    last = bisect_left(packed.offsets, end, key=lambda offset: offset[0]) - 1
-
-    is_whole = first <= last and packed.offsets[last][1] >= end
-    return (first, last) if is_whole else None
-
-
 def whole_words(text: str, start: int, end: int) -> CharSpan:
     """Grow a span to whole words, then trim white space and punctuation at its ends."""
     while 0 < start < len(text) and _WORD.match(text[start]) and _WORD.match(text[start - 1]):
@@ -237,14 +219,6 @@ def whole_words(text: str, start: int, end: int) -> CharSpan:
     while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
         end -= 1
     return start, end
-
-
-def _log_softmax(logits: Floats) -> Floats:
-    if not len(logits):
-        return logits
-    shifted = logits - logits.max()
-    result: Floats = shifted - np.log(np.exp(shifted).sum())
-    return result
 
 
 # -- spans of all passages

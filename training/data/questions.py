@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, get_args
@@ -15,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.encoder import TextEncoder
+from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.answers import Question, read_questions
 from purlin.index.qa.reader import ReadingPassage, model_text, reading_passage
@@ -469,7 +470,13 @@ _READERS: dict[QuestionFormat, _Reader] = {
 class Miner:
     """Finds passages of a pool that look like answers but are not, as negatives for a reader."""
 
-    def __init__(self, pool: PassagePool, encoder: TextEncoder | None = None) -> None:
+    def __init__(
+        self,
+        pool: PassagePool,
+        encoder: TextEncoder | None = None,
+        passage_vectors: Callable[[Sequence[str]], Vectors] | None = None,
+    ) -> None:
+        """Index the pool. `passage_vectors` may know the encoder's vectors of its passages."""
         self.encoder = encoder
         self.entries = _number(pool.entries)
         # Manuals repeat themselves: the same text on another page is not a negative.
@@ -484,7 +491,10 @@ class Miner:
             # Open files outlive their directory.
             self.lexical = Lexical([Postings.load(Path(directory))])
 
-        self.vectors = None if encoder is None else encoder.encode(texts, role="passage")
+        self.vectors = None
+        if encoder is not None:
+            encode = passage_vectors or partial(encoder.encode, role="passage")
+            self.vectors = encode(texts)
 
     def wrong(self, questions: Sequence[TrainingQuestion], depth: int) -> NDArray[np.int32]:
         """Return rows (len(questions), depth) of the best wrong passages, best first.
