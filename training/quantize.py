@@ -9,6 +9,9 @@ coarse for a transformer, so large values are reduced first:
 - the output of a Gelu is divided by each row's own maximum, as its large values are in few tokens.
 Fixed scales make a vector independent of the rest of its batch.
 
+Weights are rounded so that their errors make up for each other on the sample texts, see
+`purlin.training.rounding`.
+
 Weight scales also leave room for the sum of two products: x86 processors without VNNI add the
 products of inputs 2i and 2i + 1 in 16 bits and silently saturate. `saturating_layers` proves from
 the weights that no input can reach such a sum, so that a graph computes the same on every
@@ -29,9 +32,10 @@ import onnxruntime  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from purlin.training.rounding import compensated
+
 TokenIds = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
-Ranges = dict[str, tuple[FloatArray, FloatArray]]  # per tensor: minimum and maximum per channel
 
 CONTRIB_DOMAIN = "com.microsoft"  # onnxruntime's own operators
 GELU_MINIMUM = -0.17
@@ -48,13 +52,15 @@ class QuantizationRecipe:
 
     `smoothing` is the share of the difficulty that moves to the weights (None: no smoothing).
     `weight_limit` is the largest weight. `pair_limit` is the largest sum of two neighbouring
-    weights of one sign; None lets sums saturate without VNNI.
+    weights of one sign; None lets sums saturate without VNNI. `compensate` rounds weights so that
+    their errors make up for each other; else each is rounded to the nearest step.
     """
 
     smoothing: float | None = 0.7
     row_scales: bool = True
     weight_limit: int = 127
     pair_limit: int | None = MAX_PAIR
+    compensate: bool = True
 
 
 RELEASED_QUANTIZATION = QuantizationRecipe()
@@ -71,11 +77,11 @@ def quantize(
     The graph takes `input_ids` (n, t); `samples` are such ids, from which the scales are measured.
     """
     model = onnx.load(source)
-    ranges = _measure_ranges(model, samples)
+    inputs = _measure_inputs(model, samples)
 
     graph = _GraphRewriter(model.graph, recipe)
     for name, layers in _linear_layers(model.graph).items():
-        graph.quantize_layers(name, layers, *ranges[name])
+        graph.quantize_layers(name, layers, inputs[name])
     graph.quantize_tables()
     graph.finish()
 
@@ -142,8 +148,34 @@ def _linear_layers(graph: Any) -> dict[str, list[NodeProto]]:
     return layers
 
 
-def _measure_ranges(model: Any, samples: Iterable[TokenIds]) -> Ranges:
-    """Measure the range of each channel of every linear layer's input on the samples."""
+@dataclass(slots=True)
+class _LayerInput:
+    """What the samples tell about the input of linear layers, which has some channels.
+
+    `low` and `high` (channels,) are its range, `products` (channels, channels) the sums of the
+    products of its channels, X^T X.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    products: NDArray[np.float64]
+
+    @classmethod
+    def without_samples(cls, channels: int) -> _LayerInput:
+        """Start with zeros, which every range includes."""
+        zeros = np.zeros(channels, np.float32)
+        return cls(zeros, zeros, np.zeros((channels, channels)))
+
+    def add(self, values: FloatArray) -> None:
+        """Take in the rows of `values` (..., channels)."""
+        rows = values.reshape(-1, values.shape[-1])
+        self.low = np.minimum(self.low, rows.min(axis=0))
+        self.high = np.maximum(self.high, rows.max(axis=0))
+        self.products += rows.T @ rows
+
+
+def _measure_inputs(model: Any, samples: Iterable[TokenIds]) -> dict[str, _LayerInput]:
+    """Measure the input of every linear layer on the samples."""
     probe = onnx.ModelProto()
     probe.CopyFrom(model)
     names = list(_linear_layers(model.graph))
@@ -158,13 +190,13 @@ def _measure_ranges(model: Any, samples: Iterable[TokenIds]) -> Ranges:
         probe.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
 
-    ranges: Ranges = {}
+    inputs: dict[str, _LayerInput] = {}
     for ids in samples:
         for name, values in zip(names, session.run(names, {"input_ids": ids}), strict=True):
-            rows = values.reshape(-1, values.shape[-1])
-            low, high = ranges.get(name, (np.float32(0), np.float32(0)))
-            ranges[name] = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
-    return ranges
+            if name not in inputs:
+                inputs[name] = _LayerInput.without_samples(values.shape[-1])
+            inputs[name].add(values)
+    return inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,24 +229,25 @@ class _GraphRewriter:
         self._replacements: dict[int, list[NodeProto]] = {}  # by id(node)
 
     def quantize_layers(
-        self, name: str, layers: Sequence[NodeProto], low: FloatArray, high: FloatArray
+        self, name: str, layers: Sequence[NodeProto], layer_input: _LayerInput
     ) -> None:
-        """Replace the linear layers that read `name`, whose channels span `low` to `high`."""
+        """Replace the linear layers that read `name`, of which the samples tell `layer_input`."""
         weights = [numpy_helper.to_array(self._constants[layer.input[1]]) for layer in layers]
         nodes: list[NodeProto] = []
-        factors = np.ones_like(low)
+        factors = np.ones_like(layer_input.low)
 
         if self._recipe.row_scales and self._producers[name].op_type == "Gelu":
             activation = self._quantize_rows(name, nodes)
         else:
             if self._recipe.smoothing is not None:
-                largest = np.maximum(-low, high)
+                largest = np.maximum(-layer_input.low, layer_input.high)
                 factors = _smoothing_factors(largest, weights, self._recipe.smoothing)
-            activation = self._quantize_smoothed(name, nodes, factors, low, high)
+            activation = self._quantize_smoothed(name, nodes, factors, layer_input)
 
         # The nodes that quantize the input stand before the first of the layers that share it.
+        products = layer_input.products / np.outer(factors, factors)
         for layer, weight in zip(layers, weights, strict=True):
-            product = self._linear(layer, activation, weight * factors[:, None])
+            product = self._linear(layer, activation, weight * factors[:, None], products)
             self._replacements[id(layer)] = nodes + product
             nodes = []
 
@@ -244,13 +277,13 @@ class _GraphRewriter:
         name: str,
         nodes: list[NodeProto],
         factors: FloatArray,
-        low: FloatArray,
-        high: FloatArray,
+        layer_input: _LayerInput,
     ) -> _Activation:
         inverse = self._constant(f"{name}_inverse", 1 / factors)
         nodes.append(helper.make_node("Mul", [name, inverse], [f"{name}_smooth"]))
 
-        lowest, highest = float((low / factors).min()), float((high / factors).max())
+        lowest = float((layer_input.low / factors).min())
+        highest = float((layer_input.high / factors).max())
         return self._to_bytes(nodes, f"{name}_smooth", lowest, highest)
 
     def _quantize_rows(self, name: str, nodes: list[NodeProto]) -> _Activation:
@@ -278,17 +311,27 @@ class _GraphRewriter:
         return _Activation(f"{name}_bytes", scale, zero)
 
     def _linear(
-        self, layer: NodeProto, activation: _Activation, weight: FloatArray
+        self,
+        layer: NodeProto,
+        activation: _Activation,
+        weight: FloatArray,
+        products: NDArray[np.float64],
     ) -> list[NodeProto]:
-        scales = _scales(weight, 0, self._recipe.weight_limit)
-        if self._recipe.pair_limit is not None:
+        limit, pair_limit = self._recipe.weight_limit, self._recipe.pair_limit
+        scales = _scales(weight, 0, limit)
+        if pair_limit is not None:
             # Rounding may add a half to each of the two.
-            scales = np.maximum(scales, _pair_sums(weight) / (self._recipe.pair_limit - 1))
+            scales = np.maximum(scales, _pair_sums(weight) / (pair_limit - 1))
+
+        if self._recipe.compensate:
+            rounded = compensated(weight, scales, products, limit, pair_limit)
+        else:
+            rounded = _rounded(weight, scales)
 
         out = layer.output[0]
         inputs = [
             activation.bytes,
-            self._constant(f"{out}_weight", _rounded(weight, scales)),
+            self._constant(f"{out}_weight", rounded),
             activation.scale,
             self._constant(f"{out}_weight_scales", scales),
             activation.zero,
