@@ -284,7 +284,9 @@ def test_a_resumed_run_encodes_no_passage_again(
         str(tmp_path / "checkpoint")
     )
     directory = tmp_path / "encoder"
-    exporting.export(tmp_path / "checkpoint", directory, exporting.Card("tiny"), quantization="none")
+    exporting.export(
+        tmp_path / "checkpoint", directory, exporting.Card("tiny"), quantization="none"
+    )
     reading = reader.ReadingSettings(passages=2, depth=2, max_tokens=40, encoder=str(directory))
     recipe = tiny_recipe(base, squad, reading=reading)
     encoded: list[str] = []
