@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky, solve_triangular  # type: ignore[import-untyped]
 
 FloatArray = NDArray[np.float32]
 
