@@ -554,6 +554,38 @@ def test_a_readers_checkpoint_keeps_its_head_as_a_base(
     assert "**Base model**: some/model" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_a_share_of_the_base_is_mixed_in(base: Path, squad: Path, tmp_path: Path) -> None:
+    """The base has to be a reader, and the card has the measures of what is exported."""
+    torch.manual_seed(3)
+    first = reader.load_reader_model(tiny_recipe(base, squad).model)
+    first.save(tmp_path / "first")
+    recipe = tiny_recipe(
+        tmp_path / "first",
+        squad,
+        dev=(QuestionSource(format="squad", path=squad, limit=3),),
+        loop=LoopSettings(batch_size=4, steps=2, every=2, learning_rate=1e-2, precision="fp32"),
+        export=reader.ReaderExport(quantization="none", base_share=0.25),
+    )
+
+    def train(recipe: reader.ReaderRecipe, out: Path) -> Path:
+        return reader.train_reader(
+            recipe, out, progress=lambda name: lambda *_: None, say=str, cpu=True
+        )
+
+    directory = train(recipe, tmp_path / "out")
+    trained, mixed = (
+        reader.load_reader_model(recipe.model, tmp_path / "out" / checkpoint).state_dict()
+        for checkpoint in ("reader/step-000002", "averaged")
+    )
+    for name, weight in first.state_dict().items():
+        torch.testing.assert_close(mixed[name], 0.75 * trained[name] + 0.25 * weight)
+    assert not torch.equal(mixed["head.weight"], trained["head.weight"])
+    assert "dev exact" in (directory / "README.md").read_text()
+
+    with pytest.raises(InvalidInput, match="is not a reader"):
+        train(replace(recipe, model=replace(recipe.model, base=str(base))), tmp_path / "other")
+
+
 def test_eight_bits_answer_alike(
     base: Path, squad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

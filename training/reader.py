@@ -40,12 +40,13 @@ from purlin.training.loop import (
     best_measures,
     digest,
     make_accelerator,
+    storing,
     train,
 )
 from purlin.training.model import ModelSettings, in_groups, pad_texts
 from purlin.training.quantize import FloatArray, TokenIds
 from purlin.training.restore import HEAD
-from purlin.training.santa import TEXTS_PER_GROUP, Schedule, Stage
+from purlin.training.santa import AVERAGED, TEXTS_PER_GROUP, Schedule, Stage, averaged
 
 STAGE = "reader"  # the directory of the checkpoints
 TEACHER = "teacher"  # the directory of a teacher's scores
@@ -104,11 +105,13 @@ class ReaderExport:
     `purlin.index.qa.reader.Settings`.
 
     Their defaults are those of the released reader; `benchmarks/reader.py --write` tunes them on
-    dev questions. `base_model` is named in the model card, if the recipe's base is a checkpoint of
-    one's own.
+    dev questions. `base_share` is the share of the base's weights that is mixed into the trained
+    ones: the base has to be a reader, which then forgets less. `base_model` is named in the model
+    card, if the recipe's base is a checkpoint of one's own.
     """
 
     quantization: export.Quantization = "int8"
+    base_share: float = 0.0
     prior_weight: float = 0.56
     calibration: tuple[float, ...] = (1.6126, 5.5079, -6.4502, -0.3385, 0.5753)
     base_model: str = ""
@@ -121,6 +124,7 @@ class ReaderExport:
             raise InvalidInput(
                 "calibration has five numbers: a constant and four weights.", field="calibration"
             )
+        in_range("base_share", self.base_share, 0.0, 0.99)
         in_range("prior_weight", self.prior_weight, -MAX_WEIGHT, MAX_WEIGHT)
         for weight in self.calibration:
             in_range("calibration", weight, -MAX_WEIGHT, MAX_WEIGHT)
@@ -145,7 +149,7 @@ class ReaderRecipe:
         in_range("seed", self.seed, 0, MAX_SEED)
         if not self.asked:
             raise InvalidInput("A recipe needs at least one [[asked]].", field="asked")
-        if self.name in (STAGE, TEACHER, PASSAGES):
+        if self.name in (STAGE, TEACHER, PASSAGES, AVERAGED):
             raise InvalidInput(
                 f"The name {self.name!r} is that of a directory beside the checkpoints. Rename the "
                 "recipe.",
@@ -255,7 +259,8 @@ def train_reader(
 
     # The new head starts with the same weights in every process.
     torch.manual_seed(recipe.seed)
-    reader = load_reader_model(recipe.model).to(accelerator.device)
+    new_head = not recipe.export.base_share
+    reader = load_reader_model(recipe.model, new_head=new_head).to(accelerator.device)
     export.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
     scores = _teacher_scores(recipe, training, out / TEACHER, accelerator, progress(TEACHER))
     task = ReaderTask(reader, training, recipe, accelerator, dev=dev, scores=scores)
@@ -282,9 +287,24 @@ def train_reader(
             for sequence in drawn.packed
         ]
         measures = best_measures(checkpoint)
+        if recipe.export.base_share:
+            checkpoint = _average_with_base(recipe, checkpoint, out / AVERAGED)
+            task.restore(checkpoint)
+            reader.eval()
+            with torch.no_grad():
+                measures = task.measure()
         export_reader(recipe, checkpoint, out / recipe.name, samples, measures)
     accelerator.wait_for_everyone()
     return out / recipe.name
+
+
+def _average_with_base(recipe: ReaderRecipe, trained: Path, checkpoint: Path) -> Path:
+    """Write the trained reader mixed with the one that it started from to `checkpoint`."""
+    base = load_reader_model(recipe.model)
+    mixed = averaged(base, load_reader_model(recipe.model, trained), recipe.export.base_share)
+    with storing(checkpoint):
+        mixed.save(checkpoint)
+    return checkpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed.nn
 from accelerate import Accelerator
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from purlin.index.encoder import Role
@@ -47,6 +47,7 @@ from purlin.training.model import ModelSettings, TextModel, pad_targets, pad_tex
 Mask = Literal["entity", "span"]
 Trains = Literal["all", "decoder"]
 RowNumbers = NDArray[np.int64]
+AnyModel = TypeVar("AnyModel", bound=nn.Module)
 TEXTS_PER_GROUP = 32  # smaller groups have less padding, but more overhead
 SPAN_SHARE = 0.15  # share of words that is masked, as in the pretraining of T5
 REPORT = "report.txt"  # what was trained on, and what was masked in it
@@ -361,7 +362,7 @@ def _average_with_base(
     return checkpoint, dev.measure()
 
 
-def averaged(base: TextModel, trained: TextModel, base_share: float) -> TextModel:
+def averaged(base: nn.Module, trained: AnyModel, base_share: float) -> AnyModel:
     """Mix a share of `base` into every weight of `trained` (WiSE-FT, Wortsman et al. 2022)."""
     base_weights = base.state_dict()
     mixed = {
