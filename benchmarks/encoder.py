@@ -332,6 +332,7 @@ def variants(workshop: Workshop) -> Iterator[NamedMaker]:
     yield graph("ours without smoothing", partial(ours, smoothing=None))
     yield graph("ours without row scales", partial(ours, row_scales=False))
     yield graph("ours, 7-bit weights", partial(ours, weight_limit=63))
+    yield graph("ours, rounded to the nearest", partial(ours, compensate=False))
     yield graph("**ours**", ours)
     yield graph("ours, texts cut at 128 tokens", ours, None, 128)
 

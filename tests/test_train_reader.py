@@ -298,12 +298,12 @@ def test_a_resumed_run_encodes_no_passage_again(
 
     monkeypatch.setattr(Encoder, "encode", counting)
     kept = tmp_path / "passages"
-    told: list[tuple[int, int]] = []
+    encoded_counts: list[tuple[int, int]] = []
     [first], _ = reader._read_questions(
-        recipe, kept, lambda number, total, values: told.append((number, total))
+        recipe, kept, lambda number, total, values: encoded_counts.append((number, total))
     )
     assert len(encoded) == len(first.pool.passages) == 5
-    assert told == [(5, 5)]
+    assert encoded_counts == [(5, 5)]
 
     encoded.clear()
     [again], _ = reader._read_questions(recipe, kept, lambda *step: None)

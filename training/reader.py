@@ -248,20 +248,18 @@ def train_reader(
     text now and then.
     """
     accelerator = make_accelerator(recipe.loop, cpu=cpu, out=out, say=say)
-    # The others read the vectors that the main process has written.
-    with accelerator.main_process_first():
-        training, dev = _read_questions(recipe, out / PASSAGES, progress(PASSAGES))
-    if accelerator.is_main_process:
-        sources = zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True)
-        for source, mined in sources:
-            count = f"{len(mined.items):,} questions"
-            say(f"{source.path.name} ({source.format}, {source.split}): {count}")
-
     # The new head starts with the same weights in every process.
     torch.manual_seed(recipe.seed)
     new_head = not recipe.export.base_share
     reader = load_reader_model(recipe.model, new_head=new_head).to(accelerator.device)
     export.refuse_longer("reading.max_tokens", recipe.reading.max_tokens, reader)
+
+    # The others read the vectors that the main process has written.
+    with accelerator.main_process_first():
+        training, dev = _read_questions(recipe, out / PASSAGES, progress(PASSAGES))
+    if accelerator.is_main_process:
+        _say_counts(recipe, training, dev, say)
+
     scores = _teacher_scores(recipe, training, out / TEACHER, accelerator, progress(TEACHER))
     task = ReaderTask(reader, training, recipe, accelerator, dev=dev, scores=scores)
 
@@ -288,23 +286,39 @@ def train_reader(
         ]
         measures = best_measures(checkpoint)
         if recipe.export.base_share:
-            checkpoint = _average_with_base(recipe, checkpoint, out / AVERAGED)
-            task.restore(checkpoint)
-            reader.eval()
-            with torch.no_grad():
-                measures = task.measure()
+            checkpoint, measures = _average_with_base(task, checkpoint, out)
         export_reader(recipe, checkpoint, out / recipe.name, samples, measures)
     accelerator.wait_for_everyone()
     return out / recipe.name
 
 
-def _average_with_base(recipe: ReaderRecipe, trained: Path, checkpoint: Path) -> Path:
-    """Write the trained reader mixed with the one that it started from to `checkpoint`."""
-    base = load_reader_model(recipe.model)
-    mixed = averaged(base, load_reader_model(recipe.model, trained), recipe.export.base_share)
+def _say_counts(
+    recipe: ReaderRecipe,
+    training: Sequence[Questions],
+    dev: Sequence[Questions],
+    say: Callable[[str], None],
+) -> None:
+    sources = zip((*recipe.asked, *recipe.dev), (*training, *dev), strict=True)
+    for source, mined in sources:
+        count = f"{len(mined.items):,} questions"
+        say(f"{source.path.name} ({source.format}, {source.split}): {count}")
+
+
+def _average_with_base(task: ReaderTask, trained: Path, out: Path) -> tuple[Path, dict[str, float]]:
+    """Write the trained reader mixed with its base; return the checkpoint and its dev measures."""
+    recipe, checkpoint = task.recipe, out / AVERAGED
     with storing(checkpoint):
+        mixed = averaged(
+            load_reader_model(recipe.model),
+            load_reader_model(recipe.model, trained),
+            recipe.export.base_share,
+        )
         mixed.save(checkpoint)
-    return checkpoint
+
+    task.restore(checkpoint)
+    task.model.eval()
+    with torch.no_grad():
+        return checkpoint, task.measure()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular  # type: ignore[import-untyped]
 
-FloatArray = NDArray[np.float32]
-
 BLOCK = 64  # rows whose errors are moved to all later rows together; even, so that pairs stay whole
 DAMPING = 0.01  # of the mean square of an input, added to all: rare inputs are trusted less
 
 
 def compensated(
-    weight: FloatArray,
-    scales: FloatArray,
+    weight: NDArray[np.float32],
+    scales: NDArray[np.float32],
     products: NDArray[np.float64],
     limit: int,
     pair_limit: int | None = None,
@@ -55,8 +53,8 @@ def _error_factors(products: NDArray[np.float64]) -> NDArray[np.float64]:
     # With rows and columns reversed, the lower triangle of the matrix gives that of its inverse.
     reversed_lower = cholesky(damped[::-1, ::-1], lower=True)
     upper = reversed_lower[::-1, ::-1]
-    inverse: NDArray[np.float64] = solve_triangular(upper, np.eye(len(upper)), lower=False)
-    return inverse
+    factors: NDArray[np.float64] = solve_triangular(upper, np.eye(len(upper)), lower=False)
+    return factors
 
 
 def _room(

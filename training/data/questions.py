@@ -476,7 +476,7 @@ class Miner:
         encoder: TextEncoder | None = None,
         passage_vectors: Callable[[Sequence[str]], Vectors] | None = None,
     ) -> None:
-        """Index the pool. `passage_vectors` may know the encoder's vectors of its passages."""
+        """Index the pool; `passage_vectors` returns vectors of texts that were encoded before."""
         self.encoder = encoder
         self.entries = _number(pool.entries)
         # Manuals repeat themselves: the same text on another page is not a negative.
