@@ -183,11 +183,22 @@ class SearchedCorpus:
 
 
 @dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Words of a passage: `passage[start:end] == text`."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """An answer to a question: `passage[start:end] == text`, exact words of a document.
 
     `score` is in 0-1 and comparable between questions. `terms` are the enclosing terms or headings,
-    outermost first; `title` is the document's own, and `url` leads to it.
+    outermost first; `title` is the document's own, and `url` leads to it. `sentence` is the one in
+    which the answer stands; for an answer outside of all, such as a name in a signature, it is the
+    sentence of the passage that fits the question best, or None if the passage has none.
     """
 
     text: str
@@ -199,6 +210,7 @@ class Answer:
     terms: tuple[str, ...]
     url: str | None = None
     passage: str = ""
+    sentence: Excerpt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.answers import (
+    OF_ANSWERS,
     JudgedAnswer,
     Question,
     answer_measures,
@@ -282,6 +283,7 @@ def test_measures_of_a_worked_example() -> None:
         "entry MRR@100": (pytest.approx(0.55 / 3), 3, 1),
         "exact match": (0.5, 2, 2),
         "right answer first": (0.5, 2, 2),
+        "right answer or sentence first": (0.5, 2, 2),
         "F1": (0.5, 2, 2),
         "AUROC": (0.5, 4, 0),
     }
@@ -302,12 +304,19 @@ def test_a_right_answer_is_of_the_right_entry() -> None:
     ]
 
 
+def test_an_answer_may_be_shown_with_the_right_sentence() -> None:
+    right = "page.html#right"
+    name, elsewhere, neither = (
+        judge(_question("It closes x."), [], ["close"], 0.0, entry, sentence)
+        for entry, sentence in ((right, "It closes x."), ("x.html#y", "It closes x."), (right, ""))
+    )
+    assert not any(each.right for each in (name, elsewhere, neither))
+    measures = {each.name: each.mean for each in answer_measures([name, elsewhere, neither])}
+    assert measures["right answer or sentence first"] == pytest.approx(1 / 3)
+
+
 def test_auroc_needs_unanswerable_questions() -> None:
-    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-3:] == [
-        "exact match",
-        "right answer first",
-        "F1",
-    ]
+    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-4:] == list(OF_ANSWERS)
     alone = JudgedAnswer(_question(entry=None), None, None, False, 0.0, 0.0)
     for nothing in ([], [alone]):
         with pytest.raises(InvalidInput, match="no question with an answer"):

@@ -44,6 +44,9 @@ def test_answers_are_words_of_their_passages(library: Corpus, reader: Reader) ->
     for answer in result.answers:
         assert answer.passage[answer.start : answer.end] == answer.text != ""
         assert answer.passage == passages[answer.passage_id]
+        if said := answer.sentence:
+            assert answer.passage[said.start : said.end] == said.text != ""
+    assert any(answer.sentence for answer in result.answers)
     assert 0 <= result.answerable <= 1
 
 

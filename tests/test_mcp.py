@@ -252,10 +252,12 @@ def test_answers_have_passage_and_link(client: TestClient) -> None:
         else:
             passages[number] = passages[answer["passage_of"]]
         assert answer["text"] in passages[number]
+        assert answer.get("sentence", "") in passages[number]
         assert answer["url"].startswith("https://example.org/functions.html#")
         assert f"{number}. {json.dumps(answer['text'])}" in text(result)
 
     assert len(set(passages.values())) == sum("passage" in answer for answer in content["answers"])
+    assert any("sentence" in answer for answer in content["answers"])
 
 
 def test_labels_keep_the_order_of_texts(client: TestClient) -> None:

@@ -205,8 +205,12 @@ def test_ask_answers_from_the_documentation(
     assert answer["place"].startswith("sessions.md")
 
     assert _purlin("ask", "how long is a session kept?", *options, "-k", 1) == 0
-    out = capsys.readouterr().out
-    assert "  1. Sessions  0." in out.splitlines()[0]
+    head, *quoted = capsys.readouterr().out.splitlines()
+    assert "  1. Sessions  0." in head
+    assert [line.removeprefix("   │ ") for line in quoted if line] == [
+        answer["text"],
+        answer["sentence"]["text"],
+    ]
 
 
 def test_ask_refuses_a_reader_before_it_indexes(

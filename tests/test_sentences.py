@@ -11,7 +11,13 @@ from purlin.index.passages import split
 from purlin.index.qa.answer_types import statement_kind
 from purlin.index.qa.question import parse_question
 from purlin.index.qa.reader import PackedPassage, PassageLogits, ReadingPassage, reading_passage
-from purlin.index.qa.sentences import MAX_SENTENCES, SENTENCE_WEIGHTS, sentence_features, sentences
+from purlin.index.qa.sentences import (
+    MAX_SENTENCES,
+    SENTENCE_WEIGHTS,
+    sentence_features,
+    sentence_of_answer,
+    sentences,
+)
 from purlin.index.qa.signatures import PassageStructure
 from purlin.index.qa.spans import SpanPrediction, merge_modules, rank_answers
 from purlin.index.records import Document
@@ -165,3 +171,32 @@ def test_spans_of_a_module_add_up_where_it_is_introduced() -> None:
     assert (name.start, name.end, name.score) == (0, 4, pytest.approx(np.log(2)))
     # `sell` is no module of these passages.
     assert other.score < 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "beginning"),
+    [
+        ("PermissionError", "A locked file raises"),
+        ("at least 1", "retries is"),
+        ("'x'", "If mode is"),
+        # Not in a sentence: what tells most about the words of the question.
+        ("shop.Basket.save", "Write the basket"),
+        ("mode='w'", "Write the basket"),
+        ("3.2", "Write the basket"),
+    ],
+)
+def test_an_answer_is_shown_with_its_sentence(answer: str, beginning: str) -> None:
+    passage = _passage()
+    question = parse_question("Which method puts a basket on a disk?")
+    start = passage.text.index(answer)
+    span = sentence_of_answer(
+        question, passage, _logits(), {"basket": 1.0, "disk": 3.0}, (start, start + len(answer))
+    )
+    assert span is not None
+    assert passage.text[slice(*span)].startswith(beginning)
+
+
+def test_a_passage_without_prose_has_no_sentence() -> None:
+    passage = _passage(SIGNATURE)
+    question = parse_question("Which method saves a basket?")
+    assert sentence_of_answer(question, passage, _logits(), {}, (0, 16)) is None

@@ -130,11 +130,13 @@ function verdict({ answerable, reader }) {
 
 function answerCard(answer, best) {
   const marks = unitSpans(answer.passage, [[answer.start, answer.end]]);
+  const { sentence } = answer;
   const names = [...answer.terms, answer.title].filter((name, i, all) => name && all.indexOf(name) === i);
   return el(
     "article",
     { class: best ? "answer best" : "answer" },
     el("header", {}, el("h3", {}, answer.text), score(answer)),
+    sentence && sentence.text !== answer.text && el("p", { class: "says" }, sentence.text),
     el("p", { class: "trail" }, names.map((name) => el("span", {}, name))),
     prose(answer.passage, marks, 0, Infinity),
     answer.url && el("p", { class: "source-link" }, link(answer.url, {}, "Read it in the reference")),

@@ -29,6 +29,8 @@ from purlin.index.evaluation.ranking import (
 Counts = NDArray[np.int64]
 
 DEPTHS = (1, 10, 100)
+# The measures that need a reader.
+OF_ANSWERS = ("exact match", "right answer first", "right answer or sentence first", "F1")
 MAX_QUESTIONS = 100_000
 MAX_QUESTION_CHARS = 10_000
 MAX_ACCEPTED_ANSWERS = 100
@@ -73,8 +75,8 @@ class JudgedAnswer:
     `answer_rank` is the rank, from 1, of the first passage with an accepted answer's text, and
     `entry_rank` that of the first passage of the right entry; None if there is none among the first
     `max(DEPTHS)`. `exact` and `f1` are those of the first answer; `right` tells that it is exact and
-    of the right entry. `answerable` is the system's own
-    estimate, higher for surer.
+    of the right entry, and `right_sentence` that the sentence it is shown with is. `answerable` is
+    the system's own estimate, higher for surer.
     """
 
     question: Question
@@ -84,6 +86,7 @@ class JudgedAnswer:
     f1: float
     answerable: float
     right: bool = False
+    right_sentence: bool = False
 
 
 def read_questions(path: Path, split: str | None = None) -> list[Question]:
@@ -219,8 +222,11 @@ def judge(
     answers: Sequence[str],
     answerable: float,
     answer_entry: str | None = None,
+    sentence: str = "",
 ) -> JudgedAnswer:
-    """Judge ranked passages (entry, text) and ranked answers, the first from `answer_entry`.
+    """Judge ranked passages (entry, text) and ranked answers.
+
+    The first answer is from `answer_entry`, and shown with `sentence`.
 
     A passage has an answer if the answer's words are in its text, both normalized as by
     `exact_match`, and not within a longer word or number: `1` is neither in `10` nor in `1.5`.
@@ -240,6 +246,7 @@ def judge(
         f1(first_answer, question.answers),
         answerable,
         answer_entry == question.entry and exact_match(first_answer, question.answers),
+        answer_entry == question.entry and exact_match(sentence, question.answers),
     )
 
 
@@ -260,7 +267,8 @@ def answer_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
     `answer accuracy@k` and `answer MRR@100` rank passages by the answer's text, as in the paper on
     reference QA; `entry ...` by the entry, which is stricter for a text in many entries. `exact
     match` and `F1` are those of the first answer, and `right answer first` those exact matches that
-    are of the right entry, too: the right sentence, for a question that wants one. All of these
+    are of the right entry, too: the right sentence, for a question that wants one. `right answer or
+    sentence first` counts an answer that is shown with an accepted sentence, as well. All of these
     leave out the questions without an answer (or entry). `AUROC` of the estimate that a question
     has an answer is over all questions.
 
@@ -268,12 +276,16 @@ def answer_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
     """
     with_answers = [each for each in judged if each.question.answers]
     with_entry = [each for each in judged if each.question.entry is not None]
+    with_both = [each for each in with_answers if each.question.entry]
     # Questions without an answer cannot be ranked right, so that they would lower all means.
     values = {
         **_rank_values("answer", [each.answer_rank for each in with_answers]),
         **_rank_values("entry", [each.entry_rank for each in with_entry]),
         "exact match": [each.exact for each in with_answers],
-        "right answer first": [each.right for each in with_answers if each.question.entry],
+        "right answer first": [each.right for each in with_both],
+        "right answer or sentence first": [
+            each.right or each.right_sentence for each in with_both
+        ],
         "F1": [each.f1 for each in with_answers],
     }
     measures = [

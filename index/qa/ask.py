@@ -13,8 +13,9 @@ from purlin.index.errors import InvalidInput
 from purlin.index.qa.features import calibration_features, passage_scores
 from purlin.index.qa.question import ParsedQuestion, parse_question
 from purlin.index.qa.reader import Reader, reading_passage
+from purlin.index.qa.signatures import CharSpan
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, logistic, rank_answers
-from purlin.index.records import Answer, Hit
+from purlin.index.records import Answer, Excerpt, Hit
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus, Retrieved
 
 READ_DEPTH = 12  # passages that are read
@@ -146,7 +147,12 @@ def _answer(answer: RankedAnswer, retrieved: Retrieved) -> Answer:
         terms=document.context,
         url=document.location.url,
         passage=text,
+        sentence=_excerpt(text, answer.sentence),
     )
+
+
+def _excerpt(passage: str, span: CharSpan | None) -> Excerpt | None:
+    return None if span is None else Excerpt(passage[slice(*span)], *span)
 
 
 def _check(corpus: Corpus, question: str, k: int) -> None:

@@ -30,8 +30,11 @@ def judge_corpus(
         answers, hits, answerable = _answers(corpus, reader, question.question, depth)
         passages = [(hit_entry(hit), hit.text) for hit in hits]
         texts = [answer.text for answer in answers]
-        entry = answer_entry(answers[0], hits) if answers else None
-        judged.append(judge(question, passages, texts, answerable, entry))
+        entry, sentence = None, None
+        if answers:
+            entry, sentence = answer_entry(answers[0], hits), answers[0].sentence
+        said = "" if sentence is None else sentence.text
+        judged.append(judge(question, passages, texts, answerable, entry, said))
 
         if progress is not None:
             progress(number)

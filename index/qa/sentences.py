@@ -184,6 +184,29 @@ def sentence_features(
         yield sentence, {name: float(value) for name, value in features.items()}
 
 
+def sentence_of_answer(
+    question: ParsedQuestion,
+    passage: ReadingPassage,
+    logits: PassageLogits,
+    word_weights: Mapping[str, float],
+    answer: CharSpan,
+) -> CharSpan | None:
+    """Return the sentence that the answer stands in, else the passage's best one, if it has any.
+
+    A name in a signature is outside of all sentences; the best one then tells what it does.
+    """
+    features = list(sentence_features(question, passage, logits, word_weights))
+    for sentence, _ in features:
+        if sentence.start <= answer[0] and answer[1] <= sentence.end:
+            return sentence.start, sentence.end
+
+    scores = [sentence_score(values) for _, values in features]
+    if not scores:
+        return None
+    best, _ = features[scores.index(max(scores))]
+    return best.start, best.end
+
+
 def sentence_score(features: Mapping[str, float]) -> float:
     """Score a sentence by its features, in log odds up to a constant."""
     return sum(SENTENCE_WEIGHTS[name] * value for name, value in features.items())

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,12 @@ from numpy.typing import NDArray
 from purlin.index.qa.features import span_candidates, span_features, span_score
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.reader import Floats, PassageLogits, ReadingPassage, model_text
-from purlin.index.qa.sentences import Sentence, sentence_features, sentence_score
+from purlin.index.qa.sentences import (
+    Sentence,
+    sentence_features,
+    sentence_of_answer,
+    sentence_score,
+)
 from purlin.index.qa.signatures import CharSpan
 
 MAX_ANSWER_TOKENS = 24
@@ -42,12 +47,16 @@ class SpanPrediction:
 
 @dataclass(frozen=True, slots=True)
 class RankedAnswer:
-    """Characters of a passage, by its number; `score` (0-1) is comparable across questions."""
+    """Characters of a passage, by its number; `score` (0-1) is comparable across questions.
+
+    `sentence` has the characters of the sentence that the answer is shown with.
+    """
 
     passage: int
     start: int
     end: int
     score: float
+    sentence: CharSpan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +107,12 @@ def rank_answers(
     relevance = np.zeros(len(passages), dtype=np.float32)
     relevance[: len(probabilities)] = probabilities
     selected = np.array([each.selected for each in logits], dtype=np.float32)
-    answers = tuple(_best_answers(spans, probabilities, k))
-    return ReadingResult(answers, any_answer(selected), relevance, len(logits))
+    answers = []
+    for answer in _best_answers(spans, probabilities, k):
+        read = (passages[answer.passage], logits[answer.passage])
+        sentence = sentence_of_answer(question, *read, word_weights, (answer.start, answer.end))
+        answers.append(replace(answer, sentence=sentence))
+    return ReadingResult(tuple(answers), any_answer(selected), relevance, len(logits))
 
 
 def merge_modules(

@@ -113,9 +113,15 @@ def _print_answers(result: AskResult, root: Path | None) -> None:
         location = styled(_location(answer, root), terminal.GREEN)
         title = styled(" > ".join((*answer.terms, answer.title)), terminal.CYAN)
         print_line(f"{location}  {rank}. {title}  {answer.score:.2f}")
-        for line in answer.text.split("\n"):
-            print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
+        _print_quoted(answer.text)
+        if answer.sentence is not None and answer.sentence.text != answer.text:
+            _print_quoted(styled(" ".join(answer.sentence.text.split()), terminal.DIM))
         print_line()
+
+
+def _print_quoted(text: str) -> None:
+    for line in text.split("\n"):
+        print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
 
 
 def _location(answer: Answer, root: Path | None) -> str:

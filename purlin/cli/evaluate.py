@@ -147,7 +147,12 @@ def evaluate_qa(
 
     Example: purlin evaluate qa --corpus python --questions questions/python.jsonl --split dev
     """
-    from purlin.index.evaluation.answers import answer_measures, form_measures, read_questions
+    from purlin.index.evaluation.answers import (
+        OF_ANSWERS,
+        answer_measures,
+        form_measures,
+        read_questions,
+    )
     from purlin.index.qa.ask import READ_DEPTH
     from purlin.index.qa.judging import judge_corpus
     from purlin.index.qa.reader import RELEASED_READER, Reader
@@ -166,7 +171,7 @@ def evaluate_qa(
     shown = [
         measure
         for measure in answer_measures(judged)
-        if loaded or measure.name not in ("exact match", "F1", "right answer first")
+        if loaded or measure.name not in OF_ANSWERS
     ]
     if by_form and loaded:
         shown += form_measures(judged)
