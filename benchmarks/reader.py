@@ -11,8 +11,7 @@ Prints, in this order:
   questions of all corpora; and exact match with each fifth of the questions answered by weights
   fitted to the other four.
 - SENTENCE_WEIGHTS of `purlin.index.qa.sentences`, fitted in the same way over the questions that want a
-  statement, and how many of these are answered by the right sentence with a sixth of them left out;
-  the same with the reader's probability of a sentence as one more feature, which is not served.
+  statement, and how many of these are answered by the right sentence with a sixth of them left out.
 - `calibration`, fitted by logistic regression, with the AUROC of `answerable` on the questions it
   was fitted to (optimistic) and cross-validated in tenths.
 - A row of measures for each corpus and depth, unless `--brief`.
@@ -59,7 +58,7 @@ from purlin.index.qa.reader import (
     reading_passage,
 )
 from purlin.index.qa.sentences import SENTENCE_WEIGHTS, sentence_features
-from purlin.index.qa.spans import MIN_SPAN_LOGIT, TokenScores, spans_with_features
+from purlin.index.qa.spans import spans_with_features
 from purlin.index.search.corpus import Corpus, Retrieved
 
 READ_DEPTHS = (READ_DEPTH, 6, 20)
@@ -151,10 +150,9 @@ def span_candidates(
 
 
 def sentence_candidates(reader: Reader, corpus: Corpus, question: Question) -> Candidates:
-    """Sentences of the passages that are read.
+    """Sentences of the passages that are read; the first feature is the passage's score.
 
-    The first feature is the passage's score, the last the reader's log probability that the answer
-    is the sentence. Right are the accepted sentences of the question's entry.
+    Right are the accepted sentences of the question's entry.
     """
     parsed = parse_question(question.question)
     retrieved = corpus.passages(question.question, RANKED_DEPTH).passages
@@ -172,23 +170,21 @@ def sentence_candidates(reader: Reader, corpus: Corpus, question: Question) -> C
     features, right = [], []
     for row, passage, passage_logits in zip(rows, passages, logits, strict=True):
         of_entry = hit_entry(retrieved[row].hit) == question.entry
-        token_scores = TokenScores(passage, passage_logits)
         for sentence, values in sentence_features(parsed, passage, passage_logits, word_weights):
             said = passage.text[sentence.start : sentence.end]
-            served = (values[name] for name in SENTENCE_WEIGHTS)
-            score = token_scores.of((sentence.start, sentence.end))
-            # A sentence that was cut off has none.
-            score = MIN_SPAN_LOGIT if score is None else max(score, MIN_SPAN_LOGIT)
-            features.append((passage.prior, *served, score))
+            features.append((passage.prior, *(values[name] for name in SENTENCE_WEIGHTS)))
             right.append(of_entry and exact_match(said, question.answers))
     return Candidates(
-        np.array(features, dtype=np.float64).reshape(len(features), 2 + len(SENTENCE_WEIGHTS)),
+        np.array(features, dtype=np.float64).reshape(len(features), 1 + len(SENTENCE_WEIGHTS)),
         np.array(right, dtype=bool),
     )
 
 
-def fit_sentences(candidates: Sequence[Candidates]) -> tuple[Floats, float]:
-    """Weights (f,) of the features; the cross-validated share of right sentences."""
+def fit_sentences(
+    questions: Sequence[tuple[Corpus, Question]], reader: Reader
+) -> tuple[Floats, float]:
+    """The prior's weight and SENTENCE_WEIGHTS; the cross-validated share of right sentences."""
+    candidates = [sentence_candidates(reader, corpus, question) for corpus, question in questions]
     fold = np.random.default_rng(0).permutation(len(candidates)) % SENTENCE_FOLDS
     right = []
 
@@ -412,13 +408,9 @@ def main() -> None:
     answered = [each for each in with_answers if each not in statements]
 
     if statements:
-        candidates = [sentence_candidates(reader, *each) for each in statements]
-        served = [replace(each, features=each.features[:, :-1]) for each in candidates]
-        sentence_weights, share = fit_sentences(served)
+        sentence_weights, share = fit_sentences(statements, reader)
         named = zip(("prior", *SENTENCE_WEIGHTS), sentence_weights.round(2).tolist(), strict=True)
         print("SENTENCE", dict(named), f"right {share:.3f} of {len(statements)}")
-        all_weights, share = fit_sentences(candidates)
-        print(f"with the reader's probability, weight {all_weights[-1]:.2f}: right {share:.3f}")
     passage_weights, span_weights, exact = fit_weights(answered, reader)
     prior_weight = round(float(span_weights[0]), 2)
     print("PASSAGE", dict(zip(PASSAGE_WEIGHTS, passage_weights.round(2).tolist(), strict=True)))

@@ -602,11 +602,15 @@ def test_answers_are_marked_in_their_passages(home: Path, tab: Tab, reader_direc
                 tab.run(f"[...{marked}].map(one => one.textContent).join('')").split()
                 == answer["text"].split()
             )
-        assert [text.split() for text in tab.texts(".answer .says")] == [
-            answer["sentence"]["text"].split()
-            for answer in reply["answers"]
-            if answer.get("sentence") and answer["sentence"]["text"] != answer["text"]
-        ] != []
+        assert (
+            [text.split() for text in tab.texts(".answer .says")]
+            == [
+                answer["sentence"]["text"].split()
+                for answer in reply["answers"]
+                if answer.get("sentence") and answer["sentence"]["text"] != answer["text"]
+            ]
+            != []
+        )
         links = tab.run("[...document.querySelectorAll('.answer a')].map(one => one.href)")
         assert links == [answer["url"] for answer in reply["answers"] if answer.get("url")] != []
         assert f"{round(reply['answerable'] * 100)} %" in tab.texts(".verdict")[0]

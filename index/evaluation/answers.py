@@ -283,9 +283,7 @@ def answer_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
         **_rank_values("entry", [each.entry_rank for each in with_entry]),
         "exact match": [each.exact for each in with_answers],
         "right answer first": [each.right for each in with_both],
-        "right answer or sentence first": [
-            each.right or each.right_sentence for each in with_both
-        ],
+        "right answer or sentence first": [each.right or each.right_sentence for each in with_both],
         "F1": [each.f1 for each in with_answers],
     }
     measures = [

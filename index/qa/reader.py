@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -24,7 +25,7 @@ from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
 from purlin.index.exported import fingerprint_of, read_exported, refusing
 from purlin.index.passages import render
-from purlin.index.qa.signatures import PassageStructure, passage_structure
+from purlin.index.qa.signatures import CharSpan, PassageStructure, passage_structure
 from purlin.index.records import Document, Passage
 
 # Packages of the extra `transformer`: imported when a reader is loaded.
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 READER_SETTINGS = "reader.json"
 RELEASED_READER = Path(__file__).resolve().parents[2] / "models" / "reference-reader-int8"
 MAX_QUESTION_TOKENS = 64
+MIN_SPAN_LOGIT = -25.0  # log probabilities below are all the same to the ranking
 _MAX_CHARS_PER_TOKEN = 40  # the rest of a text is not tokenized
 
 Ids = NDArray[np.int64]
@@ -99,6 +101,41 @@ class PassageLogits:
     start: Floats
     end: Floats
     selected: float
+
+
+class TokenScores:
+    """How likely an answer starts and ends at each of the passage's tokens (eq. 1 and 2).
+
+    `start` and `end` (t,) are log probabilities. `offsets` (t) are the characters of each token in
+    `passage.text`, negative in its context, where no answer may be.
+    """
+
+    def __init__(self, passage: ReadingPassage, logits: PassageLogits) -> None:
+        packed = logits.packed
+        of_passage = slice(packed.first, packed.first + len(packed.offsets))
+        self.start = _log_softmax(logits.start[of_passage])
+        self.end = _log_softmax(logits.end[of_passage])
+
+        context_chars = len(model_text(passage)) - len(passage.text)
+        self.offsets = [
+            (first - context_chars, last - context_chars) for first, last in packed.offsets
+        ]
+
+    def of(self, span: CharSpan) -> float | None:
+        """Return the log probability of characters of the passage; None if they were cut off."""
+        first = bisect_right(self.offsets, span[0], key=lambda offset: offset[1])
+        last = bisect_left(self.offsets, span[1], key=lambda offset: offset[0]) - 1
+
+        is_whole = first <= last and self.offsets[last][1] >= span[1]
+        return float(self.start[first] + self.end[last]) if is_whole else None
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    if not len(logits):
+        return logits
+    shifted = logits - logits.max()
+    result: Floats = shifted - np.log(np.exp(shifted).sum())
+    return result
 
 
 class Packer:

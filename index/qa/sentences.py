@@ -13,13 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from purlin.index.qa.question import ParsedQuestion
-from purlin.index.qa.reader import PassageLogits, ReadingPassage
+from purlin.index.qa.reader import MIN_SPAN_LOGIT, PassageLogits, ReadingPassage, TokenScores
 from purlin.index.qa.signatures import CharSpan, Parameter
 from purlin.index.search.tokens import tokens
 
 SENTENCE_WEIGHTS = {
     # the reader's logit for the passage
     "passage_logit": 0.37,
+    # the reader's log probability that the answer is the sentence, from its first to its last token
+    "span_logit": 0.0,
     # the first sentence of the entry
     "opening": 2.26,
     # the same, where the question asks for a condition, a reason or an occasion
@@ -157,6 +159,7 @@ def sentence_features(
     asks_for_detail = question.statement in ("condition", "reason", "occasion")
     is_named = _names_entry(question, passage)
     names = {text[slice(*span)].rpartition(".")[2] for span in structure.names}
+    token_scores = TokenScores(passage, logits)
 
     for sentence in sentences(passage):
         said = text[sentence.start : sentence.end]
@@ -165,6 +168,7 @@ def sentence_features(
         opening = structure.is_first and sentence.number == 0
         features = {
             "passage_logit": logits.selected,
+            "span_logit": _span_logit(token_scores, sentence),
             "opening": opening,
             "opening_detail": opening and asks_for_detail,
             "opening_parameter": opening
@@ -182,6 +186,12 @@ def sentence_features(
                 question.statement == statement and wording.search(said) is not None
             )
         yield sentence, {name: float(value) for name, value in features.items()}
+
+
+def _span_logit(token_scores: TokenScores, sentence: Sentence) -> float:
+    """Return the reader's log probability of a sentence, which may have been cut off."""
+    score = token_scores.of((sentence.start, sentence.end))
+    return MIN_SPAN_LOGIT if score is None else max(score, MIN_SPAN_LOGIT)
 
 
 def sentence_of_answer(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,13 @@ from numpy.typing import NDArray
 
 from purlin.index.qa.features import span_candidates, span_features, span_score
 from purlin.index.qa.question import ParsedQuestion
-from purlin.index.qa.reader import Floats, PassageLogits, ReadingPassage, model_text
+from purlin.index.qa.reader import (
+    MIN_SPAN_LOGIT,
+    Floats,
+    PassageLogits,
+    ReadingPassage,
+    TokenScores,
+)
 from purlin.index.qa.sentences import (
     Sentence,
     sentence_features,
@@ -28,7 +33,6 @@ from purlin.index.qa.sentences import (
 from purlin.index.qa.signatures import CharSpan
 
 MAX_ANSWER_TOKENS = 24
-MIN_SPAN_LOGIT = -25.0  # log probabilities below are all the same to the ranking
 NO_SPANS_SCORE = -1e9  # of a passage without spans
 FOREIGN_MODULE = 1.5  # log odds, of a name that no passage's page documents as a module
 _TOP_TOKENS = 8  # best start tokens, and end tokens, of a passage that are combined
@@ -173,33 +177,6 @@ def spans_with_features(
 # -- spans of one passage
 
 
-class TokenScores:
-    """How likely an answer starts and ends at each of the passage's tokens (eq. 1 and 2).
-
-    `start` and `end` (t,) are log probabilities. `offsets` (t,) are the characters of each token in
-    `passage.text`, negative in its context, where no answer may be.
-    """
-
-    def __init__(self, passage: ReadingPassage, logits: PassageLogits) -> None:
-        packed = logits.packed
-        of_passage = slice(packed.first, packed.first + len(packed.offsets))
-        self.start = _log_softmax(logits.start[of_passage])
-        self.end = _log_softmax(logits.end[of_passage])
-
-        context_chars = len(model_text(passage)) - len(passage.text)
-        self.offsets = [
-            (first - context_chars, last - context_chars) for first, last in packed.offsets
-        ]
-
-    def of(self, span: CharSpan) -> float | None:
-        """Return the log probability of characters of the passage; None if they were cut off."""
-        first = bisect_right(self.offsets, span[0], key=lambda offset: offset[1])
-        last = bisect_left(self.offsets, span[1], key=lambda offset: offset[0]) - 1
-
-        is_whole = first <= last and self.offsets[last][1] >= span[1]
-        return float(self.start[first] + self.end[last]) if is_whole else None
-
-
 def best_spans(
     passage: ReadingPassage, logits: PassageLogits, candidates: Collection[CharSpan] = ()
 ) -> list[SpanPrediction]:
@@ -255,14 +232,6 @@ def whole_words(text: str, start: int, end: int) -> CharSpan:
     while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
         end -= 1
     return start, end
-
-
-def _log_softmax(logits: Floats) -> Floats:
-    if not len(logits):
-        return logits
-    shifted = logits - logits.max()
-    result: Floats = shifted - np.log(np.exp(shifted).sum())
-    return result
 
 
 # -- spans of all passages

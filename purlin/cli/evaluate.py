@@ -169,9 +169,7 @@ def evaluate_qa(
             progress=lambda done: tell("questions", done, len(question_set)),
         )
     shown = [
-        measure
-        for measure in answer_measures(judged)
-        if loaded or measure.name not in OF_ANSWERS
+        measure for measure in answer_measures(judged) if loaded or measure.name not in OF_ANSWERS
     ]
     if by_form and loaded:
         shown += form_measures(judged)
