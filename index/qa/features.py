@@ -25,50 +25,50 @@ Features = NDArray[np.float64]
 
 PASSAGE_WEIGHTS = {
     # the scores of the retrievers
-    "dense": 13.16,
-    "lexical": 12.19,
+    "dense": 13.38,
+    "lexical": 12.17,
     # the entry is of a kind that the question asks for
-    "kind": 0.68,
+    "kind": 0.72,
     # the question has the entry's name
-    "named": 0.71,
+    "named": 0.69,
     # the question has the name with its qualifier: `str.split`
-    "qualified": 1.8,
+    "qualified": 1.9,
     # the first passage of an entry, with its signature
-    "first": 0.47,
+    "first": 0.43,
     # the passage has a span of the expected type
-    "has": 1.51,
+    "has": 1.44,
     # the passage introduces a module, and the question asks for one
-    "module": 3.09,
+    "module": 3.47,
     # the page's share of all retrieved passages
-    "page": 1.62,
+    "page": 1.77,
 }
 SPAN_WEIGHTS = {
     # the reader's logit for the passage
-    "passage_logit": 0.48,
+    "passage_logit": 0.57,
     # the reader's log probability for the span
-    "span_logit": 0.38,
+    "span_logit": 0.33,
     # the span looks like the expected type
-    "typed": 0.48,
+    "typed": 0.72,
     # the span is the entry's own name, and the question asks for such an entry
-    "own": 0.67,
+    "own": 0.63,
     # the question has the same name
-    "echo": -1.45,
+    "echo": -1.0,
     # the parameter has a default, or stands in brackets
-    "optional": 0.97,
+    "optional": 0.75,
     # the parameter's default is true or false
-    "switch": 0.39,
+    "switch": 0.41,
     # the span is the name of the module that is asked for
-    "module": 1.26,
+    "module": 1.56,
     # the span is a literal such as None, -1 or 'w', and the question asks for a result
-    "literal": 0.52,
+    "literal": 0.63,
     # logarithm of the number of words
-    "words": -2.45,
+    "words": -1.7,
     # the span is in the signature without being a candidate
-    "signature": -0.87,
+    "signature": -0.99,
     # its sentence has words that go with the expected type
-    "sentence": 0.62,
+    "sentence": 0.28,
     # its sentence tells a default, and the question asks for one
-    "default": 1.46,
+    "default": 1.13,
 }
 MAX_ENTRY_CHARS = 20_000  # the words after these are not compared with the question's
 PAGE_SHARPNESS = 20.0  # of the softmax over the retrieval scores of a page's passages

@@ -19,30 +19,30 @@ from purlin.index.search.tokens import tokens
 
 SENTENCE_WEIGHTS = {
     # the reader's logit for the passage
-    "passage_logit": 0.37,
+    "passage_logit": 0.53,
     # the reader's log probability that the answer is the sentence, from its first to its last token
-    "span_logit": 0.0,
+    "span_logit": 0.2,
     # the first sentence of the entry
-    "opening": 2.26,
+    "opening": 1.68,
     # the same, where the question asks for a condition, a reason or an occasion
-    "opening_detail": -1.35,
+    "opening_detail": -1.65,
     # the same, where it asks for a purpose and names a parameter of the entry
-    "opening_parameter": -2.42,
+    "opening_parameter": -2.9,
     # how many sentences of the passage come before it, as a logarithm
-    "depth": -0.38,
+    "depth": -0.34,
     # share of the question's words, by their idf, that the sentence has beside the entry's name
-    "overlap": 2.54,
+    "overlap": 2.12,
     # the sentence is about a parameter, and the question names that and the entry
-    "parameter": 5.06,
+    "parameter": 3.5,
     # it begins with the entry's name, or with "this function"
-    "subject": 0.5,
+    "subject": -0.85,
     # it has words that go with what the question wants stated
-    "condition": 2.5,
-    "reason": 4.89,
-    "occasion": 3.82,
-    "advice": 0.91,
+    "condition": 0.32,
+    "reason": 2.13,
+    "occasion": 1.39,
+    "advice": 0.16,
     # it states a condition that the question does not ask for
-    "conditional": -0.16,
+    "conditional": -0.11,
 }
 MAX_SENTENCES = 64  # of a passage; the rest is not considered
 MAX_LISTED = 2  # parameters in a sentence about one of them
