@@ -179,10 +179,10 @@ def test_spans_of_a_module_add_up_where_it_is_introduced() -> None:
         ("PermissionError", "A locked file raises"),
         ("at least 1", "retries is"),
         ("'x'", "If mode is"),
+        ("3.2", "New in version"),
         # Not in a sentence: what tells most about the words of the question.
         ("shop.Basket.save", "Write the basket"),
         ("mode='w'", "Write the basket"),
-        ("3.2", "Write the basket"),
     ],
 )
 def test_an_answer_is_shown_with_its_sentence(answer: str, beginning: str) -> None:

@@ -7,6 +7,7 @@ sentences of all passages, as `purlin.index.qa.features` ranks spans.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -98,14 +99,17 @@ class Sentence:
 
 
 def sentences(passage: ReadingPassage) -> list[Sentence]:
-    """Return the sentences of a passage's prose: neither its signature nor examples of code."""
-    spans = []
+    """Return the sentences of a passage's prose: no signature, examples of code or version notes."""
+    spans = (span for span in _sentence_spans(passage) if not _ASIDE.match(passage.text, *span))
+    return [
+        Sentence(*span, number)
+        for number, span in enumerate(itertools.islice(spans, MAX_SENTENCES))
+    ]
+
+
+def _sentence_spans(passage: ReadingPassage) -> Iterator[CharSpan]:
     for start, end in _prose(passage):
-        for span in _split(passage.text, start, end):
-            spans.append(span)
-            if len(spans) == MAX_SENTENCES:
-                break
-    return [Sentence(*span, number) for number, span in enumerate(spans[:MAX_SENTENCES])]
+        yield from _split(passage.text, start, end)
 
 
 def _prose(passage: ReadingPassage) -> Iterator[CharSpan]:
@@ -134,7 +138,7 @@ def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
         first = leading.end() if leading else position
         last = first + len(text[first:border].rstrip())
         said = text[first:last]
-        if " " in said and not _ASIDE.match(said):
+        if " " in said:
             yield first, last
         position = max(position, border)
 
@@ -205,15 +209,14 @@ def sentence_of_answer(
 
     A name in a signature is outside of all sentences; the best one then tells what it does.
     """
-    features = list(sentence_features(question, passage, logits, word_weights))
-    for sentence, _ in features:
-        if sentence.start <= answer[0] and answer[1] <= sentence.end:
-            return sentence.start, sentence.end
+    for start, end in _sentence_spans(passage):
+        if start <= answer[0] and answer[1] <= end:
+            return start, end
 
-    scores = [sentence_score(values) for _, values in features]
-    if not scores:
+    features = list(sentence_features(question, passage, logits, word_weights))
+    if not features:
         return None
-    best, _ = features[scores.index(max(scores))]
+    best, _ = max(features, key=lambda scored: sentence_score(scored[1]))
     return best.start, best.end
 
 
