@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from purlin.index.passages import split
 from purlin.index.qa.answer_types import statement_kind
 from purlin.index.qa.question import parse_question
-from purlin.index.qa.reader import PackedPassage, PassageLogits, ReadingPassage, reading_passage
+from purlin.index.qa.reader import (
+    MIN_SPAN_LOGIT,
+    PackedPassage,
+    PassageLogits,
+    ReadingPassage,
+    reading_passage,
+)
 from purlin.index.qa.sentences import (
     MAX_SENTENCES,
     SENTENCE_WEIGHTS,
@@ -200,3 +206,32 @@ def test_a_passage_without_prose_has_no_sentence() -> None:
     passage = _passage(SIGNATURE)
     question = parse_question("Which method saves a basket?")
     assert sentence_of_answer(question, passage, _logits(), {}, (0, 16)) is None
+
+
+def test_the_readers_probability_of_a_sentence_is_a_feature() -> None:
+    passage = ReadingPassage("It opens. It closes.")
+    start = np.array([0, 0, 0, 4, 0, 0], dtype=np.float32)
+    end = np.array([0, 1, 0, 0, 0, 3], dtype=np.float32)
+    offsets = ((0, 2), (3, 8), (8, 9), (10, 12), (13, 19), (19, 20))
+    packed = PackedPassage(np.zeros(6, dtype=np.int64), 0, offsets)
+    logits = PassageLogits(packed, start, end, 0.0)
+
+    features = sentence_features(parse_question("What does it do?"), passage, logits, {})
+    span_logits = [values["span_logit"] for _, values in features]
+
+    log_sums = np.log(np.exp(start).sum()) + np.log(np.exp(end).sum())
+    # From the first token of each sentence to its full stop.
+    assert span_logits == pytest.approx([0 + 0 - log_sums, 4 + 3 - log_sums])
+
+
+def test_a_sentence_that_was_cut_off_has_the_least_probability() -> None:
+    passage = ReadingPassage("It opens. It closes.")
+    packed = PackedPassage(np.zeros(3, dtype=np.int64), 0, ((0, 2), (3, 8), (8, 9)))
+    nothing = np.zeros(3, dtype=np.float32)
+    logits = PassageLogits(packed, nothing, nothing, 0.0)
+
+    features = sentence_features(parse_question("What does it do?"), passage, logits, {})
+    assert [values["span_logit"] for _, values in features] == [
+        pytest.approx(-2 * np.log(3)),
+        MIN_SPAN_LOGIT,
+    ]

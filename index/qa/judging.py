@@ -30,11 +30,10 @@ def judge_corpus(
         answers, hits, answerable = _answers(corpus, reader, question.question, depth)
         passages = [(hit_entry(hit), hit.text) for hit in hits]
         texts = [answer.text for answer in answers]
-        entry, sentence = None, None
-        if answers:
-            entry, sentence = answer_entry(answers[0], hits), answers[0].sentence
-        said = "" if sentence is None else sentence.text
-        judged.append(judge(question, passages, texts, answerable, entry, said))
+        best = answers[0] if answers else None
+        entry = answer_entry(best, hits) if best else None
+        sentence = best.sentence.text if best and best.sentence else ""
+        judged.append(judge(question, passages, texts, answerable, entry, sentence))
 
         if progress is not None:
             progress(number)

@@ -106,7 +106,7 @@ class PassageLogits:
 class TokenScores:
     """How likely an answer starts and ends at each of the passage's tokens (eq. 1 and 2).
 
-    `start` and `end` (t,) are log probabilities. `offsets` (t) are the characters of each token in
+    `start` and `end` (t,) are log probabilities. `offsets` (t,) are the characters of each token in
     `passage.text`, negative in its context, where no answer may be.
     """
 

@@ -111,11 +111,14 @@ def rank_answers(
     relevance = np.zeros(len(passages), dtype=np.float32)
     relevance[: len(probabilities)] = probabilities
     selected = np.array([each.selected for each in logits], dtype=np.float32)
-    answers = []
-    for answer in _best_answers(spans, probabilities, k):
-        read = (passages[answer.passage], logits[answer.passage])
-        sentence = sentence_of_answer(question, *read, word_weights, (answer.start, answer.end))
-        answers.append(replace(answer, sentence=sentence))
+
+    def with_sentence(answer: RankedAnswer) -> RankedAnswer:
+        passage, passage_logits = passages[answer.passage], logits[answer.passage]
+        span = (answer.start, answer.end)
+        sentence = sentence_of_answer(question, passage, passage_logits, word_weights, span)
+        return replace(answer, sentence=sentence)
+
+    answers = map(with_sentence, _best_answers(spans, probabilities, k))
     return ReadingResult(tuple(answers), any_answer(selected), relevance, len(logits))
 
 
