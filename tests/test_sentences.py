@@ -235,3 +235,12 @@ def test_a_sentence_that_was_cut_off_has_the_least_probability() -> None:
         pytest.approx(-2 * np.log(3)),
         MIN_SPAN_LOGIT,
     ]
+
+
+def test_where_the_source_is_does_not_tell_about_a_module() -> None:
+    passage = _passage("Source code: Lib/shop.py\n\nIt has baskets for shops.", "shop")
+    question = parse_question("Which module has baskets?")
+    start = passage.text.index("shop.py")
+    span = sentence_of_answer(question, passage, _logits(), {"baskets": 1.0}, (start, start + 4))
+    assert span is not None
+    assert passage.text[slice(*span)] == "It has baskets for shops."

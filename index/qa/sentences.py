@@ -81,10 +81,10 @@ _STATING = {
     ),
 }
 _CONDITIONAL = re.compile(r"(?:if|when|unless|note|otherwise|in case)\b", re.I)
-# What no question that wants a statement asks for.
+# What no question that wants a statement asks for; a version may be what another one wants.
+_VERSION_NOTE = re.compile(r"(?:New|Changed|Deprecated|Added) (?:in|since) version")
 _ASIDE = re.compile(
-    r"(?:New|Changed|Deprecated|Added) (?:in|since) version|Availability:|Source code:"
-    r"|Raises an auditing event|(?:Note|See also|Warning)$"
+    r"Availability:|Source code:|Raises an auditing event|(?:Note|See also|Warning)$"
 )
 _THIS = re.compile(r"(?:this|the) (?:function|method|class|module|statement|decorator|is)\b", re.I)
 
@@ -100,7 +100,9 @@ class Sentence:
 
 def sentences(passage: ReadingPassage) -> list[Sentence]:
     """Return the sentences of a passage's prose: no signature, examples of code or version notes."""
-    spans = (span for span in _sentence_spans(passage) if not _ASIDE.match(passage.text, *span))
+    spans = (
+        span for span in _sentence_spans(passage) if not _VERSION_NOTE.match(passage.text, *span)
+    )
     return [
         Sentence(*span, number)
         for number, span in enumerate(itertools.islice(spans, MAX_SENTENCES))
@@ -138,7 +140,7 @@ def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
         first = leading.end() if leading else position
         last = first + len(text[first:border].rstrip())
         said = text[first:last]
-        if " " in said:
+        if " " in said and not _ASIDE.match(said):
             yield first, last
         position = max(position, border)
 
