@@ -486,8 +486,8 @@ def _answer_part(answer: Answer, number: int, first: int, *, changed: bool) -> P
     """Answer `number`, with its passage unless answer `first` already shows that."""
     name = " > ".join([*answer.terms, answer.title])[-_MAX_SHOWN:]
     fields: dict[str, Any] = {"text": answer.text, "score": answer.score, "of": name}
-    if answer.sentence is not None and answer.sentence.text != answer.text:
-        fields["sentence"] = answer.sentence.text
+    if answer.shown_sentence:
+        fields["sentence"] = answer.shown_sentence
     head = f"{json.dumps(answer.text, ensure_ascii=False)} ({answer.score:.2f}) · {name}"
     if answer.url:
         fields["url"] = answer.url

@@ -212,6 +212,13 @@ class Answer:
     passage: str = ""
     sentence: Excerpt | None = None
 
+    @property
+    def shown_sentence(self) -> str:
+        """The sentence to show beside the answer; "" if there is none or the answer is all of it."""
+        if self.sentence is None or self.sentence.text == self.text:
+            return ""
+        return self.sentence.text
+
 
 @dataclass(frozen=True, slots=True)
 class LabelScore:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.answers import (
-    OF_ANSWERS,
+    READER_MEASURES,
     JudgedAnswer,
     Question,
     answer_measures,
@@ -316,7 +316,9 @@ def test_an_answer_may_be_shown_with_the_right_sentence() -> None:
 
 
 def test_auroc_needs_unanswerable_questions() -> None:
-    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-4:] == list(OF_ANSWERS)
+    assert [each.name for each in answer_measures([_judged(1, 1, 1.0)])][-4:] == list(
+        READER_MEASURES
+    )
     alone = JudgedAnswer(_question(entry=None), None, None, False, 0.0, 0.0)
     for nothing in ([], [alone]):
         with pytest.raises(InvalidInput, match="no question with an answer"):

@@ -29,8 +29,8 @@ from purlin.index.evaluation.ranking import (
 Counts = NDArray[np.int64]
 
 DEPTHS = (1, 10, 100)
-# The measures that need a reader.
-OF_ANSWERS = ("exact match", "right answer first", "right answer or sentence first", "F1")
+# Those that only a reader's answers have.
+READER_MEASURES = ("exact match", "right answer first", "right answer or sentence first", "F1")
 MAX_QUESTIONS = 100_000
 MAX_QUESTION_CHARS = 10_000
 MAX_ACCEPTED_ANSWERS = 100
@@ -232,6 +232,7 @@ def judge(
     `exact_match`, and not within a longer word or number: `1` is neither in `10` nor in `1.5`.
     """
     first_answer = answers[0] if answers else ""
+    of_entry = answer_entry == question.entry
     ranked = passages[: max(DEPTHS)]
 
     patterns = [_pattern(accepted) for accepted in question.answers]
@@ -245,8 +246,8 @@ def judge(
         exact_match(first_answer, question.answers),
         f1(first_answer, question.answers),
         answerable,
-        answer_entry == question.entry and exact_match(first_answer, question.answers),
-        answer_entry == question.entry and exact_match(sentence, question.answers),
+        of_entry and exact_match(first_answer, question.answers),
+        of_entry and exact_match(sentence, question.answers),
     )
 
 
@@ -276,14 +277,16 @@ def answer_measures(judged: Sequence[JudgedAnswer]) -> list[Measure]:
     """
     with_answers = [each for each in judged if each.question.answers]
     with_entry = [each for each in judged if each.question.entry is not None]
-    with_both = [each for each in with_answers if each.question.entry]
+    with_answer_and_entry = [each for each in with_answers if each.question.entry]
     # Questions without an answer cannot be ranked right, so that they would lower all means.
     values = {
         **_rank_values("answer", [each.answer_rank for each in with_answers]),
         **_rank_values("entry", [each.entry_rank for each in with_entry]),
         "exact match": [each.exact for each in with_answers],
-        "right answer first": [each.right for each in with_both],
-        "right answer or sentence first": [each.right or each.right_sentence for each in with_both],
+        "right answer first": [each.right for each in with_answer_and_entry],
+        "right answer or sentence first": [
+            each.right or each.right_sentence for each in with_answer_and_entry
+        ],
         "F1": [each.f1 for each in with_answers],
     }
     measures = [

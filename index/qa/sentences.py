@@ -99,7 +99,7 @@ class Sentence:
 
 
 def sentences(passage: ReadingPassage) -> list[Sentence]:
-    """Return the sentences of a passage's prose: no signature, examples of code or version notes."""
+    """Return the sentences of a passage, without its signature, examples of code and version notes."""
     spans = (
         span for span in _sentence_spans(passage) if not _VERSION_NOTE.match(passage.text, *span)
     )
@@ -215,11 +215,9 @@ def sentence_of_answer(
         if start <= answer[0] and answer[1] <= end:
             return start, end
 
-    features = list(sentence_features(question, passage, logits, word_weights))
-    if not features:
-        return None
-    best, _ = max(features, key=lambda scored: sentence_score(scored[1]))
-    return best.start, best.end
+    candidates = sentence_features(question, passage, logits, word_weights)
+    best = max(candidates, key=lambda candidate: sentence_score(candidate[1]), default=None)
+    return None if best is None else (best[0].start, best[0].end)
 
 
 def sentence_score(features: Mapping[str, float]) -> float:

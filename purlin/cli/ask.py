@@ -114,8 +114,8 @@ def _print_answers(result: AskResult, root: Path | None) -> None:
         title = styled(" > ".join((*answer.terms, answer.title)), terminal.CYAN)
         print_line(f"{location}  {rank}. {title}  {answer.score:.2f}")
         _print_quoted(answer.text)
-        if answer.sentence is not None and answer.sentence.text != answer.text:
-            _print_quoted(styled(" ".join(answer.sentence.text.split()), terminal.DIM))
+        if answer.shown_sentence:
+            _print_quoted(styled(" ".join(answer.shown_sentence.split()), terminal.DIM))
         print_line()
 
 

@@ -148,7 +148,7 @@ def evaluate_qa(
     Example: purlin evaluate qa --corpus python --questions questions/python.jsonl --split dev
     """
     from purlin.index.evaluation.answers import (
-        OF_ANSWERS,
+        READER_MEASURES,
         answer_measures,
         form_measures,
         read_questions,
@@ -169,7 +169,9 @@ def evaluate_qa(
             progress=lambda done: tell("questions", done, len(question_set)),
         )
     shown = [
-        measure for measure in answer_measures(judged) if loaded or measure.name not in OF_ANSWERS
+        measure
+        for measure in answer_measures(judged)
+        if loaded or measure.name not in READER_MEASURES
     ]
     if by_form and loaded:
         shown += form_measures(judged)
