@@ -230,6 +230,12 @@ _STATEMENTS = {
         r"|^(?:explain|describe|difference between)\b",
         re.IGNORECASE,
     ),
+    # Yes or no: "does str.split keep empty strings". "do a merge" is no question.
+    "fact": re.compile(
+        r"^(?:so |and )?(?:does|did|is|are|was|were|can|could|may|must|will|would|should|has"
+        r"|do (?:i|we|you|they|\w+s)) (?!there\b|.*\b(?:what|which|when|name)\b)",
+        re.IGNORECASE,
+    ),
 }
 _WHAT_HAPPENS = re.compile(r"\bwhat (?:happens|becomes of)\b", re.IGNORECASE)
 # The wording of a purpose, in a question for a value: what does it return?
@@ -237,6 +243,8 @@ _ASKS_VALUE = re.compile(
     r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b", re.IGNORECASE
 )
 _ASKS_NAME = re.compile(r"\bwhat (?:do i|does it|is the name)\b", re.IGNORECASE)
+# Yes-or-no questions of these types have a value for an answer: "is it on by default?".
+_VALUES_OF_FACTS = ("value", "number", "version", "variable")
 _TYPES_BY_NAME = {answer_type.name: answer_type for answer_type in ANSWER_TYPES}
 VALUE_TYPE, EXCEPTION_TYPE = _TYPES_BY_NAME["value"], _TYPES_BY_NAME["exception"]
 
@@ -255,6 +263,8 @@ def statement_kind(question: str) -> str:
     if kind == "condition" and _WHAT_HAPPENS.search(question):
         # "What happens when a function is ...": no function is asked for.
         return "" if EXCEPTION_TYPE.named.search(question) else kind
+    if kind == "fact" and _implied_type(question).name in _VALUES_OF_FACTS:
+        return ""
     is_for_value = _named_type(question) is not None or _ASKS_NAME.search(question)
     return "" if is_for_value else kind
 

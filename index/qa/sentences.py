@@ -162,7 +162,7 @@ def sentence_features(
     weights = _beside_name(word_weights, passage)
     total = sum(weights.values())
     named_parameters = {parameter.name for parameter in structure.parameters} & question.names
-    asks_for_detail = question.statement in ("condition", "reason", "occasion")
+    asks_for_detail = question.statement in ("condition", "reason", "occasion", "fact")
     is_named = _names_entry(question, passage)
     names = {text[slice(*span)].rpartition(".")[2] for span in structure.names}
     token_scores = TokenScores(passage, logits)
