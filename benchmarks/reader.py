@@ -8,8 +8,8 @@
 Prints, in this order:
 
 - PASSAGE_WEIGHTS and SPAN_WEIGHTS of `purlin.index.qa.features`, fitted as conditional logits over the
-  questions of all corpora; and exact match with each fifth of the questions answered by weights
-  fitted to the other four.
+  questions of all corpora, those of spans over the ones that want a value; and exact match with each
+  fifth of these answered by weights fitted to the others.
 - SENTENCE_WEIGHTS of `purlin.index.qa.sentences`, fitted in the same way over the questions that want a
   statement, and how many of these are answered by the right sentence with a sixth of them left out.
 - `calibration`, fitted by logistic regression, with the AUROC of `answerable` on the questions it
@@ -102,6 +102,10 @@ class Candidates:
     right: Flags
 
 
+def retrieve(corpus: Corpus, question: Question) -> Sequence[Retrieved]:
+    return corpus.passages(question.question, RANKED_DEPTH).passages
+
+
 def passage_candidates(question: Question, retrieved: Sequence[Retrieved]) -> Candidates:
     """Candidates of a question; right are the entry's passages with an answer, or all of them."""
     features = passage_features(
@@ -155,7 +159,7 @@ def sentence_candidates(reader: Reader, corpus: Corpus, question: Question) -> C
     Right are the accepted sentences of the question's entry.
     """
     parsed = parse_question(question.question)
-    retrieved = corpus.passages(question.question, RANKED_DEPTH).passages
+    retrieved = retrieve(corpus, question)
     scores = passage_scores(parsed, [(each.hit, each.document) for each in retrieved])
     rows = np.argsort(-scores, kind="stable")[:READ_DEPTH]
     passages = [
@@ -299,15 +303,21 @@ def question_features(corpus: Corpus, reader: Reader, questions: Sequence[Questi
 
 
 def fit_weights(
-    questions: Sequence[tuple[Corpus, Question]], reader: Reader
+    questions: Sequence[tuple[Corpus, Question]],
+    statements: Sequence[tuple[Corpus, Question]],
+    reader: Reader,
 ) -> tuple[Floats, Floats, Floats]:
-    """PASSAGE_WEIGHTS; the prior's weight and SPAN_WEIGHTS; cross-validated exact matches (n,)."""
-    retrieved = [
-        corpus.passages(question.question, RANKED_DEPTH).passages for corpus, question in questions
-    ]
+    """PASSAGE_WEIGHTS; the prior's weight and SPAN_WEIGHTS; cross-validated exact matches (n,).
+
+    The n `questions` want a value. `statements` take part in the fit of passages alone.
+    """
+    retrieved = [retrieve(*each) for each in questions]
     passages = [
         passage_candidates(question, each)
         for (_, question), each in zip(questions, retrieved, strict=True)
+    ]
+    of_statements = [
+        passage_candidates(question, retrieve(corpus, question)) for corpus, question in statements
     ]
 
     def spans_of(passage_weights: Floats) -> list[Candidates]:
@@ -321,7 +331,9 @@ def fit_weights(
     exact = np.zeros(len(questions))
     for number in range(FOLDS):
         train = np.flatnonzero(fold != number)
-        passage_weights = fit_conditional_logit([passages[row] for row in train], PASSAGE_RIDGE)
+        passage_weights = fit_conditional_logit(
+            [*(passages[row] for row in train), *of_statements], PASSAGE_RIDGE
+        )
         spans = spans_of(passage_weights)
         span_weights = fit_conditional_logit([spans[row] for row in train], SPAN_RIDGE)
 
@@ -329,7 +341,7 @@ def fit_weights(
             best = (spans[row].features @ span_weights).argmax()
             exact[row] = spans[row].right[best]
 
-    passage_weights = fit_conditional_logit(passages, PASSAGE_RIDGE)
+    passage_weights = fit_conditional_logit([*passages, *of_statements], PASSAGE_RIDGE)
     span_weights = fit_conditional_logit(spans_of(passage_weights), SPAN_RIDGE)
     return passage_weights, span_weights, exact
 
@@ -411,7 +423,7 @@ def main() -> None:
         sentence_weights, share = fit_sentences(statements, reader)
         named = zip(("prior", *SENTENCE_WEIGHTS), sentence_weights.round(2).tolist(), strict=True)
         print("SENTENCE", dict(named), f"right {share:.3f} of {len(statements)}")
-    passage_weights, span_weights, exact = fit_weights(answered, reader)
+    passage_weights, span_weights, exact = fit_weights(answered, statements, reader)
     prior_weight = round(float(span_weights[0]), 2)
     print("PASSAGE", dict(zip(PASSAGE_WEIGHTS, passage_weights.round(2).tolist(), strict=True)))
     spans = dict(zip(SPAN_WEIGHTS, span_weights[1:].round(2).tolist(), strict=True))

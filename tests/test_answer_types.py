@@ -37,6 +37,10 @@ from purlin.index.qa.answer_types import (
         ("Basket.save() of an empty basket", "result"),
         ("I close it twice. What do I get?", "result"),
         ("As what type does it come?", "type"),
+        ("What unit is the timeout in?", "unit"),
+        ("a basket's weight is measured in", "unit"),
+        ("which unit test covers it", "name"),
+        ("what is basket.size_limit measured in?", "unit"),
         ("How do I empty a basket?", "sentence"),
         ("Which function sorts a basket?", "function"),
         ("What do I call to sort it?", "function"),
@@ -57,6 +61,7 @@ New in version 3.2. Changed in version 3.11: mode was added."""
     ("name", "expected"),
     [
         ("version", ["3.2", "3.11"]),
+        ("unit", []),
         ("exception", ["PermissionError", "shop.error"]),
         ("function", ["shop.Basket.save"]),
         ("parameter", []),

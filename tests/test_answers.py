@@ -383,6 +383,7 @@ MEASURED = {
     "python",
     "python-descriptive",
     "python-statements",
+    "python-everyday",
     "python-unanswerable",
     "postgresql",
     "postgresql-unanswerable",
@@ -441,7 +442,8 @@ def test_training_statements_ask_about_entries_of_no_other_set() -> None:
     others = {
         question.entry or question.about
         for name, each in sets.items()
-        if not name.startswith("training/")
+        # The entries that people ask about most are among those trained on, with other questions.
+        if not name.startswith("training/") and name != "python-everyday"
         for question in each
     }
     training = [name for name in sets if re.fullmatch("training/.*-statements", name)]

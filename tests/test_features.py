@@ -10,6 +10,7 @@ from purlin.index.qa.features import (
     PASSAGE_WEIGHTS,
     SPAN_WEIGHTS,
     calibration_features,
+    may_answer,
     passage_features,
     passage_scores,
     span_candidates,
@@ -72,6 +73,21 @@ def test_a_module_is_introduced_by_its_section() -> None:
     assert [each["module"] for each in features] == [0.0, 1.0]
 
 
+def test_a_module_that_is_named_is_what_its_purpose_is_about() -> None:
+    features = features_of("what is shop used for", METHOD, SECTION)
+    assert [each["module_purpose"] for each in features] == [0.0, 1.0]
+    features = features_of("why is shop closed", METHOD, SECTION)
+    assert [each["module_purpose"] for each in features] == [0.0, 0.0]
+
+
+def test_a_call_has_the_full_name_of_its_entry() -> None:
+    passages = [METHOD, retrieved("add", "add(x)", signature="add(x)")]
+    features = features_of("what does add(1) return", *passages)
+    assert [each["called"] for each in features] == [0.0, 1.0]
+    features = features_of("which of shop.Basket.add() and add", *passages)
+    assert [each["called"] for each in features] == [1.0, 0.0]
+
+
 def test_a_signature_has_arguments() -> None:
     assert [each["has"] for each in features_of("which argument", METHOD, SECTION)] == [1.0, 0.0]
 
@@ -130,6 +146,41 @@ def test_candidates_by_type_of_question(question: str, expected: dict[str, set[s
         names = {name for name, value in features.items() if value and name != "optional"}
         features_by_text.setdefault(TEXT[start:end], set()).update(names)
     assert features_by_text == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "phrases"),
+    [
+        (
+            "Return a copy of the string, without spaces.",
+            {"a copy of the string, without spaces", "a copy of the string", "a copy"},
+        ),
+        ("It returns None if there is none.", {"None"}),
+        (
+            "Return a list that has all, or an empty one.",
+            {"a list that has all, or an empty one", "a list that has all", "a list"},
+        ),
+        ("A returned basket is empty.", set()),
+        ("Returns", set()),
+    ],
+)
+def test_what_is_returned_is_a_candidate_for_a_result(sentence: str, phrases: set[str]) -> None:
+    text, question = f"{OPEN}\n\n{sentence}", parse_question("what does shop.open return")
+    candidates = span_candidates(question, text, STRUCTURE)
+    returned = {text[slice(*span)] for span, features in candidates.items() if "returned" in features}
+    assert returned == phrases
+
+    other = span_candidates(parse_question("which function opens it"), text, STRUCTURE)
+    assert not any("returned" in features for features in other.values())
+
+
+def test_function_words_are_no_answers() -> None:
+    question = parse_question("what does shop.open return")
+    assert may_answer(question, "a key")
+    assert not may_answer(question, "The")
+    assert not may_answer(question, "Return a key")
+    assert may_answer(parse_question("which statement ends a function"), "return None")
+    assert may_answer(parse_question("which keyword is it"), "in")
 
 
 def test_features_of_spans() -> None:

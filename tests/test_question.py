@@ -23,6 +23,8 @@ def test_names_of_a_question_are_in_lower_case() -> None:
     question = parse_question("Does Str.Split take --max-splits, or 3 of them?")
     assert question.qualified_names == {"str.split"}
     assert question.names >= {"str", "split", "--max"}
+    assert not question.called_names
+    assert parse_question("Str.split(x) or len() (the builtin)").called_names == {"str.split", "len"}
     assert question.words >= {"--max-splits", "splits", "3"}
 
 

@@ -112,8 +112,8 @@ class ReaderExport:
 
     quantization: export.Quantization = "int8"
     base_share: float = 0.0
-    prior_weight: float = 0.5
-    calibration: tuple[float, ...] = (0.9566, 4.9381, -5.7871, -0.3194, 0.6765)
+    prior_weight: float = 0.55
+    calibration: tuple[float, ...] = (1.0126, 4.5065, -4.8561, -0.3274, 0.6879)
     base_model: str = ""
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()

@@ -32,6 +32,10 @@ _CLASS = (
     r"(?i:\breturns?|\bas|\bis) (?:an? |the )?"
     r"(?P<name>(?:\w+\.)*[A-Z]\w+|\d-tuples?|tuple|list|dict\w*|str\w*|int\w*|float|bytes|set)\b"
 )
+_UNIT = (
+    r"\b(?:(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?|(?:kilo|mega|giga)?(?:bytes?|bits?)"
+    r"|[kKMGT]i?B|pixels?|characters?|lines?|pages?|blocks?|degrees?|radians?|percent|ticks?)\b"
+)
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.)*[A-Za-z_]\w*) ?(?=\()"
 
 
@@ -154,6 +158,13 @@ ANSWER_TYPES = (
         "function method class staticmethod classmethod macro",
     ),
     _type(
+        "unit",
+        r"\b(?:which|what) units?\b(?! tests?\b)",
+        r"\bunits?\W*$|\bunits? (?:of|for)\b|\b(?:measured|counted|expressed) in\b",
+        _UNIT,
+        sentence=r"\bunits?\b|\btaken as\b|\bmeasured\b|\bin (?:\w+)?(?:seconds|bytes)\b",
+    ),
+    _type(
         "number",
         r"\bhow (?:many|long|large|big|much|often|deep|wide|full)\b|"
         + _WHICH
@@ -224,7 +235,9 @@ _STATEMENTS = {
         r"|\bwhat (?:does|do) (?:it|that|this|they) (?:do|mean)\b"
         r"|^what(?: is| are|'s) (?:the )?\S+(?: \S+){0,3} (?:for|about|used for|good for)\b"
         r"|^what(?: is|'s) (?:an?|the (?:purpose|difference|meaning|use|effect|idea))\b"
-        r"|^what are |^what(?: is|'s) [\w.]+\W*$"
+        r"|^what are |^what(?: is|'s) [\w.]+\W*$|^what(?: is|'s) in (?:the )?\S+(?: module)?\W*$"
+        # A name by its look: "what is __dict__ of an object", "what is ContentHandler in xml.sax"
+        r"|^what(?: is|'s) (?:the )?[\w.]*(?:[._]|(?-i:[a-z][A-Z]))[\w.]*(?: \S+){0,4}\W*$"
         r"|\bwhat(?: is|'s| are) (?:it|that|this|they)(?: for)?\W*$"
         r"|\bwhat for\W*$|\b(?:meaning|effect|purpose)\W*$|^what changes\b"
         r"|^(?:explain|describe|difference between)\b",
@@ -240,11 +253,13 @@ _STATEMENTS = {
 _WHAT_HAPPENS = re.compile(r"\bwhat (?:happens|becomes of)\b", re.IGNORECASE)
 # The wording of a purpose, in a question for a value: what does it return?
 _ASKS_VALUE = re.compile(
-    r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b", re.IGNORECASE
+    r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b"
+    r"|\bunits?\b|\bmeasured in\b",
+    re.IGNORECASE,
 )
 _ASKS_NAME = re.compile(r"\bwhat (?:do i|does it|is the name)\b", re.IGNORECASE)
 # Yes-or-no questions of these types have a value for an answer: "is it on by default?".
-_VALUES_OF_FACTS = ("value", "number", "version", "variable")
+_VALUES_OF_FACTS = ("value", "number", "unit", "version", "variable")
 _TYPES_BY_NAME = {answer_type.name: answer_type for answer_type in ANSWER_TYPES}
 VALUE_TYPE, EXCEPTION_TYPE = _TYPES_BY_NAME["value"], _TYPES_BY_NAME["exception"]
 

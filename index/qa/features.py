@@ -10,12 +10,19 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.qa.answer_types import NAME_TYPE, VALUE_TYPE, AnswerType, candidate_spans
+from purlin.index.qa.answer_types import (
+    MAX_CANDIDATES,
+    NAME_TYPE,
+    VALUE_TYPE,
+    AnswerType,
+    candidate_spans,
+)
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
 from purlin.index.records import Document, Hit
@@ -25,22 +32,26 @@ Features = NDArray[np.float64]
 
 PASSAGE_WEIGHTS = {
     # the scores of the retrievers
-    "dense": 13.38,
-    "lexical": 12.17,
+    "dense": 14.17,
+    "lexical": 10.12,
     # the entry is of a kind that the question asks for
-    "kind": 0.72,
+    "kind": 0.61,
     # the question has the entry's name
-    "named": 0.69,
+    "named": 0.81,
     # the question has the name with its qualifier: `str.split`
-    "qualified": 1.9,
+    "qualified": 2.02,
+    # the question has the entry's full name as a call: `hasattr(`
+    "called": 2.36,
     # the first passage of an entry, with its signature
-    "first": 0.43,
+    "first": 0.54,
     # the passage has a span of the expected type
-    "has": 1.44,
+    "has": 1.46,
     # the passage introduces a module, and the question asks for one
-    "module": 3.47,
+    "module": 3.59,
+    # the passage introduces a module that the question names, and the question asks what it is for
+    "module_purpose": 4.17,
     # the page's share of all retrieved passages
-    "page": 1.77,
+    "page": 1.66,
 }
 SPAN_WEIGHTS = {
     # the reader's logit for the passage
@@ -48,31 +59,53 @@ SPAN_WEIGHTS = {
     # the reader's log probability for the span
     "span_logit": 0.33,
     # the span looks like the expected type
-    "typed": 0.72,
+    "typed": 0.75,
     # the span is the entry's own name, and the question asks for such an entry
-    "own": 0.63,
+    "own": 0.7,
     # the question has the same name
-    "echo": -1.0,
+    "echo": -0.83,
     # the parameter has a default, or stands in brackets
-    "optional": 0.75,
+    "optional": 0.62,
     # the parameter's default is true or false
-    "switch": 0.41,
+    "switch": 0.27,
     # the span is the name of the module that is asked for
-    "module": 1.56,
+    "module": 1.32,
     # the span is a literal such as None, -1 or 'w', and the question asks for a result
-    "literal": 0.63,
+    "literal": 0.34,
+    # a sentence says that this is returned, and the question asks for a result
+    "returned": 1.76,
     # logarithm of the number of words
-    "words": -1.7,
+    "words": -1.73,
+    # the same, where the question asks for a result: it may be a phrase
+    "result_words": 1.0,
     # the span is in the signature without being a candidate
-    "signature": -0.99,
+    "signature": -1.08,
     # its sentence has words that go with the expected type
-    "sentence": 0.28,
+    "sentence": 0.37,
     # its sentence tells a default, and the question asks for one
-    "default": 1.13,
+    "default": 0.92,
 }
+MAX_RETURNED_CHARS = 200
 MAX_ENTRY_CHARS = 20_000  # the words after these are not compared with the question's
 PAGE_SHARPNESS = 20.0  # of the softmax over the retrieval scores of a page's passages
 PROBABILITY_MARGIN = 1e-4  # keeps the log odds of the reader's estimate finite
+
+# Words that say nothing alone. Others, such as "in" or "as", may be the keywords asked for.
+_FUNCTION_WORDS = frozenset(
+    "a an the this that these those it its they which respectively otherwise note"
+    " return returns returned".split()
+)
+_RETURNS = re.compile(r"\breturn(?:s|ing)? (?=\S)", re.IGNORECASE)
+# Where a phrase after "returns" may end: with all that belongs to it, and with less of it.
+_PHRASE_ENDS = tuple(
+    re.compile(rf"[.:;](?=\s|$)|\n|{end}\b")
+    for end in (
+        " (?:if|when|unless|otherwise)",
+        "(?:, | (?:if|when|unless|otherwise|or))",
+        "(?:, | (?:if|when|unless|otherwise|or|that|which|containing|representing|such|of|with|for"
+        "|from|in|to))",
+    )
+)
 
 
 # -- passages
@@ -118,9 +151,13 @@ def _features_of_passage(
             for qualified in question.qualified_names
             for name in names
         ),
+        "called": not question.called_names.isdisjoint(names),
         "first": bool(names) and hit.id == document.id,
         "has": _has_type(answer_type, document, hit.text),
         "module": answer_type.name == "module" and introduces_module,
+        "module_purpose": question.statement == "purpose"
+        and introduces_module
+        and str(document.fields["module"]).lower() in question.names | question.qualified_names,
         "page": page_share,
     }
     return tuple(float(features[name]) for name in PASSAGE_WEIGHTS)
@@ -175,7 +212,29 @@ def span_candidates(
             candidates[span]["own"] = 1.0
 
     _add_parameters(candidates, question, text, structure)
+    if answer_type.name == "result":
+        for span in _returned_phrases(text, structure.signature_end):
+            candidates[span]["returned"] = 1.0
     return candidates
+
+
+def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
+    """Yield what sentences say is returned: "a copy of the string" of "Return a copy of ...".
+
+    A phrase is yielded in full, and cut off before a comma or the words that add to it.
+    """
+    for match in islice(_RETURNS.finditer(text, start), MAX_CANDIDATES):
+        for phrase_end in _PHRASE_ENDS:
+            stop = phrase_end.search(text, match.end())
+            end = stop.start() if stop else len(text)
+            if match.end() < end <= match.end() + MAX_RETURNED_CHARS:
+                yield match.end(), end
+
+
+def may_answer(question: ParsedQuestion, answer: str) -> bool:
+    """Return whether words say something: not "the", nor for a result "return it"."""
+    is_statement = question.answer_type.name == "result" and _RETURNS.match(answer) is not None
+    return answer.lower() not in _FUNCTION_WORDS and not is_statement
 
 
 def _add_parameters(
@@ -213,13 +272,15 @@ def span_features(
     `candidate` has those of `span_candidates`, None for a span that is not among them.
     """
     answer = text[slice(*span)]
+    words = math.log1p(len(answer.split()))
     in_signature = candidate is None and span[0] < structure.signature_end
     tells_default = question.asks_for_default and _sentence_tells(VALUE_TYPE, text, span)
 
     return {
         **(candidate or {}),
         "echo": float(question.echoes(answer)),
-        "words": math.log1p(len(answer.split())),
+        "words": words,
+        "result_words": words if question.answer_type.name == "result" else 0.0,
         "signature": float(in_signature),
         "sentence": float(_sentence_tells(question.answer_type, text, span)),
         "default": float(tells_default),

@@ -10,6 +10,7 @@ from purlin.index.qa.answer_types import VALUE_TYPE, AnswerType, expected_type, 
 _WORD = re.compile(r"\w+")
 _HYPHENATED = re.compile(r"[\w-]+")
 _NAME = re.compile(r"-{0,2}[^\W\d]\w*")
+_CALLED_NAME = re.compile(r"(?<![\w.])[^\W\d][\w.]*(?=\()")
 _QUALIFIED_NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)+")
 
 
@@ -18,14 +19,16 @@ class ParsedQuestion:
     """A question and what its wording says of the answer. All names and words are in lower case.
 
     `names` may be names of entries, such as `split` or `--quiet`, `qualified_names` those with
-    dots, such as `str.split`; `words` are all words, with and without hyphens. `statement` is what the
-    answer's sentence must state, as `statement_kind` tells it, or "" if a value is wanted.
+    dots, such as `str.split`, `called_names` those with a parenthesis behind; `words` are all
+    words, with and without hyphens. `statement` is what the answer's sentence must state, as
+    `statement_kind` tells it, or "" if a value is wanted.
     """
 
     text: str
     answer_type: AnswerType
     names: frozenset[str]
     qualified_names: frozenset[str]
+    called_names: frozenset[str]
     words: frozenset[str]
     asks_for_default: bool
     statement: str = ""
@@ -47,6 +50,7 @@ def parse_question(text: str) -> ParsedQuestion:
         answer_type=answer_type,
         names=frozenset(_NAME.findall(lower)),
         qualified_names=frozenset(_QUALIFIED_NAME.findall(lower)),
+        called_names=frozenset(_CALLED_NAME.findall(lower)),
         words=frozenset((*_WORD.findall(lower), *_HYPHENATED.findall(lower))),
         asks_for_default=(
             answer_type.name in ("value", "number") or VALUE_TYPE.implied.search(text) is not None

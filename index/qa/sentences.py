@@ -20,30 +20,30 @@ from purlin.index.search.tokens import tokens
 
 SENTENCE_WEIGHTS = {
     # the reader's logit for the passage
-    "passage_logit": 0.53,
+    "passage_logit": 0.54,
     # the reader's log probability that the answer is the sentence, from its first to its last token
     "span_logit": 0.2,
     # the first sentence of the entry
-    "opening": 1.68,
+    "opening": 1.65,
     # the same, where the question asks for a condition, a reason or an occasion
-    "opening_detail": -1.65,
+    "opening_detail": -2.06,
     # the same, where it asks for a purpose and names a parameter of the entry
-    "opening_parameter": -2.9,
+    "opening_parameter": -3.09,
     # how many sentences of the passage come before it, as a logarithm
-    "depth": -0.34,
+    "depth": -0.37,
     # share of the question's words, by their idf, that the sentence has beside the entry's name
-    "overlap": 2.12,
+    "overlap": 1.91,
     # the sentence is about a parameter, and the question names that and the entry
-    "parameter": 3.5,
+    "parameter": 3.67,
     # it begins with the entry's name, or with "this function"
-    "subject": -0.85,
+    "subject": -0.47,
     # it has words that go with what the question wants stated
-    "condition": 0.32,
-    "reason": 2.13,
-    "occasion": 1.39,
-    "advice": 0.16,
+    "condition": 0.31,
+    "reason": 2.04,
+    "occasion": 1.4,
+    "advice": -1.54,
     # it states a condition that the question does not ask for
-    "conditional": -0.11,
+    "conditional": -0.25,
 }
 MAX_SENTENCES = 64  # of a passage; the rest is not considered
 MAX_LISTED = 2  # parameters in a sentence about one of them

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.qa.features import span_candidates, span_features, span_score
+from purlin.index.qa.features import may_answer, span_candidates, span_features, span_score
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.reader import (
     MIN_SPAN_LOGIT,
@@ -171,6 +171,8 @@ def spans_with_features(
 
     for span in best_spans(passage, logits, candidates):
         location = (span.start, span.end)
+        if not may_answer(question, text[slice(*location)]):
+            continue
         features = span_features(question, text, structure, location, candidates.get(location))
         features["passage_logit"] = logits.selected
         features["span_logit"] = max(span.score, MIN_SPAN_LOGIT)
