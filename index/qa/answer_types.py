@@ -36,6 +36,8 @@ _UNIT = (
     r"\b(?:(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?|(?:kilo|mega|giga)?(?:bytes?|bits?)"
     r"|[kKMGT]i?B|pixels?|characters?|lines?|pages?|blocks?|degrees?|radians?|percent|ticks?)\b"
 )
+_NUMBER_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\b"
+_QUANTITY = re.compile(rf"(?:{_NUMBER}|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}")
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.)*[A-Za-z_]\w*) ?(?=\()"
 
 
@@ -170,7 +172,7 @@ ANSWER_TYPES = (
         + _WHICH
         + r"(?:number|port|size|length|level)\b",
         r"\bmax\w* \w+ (?:length|size)\b|\b(?:level|size|length|number) of\b",
-        _NUMBER,
+        rf"{_NUMBER}|{_NUMBER_WORD}",
     ),
     _type(
         "value",
@@ -308,6 +310,12 @@ def _named_type(question: str) -> AnswerType | None:
 def _implied_type(question: str) -> AnswerType:
     implied = (answer_type for answer_type in ANSWER_TYPES if answer_type.implied.search(question))
     return next(implied, NAME_TYPE)
+
+
+def quantities(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the numbers that stand with their unit, "10 megabytes", at most MAX_CANDIDATES."""
+    matches = _QUANTITY.finditer(text, 0, MAX_CANDIDATE_CHARS)
+    return (match.span() for match in islice(matches, MAX_CANDIDATES))
 
 
 def candidate_spans(answer_type: AnswerType, text: str) -> Iterator[tuple[int, int]]:

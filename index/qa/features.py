@@ -22,6 +22,7 @@ from purlin.index.qa.answer_types import (
     VALUE_TYPE,
     AnswerType,
     candidate_spans,
+    quantities,
 )
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
@@ -72,6 +73,8 @@ SPAN_WEIGHTS = {
     "module": 1.32,
     # the span is a literal such as None, -1 or 'w', and the question asks for a result
     "literal": 0.34,
+    # a number with its unit, and the question asks for a number or a value
+    "quantity": 1.0,
     # a sentence says that this is returned, and the question asks for a result
     "returned": 1.76,
     # logarithm of the number of words
@@ -212,6 +215,9 @@ def span_candidates(
             candidates[span]["own"] = 1.0
 
     _add_parameters(candidates, question, text, structure)
+    if answer_type.name in ("number", "value"):
+        for span in quantities(text):
+            candidates[span] |= {"typed": 1.0, "quantity": 1.0}
     if answer_type.name == "result":
         for span in _returned_phrases(text, structure.signature_end):
             candidates[span]["returned"] = 1.0
