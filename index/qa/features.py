@@ -202,6 +202,25 @@ def span_candidates(
 
     for span in candidate_spans(answer_type, text):
         candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
+    if answer_type.name in ("number", "value"):
+        for span in quantities(text):
+            candidates[span] |= {"typed": 1.0, "quantity": 1.0}
+    if answer_type.name == "result":
+        for span in _returned_phrases(text, structure.signature_end):
+            candidates[span]["returned"] = 1.0
+
+    _add_names(candidates, answer_type, text, structure)
+    _add_parameters(candidates, question, text, structure)
+    return candidates
+
+
+def _add_names(
+    candidates: dict[CharSpan, dict[str, float]],
+    answer_type: AnswerType,
+    text: str,
+    structure: PassageStructure,
+) -> None:
+    """Add the names of the entry and of its module, if the question may ask for them."""
     if structure.directive in answer_type.directives:
         for span in structure.names:
             candidates[span]["own"] = 1.0
@@ -213,15 +232,6 @@ def span_candidates(
     if structure.module and answer_type is NAME_TYPE and structure.directive == "section":
         for span in _occurrences(structure.module, text)[:1]:
             candidates[span]["own"] = 1.0
-
-    _add_parameters(candidates, question, text, structure)
-    if answer_type.name in ("number", "value"):
-        for span in quantities(text):
-            candidates[span] |= {"typed": 1.0, "quantity": 1.0}
-    if answer_type.name == "result":
-        for span in _returned_phrases(text, structure.signature_end):
-            candidates[span]["returned"] = 1.0
-    return candidates
 
 
 def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:

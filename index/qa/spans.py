@@ -38,6 +38,8 @@ FOREIGN_MODULE = 1.5  # log odds, of a name that no passage's page documents as 
 _TOP_TOKENS = 8  # best start tokens, and end tokens, of a passage that are combined
 
 _WORD = re.compile(r"\w")
+_JOINTS = frozenset(".-")  # between the parts of a word, as in `standby.signal` and `--no-sync`
+_SIGN = re.compile(r"(?:^|[\s(\[='\"])(?P<sign>--?)\w$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +227,16 @@ def _top_tokens(scores: Floats, allowed: NDArray[np.bool_]) -> list[int]:
 
 
 def whole_words(text: str, start: int, end: int) -> CharSpan:
-    """Grow a span to whole words, then trim white space and punctuation at its ends."""
-    while 0 < start < len(text) and _WORD.match(text[start]) and _WORD.match(text[start - 1]):
+    """Grow a span to whole words, then trim white space and punctuation at its ends.
+
+    Names with dots and hyphens are words, and so are options and negative numbers.
+    """
+    while _is_inside_word(text, start):
         start -= 1
-    while 0 < end < len(text) and _WORD.match(text[end]) and _WORD.match(text[end - 1]):
+    while _is_inside_word(text, end):
         end += 1
+    if sign := _SIGN.search(text[max(0, start - 3) : start + 1]):
+        start -= len(sign["sign"])
 
     # A token may be a stop or a comma of the sentence.
     while start < end and (text[start].isspace() or text[start] in ",;:"):
@@ -237,6 +244,20 @@ def whole_words(text: str, start: int, end: int) -> CharSpan:
     while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
         end -= 1
     return start, end
+
+
+def _is_inside_word(text: str, position: int) -> bool:
+    """Return whether a word goes on at a position: `na|me`, `file|.name` or `file.|name`."""
+    if not 0 < position < len(text):
+        return False
+    before, after = text[position - 1], text[position]
+
+    # The character on the other side of a joint must belong to the word, too.
+    if before in _JOINTS and position > 1:
+        before = text[position - 2]
+    elif after in _JOINTS and position + 1 < len(text):
+        after = text[position + 1]
+    return _WORD.match(before) is not None and _WORD.match(after) is not None
 
 
 # -- spans of all passages
