@@ -179,7 +179,8 @@ ANSWER_TYPES = (
         _WHICH + r"default\b",
         r"\bdefaults?\b|\bunless\b|\bwhen (?:none|it) is (?:given|not set|omitted)\b"
         r"|\bif i (?:don't|do not|only|leave|omit|say nothing|pass no|name no|choose no)\b"
-        r"|\binitial value\b"
+        r"|\binitial value\b|\bleft out\b|\bout of the box\b|\bstock settings?\b|\bbefore i set\b"
+        r"|\b(?:if|when) (?:unset|omitted|not (?:set|given|specified))\b|\bsays? nothing\b|\bis silent\b"
         r"|\bwith nothing but\b|\bempty parentheses\b|\bwithout (?:an |any )?arguments?\b"
         r"|\bstock value\b",
         _LITERAL,

@@ -288,7 +288,8 @@ def span_features(
     `candidate` has those of `span_candidates`, None for a span that is not among them.
     """
     answer = text[slice(*span)]
-    words = math.log1p(len(answer.split()))
+    # SQL's keywords, such as SKIP LOCKED, are one name.
+    words = math.log1p(1 if answer.isupper() else len(answer.split()))
     in_signature = candidate is None and span[0] < structure.signature_end
     tells_default = question.asks_for_default and _sentence_tells(VALUE_TYPE, text, span)
 

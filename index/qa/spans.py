@@ -243,6 +243,17 @@ def whole_words(text: str, start: int, end: int) -> CharSpan:
         start += 1
     while start < end and (text[end - 1].isspace() or text[end - 1] in ",;:."):
         end -= 1
+    return _without_open_brackets(text, start, end)
+
+
+def _without_open_brackets(text: str, start: int, end: int) -> CharSpan:
+    """Cut a bracket at either end whose partner is outside of the span: `default)`."""
+    for opening, closing in ("()", "[]", "{}"):
+        answer = text[start:end]
+        if answer.endswith(closing) and answer.count(closing) > answer.count(opening):
+            end -= 1
+        elif answer.startswith(opening) and answer.count(opening) > answer.count(closing):
+            start += 1
     return start, end
 
 
