@@ -189,8 +189,9 @@ ANSWER_TYPES = (
     _type(
         "result",
         "",
-        r"\b(?:returns?|returned|evaluates to|receive|result)\b|\bdo i get\W*$"
-        r"|\bdoes \S+ give\b|\w\(\)|\bwhat value\b",
+        r"\b(?:returns?|returned|evaluates to|receive|result)\b|\bwhat do i get\b|\bdo i get\W*$"
+        r"|\bdoes \S+ (?:give|hand|tell|yield|report)\b|\b(?:gives?|hands?|yields?) (?:me|you|back)\b"
+        r"|\bcomes? (?:back|out)\b|\w\(\)|\bwhat value\b",
         _LITERAL,
         sentence=r"\breturn",
     ),
