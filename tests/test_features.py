@@ -136,6 +136,7 @@ TEXT = (
         ("what does it raise", {"shop.Error": {"typed"}}),
         ("the hour by default", {"9": {"typed"}, "False": {"typed"}, "8": {"typed"}}),
         ("shop.open() on Mondays", {"9": {"literal"}, "False": {"literal"}, "8": {"literal"}}),
+        ("how many are told by default", {"9": {"typed"}, "8": {"typed"}, "False": set()}),
         ("which attribute is it", {}),
     ],
 )
@@ -167,11 +168,25 @@ def test_candidates_by_type_of_question(question: str, expected: dict[str, set[s
 def test_what_is_returned_is_a_candidate_for_a_result(sentence: str, phrases: set[str]) -> None:
     text, question = f"{OPEN}\n\n{sentence}", parse_question("what does shop.open return")
     candidates = span_candidates(question, text, STRUCTURE)
-    returned = {text[slice(*span)] for span, features in candidates.items() if "returned" in features}
+    returned = {
+        text[slice(*span)] for span, features in candidates.items() if "returned" in features
+    }
     assert returned == phrases
 
     other = span_candidates(parse_question("which function opens it"), text, STRUCTURE)
     assert not any("returned" in features for features in other.values())
+
+
+def test_a_number_with_its_unit_is_a_candidate() -> None:
+    text = f"{OPEN}\n\nWait at most ten minutes, by default 30 seconds or 10MB. One door, 7 keys."
+    for question in ("how long does it wait", "the default wait of shop.open"):
+        candidates = span_candidates(parse_question(question), text, STRUCTURE)
+        quantities = {
+            text[slice(*span)] for span, features in candidates.items() if "quantity" in features
+        }
+        assert quantities == {"ten minutes", "30 seconds", "10MB"}
+    other = span_candidates(parse_question("which function waits"), text, STRUCTURE)
+    assert not any("quantity" in features for features in other.values())
 
 
 def test_function_words_are_no_answers() -> None:
@@ -179,6 +194,7 @@ def test_function_words_are_no_answers() -> None:
     assert may_answer(question, "a key")
     assert not may_answer(question, "The")
     assert not may_answer(question, "Return a key")
+    assert not may_answer(question, "If")
     assert may_answer(parse_question("which statement ends a function"), "return None")
     assert may_answer(parse_question("which keyword is it"), "in")
 

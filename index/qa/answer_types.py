@@ -33,11 +33,11 @@ _CLASS = (
     r"(?P<name>(?:\w+\.)*[A-Z]\w+|\d-tuples?|tuple|list|dict\w*|str\w*|int\w*|float|bytes|set)\b"
 )
 _UNIT = (
-    r"\b(?:(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?|(?:kilo|mega|giga)?(?:bytes?|bits?)"
-    r"|[kKMGT]i?B|pixels?|characters?|lines?|pages?|blocks?|degrees?|radians?|percent|ticks?)\b"
+    r"(?:(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?|(?:kilo|mega|giga)?(?:bytes?|bits?)"
+    r"|[kKMGT]i?B|pixels?|characters?|lines?|pages?|blocks?|degrees?|radians?|percent|ticks?)"
 )
 _NUMBER_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\b"
-_QUANTITY = re.compile(rf"(?:{_NUMBER}|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}")
+_QUANTITY = re.compile(rf"(?:(?<![\w.])-?\d[\d,_]*(?:\.\d+)?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b")
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.)*[A-Za-z_]\w*) ?(?=\()"
 
 
@@ -163,7 +163,7 @@ ANSWER_TYPES = (
         "unit",
         r"\b(?:which|what) units?\b(?! tests?\b)",
         r"\bunits?\W*$|\bunits? (?:of|for)\b|\b(?:measured|counted|expressed) in\b",
-        _UNIT,
+        rf"\b{_UNIT}\b",
         sentence=r"\bunits?\b|\btaken as\b|\bmeasured\b|\bin (?:\w+)?(?:seconds|bytes)\b",
     ),
     _type(

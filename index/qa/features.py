@@ -93,10 +93,15 @@ MAX_ENTRY_CHARS = 20_000  # the words after these are not compared with the ques
 PAGE_SHARPNESS = 20.0  # of the softmax over the retrieval scores of a page's passages
 PROBABILITY_MARGIN = 1e-4  # keeps the log odds of the reader's estimate finite
 
-# Words that say nothing alone. Others, such as "in" or "as", may be the keywords asked for.
+# Words that say nothing alone, and those that say nothing at the beginning of a sentence: in lower
+# case, these may be the keyword that is asked for.
 _FUNCTION_WORDS = frozenset(
     "a an the this that these those it its they which respectively otherwise note"
     " return returns returned".split()
+)
+_OPENING_WORDS = frozenset(
+    "All Also And Any Are As At By Each Every For From If In Is Multiple No Not On Only Or Some"
+    " Then To When With".split()
 )
 _RETURNS = re.compile(r"\breturn(?:s|ing)? (?=\S)", re.IGNORECASE)
 # Where a phrase after "returns" may end: with all that belongs to it, and with less of it.
@@ -249,8 +254,9 @@ def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
 
 def may_answer(question: ParsedQuestion, answer: str) -> bool:
     """Return whether words say something: not "the", nor for a result "return it"."""
-    is_statement = question.answer_type.name == "result" and _RETURNS.match(answer) is not None
-    return answer.lower() not in _FUNCTION_WORDS and not is_statement
+    if answer in _OPENING_WORDS or answer.lower() in _FUNCTION_WORDS:
+        return False
+    return question.answer_type.name != "result" or _RETURNS.match(answer) is None
 
 
 def _add_parameters(
