@@ -16,6 +16,7 @@ from purlin.index.qa.answer_types import (
         ("In which version was basket.save added?", "version"),
         ("since when is there basket.merge", "version"),
         ("basket.total new in", "version"),
+        ("basket.total was added when", "version"),
         ("What does basket.save raise if the disk is full?", "exception"),
         ("Which exception tells that a keyword argument is missing?", "exception"),
         ("I throw away a basket: what happens?", "sentence"),

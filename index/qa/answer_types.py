@@ -110,7 +110,7 @@ ANSWER_TYPES = (
         r"\bsince (?:which|what)\b"
         r"|\b(?:new|added|introduced|available|deprecated) (?:in|since)\b"
         r"|\bfirst (?:version|release|python)\b"
-        r"|\b(?:version|release)\W*$"
+        r"|\b(?:version|release)\W*$|\b(?:added|introduced|deprecated) when\b|\bsince\W*$"
         r"|\bwhen (?:did|was)\b.*\b(?:appear|added|introduced|deprecated)\b",
         r"\b\d{1,2}(?:\.\d{1,2}){1,2}\b",
     ),

@@ -56,37 +56,37 @@ PASSAGE_WEIGHTS = {
 }
 SPAN_WEIGHTS = {
     # the reader's logit for the passage
-    "passage_logit": 0.57,
+    "passage_logit": 0.55,
     # the reader's log probability for the span
-    "span_logit": 0.33,
+    "span_logit": 0.29,
     # the span looks like the expected type
-    "typed": 0.75,
+    "typed": 0.8,
     # the span is the entry's own name, and the question asks for such an entry
-    "own": 0.7,
+    "own": 0.85,
     # the question has the same name
-    "echo": -0.83,
+    "echo": -1.0,
     # the parameter has a default, or stands in brackets
     "optional": 0.62,
     # the parameter's default is true or false
     "switch": 0.27,
     # the span is the name of the module that is asked for
-    "module": 1.32,
+    "module": 1.95,
     # the span is a literal such as None, -1 or 'w', and the question asks for a result
-    "literal": 0.34,
+    "literal": 0.73,
     # a number with its unit, and the question asks for a number or a value
-    "quantity": 1.0,
+    "quantity": 1.89,
     # a sentence says that this is returned, and the question asks for a result
-    "returned": 1.76,
+    "returned": 1.56,
     # logarithm of the number of words
-    "words": -1.73,
+    "words": -2.99,
     # the same, where the question asks for a result: it may be a phrase
-    "result_words": 1.0,
+    "result_words": 2.0,
     # the span is in the signature without being a candidate
-    "signature": -1.08,
+    "signature": -0.85,
     # its sentence has words that go with the expected type
-    "sentence": 0.37,
+    "sentence": 0.99,
     # its sentence tells a default, and the question asks for one
-    "default": 0.92,
+    "default": 0.93,
 }
 MAX_RETURNED_CHARS = 200
 MAX_ENTRY_CHARS = 20_000  # the words after these are not compared with the question's
