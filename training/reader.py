@@ -113,7 +113,7 @@ class ReaderExport:
     quantization: export.Quantization = "int8"
     base_share: float = 0.0
     prior_weight: float = 0.55
-    calibration: tuple[float, ...] = (1.0126, 4.5065, -4.8561, -0.3274, 0.6879)
+    calibration: tuple[float, ...] = (1.1663, 4.5191, -5.0551, -0.3409, 0.6905)
     base_model: str = ""
     base_licence: str = "unknown"
     trained_on: tuple[str, ...] = ()

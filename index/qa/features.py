@@ -33,60 +33,60 @@ Features = NDArray[np.float64]
 
 PASSAGE_WEIGHTS = {
     # the scores of the retrievers
-    "dense": 14.17,
+    "dense": 14.18,
     "lexical": 10.12,
     # the entry is of a kind that the question asks for
-    "kind": 0.61,
+    "kind": 0.56,
     # the question has the entry's name
     "named": 0.81,
     # the question has the name with its qualifier: `str.split`
-    "qualified": 2.02,
+    "qualified": 2.01,
     # the question has the entry's full name as a call: `hasattr(`
-    "called": 2.36,
+    "called": 2.35,
     # the first passage of an entry, with its signature
-    "first": 0.54,
+    "first": 0.56,
     # the passage has a span of the expected type
-    "has": 1.46,
+    "has": 1.54,
     # the passage introduces a module, and the question asks for one
-    "module": 3.59,
+    "module": 3.6,
     # the passage introduces a module that the question names, and the question asks what it is for
-    "module_purpose": 4.17,
+    "module_purpose": 4.16,
     # the page's share of all retrieved passages
-    "page": 1.66,
+    "page": 1.67,
 }
 SPAN_WEIGHTS = {
     # the reader's logit for the passage
     "passage_logit": 0.55,
     # the reader's log probability for the span
-    "span_logit": 0.29,
+    "span_logit": 0.31,
     # the span looks like the expected type
-    "typed": 0.8,
+    "typed": 0.99,
     # the span is the entry's own name, and the question asks for such an entry
-    "own": 0.85,
+    "own": 0.74,
     # the question has the same name
-    "echo": -1.0,
+    "echo": -0.78,
     # the parameter has a default, or stands in brackets
-    "optional": 0.62,
+    "optional": 0.36,
     # the parameter's default is true or false
-    "switch": 0.27,
+    "switch": 0.3,
     # the span is the name of the module that is asked for
-    "module": 1.95,
+    "module": 2.16,
     # the span is a literal such as None, -1 or 'w', and the question asks for a result
-    "literal": 0.73,
+    "literal": 0.67,
     # a number with its unit, and the question asks for a number or a value
-    "quantity": 1.89,
+    "quantity": 1.59,
     # a sentence says that this is returned, and the question asks for a result
-    "returned": 1.56,
+    "returned": 1.35,
     # logarithm of the number of words
-    "words": -2.99,
+    "words": -1.8,
     # the same, where the question asks for a result: it may be a phrase
-    "result_words": 2.0,
+    "result_words": 1.0,
     # the span is in the signature without being a candidate
-    "signature": -0.85,
+    "signature": -1.07,
     # its sentence has words that go with the expected type
-    "sentence": 0.99,
+    "sentence": 0.85,
     # its sentence tells a default, and the question asks for one
-    "default": 0.93,
+    "default": 0.76,
 }
 MAX_RETURNED_CHARS = 200
 MAX_ENTRY_CHARS = 20_000  # the words after these are not compared with the question's
