@@ -7,6 +7,7 @@ from purlin.index.qa.answer_types import (
     MAX_CANDIDATES,
     candidate_spans,
     expected_type,
+    quantities,
 )
 
 
@@ -79,6 +80,19 @@ New in version 3.2. Changed in version 3.11: mode was added."""
 def test_spans_that_look_like_a_type(name: str, expected: list[str]) -> None:
     [answer_type] = [answer_type for answer_type in ANSWER_TYPES if answer_type.name == name]
     assert [SAVE[start:end] for start, end in candidate_spans(answer_type, SAVE)] == expected
+
+
+def test_units_that_stand_together_are_one_span() -> None:
+    text = "It stores days, seconds and microseconds. Sizes are in kB or bytes, not in daybreaks."
+    [unit] = [answer_type for answer_type in ANSWER_TYPES if answer_type.name == "unit"]
+    spans = [text[start:end] for start, end in candidate_spans(unit, text)]
+    assert spans == ["days, seconds and microseconds", "kB or bytes"]
+
+
+def test_quantities_are_numbers_with_their_units() -> None:
+    text = "Ten lines, ten lines, 1,024 bytes, 0.5 s, 64kB, a 32-bit int, v1.2 days, -5 seconds, one page."
+    spans = [text[start:end] for start, end in quantities(text)]
+    assert spans == ["ten lines", "1,024 bytes", "64kB", "32-bit", "-5 seconds", "one page"]
 
 
 @given(st.text(max_size=300), st.text(alphabet="aA1.(), ='\"-_\n", max_size=2000))

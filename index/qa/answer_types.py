@@ -163,7 +163,7 @@ ANSWER_TYPES = (
         "unit",
         r"\b(?:which|what) units?\b(?! tests?\b)",
         r"\bunits?\W*$|\bunits? (?:of|for)\b|\b(?:measured|counted|expressed) in\b",
-        rf"\b{_UNIT}\b",
+        rf"\b{_UNIT}(?:(?:, | and | or ){_UNIT})*\b",
         sentence=r"\bunits?\b|\btaken as\b|\bmeasured\b|\bin (?:\w+)?(?:seconds|bytes)\b",
     ),
     _type(
