@@ -37,7 +37,9 @@ _UNIT = (
     r"|[kKMGT]i?B|pixels?|characters?|lines?|pages?|blocks?|degrees?|radians?|percent|ticks?)"
 )
 _NUMBER_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\b"
-_QUANTITY = re.compile(rf"(?:(?<![\w.])-?\d[\d,_]*(?:\.\d+)?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b")
+_QUANTITY = re.compile(
+    rf"(?:(?<![\w.])-?\d[\d,_]{0, 20}(?:\.\d{1, 20})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b"
+)
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.)*[A-Za-z_]\w*) ?(?=\()"
 
 

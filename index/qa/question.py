@@ -11,7 +11,7 @@ _WORD = re.compile(r"\w+")
 _HYPHENATED = re.compile(r"[\w-]+")
 _NAME = re.compile(r"-{0,2}[^\W\d]\w*")
 _CALLED_NAME = re.compile(r"(?<![\w.])[^\W\d][\w.]*(?=\()")
-_QUALIFIED_NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)+")
+_QUALIFIED_NAME = re.compile(r"(?<!\w)[^\W\d]\w*(?:\.\w+)+")
 
 
 @dataclass(frozen=True, slots=True)
