@@ -38,7 +38,7 @@ _UNIT = (
 )
 _NUMBER_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)\b"
 _QUANTITY = re.compile(
-    rf"(?:(?<![\w.])-?\d[\d,_]{0, 20}(?:\.\d{1, 20})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b"
+    rf"(?:(?<![\w.])-?\d[\d,_]{{0,20}}(?:\.\d{{1,20}})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b"
 )
 _FUNCTION = r"(?m)^(?P<name>(?:\w+\.)*[A-Za-z_]\w*) ?(?=\()"
 
@@ -243,7 +243,7 @@ _STATEMENTS = {
         r"|^what(?: is|'s) (?:an?|the (?:purpose|difference|meaning|use|effect|idea))\b"
         r"|^what are |^what(?: is|'s) [\w.]+\W*$|^what(?: is|'s) in (?:the )?\S+(?: module)?\W*$"
         # A name by its look: "what is __dict__ of an object", "what is ContentHandler in xml.sax"
-        r"|^what(?: is|'s) (?:the )?[\w.]*(?:[._]|(?-i:[a-z][A-Z]))[\w.]*(?: \S+){0,4}\W*$"
+        r"|^what(?: is|'s) (?:the )?[\w.]{0,80}(?:[._]|(?-i:[a-z][A-Z]))[\w.]{0,80}(?: \S+){0,4}\W*$"
         r"|\bwhat(?: is|'s| are) (?:it|that|this|they)(?: for)?\W*$"
         r"|\bwhat for\W*$|\b(?:meaning|effect|purpose)\W*$|^what changes\b"
         r"|^(?:explain|describe|difference between)\b",
