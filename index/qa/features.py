@@ -245,11 +245,12 @@ def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
     A phrase is yielded in full, and cut off before a comma or the words that add to it.
     """
     for match in islice(_RETURNS.finditer(text, start), MAX_CANDIDATES):
+        first, limit = match.end(), match.end() + MAX_RETURNED_CHARS
         for phrase_end in _PHRASE_ENDS:
-            stop = phrase_end.search(text, match.end())
+            stop = phrase_end.search(text, first, limit)
             end = stop.start() if stop else len(text)
-            if match.end() < end <= match.end() + MAX_RETURNED_CHARS:
-                yield match.end(), end
+            if first < end <= limit:
+                yield first, end
 
 
 def may_answer(question: ParsedQuestion, answer: str) -> bool:
