@@ -246,13 +246,18 @@ _STATEMENTS = {
         r"|^what(?: is|'s) (?:the )?[\w.]{0,80}(?:[._]|(?-i:[a-z][A-Z]))[\w.]{0,80}(?: \S+){0,4}\W*$"
         r"|\bwhat(?: is|'s| are) (?:it|that|this|they)(?: for)?\W*$"
         r"|\bwhat for\W*$|\b(?:meaning|effect|purpose)\W*$|^what changes\b"
-        r"|^(?:explain|describe|difference between)\b",
+        r"|^what(?: is|'s) the \S+ (?:argument|parameter|option|flag|keyword) (?:of|in|to|for)\b"
+        r"|^what (?:is|are|was) .* for\W*$|^(?:explain|describe|difference between)\b"
+        # Names alone: "safe parameter of urllib.parse.quote", "any_order in AsyncMock.assert_awaits"
+        r"|^[\w.]+(?:[ .][\w.]+){0,2} (?:parameter|argument|option|flag|attribute|keyword)\W*$"
+        r"|^\w+ (?:parameter|argument|keyword|option|attribute) (?:of|in|for) [\w.]+\W*$"
+        r"|^\w+ (?:in|of) \w+\.[\w.]+\W*$",
         re.IGNORECASE,
     ),
-    # Yes or no: "does str.split keep empty strings". "do a merge" is no question.
+    # Yes or no: "does str.split keep empty strings" ("do a merge" is no question), and how it works.
     "fact": re.compile(
         r"^(?:so |and )?(?:does|did|is|are|was|were|can|could|may|must|will|would|should|has"
-        r"|do (?:i|we|you|they|\w+s)) (?!there\b|.*\b(?:what|which|when|name)\b)",
+        r"|do (?:i|we|you|they|\w+s)|how (?:does|did|will)) (?!there\b|.*\b(?:what|which|when|name)\b)",
         re.IGNORECASE,
     ),
 }
@@ -260,7 +265,7 @@ _WHAT_HAPPENS = re.compile(r"\bwhat (?:happens|becomes of)\b", re.IGNORECASE)
 # The wording of a purpose, in a question for a value: what does it return?
 _ASKS_VALUE = re.compile(
     r"\bdefaults?\b|\breturn(?:s|ed)?\b|\braised?s?\b|\bversion\b|\bm(?:ax|in)imum\b"
-    r"|\bunits?\b|\bmeasured in\b",
+    r"|\bunits?\b|\bmeasured in\b|^(?:type|result|value|number|step|name)\b",
     re.IGNORECASE,
 )
 _ASKS_NAME = re.compile(r"\bwhat (?:do i|does it|is the name)\b", re.IGNORECASE)
