@@ -95,6 +95,7 @@ def test_the_context_is_never_an_answer(packer: Packer) -> None:
         ("a standby.signal file", 10, 16, "standby.signal"),
         ("see os.path. Then", 4, 6, "os.path"),
         ("with --no-sync or -n", 10, 14, "--no-sync"),
+        ("with --json is", 6, 11, "--json"),
         ("is -2 or", 4, 5, "-2"),
         ("from 3-2", 7, 8, "3-2"),
         ("(the default)", 5, 13, "default"),

@@ -249,7 +249,7 @@ _STATEMENTS = {
         r"|^what(?: is|'s) the \S+ (?:argument|parameter|option|flag|keyword) (?:of|in|to|for)\b"
         r"|^what (?:is|are|was) .* for\W*$|^(?:explain|describe|difference between)\b"
         # Names alone: "safe parameter of urllib.parse.quote", "any_order in AsyncMock.assert_awaits"
-        r"|^[\w.]+(?:[ .][\w.]+){0,2} (?:parameter|argument|option|flag|attribute|keyword)\W*$"
+        r"|^(?!which|what)[\w.]+(?:[ .][\w.]+){0,2} (?:parameter|argument|option|flag|attribute|keyword)\W*$"
         r"|^\w+ (?:parameter|argument|keyword|option|attribute) (?:of|in|for) [\w.]+\W*$"
         r"|^\w+ (?:in|of) \w+\.[\w.]+\W*$",
         re.IGNORECASE,

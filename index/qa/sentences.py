@@ -54,6 +54,7 @@ _STOP = re.compile(
     r"|:(?=\n)"
     r"|(?=\n[^\S\n]*(?:[-*•] |\d+\. |>>> ))"
 )
+_ROW = re.compile(r"(?m)^.* \| .*$")
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 _LEADING = re.compile(r"\s*(?:(?:[-*•]|\d+\.) )?\s*")
 _CODE = re.compile(r">>>|\.\.\. |\s{2,}\S|.*::=|[\w.]+\(.*\)(?: ->.*)?$|\S.* = \S")
@@ -128,6 +129,17 @@ def _unless_code(text: str, start: int, end: int) -> Iterator[CharSpan]:
     lines = [line for line in text[start:end].split("\n") if line.strip()]
     code = sum(_CODE.match(line) is not None for line in lines)
     if lines and 2 * code <= len(lines) and not lines[0].startswith(">>>"):
+        yield from _rows_apart(text, start, end)
+
+
+def _rows_apart(text: str, start: int, end: int) -> Iterator[CharSpan]:
+    """Yield the rows of tables in a paragraph, and what stands between them."""
+    for row in _ROW.finditer(text, start, end):
+        if start < row.start():
+            yield start, row.start()
+        yield row.span()
+        start = row.end()
+    if start < end:
         yield start, end
 
 

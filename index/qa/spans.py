@@ -39,7 +39,7 @@ _TOP_TOKENS = 8  # best start tokens, and end tokens, of a passage that are comb
 
 _WORD = re.compile(r"\w")
 _JOINTS = frozenset(".-")  # between the parts of a word, as in `standby.signal` and `--no-sync`
-_SIGN = re.compile(r"(?:^|[\s(\[='\"])(?P<sign>--?)\w$")
+_SIGN = re.compile(r"(?:^|[\s(\[='\"])(?P<sign>--?)[\w-]$")
 
 
 @dataclass(frozen=True, slots=True)
