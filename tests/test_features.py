@@ -189,6 +189,29 @@ def test_a_number_with_its_unit_is_a_candidate() -> None:
     assert not any("quantity" in features for features in other.values())
 
 
+def test_cells_of_a_row_that_is_named_are_candidates() -> None:
+    text = (
+        f"{OPEN}\n\nsetting | default | meaning\nhour | 9 |  \nshop_door | 'front' | which door\n\n"
+        "open { door | gate | [hour] }\nopen door | gate"
+    )
+    question = parse_question("what is the default of shop_door")
+    candidates = span_candidates(question, text, STRUCTURE)
+    cells = {
+        text[slice(*span)]: features["column"]
+        for span, features in candidates.items()
+        if "row" in features
+    }
+    assert cells == {"'front'": 1.0, "which door": 0.0}
+
+    # The heads are in the passage before.
+    text = "shop_door | 'front' | which door\nhour | 9 |"
+    candidates = span_candidates(question, text, PassageStructure())
+    assert {text[slice(*span)] for span, each in candidates.items() if each.get("row")} == {
+        "'front'",
+        "which door",
+    }
+
+
 def test_function_words_are_no_answers() -> None:
     question = parse_question("what does shop.open return")
     assert may_answer(question, "a key")

@@ -73,6 +73,10 @@ SPAN_WEIGHTS = {
     "module": 2.16,
     # the span is a literal such as None, -1 or 'w', and the question asks for a result
     "literal": 0.67,
+    # a cell of a table, and the question has most words of the row's first cell
+    "row": 3.0,
+    # the same, and the question has a word that is in the head of the column
+    "column": 1.5,
     # a number with its unit, and the question asks for a number or a value
     "quantity": 1.59,
     # a sentence says that this is returned, and the question asks for a result
@@ -103,6 +107,8 @@ _OPENING_WORDS = frozenset(
     "All Also And Any Are As At By Each Every For From If In Is Multiple No Not On Only Or Some"
     " Then To When With".split()
 )
+_ROW = re.compile(r"(?m)^.* \| .*$")
+_CELL_WORD = re.compile(r"[\w-]{2,}")
 _RETURNS = re.compile(r"\breturn(?:s|ing)? (?=\S)", re.IGNORECASE)
 # Where a phrase after "returns" may end: with all that belongs to it, and with less of it.
 _PHRASE_ENDS = tuple(
@@ -215,6 +221,7 @@ def span_candidates(
             candidates[span]["returned"] = 1.0
 
     _add_names(candidates, answer_type, text, structure)
+    _add_cells(candidates, question, text)
     _add_parameters(candidates, question, text, structure)
     return candidates
 
@@ -237,6 +244,41 @@ def _add_names(
     if structure.module and answer_type is NAME_TYPE and structure.directive == "section":
         for span in _occurrences(structure.module, text)[:1]:
             candidates[span]["own"] = 1.0
+
+
+def _add_cells(
+    candidates: dict[CharSpan, dict[str, float]], question: ParsedQuestion, text: str
+) -> None:
+    """Add the cells of a table's rows, if the question has most words of the first one."""
+    heads: list[frozenset[str]] = []
+    table_end = -2  # of no table: the next character does not go on with one
+
+    for row in islice(_ROW.finditer(text), MAX_CANDIDATES):
+        spans = list(_cells(text, *row.span()))
+        words = [frozenset(_CELL_WORD.findall(text[slice(*span)].lower())) for span in spans]
+
+        # Rows that follow each other are one table, whose first row has the columns' heads, unless
+        # a passage begins behind them.
+        named = words[0] & question.words
+        is_head = row.start() != table_end + 1 and not any("_" in word for word in named)
+        if row.start() != table_end + 1:
+            heads = words if is_head else [frozenset()] * len(words)
+
+        is_named = 0 < len(words[0]) <= 2 * len(named)
+        if is_named and not is_head and len(words) == len(heads):
+            for span, head in zip(spans[1:], heads[1:], strict=True):
+                if span[0] < span[1]:
+                    is_asked_for = not head.isdisjoint(question.words)
+                    candidates[span] |= {"row": 1.0, "column": float(is_asked_for)}
+        table_end = row.end()
+
+
+def _cells(text: str, start: int, end: int) -> Iterator[CharSpan]:
+    """Yield the cells of a row, without the white space around them."""
+    for cell in text[start:end].split(" | "):
+        first = start + len(cell) - len(cell.lstrip())
+        yield first, first + len(cell.strip())
+        start += len(cell) + len(" | ")
 
 
 def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
