@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from purlin.index.qa.candidates import may_answer, span_candidates
 from purlin.index.qa.features import (
     PASSAGE_WEIGHTS,
     SPAN_WEIGHTS,
     calibration_features,
-    may_answer,
     passage_features,
     passage_scores,
-    span_candidates,
     span_features,
     span_score,
 )

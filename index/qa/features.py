@@ -8,22 +8,13 @@ over all competing passages, or spans, is the probability of being right.
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.qa.answer_types import (
-    MAX_CANDIDATES,
-    NAME_TYPE,
-    VALUE_TYPE,
-    AnswerType,
-    candidate_spans,
-    quantities,
-)
+from purlin.index.qa.answer_types import NAME_TYPE, VALUE_TYPE, AnswerType, candidate_spans
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
 from purlin.index.records import Document, Hit
@@ -92,34 +83,9 @@ SPAN_WEIGHTS = {
     # its sentence tells a default, and the question asks for one
     "default": 0.76,
 }
-MAX_RETURNED_CHARS = 200
 MAX_ENTRY_CHARS = 20_000  # the words after these are not compared with the question's
 PAGE_SHARPNESS = 20.0  # of the softmax over the retrieval scores of a page's passages
 PROBABILITY_MARGIN = 1e-4  # keeps the log odds of the reader's estimate finite
-
-# Words that say nothing alone, and those that say nothing at the beginning of a sentence: in lower
-# case, these may be the keyword that is asked for.
-_FUNCTION_WORDS = frozenset(
-    "a an the this that these those it its they which respectively otherwise note"
-    " return returns returned".split()
-)
-_OPENING_WORDS = frozenset(
-    "All Also And Any Are As At By Each Every For From If In Is Multiple No Not On Only Or Some"
-    " Then To When With".split()
-)
-_ROW = re.compile(r"(?m)^.* \| .*$")
-_CELL_WORD = re.compile(r"[\w-]{2,}")
-_RETURNS = re.compile(r"\breturn(?:s|ing)? (?=\S)", re.IGNORECASE)
-# Where a phrase after "returns" may end: with all that belongs to it, and with less of it.
-_PHRASE_ENDS = tuple(
-    re.compile(rf"[.:;](?=\s|$)|\n|{end}\b")
-    for end in (
-        " (?:if|when|unless|otherwise)",
-        "(?:, | (?:if|when|unless|otherwise|or))",
-        "(?:, | (?:if|when|unless|otherwise|or|that|which|containing|representing|such|of|with|for"
-        "|from|in|to))",
-    )
-)
 
 
 # -- passages
@@ -204,127 +170,6 @@ def _introduces_module(document: Document) -> bool:
 # -- spans
 
 
-def span_candidates(
-    question: ParsedQuestion, text: str, structure: PassageStructure
-) -> dict[CharSpan, dict[str, float]]:
-    """Find spans of a passage that may be answers by its structure, with their features."""
-    answer_type = question.answer_type
-    candidates: dict[CharSpan, dict[str, float]] = defaultdict(dict)
-
-    for span in candidate_spans(answer_type, text):
-        candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
-    if answer_type.name in ("number", "value"):
-        for span in quantities(text):
-            candidates[span] |= {"typed": 1.0, "quantity": 1.0}
-    if answer_type.name == "result":
-        for span in _returned_phrases(text, structure.signature_end):
-            candidates[span]["returned"] = 1.0
-
-    _add_names(candidates, answer_type, text, structure)
-    _add_cells(candidates, question, text)
-    _add_parameters(candidates, question, text, structure)
-    return candidates
-
-
-def _add_names(
-    candidates: dict[CharSpan, dict[str, float]],
-    answer_type: AnswerType,
-    text: str,
-    structure: PassageStructure,
-) -> None:
-    """Add the names of the entry and of its module, if the question may ask for them."""
-    if structure.directive in answer_type.directives:
-        for span in structure.names:
-            candidates[span]["own"] = 1.0
-
-    if structure.module and answer_type.name == "module":
-        for span in _occurrences(structure.module, text):
-            candidates[span]["module"] = 1.0
-    # A module is named by the section that introduces it, as a function is by its signature.
-    if structure.module and answer_type is NAME_TYPE and structure.directive == "section":
-        for span in _occurrences(structure.module, text)[:1]:
-            candidates[span]["own"] = 1.0
-
-
-def _add_cells(
-    candidates: dict[CharSpan, dict[str, float]], question: ParsedQuestion, text: str
-) -> None:
-    """Add the cells of a table's rows, if the question has most words of the first one."""
-    heads: list[frozenset[str]] = []
-    table_end = -2  # of no table: the next character does not go on with one
-
-    for row in islice(_ROW.finditer(text), MAX_CANDIDATES):
-        spans = list(_cells(text, *row.span()))
-        words = [frozenset(_CELL_WORD.findall(text[slice(*span)].lower())) for span in spans]
-
-        # Rows that follow each other are one table, whose first row has the columns' heads, unless
-        # a passage begins behind them.
-        named = words[0] & question.words
-        is_head = row.start() != table_end + 1 and not any("_" in word for word in named)
-        if row.start() != table_end + 1:
-            heads = words if is_head else [frozenset()] * len(words)
-
-        is_named = 0 < len(words[0]) <= 2 * len(named)
-        if is_named and not is_head and len(words) == len(heads):
-            for span, head in zip(spans[1:], heads[1:], strict=True):
-                if span[0] < span[1]:
-                    is_asked_for = not head.isdisjoint(question.words)
-                    candidates[span] |= {"row": 1.0, "column": float(is_asked_for)}
-        table_end = row.end()
-
-
-def _cells(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """Yield the cells of a row, without the white space around them."""
-    for cell in text[start:end].split(" | "):
-        first = start + len(cell) - len(cell.lstrip())
-        yield first, first + len(cell.strip())
-        start += len(cell) + len(" | ")
-
-
-def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
-    """Yield what sentences say is returned: "a copy of the string" of "Return a copy of ...".
-
-    A phrase is yielded in full, and cut off before a comma or the words that add to it.
-    """
-    for match in islice(_RETURNS.finditer(text, start), MAX_CANDIDATES):
-        first, limit = match.end(), match.end() + MAX_RETURNED_CHARS
-        for phrase_end in _PHRASE_ENDS:
-            stop = phrase_end.search(text, first, limit)
-            end = stop.start() if stop else len(text)
-            if first < end <= limit:
-                yield first, end
-
-
-def may_answer(question: ParsedQuestion, answer: str) -> bool:
-    """Return whether words say something: not "the", nor for a result "return it"."""
-    if answer in _OPENING_WORDS or answer.lower() in _FUNCTION_WORDS:
-        return False
-    return question.answer_type.name != "result" or _RETURNS.match(answer) is None
-
-
-def _add_parameters(
-    candidates: dict[CharSpan, dict[str, float]],
-    question: ParsedQuestion,
-    text: str,
-    structure: PassageStructure,
-) -> None:
-    """Add the defaults of parameters, or all occurrences of their names, as the question asks."""
-    asks_for_name = question.answer_type.name in ("parameter", "option")
-
-    for parameter in structure.parameters:
-        default = parameter.default
-        if question.asks_for_default and default is not None and default[1] <= len(text):
-            # The default is a candidate without features of its own.
-            candidates[default] |= {}
-
-        for span in _occurrences(parameter.name, text) if asks_for_name else ():
-            candidates[span] |= {
-                "typed": 1.0,
-                "optional": float(parameter.optional),
-                "switch": float(parameter.switch),
-            }
-
-
 def span_features(
     question: ParsedQuestion,
     text: str,
@@ -356,10 +201,6 @@ def span_features(
 def span_score(features: Mapping[str, float]) -> float:
     """Score a span by its features, in log odds up to a constant."""
     return sum(SPAN_WEIGHTS[name] * value for name, value in features.items())
-
-
-def _occurrences(name: str, text: str) -> list[CharSpan]:
-    return [match.span() for match in re.finditer(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)]
 
 
 def _sentence_tells(answer_type: AnswerType, text: str, span: CharSpan) -> bool:

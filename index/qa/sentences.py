@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.reader import MIN_SPAN_LOGIT, PassageLogits, ReadingPassage, TokenScores
 from purlin.index.qa.signatures import CharSpan, Parameter
+from purlin.index.qa.tables import ROW
 from purlin.index.search.tokens import tokens
 
 SENTENCE_WEIGHTS = {
@@ -54,7 +55,6 @@ _STOP = re.compile(
     r"|:(?=\n)"
     r"|(?=\n[^\S\n]*(?:[-*•] |\d+\. |>>> ))"
 )
-_ROW = re.compile(r"(?m)^.* \| .*$")
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 _LEADING = re.compile(r"\s*(?:(?:[-*•]|\d+\.) )?\s*")
 _CODE = re.compile(r">>>|\.\.\. |\s{2,}\S|.*::=|[\w.]+\(.*\)(?: ->.*)?$|\S.* = \S")
@@ -134,7 +134,7 @@ def _unless_code(text: str, start: int, end: int) -> Iterator[CharSpan]:
 
 def _rows_apart(text: str, start: int, end: int) -> Iterator[CharSpan]:
     """Yield the rows of tables in a paragraph, and what stands between them."""
-    for row in _ROW.finditer(text, start, end):
+    for row in ROW.finditer(text, start, end):
         if start < row.start():
             yield start, row.start()
         yield row.span()

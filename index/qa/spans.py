@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.qa.features import may_answer, span_candidates, span_features, span_score
+from purlin.index.qa.candidates import may_answer, span_candidates
+from purlin.index.qa.features import span_features, span_score
 from purlin.index.qa.question import ParsedQuestion
 from purlin.index.qa.reader import (
     MIN_SPAN_LOGIT,

@@ -1,0 +1,134 @@
+"""Find the spans of a passage that may be answers by its structure, however unlikely for the reader."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import islice
+
+from purlin.index.qa.answer_types import (
+    MAX_CANDIDATES,
+    NAME_TYPE,
+    AnswerType,
+    candidate_spans,
+    quantities,
+)
+from purlin.index.qa.question import ParsedQuestion
+from purlin.index.qa.signatures import CharSpan, PassageStructure
+from purlin.index.qa.tables import named_cells
+
+MAX_RETURNED_CHARS = 200
+
+# Words that say nothing alone, and those that say nothing at the beginning of a sentence: in lower
+# case, these may be the keyword that is asked for.
+_FUNCTION_WORDS = frozenset(
+    "a an the this that these those it its they which respectively otherwise note"
+    " return returns returned".split()
+)
+_OPENING_WORDS = frozenset(
+    "All Also And Any Are As At By Each Every For From If In Is Multiple No Not On Only Or Some"
+    " Then To When With".split()
+)
+_RETURNS = re.compile(r"\breturn(?:s|ing)? (?=\S)", re.IGNORECASE)
+# Where a phrase after "returns" may end: with all that belongs to it, and with less of it.
+_PHRASE_ENDS = tuple(
+    re.compile(rf"[.:;](?=\s|$)|\n|{end}\b")
+    for end in (
+        " (?:if|when|unless|otherwise)",
+        "(?:, | (?:if|when|unless|otherwise|or))",
+        "(?:, | (?:if|when|unless|otherwise|or|that|which|containing|representing|such|of|with|for"
+        "|from|in|to))",
+    )
+)
+
+
+def span_candidates(
+    question: ParsedQuestion, text: str, structure: PassageStructure
+) -> dict[CharSpan, dict[str, float]]:
+    """Find spans of a passage that may be answers by its structure, with their features."""
+    answer_type = question.answer_type
+    candidates: dict[CharSpan, dict[str, float]] = defaultdict(dict)
+
+    for span in candidate_spans(answer_type, text):
+        candidates[span]["literal" if answer_type.name == "result" else "typed"] = 1.0
+    if answer_type.name in ("number", "value"):
+        for span in quantities(text):
+            candidates[span] |= {"typed": 1.0, "quantity": 1.0}
+    if answer_type.name == "result":
+        for span in _returned_phrases(text, structure.signature_end):
+            candidates[span]["returned"] = 1.0
+
+    _add_names(candidates, answer_type, text, structure)
+    for span, is_asked_for in named_cells(text, question.words):
+        candidates[span] |= {"row": 1.0, "column": float(is_asked_for)}
+    _add_parameters(candidates, question, text, structure)
+    return candidates
+
+
+def _add_names(
+    candidates: dict[CharSpan, dict[str, float]],
+    answer_type: AnswerType,
+    text: str,
+    structure: PassageStructure,
+) -> None:
+    """Add the names of the entry and of its module, if the question may ask for them."""
+    if structure.directive in answer_type.directives:
+        for span in structure.names:
+            candidates[span]["own"] = 1.0
+
+    if structure.module and answer_type.name == "module":
+        for span in _occurrences(structure.module, text):
+            candidates[span]["module"] = 1.0
+    # A module is named by the section that introduces it, as a function is by its signature.
+    if structure.module and answer_type is NAME_TYPE and structure.directive == "section":
+        for span in _occurrences(structure.module, text)[:1]:
+            candidates[span]["own"] = 1.0
+
+
+def _returned_phrases(text: str, start: int) -> Iterator[CharSpan]:
+    """Yield what sentences say is returned: "a copy of the string" of "Return a copy of ...".
+
+    A phrase is yielded in full, and cut off before a comma or the words that add to it.
+    """
+    for match in islice(_RETURNS.finditer(text, start), MAX_CANDIDATES):
+        first, limit = match.end(), match.end() + MAX_RETURNED_CHARS
+        for phrase_end in _PHRASE_ENDS:
+            stop = phrase_end.search(text, first, limit)
+            end = stop.start() if stop else len(text)
+            if first < end <= limit:
+                yield first, end
+
+
+def may_answer(question: ParsedQuestion, answer: str) -> bool:
+    """Return whether words say something: not "the", nor for a result "return it"."""
+    if answer in _OPENING_WORDS or answer.lower() in _FUNCTION_WORDS:
+        return False
+    return question.answer_type.name != "result" or _RETURNS.match(answer) is None
+
+
+def _add_parameters(
+    candidates: dict[CharSpan, dict[str, float]],
+    question: ParsedQuestion,
+    text: str,
+    structure: PassageStructure,
+) -> None:
+    """Add the defaults of parameters, or all occurrences of their names, as the question asks."""
+    asks_for_name = question.answer_type.name in ("parameter", "option")
+
+    for parameter in structure.parameters:
+        default = parameter.default
+        if question.asks_for_default and default is not None and default[1] <= len(text):
+            # The default is a candidate without features of its own.
+            candidates[default] |= {}
+
+        for span in _occurrences(parameter.name, text) if asks_for_name else ():
+            candidates[span] |= {
+                "typed": 1.0,
+                "optional": float(parameter.optional),
+                "switch": float(parameter.switch),
+            }
+
+
+def _occurrences(name: str, text: str) -> list[CharSpan]:
+    return [match.span() for match in re.finditer(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)]
