@@ -55,6 +55,7 @@ from purlin.index.qa.reader import (
     PackedPassage,
     PassageLogits,
     Reader,
+    ReadingPassage,
     reading_passage,
 )
 from purlin.index.qa.sentences import SENTENCE_WEIGHTS, sentence_features
@@ -103,6 +104,7 @@ class Candidates:
 
 
 def retrieve(corpus: Corpus, question: Question) -> Sequence[Retrieved]:
+    """Return the passages that are ranked for a question, by the search alone."""
     return corpus.passages(question.question, RANKED_DEPTH).passages
 
 
@@ -123,6 +125,20 @@ def holds_answer(question: Question, retrieved: Retrieved) -> bool:
     return judgement.answer_rank == 1
 
 
+def read_best(
+    reader: Reader, question: Question, retrieved: Sequence[Retrieved], scores: Floats
+) -> tuple[list[int], list[ReadingPassage], Sequence[PassageLogits]]:
+    """Read the passages with the best `scores` (n,): their numbers, texts and logits."""
+    rows = np.argsort(-scores, kind="stable")[:READ_DEPTH].tolist()
+    passages = [
+        reading_passage(
+            retrieved[row].document, retrieved[row].passage, float(scores[row] - scores.max())
+        )
+        for row in rows
+    ]
+    return rows, passages, reader.read(question.question, passages)
+
+
 def span_candidates(
     reader: Reader, question: Question, retrieved: Sequence[Retrieved], scores: Floats
 ) -> Candidates:
@@ -131,15 +147,8 @@ def span_candidates(
     Right are the spans that match an answer exactly: those of the question's entry, if there are
     any.
     """
-    rows = np.argsort(-scores, kind="stable")[:READ_DEPTH]
-    passages = [
-        reading_passage(
-            retrieved[row].document, retrieved[row].passage, float(scores[row] - scores.max())
-        )
-        for row in rows
-    ]
     parsed = parse_question(question.question)
-    logits = reader.read(question.question, passages)
+    rows, passages, logits = read_best(reader, question, retrieved, scores)
 
     features, exact, of_entry = [], [], []
     for row, passage, passage_logits in zip(rows, passages, logits, strict=True):
@@ -161,14 +170,7 @@ def sentence_candidates(reader: Reader, corpus: Corpus, question: Question) -> C
     parsed = parse_question(question.question)
     retrieved = retrieve(corpus, question)
     scores = passage_scores(parsed, [(each.hit, each.document) for each in retrieved])
-    rows = np.argsort(-scores, kind="stable")[:READ_DEPTH]
-    passages = [
-        reading_passage(
-            retrieved[row].document, retrieved[row].passage, float(scores[row] - scores.max())
-        )
-        for row in rows
-    ]
-    logits = reader.read(question.question, passages)
+    rows, passages, logits = read_best(reader, question, retrieved, scores)
     word_weights = corpus.weights(question.question)
 
     features, right = [], []
