@@ -64,7 +64,7 @@ SPAN_WEIGHTS = {
     "module": 2.16,
     # the span is a literal such as None, -1 or 'w', and the question asks for a result
     "literal": 0.67,
-    # a cell of a table, and the question has most words of the row's first cell
+    # a cell of a table, and the question has at least half of the words of the row's first cell
     "row": 3.0,
     # the same, and the question has a word that is in the head of the column
     "column": 1.5,

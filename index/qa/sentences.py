@@ -26,7 +26,7 @@ SENTENCE_WEIGHTS = {
     "span_logit": 0.2,
     # the first sentence of the entry
     "opening": 1.65,
-    # the same, where the question asks for a condition, a reason or an occasion
+    # the same, where the question asks for a condition, a reason, an occasion or a fact
     "opening_detail": -2.06,
     # the same, where it asks for a purpose and names a parameter of the entry
     "opening_parameter": -3.09,
