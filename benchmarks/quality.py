@@ -16,6 +16,9 @@ In code_pairs, each distinct summary of a language's dev functions is a query. T
 these functions and the first ones of the language's train file, 2,000 in all; the column
 `code_pairs.all` has the candidates of all languages together. Every function with the query's
 summary is relevant.
+
+In searches, the dev searches of questions/searches lead to functions of code_pairs' train files,
+with their comments; the first functions of these files are added, 2,000 a language in all.
 """
 
 from __future__ import annotations
@@ -46,13 +49,19 @@ from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
 from purlin.index.indexing.build import build
 from purlin.index.passages import render, split
-from purlin.index.records import Document, Kind, Mode, SourceFile
+from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
+from purlin.training.data.augment import with_comment
+from purlin.training.data.pair_formats import read_pairs
+from purlin.training.data.pair_rows import function_key
+from purlin.training.data.pairs import Pair, PairSource
 
-SETS = ("cosqa", "csn", "icecat", "crowdflower", "code_pairs")
+SETS = ("cosqa", "csn", "icecat", "crowdflower", "code_pairs", "searches")
 POOLED_OTHERS = 4000  # functions of a language in csn, beside the judged ones
-CANDIDATES = 2000  # functions of a language in code_pairs, or all dev functions if more
+CANDIDATES = 2000  # functions of a language in code_pairs and searches, or all asked for if more
+STYLES = ("web", "repository")
+SEARCHES = Path(__file__).parents[1] / "questions" / "searches"
 DEPTH = 100
 _QUERIES_AT_ONCE = 256
 _Values = NDArray[np.float64]
@@ -129,6 +138,8 @@ def load_set(name: str, data: Path, full: bool = False) -> JudgedSet:
             return _csn(data / "csn_challenge", full)
         case "code_pairs":
             return _code_pairs(data / "code_pairs")
+        case "searches":
+            return _searches(data / "code_pairs")
         case "cosqa":
             return _beir(data / name, "code", "MRR@100")
     return _beir(data / name, "product", "nDCG@10")
@@ -244,6 +255,55 @@ def pairs_column(
     queries = {function.document.id: function.summary for function in distinct}
     qrels = {function.document.id: relevant[function.key] for function in distinct}
     return Column(name, "MRR@100", queries, qrels, language)
+
+
+def _searches(directory: Path) -> JudgedSet:
+    queries: dict[str, dict[str, str]] = {style: {} for style in STYLES}
+    qrels: dict[str, dict[str, dict[str, float]]] = {style: {} for style in STYLES}
+    documents: list[Document] = []
+
+    for path in sorted(directory.glob("*.train.jsonl.gz")):
+        language = path.name.split(".")[0]
+        searches = _dev_searches(SEARCHES / f"{language}.jsonl")
+        asked: list[Document] = []
+        others: list[Document] = []
+        for number, pair in enumerate(read_pairs(PairSource("pairs", path))):
+            if isinstance(pair, Skipped):
+                continue
+            rows = searches.pop(function_key(pair.passage), [])
+            if not rows and len(others) == CANDIDATES:
+                continue
+
+            document = _commented(f"{language}.{number}", pair)
+            (asked if rows else others).append(document)
+            for row in rows:
+                queries[row["style"]][document.id] = row["queries"][0]
+                qrels[row["style"]][document.id] = {document.id: 1.0}
+        documents += [*asked, *others[: CANDIDATES - len(asked)]]
+
+    # Ties are broken by row, so the functions that are asked for must not come first.
+    random.Random(0).shuffle(documents)
+    columns = [
+        Column(f"searches.{style}", "MRR@100", queries[style], qrels[style]) for style in STYLES
+    ]
+    return JudgedSet("searches", "code", tuple(documents), tuple(columns))
+
+
+def _dev_searches(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Map the keys of functions to the rows of the dev split that lead to them."""
+    searches: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        if row["split"] == "dev":
+            searches[row["function"]].append(row)
+    return searches
+
+
+def _commented(id_: str, pair: Pair) -> Document:
+    """Return the function with its comment where an index has it."""
+    fields = {"language": pair.language}
+    if pair.language == "python":
+        return Document(id_, "code", "", with_comment(pair, whole=True), fields=fields)
+    return Document(id_, "code", "", pair.passage, summary=pair.comment, fields=fields)
 
 
 # ---- vectors

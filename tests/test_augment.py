@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -118,3 +119,13 @@ def test_invalid_shares_are_named(name: str) -> None:
     with pytest.raises(InvalidInput, match="rest_of_comment"):
         Forms(whole_comment=0.7, rest_of_comment=0.4)
     assert Forms(whole_comment=0.9, rest_of_comment=0.1).rest_of_comment == 0.1
+
+
+def test_searches_stay_as_they_are_beside_the_whole_comment_or_none() -> None:
+    pair = replace(GO, queries=("how deep is the sea", "depth of water"), searches=True)
+    forms = Forms(whole_comment=0.1, rest_of_comment=0.4, typed=1.0)
+    drawn = [draw(pair, forms, random.Random(seed)) for seed in range(400)]
+    assert {query for query, _ in drawn} == set(pair.queries)
+    whole = with_comment(pair, whole=True)
+    assert {passage for _, passage in drawn} == {pair.passage, whole}
+    assert 160 < sum(passage == whole for _, passage in drawn) < 240

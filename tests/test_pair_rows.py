@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
-from purlin.training.data.pair_rows import PASSAGE_COLUMNS
+from purlin.training.data.pair_rows import PASSAGE_COLUMNS, function_key
 from purlin.training.data.pairs import MAX_PAIR_CHARS, Pair, PairSource
-from tests.pair_files import DATA, read_all
+from tests.pair_files import DATA, read_all, write_jsonl
 
 
 def test_plain_rows() -> None:
@@ -133,3 +134,80 @@ def test_cosqa_rejects_become_negatives() -> None:
     assert ordered.negatives == ("def keys(d):\n    return list(d)",)
     assert rows.negatives == ()
     assert empty == Skipped("cosqa.json", "the code is empty", 4)
+
+
+# -- searches ------------------------------------------------------------------------------------
+
+CLOSE = {
+    "language": "python",
+    "source": "ring",
+    "docstring": "Close the ring.",
+    "code": 'def close(ring):\n    """Close the ring."""\n    ring.stop()\n',
+}
+DEPTH = {"language": "go", "source": "sea", "docstring": "Depth is.", "code": "func Depth() {\n}"}
+
+
+def write_searches(tmp_path: Path, *rows: dict[str, object]) -> PairSource:
+    functions = write_jsonl(tmp_path / "functions.jsonl", [CLOSE, DEPTH])
+    searches = write_jsonl(tmp_path / "searches.jsonl", rows)
+    return PairSource("searches", searches, reference=functions)
+
+
+def test_searches_lead_to_functions_of_a_table(tmp_path: Path) -> None:
+    key = function_key("def close(ring):\n    ring.stop()")
+    source = write_searches(
+        tmp_path,
+        {"function": key, "queries": ["stop it", "where does a ring end"], "split": "train"},
+        {"function": function_key(DEPTH["code"]), "queries": ["how deep"], "split": "dev"},
+        {"function": "0123456789abcdef", "queries": ["of another version"], "split": "train"},
+    )
+    (pair,), (skipped,) = read_all(source)
+    assert pair == Pair(
+        ("stop it", "where does a ring end"),
+        "def close(ring):\n    ring.stop()",
+        language="python",
+        comment="Close the ring.",
+        group="ring",
+        searches=True,
+    )
+    assert (skipped.path, skipped.line) == ("searches.jsonl", 3)
+    assert skipped.reason == "its function is not in the reference"
+
+    (pair,), _ = read_all(replace(source, split="dev"))
+    assert pair.queries == ("how deep",)
+
+
+def test_several_rows_may_search_for_one_function(tmp_path: Path) -> None:
+    rows = [
+        {"function": function_key(DEPTH["code"]), "queries": [query], "split": "train"}
+        for query in ("how deep", "sea depth")
+    ]
+    pairs, _ = read_all(write_searches(tmp_path, *rows))
+    assert [pair.queries for pair in pairs] == [("how deep",), ("sea depth",)]
+
+
+def test_searches_need_a_table_of_functions(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"reference belongs to the formats .*searches") as error:
+        PairSource("searches", tmp_path / "searches.jsonl")
+    assert error.value.field == "reference"
+
+
+SEARCHES = Path(__file__).parents[1] / "questions" / "searches"
+
+
+@pytest.mark.parametrize("file", sorted(SEARCHES.glob("*.jsonl")), ids=lambda file: file.stem)
+def test_shipped_searches_are_complete(file: Path) -> None:
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert rows
+    for row in rows:
+        assert row["queries"]
+        assert all(query == " ".join(query.split()) != "" for query in row["queries"])
+    if file.stem == "products":
+        assert all(row["passage"] and row["negatives"] for row in rows)
+        return
+
+    asked = [(row["function"], row.get("style")) for row in rows]
+    assert len(set(asked)) == len(asked)
+    assert all(len(function) == 16 for function, _ in asked)
+    in_training = {row["function"] for row in rows if row["split"] == "train"}
+    assert in_training.isdisjoint(row["function"] for row in rows if row["split"] == "dev")

@@ -42,7 +42,14 @@ from purlin.training.dev import (
 )
 from purlin.training.loop import OPTIMIZER, LoopSettings, make_accelerator, same_recipe, train
 from purlin.training.model import ModelSettings, TextModel
-from purlin.training.santa import SantaRecipe, SantaTask, Schedule, Stage, averaged
+from purlin.training.santa import (
+    SantaRecipe,
+    SantaTask,
+    Schedule,
+    Stage,
+    averaged,
+    package_numbers,
+)
 from tests.tiny import SPECIAL, save_bert, save_tokenizer
 from tests.training_runs import largest_file, metrics_rows, run_script, run_two_processes
 
@@ -204,6 +211,27 @@ def test_sources_come_by_their_weight(batches: str) -> None:
     assert counts[:10].tolist() == [2] * 10
     assert sorted(counts[10:30]) == [0] * 10 + [1] * 10
     assert sorted(counts[30:]) == [1] * 4 + [2] * 4
+
+
+def test_a_batch_has_groups_of_one_package() -> None:
+    sources = [
+        [Pair((f"{source} {number}",), "", group=f"p{number % 2}") for number in range(16)]
+        for source in range(2)
+    ]
+    stage = replace(batch_stage(8, "one-source"), group=4)
+    schedule = Schedule([16, 16], [1.0, 1.0], stage, 1, package_numbers(sources))
+    pairs = [pair for source in sources for pair in source]
+    drawn = [[pairs[row] for row in schedule.rows(number)] for number in range(4)]
+    assert len({pair.queries for batch in drawn for pair in batch}) == 32
+    assert all(
+        len({pair.group for pair in part}) == 1
+        for batch in drawn
+        for part in (batch[:4], batch[4:])
+    )
+
+    with pytest.raises(InvalidInput, match="one-source") as error:
+        replace(stage, batches="mixed")
+    assert error.value.field == "group"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from purlin.training.export import Card, ExportRefused
 from purlin.training.loop import LoopSettings
 from purlin.training.static import (
     CHECKPOINTS,
-    GroupedSchedule,
     StaticRecipe,
     StaticTask,
     WordVectors,
@@ -33,6 +32,7 @@ from purlin.training.static import (
     distilled,
     export_static,
     make_bags,
+    make_schedule,
     train_static,
 )
 from tests.conftest import HashEncoder
@@ -224,7 +224,7 @@ def _double(bags: Any) -> Any:
 
 
 def test_batches_hold_whole_groups_of_one_package(data: Path) -> None:
-    schedule = GroupedSchedule([PAIRS], read(data, loop=LoopSettings(batch_size=8)))
+    schedule = make_schedule([PAIRS], read(data, loop=LoopSettings(batch_size=8)))
     rows = [schedule.rows(number) for number in range(schedule.batches_per_epoch())]
     assert sorted(np.concatenate(rows)) == list(range(40))
     for batch in rows:
@@ -235,10 +235,10 @@ def test_batches_hold_whole_groups_of_one_package(data: Path) -> None:
 
 def test_batches_depend_on_seed_and_number_only(data: Path) -> None:
     recipe = read(data, loop=LoopSettings(batch_size=8))
-    schedules = [GroupedSchedule([PAIRS], recipe) for _ in range(2)]
+    schedules = [make_schedule([PAIRS], recipe) for _ in range(2)]
     assert np.array_equal(schedules[0].rows(7), schedules[1].rows(7))
     assert not np.array_equal(schedules[0].rows(7), schedules[0].rows(2))
-    other = GroupedSchedule([PAIRS], replace(recipe, seed=2))
+    other = make_schedule([PAIRS], replace(recipe, seed=2))
     assert not np.array_equal(other.rows(7), schedules[0].rows(7))
 
 
@@ -330,7 +330,7 @@ def test_names_and_measures_that_cannot_work_are_refused(data: Path) -> None:
 def test_sources_keep_their_weights(data: Path) -> None:
     source = PairSource("pairs", data / "pairs.jsonl", weight=0.5)
     recipe = read(data, pairs=(source,), loop=LoopSettings(batch_size=4), group=2)
-    schedule = GroupedSchedule([PAIRS], recipe)
+    schedule = make_schedule([PAIRS], recipe)
     assert schedule.batches_per_epoch() == 5
 
 

@@ -41,7 +41,9 @@ _CPU_BATCH_TOKENS = 2048
 _TOKENIZED_AT_ONCE = 256
 
 
-DevFormat = Literal["beir", "pairs", "templates", "questions", "advtest", "codesearchnet", "esci"]
+DevFormat = Literal[
+    "beir", "pairs", "templates", "questions", "searches", "advtest", "codesearchnet", "esci"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,8 @@ class DevSet:
 
     By format, `path` is a directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), a
     file of pairs, a reference whose entries of `split` are asked about by template, a question set
-    over `reference`, of which the questions of `split` are used, or a published set that
+    over `reference`, of which the questions of `split` are used, searches that lead to functions of
+    `reference`, or a published set that
     `read_judged` reads, with whole queries and, for ESCI, rankings of the judged products alone.
     Relevant to the query of a pair are its own passage and those of equal queries. `limit` is the
     maximum number of queries.
@@ -79,10 +82,6 @@ class DevSet:
 
     def __post_init__(self) -> None:
         in_range("limit", self.limit or 1, 1, 1 << 30)
-        if (self.format == "questions") != bool(self.reference):
-            raise InvalidInput(
-                "reference belongs to the format questions, which needs one.", field="reference"
-            )
         # Refuses the keys that the format does not use.
         self.pair_source()
 

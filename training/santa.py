@@ -61,7 +61,8 @@ class Stage:
     `pairs` names the sources, by default all; `weights` gives, for each of `pairs`, how often its
     pairs come in an epoch, by default the sources' own. Pairs are drawn in `forms`. `batches`
     "one-source" draws each batch from one source, whose passages are harder negatives of each
-    other.
+    other, and those of one package harder still: `group` pairs of one at most stand together, where
+    the source names the packages.
 
     The loss is `sda` times the contrastive loss of eq. 5 (of eq. 3 in fine-tuning, which is the
     same) plus `mep` times that of masked entity prediction, eq. 7. `mask_share` is the share of
@@ -92,6 +93,7 @@ class Stage:
     part: int | None = None
     forms: augment.Forms = field(default_factory=augment.Forms)
     batches: Literal["mixed", "one-source"] = "mixed"
+    group: int = 1
     labelled_share: float = 1.0
     trains: Trains = "all"
 
@@ -113,6 +115,12 @@ class Stage:
         in_range("depth", self.depth, max(1, self.hard_negatives), 1000)
         in_range("refresh", self.refresh, 1, 1000)
         in_range("labelled_share", self.labelled_share, 0.0, 1.0)
+        in_range("group", self.group, 1, 1 << 20)
+        if self.group > 1 and self.batches != "one-source":
+            raise InvalidInput(
+                f'Stage {self.name} has groups of one package: they need batches = "one-source".',
+                field="group",
+            )
         if self.part is not None:
             in_range("part", self.part, 1, 1 << 20)
 
@@ -427,7 +435,8 @@ class SantaTask:
 
         self.pairs = [pair for source in sources for pair in source]
         sizes = [len(source) for source in sources]
-        self.schedule = Schedule(sizes, weights or [1.0] * len(sources), stage, seed)
+        packages = package_numbers(sources)
+        self.schedule = Schedule(sizes, weights or [1.0] * len(sources), stage, seed, packages)
 
         # A copy: a tokenizer's limit is state, and batches are drawn in a thread.
         self.tokenizer: Any = copy.deepcopy(text_model.tokenizer)
@@ -695,13 +704,21 @@ class Schedule:
     """Decides which pairs make up which batch, from the seed and the batch's number alone.
 
     In every epoch the pairs of each source come once, or as often as its weight says, in a new
-    order; a last batch that would not be full is left out.
+    order; a last batch that would not be full is left out. `packages` numbers the package of every
+    pair of a source, for a stage whose batches have groups of one package.
     """
 
     def __init__(
-        self, sizes: Sequence[int], weights: Sequence[float], stage: Stage, seed: int
+        self,
+        sizes: Sequence[int],
+        weights: Sequence[float],
+        stage: Stage,
+        seed: int,
+        packages: Sequence[RowNumbers] = (),
     ) -> None:
         self.sizes = sizes
+        self.packages = packages
+        self.group = stage.group
         self.weights = weights
         self.seed = seed
         self.batch_size = stage.loop.batch_size
@@ -757,9 +774,34 @@ class Schedule:
         return rows
 
     def _ordered(self, source: int, rng: np.random.Generator) -> RowNumbers:
-        """Return all rows of a source, counted from 0, in the order in which batches take them."""
-        rows: RowNumbers = rng.permutation(self.sizes[source])
+        """Return all rows of a source, counted from 0, in the order in which batches take them.
+
+        Groups of one package come in a random order, and are random themselves.
+        """
+        shuffled: RowNumbers = rng.permutation(self.sizes[source])
+        if self.group == 1:
+            return shuffled
+
+        packages = self.packages[source][shuffled]
+        by_package = np.argsort(packages, kind="stable")
+        sorted_packages = packages[by_package]
+
+        # Position of each row within its package, and the group that it falls into.
+        first = np.searchsorted(sorted_packages, sorted_packages)
+        within = (np.arange(len(shuffled)) - first) // self.group
+        starts_group = np.diff(sorted_packages, prepend=-1) | np.diff(within, prepend=-1)
+        groups = np.cumsum(starts_group != 0) - 1
+
+        rank = rng.permutation(groups[-1] + 1)
+        rows: RowNumbers = shuffled[by_package][np.argsort(rank[groups], kind="stable")]
         return rows
+
+
+def package_numbers(sources: Sequence[Sequence[Pair]]) -> list[RowNumbers]:
+    """Number the packages that the pairs of each source come from; no name is one of them."""
+    return [
+        np.unique([pair.group for pair in source], return_inverse=True)[1] for source in sources
+    ]
 
 
 def _digests(texts: Sequence[str]) -> Tensor:

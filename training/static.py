@@ -72,7 +72,7 @@ from purlin.training.loop import (
     train,
 )
 from purlin.training.losses import contrastive
-from purlin.training.santa import Schedule, Stage
+from purlin.training.santa import Schedule, Stage, package_numbers
 
 MODEL = "model.safetensors"
 # Letters up to the end of Latin Extended-B: others are single characters in the base's vocabulary.
@@ -385,7 +385,7 @@ class StaticTask:
         self.recipe = recipe
         self.device = accelerator.device
         self.pairs = [_with_first_query(pair) for source in sources for pair in source]
-        self.schedule = GroupedSchedule(sources, recipe)
+        self.schedule = make_schedule(sources, recipe)
         self.dev = [(dev_set, read_dev_set(dev_set)) for dev_set in recipe.dev]
 
     def fresh(self) -> Sequence[nn.Parameter]:
@@ -462,41 +462,20 @@ class StaticTask:
         self.model.load_state_dict(load_file(directory / MODEL))
 
 
-class GroupedSchedule(Schedule):
-    """Batches of one source each, in which pairs of one package stand together, `group` at most."""
-
-    def __init__(self, sources: Sequence[Sequence[Pair]], recipe: StaticRecipe) -> None:
-        """Number the packages of every source."""
-        stage = Stage(name="static", loop=recipe.loop, batches="one-source")
-        sizes = [len(source) for source in sources]
-        super().__init__(sizes, [source.weight for source in recipe.pairs], stage, recipe.seed)
-        self.group = recipe.group
-        self.packages = [
-            np.unique([pair.group for pair in source], return_inverse=True)[1] for source in sources
-        ]
-
-    def _ordered(self, source: int, rng: np.random.Generator) -> RowNumbers:
-        """Return all rows of a source in a random order of groups, which are random themselves."""
-        shuffled = super()._ordered(source, rng)
-        if self.group == 1:
-            return shuffled
-
-        packages = self.packages[source][shuffled]
-        by_package = np.argsort(packages, kind="stable")
-        sorted_packages = packages[by_package]
-        # Position of each row within its package, and the group that it falls into.
-        first = np.searchsorted(sorted_packages, sorted_packages)
-        within = (np.arange(len(shuffled)) - first) // self.group
-        starts_group = np.diff(sorted_packages, prepend=-1) | np.diff(within, prepend=-1)
-        groups = np.cumsum(starts_group != 0) - 1
-        rank = rng.permutation(groups[-1] + 1)
-        rows: RowNumbers = shuffled[by_package][np.argsort(rank[groups], kind="stable")]
-        return rows
+def make_schedule(sources: Sequence[Sequence[Pair]], recipe: StaticRecipe) -> Schedule:
+    """Return the batches of a recipe: of one source each, in groups of one package."""
+    stage = Stage(name="static", loop=recipe.loop, batches="one-source", group=recipe.group)
+    sizes = [len(source) for source in sources]
+    weights = [source.weight for source in recipe.pairs]
+    return Schedule(sizes, weights, stage, recipe.seed, package_numbers(sources))
 
 
 def _with_first_query(pair: Pair) -> Pair:
-    """Leave code the first of its queries: the others, whole comments, may stand in its passage."""
-    return replace(pair, queries=pair.queries[:1]) if pair.kind == "code" else pair
+    """Leave code the first of its queries, unless they are searches: the whole comment, which is
+    another one, may stand in its passage.
+    """
+    has_comments = pair.kind == "code" and not pair.searches
+    return replace(pair, queries=pair.queries[:1]) if has_comments else pair
 
 
 def _digests(texts: Iterable[str]) -> Tensor:

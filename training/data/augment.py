@@ -43,6 +43,9 @@ class Forms:
     (code only): the passage includes what follows the sentence that is the query. `typed`: the
     query is shortened to what people type into a search box; for a product it is words of the
     title, and the passage includes the product's bullets.
+
+    Searches that were written for a passage stay as they are, and both shares of comments together
+    are that of passages with the whole of it.
     """
 
     whole_comment: float = 0.0
@@ -68,6 +71,10 @@ def draw(pair: Pair, forms: Forms, rng: random.Random) -> tuple[str, str]:
         return query, pair.passage
 
     passage = pair.passage
+    if pair.searches:
+        has_comment = form < forms.whole_comment + forms.rest_of_comment
+        return query, with_comment(pair, whole=True) if has_comment else passage
+
     if pair.comment and form < forms.whole_comment:
         passage = with_comment(pair, whole=True)
     elif pair.comment and form < forms.whole_comment + forms.rest_of_comment:

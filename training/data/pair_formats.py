@@ -17,7 +17,13 @@ from purlin.training.data.pair_documents import (
     reference_pair,
 )
 from purlin.training.data.pair_questions import linked_pairs, question_set_pairs, template_pairs
-from purlin.training.data.pair_rows import corpus_pair, cosqa_pairs, pairs_from_rows, plain_pair
+from purlin.training.data.pair_rows import (
+    corpus_pair,
+    cosqa_pairs,
+    pairs_from_rows,
+    plain_pair,
+    search_pairs,
+)
 from purlin.training.data.pairs import (
     SEARCH_FORMATS,
     Draft,
@@ -42,6 +48,7 @@ _READERS: dict[PairFormat, Callable[[PairSource], Drafts]] = {
     "templates": template_pairs,
     "questions": question_set_pairs,
     "linked": linked_pairs,
+    "searches": search_pairs,
 }
 
 

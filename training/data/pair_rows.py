@@ -22,6 +22,8 @@ from purlin.training.data.pairs import (
     PairFormat,
     PairSource,
     fold,
+    strip_text,
+    text_digest,
 )
 
 QUERY_COLUMNS = ("queries", "query", "question")
@@ -196,6 +198,37 @@ def _cosqa_draft(row: TableRow, negatives: Mapping[str, list[str]]) -> Draft | S
     rejected = tuple(negatives.get(fold(query), ()))
     pair = Pair((query,), code, language="python", negatives=rejected)
     return Draft(pair, row.path, row.line)
+
+
+def search_pairs(source: PairSource) -> Drafts:
+    """Pair functions of a table with the searches of the source's split that lead to them.
+
+    `reference` is the table of functions, in the form of `plain_pair`. A row of searches names its
+    function by `function_key`. Rows whose function is not in the table are skipped.
+    """
+    assert source.reference is not None
+    searches: defaultdict[str, list[TableRow]] = defaultdict(list)
+    for row in read_table_rows(source.path):
+        if isinstance(row, Skipped):
+            yield row
+        elif optional_text(row.record, ("split",)) == source.split:
+            searches[optional_text(row.record, ("function",))].append(row)
+
+    for draft in pairs_from_rows(replace(source, path=source.reference), plain_pair):
+        if isinstance(draft, Skipped):
+            continue
+        # Of functions with the same code, the first one stands for all.
+        for row in searches.pop(function_key(draft.pair.passage), ()):
+            queries = all_texts(row.record, QUERY_COLUMNS)
+            yield Draft(replace(draft.pair, queries=queries, searches=True), row.path, row.line)
+
+    for row in chain.from_iterable(searches.values()):
+        yield Skipped(row.path, "its function is not in the reference", row.line)
+
+
+def function_key(code: str) -> str:
+    """Return 16 hexadecimal digits that name a function: a digest of its code, without a comment."""
+    return text_digest(strip_text(code)).hex()
 
 
 def required_text(record: Record, columns: Sequence[str], label: str) -> str:

@@ -28,6 +28,7 @@ PairFormat = Literal[
     "templates",
     "questions",
     "linked",
+    "searches",
 ]
 
 # In characters, of a passage or a query.
@@ -40,7 +41,7 @@ MAX_TEXTS_PER_PAIR = 100
 MIN_WORDS, MIN_CHARS = 3, 12
 
 # Formats whose queries were typed by people, so short ones are kept.
-SEARCH_FORMATS = frozenset({"cosqa", "esci", "beir", "linked", "questions"})
+SEARCH_FORMATS = frozenset({"cosqa", "esci", "beir", "linked", "questions", "searches"})
 
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
@@ -54,7 +55,8 @@ class Pair:
     language of code. `title` is a product's; its nouns are masked where the passage repeats them.
     `negatives` are passages that people judged irrelevant to the query. `comment` is prose about
     the passage that is not part of it: the comment of code, the bullets of a product. `group` names
-    the package that the passage comes from, if the source says so.
+    the package that the passage comes from, if the source says so. `searches`: the queries are searches
+    that were written for the passage, and owe nothing to its comment.
     """
 
     queries: tuple[str, ...]
@@ -65,6 +67,7 @@ class Pair:
     negatives: tuple[str, ...] = ()
     comment: str = ""
     group: str = ""
+    searches: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,9 @@ class PairSource:
     `size` applies to ESCI. Without `summaries` the whole docstring is the only query of a function
     of CodeSearchNet or AdvTest, as in their evaluations; otherwise its first sentence is another.
 
-    `reference` holds the entries that questions lead to, for the formats questions (a set that
-    `purlin.index.evaluation.answers` reads) and linked (rows {title, question, entry}).
+    `reference` holds what questions or searches lead to: entries for the formats questions (a set
+    that `purlin.index.evaluation.answers` reads) and linked (rows {title, question, entry}),
+    documented functions for the format searches (rows {function, queries, split}).
 
     For the format templates, whose path is a reference, `rules` is a file of custom templates, and
     `translators` are two models, there and back, whose rephrasings are added as queries. With

@@ -31,7 +31,7 @@ from purlin.training.data.backtranslation import rephraser
 from purlin.training.data.splitting import SplitReference, read_split
 
 QuestionFormat = Literal["templates", "linked", "questions", "squad", "unlabelled"]
-WITH_REFERENCE = ("linked", "questions", "unlabelled")
+WITH_REFERENCE = ("linked", "questions", "unlabelled", "searches")
 WITH_LEAVE_OUT = ("templates", "linked", "questions", "unlabelled")
 
 # Share of a form's questions that may have the same answer, or a reader learns to guess it.
