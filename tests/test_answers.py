@@ -393,7 +393,7 @@ MEASURED_ONLY = {"perl", "perl-unanswerable", "bash", "bash-unanswerable"}
 
 
 def _sets() -> dict[str, list[Question]]:
-    paths = sorted(FOLDER.rglob("*.jsonl"))
+    paths = sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("training/*.jsonl")])
     return {
         path.relative_to(FOLDER).with_suffix("").as_posix(): read_questions(path) for path in paths
     }

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from purlin.index.records import Skipped
@@ -55,6 +55,7 @@ def files_of_git(root: Path) -> list[str]:
         max_size=3,
     )
 )
+@example(ignores=[("", ["**/b/**", "!x.py"])])
 def test_the_walk_agrees_with_git(
     tmp_path_factory: pytest.TempPathFactory, ignores: list[tuple[str, list[str]]]
 ) -> None:

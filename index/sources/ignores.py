@@ -97,6 +97,9 @@ def _pattern(line: str) -> tuple[bool, bool, str] | None:
 
     # Joined expressions cannot have a group of the same name.
     expression = pattern.regex.pattern.replace("(?P<ps_d>/)", "/")
+    # Git excludes what is in the directory, and so sees what a later pattern takes back.
+    if line.rstrip().endswith("/**") and expression.endswith("/"):
+        expression += "."
     name_only = "/" not in line.strip().rstrip("/") and expression.startswith(_ANYWHERE)
     return name_only, pattern.include, expression.removeprefix(_ANYWHERE if name_only else "")
 
