@@ -49,12 +49,11 @@ from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
 from purlin.index.indexing.build import build
 from purlin.index.passages import render, split
-from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
+from purlin.index.records import Document, Kind, Mode, SourceFile
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
 from purlin.training.data.augment import with_comment
-from purlin.training.data.pair_formats import read_pairs
-from purlin.training.data.pair_rows import function_key
+from purlin.training.data.pair_rows import function_key, plain_pair
 from purlin.training.data.pairs import Pair, PairSource
 
 SETS = ("cosqa", "csn", "icecat", "crowdflower", "code_pairs", "searches")
@@ -267,9 +266,7 @@ def _searches(directory: Path) -> JudgedSet:
         searches = _dev_searches(SEARCHES / f"{language}.jsonl")
         asked: list[Document] = []
         others: list[Document] = []
-        for number, pair in enumerate(read_pairs(PairSource("pairs", path))):
-            if isinstance(pair, Skipped):
-                continue
+        for number, pair in enumerate(_pairs(path)):
             rows = searches.pop(function_key(pair.passage), [])
             if not rows and len(others) == CANDIDATES:
                 continue
@@ -287,6 +284,13 @@ def _searches(directory: Path) -> JudgedSet:
         Column(f"searches.{style}", "MRR@100", queries[style], qrels[style]) for style in STYLES
     ]
     return JudgedSet("searches", "code", tuple(documents), tuple(columns))
+
+
+def _pairs(path: Path) -> Iterator[Pair]:
+    source = PairSource("pairs", path)
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            yield plain_pair(row, source)
 
 
 def _dev_searches(path: Path) -> dict[str, list[dict[str, Any]]]:

@@ -15,6 +15,7 @@ import pytest
 from benchmarks import quality
 from purlin.index.evaluation import ranking
 from purlin.index.records import Document, Mode
+from purlin.training.data.pair_rows import function_key
 from tests.conftest import HashEncoder
 
 WORDS = "red green blue small large round flat soft hard old".split()
@@ -130,6 +131,31 @@ def test_functions_with_one_summary_are_all_relevant(data: Path) -> None:
     red = column.qrels["go.dev.0"]
     assert set(red) == {"go.dev.0", "go.dev.5", "ruby.dev.0", "ruby.dev.5"}
     assert set(column.queries) == {f"go.dev.{n}" for n in range(5)}
+
+
+def test_searches_lead_to_the_functions_that_they_name(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quality, "SEARCHES", tmp_path / "searches")
+    monkeypatch.setattr(quality, "CANDIDATES", 10)
+    for language in ("go", "ruby"):
+        key = function_key(function_row(language, 85, "Other 15")["code"])
+        rows = [
+            {"function": key, "queries": [f"{language} {style}"], "style": style, "split": "dev"}
+            for style in quality.STYLES
+        ]
+        other = function_key(function_row(language, 70, "Other 0")["code"])
+        rows.append({"function": other, "queries": ["learnt from"], "split": "train"})
+        write_json_lines(tmp_path / "searches" / f"{language}.jsonl", rows)
+
+    judged = quality.load_set("searches", data)
+
+    assert len(judged.documents) == 20, "the function that is asked for, and nine others of each"
+    web, repository = judged.columns
+    assert (web.name, repository.name) == ("searches.web", "searches.repository")
+    assert web.queries == {"go.15": "go web", "ruby.15": "ruby web"}
+    assert repository.qrels == {"go.15": {"go.15": 1.0}, "ruby.15": {"ruby.15": 1.0}}
+    assert set(web.queries) < {document.id for document in judged.documents}
 
 
 def test_pool_has_judged_documents_with_random_others() -> None:

@@ -12,6 +12,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
 from purlin.training.data.pair_rows import PASSAGE_COLUMNS, function_key
 from purlin.training.data.pairs import MAX_PAIR_CHARS, Pair, PairSource
+from purlin.training.dev import DevSet, read_dev_set
 from tests.pair_files import DATA, read_all, write_jsonl
 
 
@@ -184,6 +185,18 @@ def test_several_rows_may_search_for_one_function(tmp_path: Path) -> None:
     ]
     pairs, _ = read_all(write_searches(tmp_path, *rows))
     assert [pair.queries for pair in pairs] == [("how deep",), ("sea depth",)]
+
+
+def test_searches_measure_a_model_in_training(tmp_path: Path) -> None:
+    key = function_key(DEPTH["code"])
+    source = write_searches(tmp_path, {"function": key, "queries": ["how deep"], "split": "dev"})
+    dev_set = DevSet(
+        name="searches", path=source.path, format="searches", reference=source.reference
+    )
+    judged = read_dev_set(dev_set)
+    assert judged.queries == {"0": "how deep"}
+    assert judged.passages == {"0": DEPTH["code"]}
+    assert judged.qrels == {"0": {"0": 1.0}}
 
 
 def test_searches_need_a_table_of_functions(tmp_path: Path) -> None:
