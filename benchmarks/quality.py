@@ -17,8 +17,9 @@ these functions and the first ones of the language's train file, 2,000 in all; t
 `code_pairs.all` has the candidates of all languages together. Every function with the query's
 summary is relevant.
 
-In searches, the dev searches of questions/searches lead to functions of code_pairs' train files,
-with their comments; the first functions of these files are added, 2,000 a language in all.
+In searches, the queries are the dev split of questions/searches. The candidates are the functions
+that they lead to and the first ones of the language's train file, 2,000 a language in all, with
+their comments.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
 from purlin.index.indexing.build import build
 from purlin.index.passages import render, split
-from purlin.index.records import Document, Kind, Mode, SourceFile
+from purlin.index.records import Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
 from purlin.training.data.augment import with_comment
-from purlin.training.data.pair_rows import function_key, plain_pair
+from purlin.training.data.pair_rows import function_key, pairs_from_rows, plain_pair
 from purlin.training.data.pairs import Pair, PairSource
 
 SETS = ("cosqa", "csn", "icecat", "crowdflower", "code_pairs", "searches")
 POOLED_OTHERS = 4000  # functions of a language in csn, beside the judged ones
-CANDIDATES = 2000  # functions of a language in code_pairs and searches, or all asked for if more
+CANDIDATES = 2000  # functions of a language in code_pairs and searches, or all targets if more
 STYLES = ("web", "repository")
 SEARCHES = Path(__file__).parents[1] / "questions" / "searches"
 DEPTH = 100
@@ -264,33 +265,28 @@ def _searches(directory: Path) -> JudgedSet:
     for path in sorted(directory.glob("*.train.jsonl.gz")):
         language = path.name.split(".")[0]
         searches = _dev_searches(SEARCHES / f"{language}.jsonl")
-        asked: list[Document] = []
-        others: list[Document] = []
-        for number, pair in enumerate(_pairs(path)):
-            rows = searches.pop(function_key(pair.passage), [])
-            if not rows and len(others) == CANDIDATES:
+        targets: list[Document] = []
+        distractors: list[Document] = []
+        for number, draft in enumerate(pairs_from_rows(PairSource("pairs", path), plain_pair)):
+            if isinstance(draft, Skipped):
+                continue
+            rows = searches.pop(function_key(draft.pair.passage), [])
+            if not rows and len(distractors) == CANDIDATES:
                 continue
 
-            document = _commented(f"{language}.{number}", pair)
-            (asked if rows else others).append(document)
+            document = _commented(f"{language}.{number}", draft.pair)
+            (targets if rows else distractors).append(document)
             for row in rows:
                 queries[row["style"]][document.id] = row["queries"][0]
                 qrels[row["style"]][document.id] = {document.id: 1.0}
-        documents += [*asked, *others[: CANDIDATES - len(asked)]]
+        documents += [*targets, *distractors[: max(0, CANDIDATES - len(targets))]]
 
-    # Ties are broken by row, so the functions that are asked for must not come first.
+    # Ties are broken by row, so the targets must not come first.
     random.Random(0).shuffle(documents)
     columns = [
         Column(f"searches.{style}", "MRR@100", queries[style], qrels[style]) for style in STYLES
     ]
     return JudgedSet("searches", "code", tuple(documents), tuple(columns))
-
-
-def _pairs(path: Path) -> Iterator[Pair]:
-    source = PairSource("pairs", path)
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            yield plain_pair(row, source)
 
 
 def _dev_searches(path: Path) -> dict[str, list[dict[str, Any]]]:

@@ -219,8 +219,8 @@ def test_shipped_searches_are_complete(file: Path) -> None:
         assert all(row["passage"] and row["negatives"] for row in rows)
         return
 
-    asked = [(row["function"], row.get("style")) for row in rows]
-    assert len(set(asked)) == len(asked)
-    assert all(len(function) == 16 for function, _ in asked)
+    keys = [(row["function"], row.get("style")) for row in rows]
+    assert len(set(keys)) == len(keys)
+    assert all(len(function) == 16 for function, _ in keys)
     in_training = {row["function"] for row in rows if row["split"] == "train"}
     assert in_training.isdisjoint(row["function"] for row in rows if row["split"] == "dev")

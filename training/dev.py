@@ -53,10 +53,9 @@ class DevSet:
     By format, `path` is a directory in BEIR's form (corpus, queries.jsonl, qrels/`split`.tsv), a
     file of pairs, a reference whose entries of `split` are asked about by template, a question set
     over `reference`, of which the questions of `split` are used, searches that lead to functions of
-    `reference`, or a published set that
-    `read_judged` reads, with whole queries and, for ESCI, rankings of the judged products alone.
-    Relevant to the query of a pair are its own passage and those of equal queries. `limit` is the
-    maximum number of queries.
+    `reference`, or a published set that `read_judged` reads, with whole queries and, for ESCI,
+    rankings of the judged products alone. Relevant to the query of a pair are its own passage and
+    those of equal queries. `limit` is the maximum number of queries.
 
     `measure` is one of `purlin.index.evaluation.ranking`'s names or "-loss", eq. 3 over batches of
     `LOSS_BATCH` queries with its sign inverted, so that higher is better here too. The paper on

@@ -61,8 +61,8 @@ class Stage:
     `pairs` names the sources, by default all; `weights` gives, for each of `pairs`, how often its
     pairs come in an epoch, by default the sources' own. Pairs are drawn in `forms`. `batches`
     "one-source" draws each batch from one source, whose passages are harder negatives of each
-    other, and those of one package harder still: `group` pairs of one at most stand together, where
-    the source names the packages.
+    other. Those of one package are harder still: it has them together in groups of at most `group`
+    pairs, where the source names the packages.
 
     The loss is `sda` times the contrastive loss of eq. 5 (of eq. 3 in fine-tuning, which is the
     same) plus `mep` times that of masked entity prediction, eq. 7. `mask_share` is the share of
@@ -435,7 +435,7 @@ class SantaTask:
 
         self.pairs = [pair for source in sources for pair in source]
         sizes = [len(source) for source in sources]
-        packages = package_numbers(sources)
+        packages = package_numbers(sources) if stage.group > 1 else ()
         self.schedule = Schedule(sizes, weights or [1.0] * len(sources), stage, seed, packages)
 
         # A copy: a tokenizer's limit is state, and batches are drawn in a thread.

@@ -471,11 +471,9 @@ def make_schedule(sources: Sequence[Sequence[Pair]], recipe: StaticRecipe) -> Sc
 
 
 def _with_first_query(pair: Pair) -> Pair:
-    """Leave code the first of its queries, unless they are searches: the whole comment, which is
-    another one, may stand in its passage.
-    """
-    has_comments = pair.kind == "code" and not pair.searches
-    return replace(pair, queries=pair.queries[:1]) if has_comments else pair
+    """Leave code the first of the queries from its comment: the whole may stand in its passage."""
+    from_comment = pair.kind == "code" and not pair.searches
+    return replace(pair, queries=pair.queries[:1]) if from_comment else pair
 
 
 def _digests(texts: Iterable[str]) -> Tensor:

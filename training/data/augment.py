@@ -44,8 +44,8 @@ class Forms:
     query is shortened to what people type into a search box; for a product it is words of the
     title, and the passage includes the product's bullets.
 
-    Searches that were written for a passage stay as they are, and both shares of comments together
-    are that of passages with the whole of it.
+    Queries that were written as searches stay as they are, and the passage includes its whole
+    comment as often as both shares of comments together say.
     """
 
     whole_comment: float = 0.0

@@ -55,8 +55,8 @@ class Pair:
     language of code. `title` is a product's; its nouns are masked where the passage repeats them.
     `negatives` are passages that people judged irrelevant to the query. `comment` is prose about
     the passage that is not part of it: the comment of code, the bullets of a product. `group` names
-    the package that the passage comes from, if the source says so. `searches`: the queries are searches
-    that were written for the passage, and owe nothing to its comment.
+    the package that the passage comes from, if the source says so. `searches` tells that the
+    queries were written as searches, and are not taken from the comment.
     """
 
     queries: tuple[str, ...]
