@@ -39,7 +39,7 @@ _log = logging.getLogger("purlin.mcp")
 class LocalCorpora:
     """The workspace around `path` and the corpora below `home`, as `purlin.app.tools.Backend`.
 
-    `encoder` is that of the workspace: `static`, `transformer` or a directory. Safe to share
+    `encoder` is that of the workspace: a released one's word or a directory. Safe to share
     between threads; those that use the workspace take turns.
     """
 

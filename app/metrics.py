@@ -29,7 +29,7 @@ from purlin.app.merging import MergedMetrics
 from purlin.app.open_builds import Status
 from purlin.app.shared import Shared
 from purlin.index import builds
-from purlin.index.encoder import Encoder, TextEncoder
+from purlin.index.encoder import Plan, TextEncoder
 from purlin.index.errors import PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.search.corpus import Corpus
@@ -134,8 +134,8 @@ class _BuildCollector:
             labels=["source", "threads", "batch_tokens", "query_threads"],
         )
         # Static encoders have no plan.
-        if isinstance(self._encoder, Encoder):
-            used = self._encoder.plan
+        used = getattr(self._encoder, "plan", None)
+        if isinstance(used, Plan):
             numbers = map(str, (used.threads, used.batch_tokens, used.query_threads))
             plan.add_metric([used.source, *numbers], 1)
 

@@ -1,6 +1,6 @@
 """Measure whole builds: rate, peak memory, what overlapping gains, and what kills cost.
 
-    python benchmarks/build.py CORPUS.jsonl[.gz] --kind code [--encoder static|transformer|DIR]
+    python benchmarks/build.py CORPUS.jsonl[.gz] --kind code [--encoder static|ensemble|transformer|DIR]
                                [--runs 3] [--apart] [--kills 10] [--home DIR]
                                [--checkpoint DIR] [--sample 4000]
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.vectors import read_matrix
-from purlin.index.encoder import RELEASED_ENCODER, Vectors, available_cpus, load_encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, Vectors, available_cpus, load_encoder
 from purlin.index.evaluation.ranking import read_queries
 from purlin.index.search import ann, dense
 
@@ -83,7 +83,7 @@ def _read_queries(path: Path) -> Vectors:
     if path.suffix == ".npy":
         vectors: Vectors = np.load(path)
         return vectors
-    return load_encoder(RELEASED_ENCODER).encode(list(read_queries(path).values()), role="query")
+    return load_encoder(TRANSFORMER_ENCODER).encode(list(read_queries(path).values()), role="query")
 
 
 def _masks(rows: int) -> dict[str, NDArray[np.bool_]]:

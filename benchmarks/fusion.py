@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from purlin.index import builds
-from purlin.index.encoder import RELEASED_ENCODER, load_encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.records import Mode
 from purlin.index.search.corpus import Corpus
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--queries", type=Path, required=True)
     parser.add_argument("--qrels", type=Path, required=True)
     parser.add_argument("--home", type=Path, default=Path("var"))
-    parser.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
+    parser.add_argument("--encoder", type=Path, default=TRANSFORMER_ENCODER)
     parser.add_argument("--filter", default=None)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--power", type=float, default=2.0)

@@ -25,7 +25,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.encoder import read_sample
-from purlin.index.encoder import MODEL, RELEASED_ENCODER, Encoder, Plan
+from purlin.index.encoder import MODEL, TRANSFORMER_ENCODER, Encoder, Plan
 from purlin.training.quantize import CONTRIB_DOMAIN, PRODUCT
 
 # Large enough that neither reading nor packing shows, small enough for the second-level cache.
@@ -137,7 +137,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
+    parser.add_argument("--encoder", type=Path, default=TRANSFORMER_ENCODER)
     parser.add_argument("--texts", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()

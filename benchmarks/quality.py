@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index import builds
-from purlin.index.encoder import RELEASED_ENCODER, Role, TextEncoder, Vectors, load_encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, Role, TextEncoder, Vectors, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.evaluation.ranking import RESAMPLES, Difference, Measure, Qrels, Run
 from purlin.index.indexing.build import build
@@ -681,7 +681,7 @@ def named_directory(text: str) -> tuple[str, Path]:
 def measured_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield the rows of each encoder; BM25 needs none and is measured with the first."""
     served: list[Mode] = ["hybrid"] if options.hybrid else []
-    encoders = options.encoder or [("released", RELEASED_ENCODER)]
+    encoders = options.encoder or [("released", TRANSFORMER_ENCODER)]
     for number, (name, directory) in enumerate(encoders):
         log.info("%s", name)
         encoder = load_encoder(directory)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from purlin.index import builds
-from purlin.index.encoder import RELEASED_ENCODER, Encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder
 from purlin.index.evaluation.ranking import measure, read_records
 from purlin.index.indexing.build import Options, build
 from purlin.index.qa.judging import hit_entry
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--split", choices=("dev", "train"), default="dev")
     options = parser.parse_args()
 
-    encoder = Encoder.load(RELEASED_ENCODER)
+    encoder = Encoder.load(TRANSFORMER_ENCODER)
     earlier = read_linked_questions(options.questions / "train.jsonl.gz")
     earlier = [earlier[row] for row in np.random.default_rng(0).permutation(len(earlier))]
     measured = read_linked_questions(options.questions / "dev.jsonl")[: options.limit]

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index import builds
-from purlin.index.encoder import RELEASED_ENCODER, load_encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation.answers import (
     Question,
     answer_measures,
@@ -386,7 +386,7 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument("--split", default="dev")
     parser.add_argument("--home", type=Path, default=Path("var"))
-    parser.add_argument("--encoder", type=Path, default=RELEASED_ENCODER)
+    parser.add_argument("--encoder", type=Path, default=TRANSFORMER_ENCODER)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--brief", action="store_true", help="leave the table out")
     return parser.parse_args()

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from benchmarks.quality import SETS, CachingEncoder, Column, cache_file, corpus_of, load_set
 from purlin.index import builds
-from purlin.index.encoder import RELEASED_ENCODER, load_encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.evaluation import ranking
 from purlin.index.evaluation.answers import read_questions
 from purlin.index.qa.judging import hit_entry
@@ -163,7 +163,7 @@ def main() -> None:
     add("--data", type=Path, required=True, help="development sets in BEIR's form")
     add("--out", type=Path, required=True, help="rows per query")
     add("--reranker", type=Path, required=True, help="directory of a reranker or a reader")
-    add("--encoder", type=Path, default=RELEASED_ENCODER, help="directory of the encoder")
+    add("--encoder", type=Path, default=TRANSFORMER_ENCODER, help="directory of the encoder")
     add("--sets", nargs="*", default=[], choices=SETS, help="development sets")
     add("--manual", action="append", default=[], metavar="CORPUS=QUESTIONS", help="a reference")
     add("--home", type=Path, default=Path("var"), help="where the corpora of --manual are")

@@ -11,12 +11,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
-    Literal,
-    Protocol,
     Self,
     TypeAlias,
     get_origin,
@@ -26,6 +25,7 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.ensemble_encoder import EnsembleEncoder
 from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
@@ -33,24 +33,28 @@ from purlin.index.exported import read_exported, refusing
 from purlin.index.records import Architecture
 from purlin.index.records import Role as Role
 from purlin.index.static_encoder import StaticEncoder
+from purlin.index.text_encoder import Plan as Plan
+from purlin.index.text_encoder import TextEncoder as TextEncoder
+from purlin.index.text_encoder import Vectors as Vectors
 
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]
     from tokenizers import Tokenizer
 
-Vectors = NDArray[np.float32]
 Sessions: TypeAlias = "dict[Role, onnxruntime.InferenceSession]"
 
 _MODELS = Path(__file__).resolve().parent.parent / "models"
-RELEASED_ENCODER = _MODELS / "santa-minilm-l6-int8"
+TRANSFORMER_ENCODER = _MODELS / "santa-minilm-l6-int8"
 STATIC_ENCODER = _MODELS / "static-code-int8"
+ENSEMBLE_ENCODER = _MODELS / "ensemble-int8"
 # Words for the released encoders, wherever a directory can be given.
-ENCODERS = {"transformer": RELEASED_ENCODER, "static": STATIC_ENCODER}
+ENCODERS = {
+    "ensemble": ENSEMBLE_ENCODER,
+    "transformer": TRANSFORMER_ENCODER,
+    "static": STATIC_ENCODER,
+}
 TRANSFORMER_EXTRA = "pip install 'purlin-search[transformer]'"
 QUERY_MODEL, SETTINGS = "query.onnx", "encoder.json"
-# Tokens of a batch where none were measured: its activations stay in a core's cache, see
-# docs/encoder.md.
-BATCH_TOKENS = 256
 # Texts that are tokenized and sorted by length together; bounds memory.
 WINDOW = 8192
 # Texts per call of the tokenizer, whose own records are many times larger than the token ids.
@@ -62,65 +66,30 @@ _SHORTEST = 1e-12
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
-class TextEncoder(Protocol):
-    """The interface of an encoder.
+def load_encoder(
+    directory: Path, *, threads: int | None = None, plan: Plan | None = None
+) -> TextEncoder:
+    """Read and verify an encoder directory of any type: a transformer's, a static one, an ensemble.
 
-    `Encoder` and `StaticEncoder` implement it; tests use a hashed bag of words.
-    """
-
-    @property
-    def name(self) -> str:
-        """Name for people."""
-        ...
-
-    @property
-    def dim(self) -> int:
-        """Length of a vector."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the vectors: it differs if any text gets another vector."""
-        ...
-
-    @property
-    def max_tokens(self) -> int:
-        """Limit of tokens; longer texts are cut at the end."""
-        ...
-
-    @property
-    def architecture(self) -> Architecture:
-        """How it makes vectors, on which the best weights of a fusion depend."""
-        ...
-
-    def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
-        """Count the tokens (texts,) of each text with its prefix, before the cut."""
-        ...
-
-    def encode(
-        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
-    ) -> Vectors:
-        """Return unit vectors (texts, dim) in the order of the texts.
-
-        `progress` is called with the number of texts finished since the last call.
-        """
-        ...
-
-
-def load_encoder(directory: Path, *, threads: int | None = None) -> TextEncoder:
-    """Read and verify an encoder directory of either type: a transformer's or a static one.
-
-    `threads` is the number of threads per call of a transformer, by default one per available CPU.
+    A transformer works by `plan`, by default on `threads` threads per call, one per available CPU.
     Raises NotFound if there is no such directory, and Damaged, which names the file.
     """
+    if _type(directory) == "ensemble":
+        open_part = partial(_load_single, threads=threads, plan=plan)
+        return EnsembleEncoder.load(directory, open_part)
+    return _load_single(directory, threads=threads, plan=plan)
+
+
+def _load_single(directory: Path, *, threads: int | None, plan: Plan | None) -> TextEncoder:
+    """Open an encoder that has no parts; an ensemble is refused as a transformer without a model."""
     if is_static(directory):
         return StaticEncoder.load(directory)
-    return Encoder.load(directory, threads=threads)
+    return Encoder.load(directory, threads=threads, plan=plan)
 
 
 def default_encoder() -> Path:
-    """Return the directory of the transformer, or of the static encoder where that cannot run."""
-    return RELEASED_ENCODER if can_run_transformers() else STATIC_ENCODER
+    """Return the directory of the ensemble, or of the static encoder where no transformer can run."""
+    return ENSEMBLE_ENCODER if can_run_transformers() else STATIC_ENCODER
 
 
 def can_run_transformers() -> bool:
@@ -136,9 +105,35 @@ def require_transformers(component: str) -> None:
         )
 
 
+def labelling_encoder(encoder: TextEncoder) -> TextEncoder:
+    """Return what texts are classified with: the first part of an ensemble, any other as it is.
+
+    Single words say less of what a text is about; docs/classify.md has the figures.
+    """
+    return encoder.parts[0] if isinstance(encoder, EnsembleEncoder) else encoder
+
+
 def is_static(directory: Path) -> bool:
     """Tell whether a directory says that it holds a static encoder."""
-    return _unchecked_settings(directory).get("type") == "static"
+    return bool(_type(directory) == "static")
+
+
+def _type(directory: Path) -> Any:
+    """Return what type of encoder a directory says that it holds; None for a transformer."""
+    return _unchecked_settings(directory).get("type")
+
+
+def part_directories(directory: Path) -> list[Path]:
+    """Return the directories of an ensemble's parts, which lie beside it; none for other encoders."""
+    parts = _unchecked_settings(directory).get("parts")
+    names = parts if isinstance(parts, dict) and _type(directory) == "ensemble" else {}
+    return [directory.parent / name for name in names]
+
+
+def transformer_directory(directory: Path) -> Path | None:
+    """Return the directory of the transformer that an encoder is or has as a part, if there is one."""
+    singles = part_directories(directory) or [directory]
+    return next((single for single in singles if not is_static(single)), None)
 
 
 def find_encoder(
@@ -219,21 +214,6 @@ class EncoderSettings:
             *filter(None, [self.files.get(QUERY_MODEL)]),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How a transformer uses the machine. Vectors do not depend on it beyond the last bits.
-
-    `threads` batches run at a time, each on one thread and with up to `batch_tokens` tokens. A
-    single text, such as a query, is computed by `query_threads` threads. `source` says where the
-    numbers come from: `purlin.index.tuning` measures and remembers them.
-    """
-
-    threads: int
-    batch_tokens: int = BATCH_TOKENS
-    query_threads: int = 1
-    source: Literal["default", "measured", "remembered", "set"] = "default"
 
 
 class Encoder:

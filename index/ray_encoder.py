@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.encoder import Role, TextEncoder, Vectors, load_encoder
+from purlin.index.encoder import Role, TextEncoder, Vectors, load_encoder, part_directories
 from purlin.index.errors import EncoderMismatch, EngineFailed, InvalidInput, NotFound
 from purlin.index.records import Architecture
 from purlin.index.self_check import SELF_CHECK_TEXTS, TOLERANCE
@@ -50,10 +50,10 @@ class RayEncoder:
     def __init__(self, directory: Path, address: str) -> None:
         self._encoder = load_encoder(directory, threads=1)
         self._ray = _connected(address)
-        files = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+        files = _files(directory)
         expected = self._encoder.encode(SELF_CHECK_TEXTS, role="passage")
         # In a list, since Ray would send a bare reference's content with each task.
-        self._model = [self._ray.put((files, expected))]
+        self._model = [self._ray.put((directory.name, files, expected))]
         self._task = self._ray.remote(max_retries=_MAX_LOSSES, num_cpus=1)(_encode).options(
             scheduling_strategy="SPREAD", name="purlin encode"
         )
@@ -184,10 +184,8 @@ def _worker_encoder(fingerprint: str, model: Any) -> TextEncoder:
     """Open the encoder, once per worker process, and compare its vectors with the builder's."""
     import ray
 
-    files, expected = ray.get(model)
-    with tempfile.TemporaryDirectory() as directory:
-        _write_files(Path(directory), files)
-        encoder = load_encoder(Path(directory), threads=1)
+    name, files, expected = ray.get(model)
+    encoder = _opened(name, files)
 
     vectors = encoder.encode(SELF_CHECK_TEXTS, role="passage")
     drift = float(1.0 - np.einsum("ij,ij->i", expected, vectors).min())
@@ -200,6 +198,20 @@ def _worker_encoder(fingerprint: str, model: Any) -> TextEncoder:
     return encoder
 
 
-def _write_files(directory: Path, files: Mapping[str, bytes]) -> None:
-    for name, content in files.items():
-        (directory / name).write_bytes(content)
+def _files(directory: Path) -> dict[str, bytes]:
+    """Read an encoder's files and those of its parts: DIRECTORY/FILE -> content."""
+    return {
+        f"{each.name}/{path.name}": path.read_bytes()
+        for each in (directory, *part_directories(directory))
+        for path in each.iterdir()
+        if path.is_file()
+    }
+
+
+def _opened(name: str, files: Mapping[str, bytes]) -> TextEncoder:
+    """Open the encoder in the directory `name` of the files."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for path, content in files.items():
+            Path(scratch, path).parent.mkdir(exist_ok=True)
+            Path(scratch, path).write_bytes(content)
+        return load_encoder(Path(scratch, name), threads=1)

@@ -13,7 +13,7 @@ Kind = Literal["code", "product", "reference"]
 Mode = Literal["hybrid", "dense", "lexical"]
 # What a text is to an encoder.
 Role = Literal["query", "passage"]
-Architecture = Literal["transformer", "static"]
+Architecture = Literal["transformer", "static", "ensemble"]
 Splitter = Literal["whole", "simple", "structure", "extended"]
 Secondary = Literal["demote", "leave-out", "keep"]
 Content = Literal["code", "docs", "config", "all"]

@@ -33,9 +33,9 @@ from purlin.index.encoder import (
     TextEncoder,
     available_cpus,
     encoder_fingerprint,
-    is_static,
     load_encoder,
     require_transformers,
+    transformer_directory,
 )
 from purlin.index.errors import InvalidInput
 from purlin.index.storage import atomic_write
@@ -69,17 +69,19 @@ SAMPLE_PASSAGE = (
 def load_tuned(
     directory: Path, *, measure: bool = True, max_threads: int | None = None
 ) -> TextEncoder:
-    """Load an encoder that works by the plan for this machine; a static one has none.
+    """Load an encoder whose transformer works by the plan for this machine; a static one has none.
 
     Without `measure`, a plan that is not remembered yet is the default. A batch never uses more
     than `max_threads`. Raises what `load_encoder` raises, and InvalidInput for PURLIN_TUNING.
     """
-    if is_static(directory):
+    transformer = transformer_directory(directory)
+    if transformer is None:
         return load_encoder(directory)
+
     require_transformers("encoder")
-    plan = _fixed_plan(os.environ.get(VARIABLE, "")) or _plan_of_machine(directory, measure)
+    plan = _fixed_plan(os.environ.get(VARIABLE, "")) or _plan_of_machine(transformer, measure)
     threads = min(plan.threads, max_threads or plan.threads)
-    return Encoder.load(directory, plan=replace(plan, threads=threads))
+    return load_encoder(directory, plan=replace(plan, threads=threads))
 
 
 def summary(encoder: TextEncoder) -> str | None:

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
 from purlin.index import self_check
-from purlin.index.encoder import RELEASED_ENCODER, Encoder, Role, TextEncoder, Vectors
+from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder, Role, TextEncoder, Vectors
 from purlin.index.records import Architecture, Document, Skipped, SourceFile
 
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
@@ -88,7 +88,7 @@ def encoder() -> HashEncoder:
 
 @pytest.fixture(scope="session")
 def released() -> Encoder:
-    return Encoder.load(RELEASED_ENCODER)
+    return Encoder.load(TRANSFORMER_ENCODER)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from purlin.app.building import demo_jobs
 from purlin.app.indexer import Indexer
 from purlin.index import builds
 from purlin.index.demo import Demo
-from purlin.index.encoder import RELEASED_ENCODER, load_encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
 from tests.conftest import HashEncoder, source
@@ -51,14 +51,14 @@ def one_demo(monkeypatch: pytest.MonkeyPatch) -> list[Document]:
 
 
 def test_every_demo_is_made_with_the_static_encoder_first(tmp_path: Path, static: Path) -> None:
-    jobs = demo_jobs(tmp_path, RELEASED_ENCODER, "of the released one")
+    jobs = demo_jobs(tmp_path, TRANSFORMER_ENCODER, "of the released one")
     assert [(job.corpus, job.encoders) for job in jobs] == [
         ("products", (static,)),
         ("code", (static,)),
         ("python", (static,)),
-        ("products", (RELEASED_ENCODER,)),
-        ("code", (RELEASED_ENCODER,)),
-        ("python", (RELEASED_ENCODER,)),
+        ("products", (TRANSFORMER_ENCODER,)),
+        ("code", (TRANSFORMER_ENCODER,)),
+        ("python", (TRANSFORMER_ENCODER,)),
     ]
     jobs = demo_jobs(tmp_path, static, load_encoder(static).fingerprint)
     assert [job.corpus for job in jobs] == ["products", "code", "python"]
@@ -67,16 +67,16 @@ def test_every_demo_is_made_with_the_static_encoder_first(tmp_path: Path, static
 def test_only_what_is_missing_is_made(
     tmp_path: Path, static: Path, one_demo: list[Document], encoder: HashEncoder
 ) -> None:
-    home, chosen = tmp_path / "home", (RELEASED_ENCODER, encoder.fingerprint)
+    home, chosen = tmp_path / "home", (TRANSFORMER_ENCODER, encoder.fingerprint)
     documents = [source("all", one_demo)]
 
     def tiers() -> list[Path]:
         return [job.encoders[0] for job in demo_jobs(home, *chosen)]
 
-    assert tiers() == [static, RELEASED_ENCODER]
+    assert tiers() == [static, TRANSFORMER_ENCODER]
     # The server was stopped between the two.
     build(home, "python", "reference", documents, load_encoder(static), origin=("three",))
-    assert tiers() == [RELEASED_ENCODER]
+    assert tiers() == [TRANSFORMER_ENCODER]
     build(home, "python", "reference", documents, encoder, origin=("three",))
     assert tiers() == []
     # Somebody's own corpus of that name.

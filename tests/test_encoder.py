@@ -13,20 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from purlin.index.encoder import (
-    BATCH_TOKENS,
     CHARS_PER_TOKEN,
+    ENSEMBLE_ENCODER,
     MODEL,
-    RELEASED_ENCODER,
     SETTINGS,
     STATIC_ENCODER,
     TOKENIZED_AT_ONCE,
     TOKENIZER,
+    TRANSFORMER_ENCODER,
     Encoder,
     _batches,
     available_cpus,
     default_encoder,
+    load_encoder,
 )
 from purlin.index.errors import Damaged, NotFound
+from purlin.index.text_encoder import BATCH_TOKENS
 
 UNEVEN = [
     "open a file",
@@ -42,12 +44,12 @@ UNEVEN = [
 
 @pytest.fixture(scope="module")
 def released() -> Encoder:
-    return Encoder.load(RELEASED_ENCODER, threads=2)
+    return Encoder.load(TRANSFORMER_ENCODER, threads=2)
 
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    return shutil.copytree(RELEASED_ENCODER, tmp_path / "encoder")
+    return shutil.copytree(TRANSFORMER_ENCODER, tmp_path / "encoder")
 
 
 def test_vectors_have_unit_length(released: Encoder) -> None:
@@ -77,7 +79,7 @@ def test_vectors_do_not_depend_on_their_batch(released: Encoder) -> None:
 
 
 def test_one_thread_gives_what_two_give(released: Encoder) -> None:
-    single = Encoder.load(RELEASED_ENCODER, threads=1)
+    single = Encoder.load(TRANSFORMER_ENCODER, threads=1)
     np.testing.assert_array_equal(
         single.encode(UNEVEN, role="passage"), released.encode(UNEVEN, role="passage")
     )
@@ -335,9 +337,11 @@ def test_a_quota_is_rounded_up(tmp_path: Path) -> None:
 
 
 def test_transformer_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert default_encoder() == RELEASED_ENCODER
+    assert default_encoder() == ENSEMBLE_ENCODER
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     assert default_encoder() == STATIC_ENCODER
     with pytest.raises(NotFound, match=r"encoder .* 'purlin-search\[transformer\]'"):
-        Encoder.load(RELEASED_ENCODER)
+        Encoder.load(TRANSFORMER_ENCODER)
+    with pytest.raises(NotFound, match=r"encoder .* 'purlin-search\[transformer\]'"):
+        load_encoder(ENSEMBLE_ENCODER)

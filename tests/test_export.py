@@ -22,7 +22,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, T5Config, T5EncoderModel, T5ForConditionalGeneration
 
-from purlin.index.encoder import MODEL, RELEASED_ENCODER, SETTINGS, TOKENIZER, Encoder
+from purlin.index.encoder import MODEL, SETTINGS, TOKENIZER, TRANSFORMER_ENCODER, Encoder
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.training import export as exporting
 from purlin.training.data.judged import JudgedSet, rank
@@ -126,7 +126,7 @@ def test_settings_and_card_are_written(exported: Path) -> None:
 
 def test_no_file_names_paths_of_this_machine(exported: Path) -> None:
     here = [str(Path(exporting.__file__).parents[1]).encode(), b"site-packages", b"stack_trace"]
-    for path in [*exported.iterdir(), *RELEASED_ENCODER.iterdir()]:
+    for path in [*exported.iterdir(), *TRANSFORMER_ENCODER.iterdir()]:
         content = path.read_bytes()
         assert not [path_part for path_part in here if path_part in content], path
 
@@ -490,11 +490,11 @@ def test_the_released_encoder_matches_its_recipe() -> None:
     recipe = tomllib.loads(
         (Path(__file__).parent.parent / "configs" / "santa-minilm.toml").read_text()
     )
-    settings = json.loads((RELEASED_ENCODER / SETTINGS).read_text())
+    settings = json.loads((TRANSFORMER_ENCODER / SETTINGS).read_text())
     assert (
-        Encoder.load(RELEASED_ENCODER).name
+        Encoder.load(TRANSFORMER_ENCODER).name
         == recipe["name"]
-        == RELEASED_ENCODER.name
+        == TRANSFORMER_ENCODER.name
         == settings["name"]
     )
     assert settings["trained_on"] == recipe["export"]["trained_on"]

@@ -34,7 +34,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from purlin.index.encoder import RELEASED_ENCODER
+from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.training.export import positions
 from purlin.training.losses import IGNORED, reconstruction
@@ -377,7 +377,7 @@ def test_a_text_is_cut_where_the_settings_say(base: Path) -> None:
 
 def test_a_t5_from_scratch_takes_the_bases_words(tmp_path: Path) -> None:
     """A tokenizer is enough; no weights are read."""
-    shutil.copy(RELEASED_ENCODER / "tokenizer.json", tmp_path)
+    shutil.copy(TRANSFORMER_ENCODER / "tokenizer.json", tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(BertConfig(vocab_size=30522).to_dict()))
     kind = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
     (tmp_path / "tokenizer_config.json").write_text(

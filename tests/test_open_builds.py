@@ -21,11 +21,13 @@ from purlin.app.errors import Opening
 from purlin.app.open_builds import OpenCorpora
 from purlin.index import blocks, builds
 from purlin.index.encoder import load_encoder
+from purlin.index.ensemble_encoder import EnsembleEncoder
 from purlin.index.errors import Damaged, EncoderMismatch, InvalidInput, NotFound
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus
 from tests.conftest import HashEncoder, source
+from tests.ensemble_files import write_ensemble
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 from tests.static_files import write_static
 
@@ -392,6 +394,22 @@ def test_each_corpus_has_the_encoder_of_its_build(tmp_path: Path, encoder: HashE
         make(tmp_path, "quick", FUNCTIONS, encoder)
         until(lambda: encoder_of(corpora, "quick") == "hash")
         assert encoders.of_build({"name": "hash", "fingerprint": "hash-64"}) is encoders.own
+
+
+def test_parts_of_an_ensemble_serve_their_own_corpora_and_classify(tmp_path: Path) -> None:
+    ensemble = load_encoder(write_ensemble(tmp_path / "joint"))
+    assert isinstance(ensemble, EnsembleEncoder)
+    encoders = Encoders(ensemble)
+    for part in ensemble.parts:
+        made_by = {"name": part.name, "fingerprint": part.fingerprint}
+        assert encoders.of_build(made_by).fingerprint == part.fingerprint
+    assert encoders.own.fingerprint == ensemble.fingerprint
+    assert encoders.labelling.fingerprint == ensemble.parts[0].fingerprint
+
+
+def test_any_other_encoder_classifies_itself(encoder: HashEncoder) -> None:
+    encoders = Encoders(encoder)
+    assert encoders.labelling is encoders.own
 
 
 def encoder_of(corpora: OpenCorpora, name: str) -> str:

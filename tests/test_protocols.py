@@ -19,7 +19,7 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
 from purlin.app.protocols import MAX_INPUTS
-from purlin.index.encoder import RELEASED_ENCODER, SETTINGS, Encoder, EncoderSettings
+from purlin.index.encoder import SETTINGS, TRANSFORMER_ENCODER, Encoder, EncoderSettings
 from tests.listening import listening
 from tests.serving import API_KEYS, CLASSIFY_KEY, SEARCH_KEY, bearer, problem, serving
 from tests.tiny import DIM, tiny_encoder
@@ -303,7 +303,7 @@ def test_rerank_names_the_invalid_field(
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with listening(tmp_path_factory.mktemp("home"), Encoder.load(RELEASED_ENCODER)) as url:
+    with listening(tmp_path_factory.mktemp("home"), Encoder.load(TRANSFORMER_ENCODER)) as url:
         yield url
 
 

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 from purlin.cli import commands
-from purlin.index.encoder import MODEL, RELEASED_ENCODER, Encoder, open_session
+from purlin.index.encoder import MODEL, TRANSFORMER_ENCODER, Encoder, open_session
 from purlin.index.qa.reader import Reader
 from purlin.training.export import (
     Card,
@@ -34,7 +34,7 @@ from purlin.training.quantize import (
 )
 from tests.tiny import save_bert
 
-MODELS = sorted(path.parent for path in RELEASED_ENCODER.parent.glob("*/*.onnx"))
+MODELS = sorted(path.parent for path in TRANSFORMER_ENCODER.parent.glob("*/*.onnx"))
 ACTIVATIONS = 255
 
 Weights = NDArray[np.int8]

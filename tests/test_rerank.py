@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purlin.index import builds
-from purlin.index.encoder import RELEASED_ENCODER
+from purlin.index.encoder import TRANSFORMER_ENCODER
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.indexing.build import build
 from purlin.index.qa.reader import RELEASED_READER, Reader
@@ -184,7 +184,7 @@ def test_a_late_deadline_reads_all_and_a_past_one_none(directory: Path) -> None:
 
 @pytest.mark.parametrize(
     ("other", "words"),
-    [(RELEASED_ENCODER, "it is something else"), (RELEASED_READER, "it is a reader")],
+    [(TRANSFORMER_ENCODER, "it is something else"), (RELEASED_READER, "it is a reader")],
 )
 def test_another_component_is_refused(other: Path, words: str) -> None:
     with pytest.raises(InvalidInput, match=words) as refusal:

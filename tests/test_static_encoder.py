@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from purlin.index.encoder import (
-    RELEASED_ENCODER,
     SETTINGS,
     STATIC_ENCODER,
+    TRANSFORMER_ENCODER,
     Encoder,
     Role,
     encoder_directory,
@@ -146,7 +146,7 @@ def test_no_text_gives_no_vector(encoder: StaticEncoder) -> None:
 
 def test_load_encoder_opens_either_type(directory: Path) -> None:
     assert isinstance(load_encoder(directory), StaticEncoder)
-    assert isinstance(load_encoder(RELEASED_ENCODER), Encoder)
+    assert isinstance(load_encoder(TRANSFORMER_ENCODER), Encoder)
 
 
 def test_load_encoder_names_a_missing_directory(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_load_encoder_names_a_missing_directory(tmp_path: Path) -> None:
 
 def test_words_stand_for_the_released_encoders() -> None:
     assert encoder_directory("static") == STATIC_ENCODER
-    assert encoder_directory("transformer") == RELEASED_ENCODER
+    assert encoder_directory("transformer") == TRANSFORMER_ENCODER
     assert encoder_directory(Path("static")) == STATIC_ENCODER
     assert encoder_directory("models/static") == Path("models/static")
 

@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from typer.testing import CliRunner
 
 from purlin.cli.commands import app as command_line
-from purlin.index.encoder import RELEASED_ENCODER, STATIC_ENCODER, load_encoder
+from purlin.index.encoder import STATIC_ENCODER, TRANSFORMER_ENCODER, load_encoder
 from purlin.index.errors import InvalidInput
 from purlin.index.static_encoder import StaticEncoder, Vocabulary
 from purlin.training.config import load_recipe
@@ -362,5 +362,5 @@ def test_the_released_recipe_is_valid(tmp_path: Path) -> None:
 
     recipe = load_recipe(ROOT / "configs" / "static-code.toml", StaticRecipe, data=tmp_path)
     assert recipe.name == STATIC_ENCODER.name
-    assert recipe.teacher == RELEASED_ENCODER
+    assert recipe.teacher == TRANSFORMER_ENCODER
     assert recipe.dim == load_encoder(STATIC_ENCODER).dim

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.index import tuning
-from purlin.index.encoder import RELEASED_ENCODER, STATIC_ENCODER, Encoder, Plan, available_cpus
+from purlin.index.encoder import STATIC_ENCODER, TRANSFORMER_ENCODER, Encoder, Plan, available_cpus
 from purlin.index.errors import InvalidInput
 from purlin.index.self_check import SELF_CHECK_TEXTS
 from purlin.index.static_encoder import StaticEncoder
@@ -44,7 +44,7 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return measured
 
 
-def plan_of(directory: Path = RELEASED_ENCODER) -> Plan:
+def plan_of(directory: Path = TRANSFORMER_ENCODER) -> Plan:
     encoder = load_tuned(directory)
     assert isinstance(encoder, Encoder)
     return encoder.plan
@@ -66,7 +66,7 @@ def test_a_machine_is_measured_once(cache: Path, measurements: list[Path]) -> No
 
     assert numbers(again) == numbers(MEASURED)
     assert again.source == "remembered"
-    assert measurements == [RELEASED_ENCODER]
+    assert measurements == [TRANSFORMER_ENCODER]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_only_what_is_remembered_is_used_without_measuring(
 
 
 def _unmeasured() -> Plan:
-    encoder = load_tuned(RELEASED_ENCODER, measure=False)
+    encoder = load_tuned(TRANSFORMER_ENCODER, measure=False)
     assert isinstance(encoder, Encoder)
     return encoder.plan
 
@@ -171,7 +171,7 @@ def test_the_variable_fixes_the_plan(
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     monkeypatch.setenv("PURLIN_TUNING", setting)
     with pytest.raises(InvalidInput, match="PURLIN_TUNING"):
-        load_tuned(RELEASED_ENCODER)
+        load_tuned(TRANSFORMER_ENCODER)
 
 
 @pytest.mark.parametrize("setting", ["threads=0", "threads=1025", "batch_tokens=70000"])
@@ -180,12 +180,12 @@ def test_a_number_out_of_range_names_the_range(
 ) -> None:
     monkeypatch.setenv("PURLIN_TUNING", setting)
     with pytest.raises(InvalidInput, match=r"must be in 1 to \d+"):
-        load_tuned(RELEASED_ENCODER)
+        load_tuned(TRANSFORMER_ENCODER)
 
 
 def test_a_limit_of_threads_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PURLIN_TUNING", "threads=8")
-    encoder = load_tuned(RELEASED_ENCODER, max_threads=3)
+    encoder = load_tuned(TRANSFORMER_ENCODER, max_threads=3)
     assert isinstance(encoder, Encoder)
     assert encoder.plan.threads == 3
 
@@ -202,7 +202,7 @@ def test_the_measurement_tries_only_what_the_machine_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tuning, "ROUNDS", 1)
-    plan = measured_plan(RELEASED_ENCODER)
+    plan = measured_plan(TRANSFORMER_ENCODER)
 
     assert plan.batch_tokens in tuning.BATCH_TOKENS_TRIED
     assert 1 <= plan.threads <= available_cpus()
@@ -238,7 +238,7 @@ def test_queries_get_threads_that_are_worth_their_work(costs: list[Cost], expect
 def reference() -> tuple[list[str], np.ndarray]:
     """Texts of uneven lengths, and their vectors computed one by one on one thread."""
     texts = [f"{text} {number}" for number in range(3) for text in SELF_CHECK_TEXTS]
-    encoder = Encoder.load(RELEASED_ENCODER, plan=Plan(1))
+    encoder = Encoder.load(TRANSFORMER_ENCODER, plan=Plan(1))
     return texts, np.concatenate([encoder.encode([text], role="passage") for text in texts])
 
 
@@ -249,7 +249,7 @@ def test_vectors_do_not_depend_on_the_plan(
     reference: tuple[list[str], np.ndarray], plan: Plan
 ) -> None:
     texts, expected = reference
-    encoder = Encoder.load(RELEASED_ENCODER, plan=plan)
+    encoder = Encoder.load(TRANSFORMER_ENCODER, plan=plan)
 
     np.testing.assert_allclose(encoder.encode(texts, role="passage"), expected, atol=1e-6)
     alone = [encoder.encode([text], role="query") for text in texts[:8]]
@@ -280,7 +280,7 @@ def test_a_processor_is_known_by_its_model_and_flags(
 
 
 def test_the_plan_is_a_metric(tmp_path: Path) -> None:
-    encoder = Encoder.load(RELEASED_ENCODER, plan=Plan(2, 512, 1, "remembered"))
+    encoder = Encoder.load(TRANSFORMER_ENCODER, plan=Plan(2, 512, 1, "remembered"))
     with TestClient(create_app(Settings(home=tmp_path), encoder)) as client:
         text = client.get("/metrics").text
 
@@ -291,7 +291,7 @@ def test_the_plan_is_a_metric(tmp_path: Path) -> None:
 
 
 def test_the_summary_says_who_chose() -> None:
-    encoder = Encoder.load(RELEASED_ENCODER, plan=Plan(2, 512, 1, "remembered"))
+    encoder = Encoder.load(TRANSFORMER_ENCODER, plan=Plan(2, 512, 1, "remembered"))
     line = summary(encoder)
     assert line is not None
     assert "2 batches of 512 tokens" in line

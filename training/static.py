@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from purlin.index.encoder import (
-    RELEASED_ENCODER,
     SETTINGS,
     TOKENIZER,
+    TRANSFORMER_ENCODER,
     Role,
     TextEncoder,
     Vectors,
@@ -117,7 +117,7 @@ class StaticRecipe:
 
     name: str
     pairs: tuple[PairSource, ...]
-    teacher: Path = RELEASED_ENCODER
+    teacher: Path = TRANSFORMER_ENCODER
     exclude: tuple[Path, ...] = ()
     dev: tuple[DevSet, ...] = ()
     words: int = 40_000

@@ -36,6 +36,9 @@ DENSE = Fusion(1.0, 1.0)
 LEXICAL = Fusion(0.0, 1.0)
 # Tuned on the dev sets, see docs/lab-notebook.md: a static encoder tells less than a transformer.
 HYBRID: dict[tuple[Architecture, Kind], Fusion] = {
+    ("ensemble", "code"): Fusion(0.65, 2.0),
+    ("ensemble", "product"): Fusion(0.6, 1.0),
+    ("ensemble", "reference"): Fusion(0.5, 1.0),
     ("transformer", "code"): Fusion(0.6, 2.0),
     ("transformer", "product"): Fusion(0.65, 1.0),
     ("transformer", "reference"): Fusion(0.5, 1.0),

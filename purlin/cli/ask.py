@@ -70,7 +70,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--path", default=".", metavar="DIR|URL", help="A directory, or a git URL [default: .].")
     add("-k", type=int, default=3, help="How many answers [default: 3].")
     add("--json", action="store_true", help="One JSON object.")
-    add("--encoder", metavar="static|transformer|DIR", help="The encoder [default: static].")
+    add(
+        "--encoder",
+        metavar="static|ensemble|transformer|DIR",
+        help="The encoder [default: static].",
+    )
     add("--reader", type=Path, metavar="DIR", help="The reader [default: the released one].")
     add("--corpus", metavar="NAME", help="A corpus of --home.")
     add_home(parser)

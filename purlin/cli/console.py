@@ -28,7 +28,7 @@ EncoderDirectory = Annotated[
     typer.Option(
         "--encoder",
         envvar="PURLIN_ENCODER",
-        help="Encoder directory, or static or transformer for a released one [default: transformer].",
+        help="Encoder directory, or a released one: ensemble, transformer, static [default: ensemble].",
     ),
 ]
 Filters = Annotated[
@@ -50,7 +50,7 @@ class ShowProgress(Protocol):
 def open_encoder(
     directory: Path | None, *, tuned: bool = False, ray: str | None = None
 ) -> TextEncoder:
-    """Open an encoder directory, by default that of the released transformer, if it can run.
+    """Open an encoder directory, by default the released ensemble, if a transformer can run.
 
     One that is `tuned` works by the plan for this machine, which is printed when it is new. With `ray`, the
     address of a cluster, its workers encode.
@@ -65,7 +65,7 @@ def open_encoder(
 
     chosen = default_encoder() if directory is None else encoder_directory(directory)
     if directory is None and is_static(chosen):
-        err.print(f"the static encoder is used; for the transformer: {TRANSFORMER_EXTRA}")
+        err.print(f"the static encoder is used; for the better one: {TRANSFORMER_EXTRA}")
     if ray is not None:
         from purlin.index.ray_encoder import RayEncoder
 

@@ -48,7 +48,7 @@ def _serve(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--encoder",
         default="static",
-        metavar="static|transformer|DIR",
+        metavar="static|ensemble|transformer|DIR",
         help="The repository's encoder [default: static].",
     )
     add_home(parser)

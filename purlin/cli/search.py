@@ -66,7 +66,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add("--lines", type=int, default=8, help="Lines of text per hit [default: 8].")
     add("--json", action="store_true", help="One JSON object per hit.")
-    add("--encoder", metavar="static|transformer|DIR", help="The encoder [default: static].")
+    add(
+        "--encoder",
+        metavar="static|ensemble|transformer|DIR",
+        help="The encoder [default: static].",
+    )
     add("--corpus", action="append", metavar="NAME", help="A corpus of --home; may be repeated.")
     add_home(parser)
 

@@ -121,6 +121,21 @@ def static_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
     out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
 
 
+@app.command("ensemble")
+def ensemble_command(config: Recipe, data: Data = None) -> None:
+    """Join encoders to one whose vectors are made of theirs, and export it beside them.
+
+    Example: purlin train ensemble --config configs/ensemble.toml --data DATA
+    """
+    need_training()
+    from purlin.training import config as recipes
+    from purlin.training import ensemble
+
+    recipe = recipes.load_recipe(config, ensemble.EnsembleRecipe, data=data)
+    directory = ensemble.make_ensemble(recipe, say=err.print)
+    out.print(f"{directory}: written; use it with `purlin index build ... --encoder {directory}`")
+
+
 @app.command("refqa")
 def refqa_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu = False) -> None:
     """Train a reader, which finds answers in passages of references, or a retriever, which finds the passages.

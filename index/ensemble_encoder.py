@@ -1,0 +1,157 @@
+"""Texts -> unit vectors by several encoders together: what one of them misses, another sees.
+
+The parts' vectors are put in a row and multiplied by a matrix, which holds how much each part counts
+and leaves as many dimensions as an index should have. `purlin train ensemble` makes the matrix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.errors import NotFound
+from purlin.index.exported import read_exported, refusing
+from purlin.index.records import Architecture, Role
+from purlin.index.text_encoder import Plan, TextEncoder, Vectors
+
+PROJECTION = "projection.npy"
+MAX_PARTS = 4
+# Below it a vector has no direction.
+_SHORTEST = 1e-12
+_PART_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleSettings:
+    """The part of an ensemble's `encoder.json` that determines the vectors.
+
+    `parts` has the name and fingerprint of each encoder, in the order of their vectors; each lies in
+    the directory of its name beside the ensemble's. `files` has the SHA-256 (hex) of the projection.
+    """
+
+    type: Literal["ensemble"]
+    name: str
+    dim: int
+    parts: dict[str, str]
+    files: dict[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) over everything that changes a vector."""
+        content = [self.type, self.dim, *self.parts.values(), self.files[PROJECTION]]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+class EnsembleEncoder:
+    """Several encoders as one, a `TextEncoder`. Safe to share between threads.
+
+    Vectors have unit length. The first part's limit and count of tokens are those of the ensemble:
+    another part may read further.
+    """
+
+    def __init__(
+        self,
+        settings: EnsembleSettings,
+        parts: Sequence[TextEncoder],
+        projection: NDArray[np.float32],
+    ) -> None:
+        """Take open parts, and the matrix (sum of the parts' dim, dim) for their joined vectors."""
+        self.name = settings.name
+        self.dim = settings.dim
+        self.fingerprint = settings.fingerprint
+        self.max_tokens = parts[0].max_tokens
+        self.architecture: Architecture = "ensemble"
+        self.parts = tuple(parts)
+        self._projection = projection
+
+    @classmethod
+    def load(cls, directory: Path, open_part: Callable[[Path], TextEncoder]) -> Self:
+        """Read and verify an ensemble's directory; `open_part` opens the directory of a part.
+
+        Raises NotFound if there is no such directory, whatever `open_part` raises, and Damaged, which
+        names the file.
+        """
+        if not directory.is_dir():
+            raise NotFound(
+                f"There is no encoder directory {directory}. Give one made by `purlin train ensemble`."
+            )
+
+        settings, files = read_exported(directory, "encoder", _settings)
+        parts = []
+        for name, fingerprint in settings.parts.items():
+            part = open_part(directory.parent / name)
+            with refusing("encoder", directory / "encoder.json"):
+                if part.fingerprint != fingerprint:
+                    raise ValueError(f"its part {name} is another encoder than it was made with")
+            parts.append(part)
+
+        with refusing("encoder", directory / PROJECTION):
+            projection = np.load(io.BytesIO(files[PROJECTION]), allow_pickle=False)
+            shape = (sum(part.dim for part in parts), settings.dim)
+            if projection.dtype != np.float32 or projection.shape != shape:
+                raise ValueError(
+                    f"it holds {projection.dtype} {projection.shape}, not float32 {shape}"
+                )
+        return cls(settings, parts, projection)
+
+    @property
+    def plan(self) -> Plan | None:
+        """How its transformer uses the machine; None without one."""
+        plans = (getattr(part, "plan", None) for part in self.parts)
+        return next(filter(None, plans), None)
+
+    def encode(
+        self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
+    ) -> Vectors:
+        """Return unit vectors (texts, dim) in the order of the texts.
+
+        `progress` is called with the number of texts that the first part has finished since the last
+        call.
+        """
+        first, *others = self.parts
+        vectors = [first.encode(texts, role=role, progress=progress)]
+        vectors += [part.encode(texts, role=role) for part in others]
+        return joined(vectors, self._projection)
+
+    def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
+        """Count the tokens (texts,) of each text as the first part does."""
+        return self.parts[0].count_tokens(texts, role=role)
+
+
+def joined(vectors: Sequence[Vectors], projection: NDArray[np.float32]) -> Vectors:
+    """Return the unit vectors (texts, dim) of an ensemble from those of its parts."""
+    projected: Vectors = np.hstack(vectors) @ projection
+    projected /= np.linalg.norm(projected, axis=1, keepdims=True).clip(min=_SHORTEST)
+    return projected
+
+
+def _settings(values: Any) -> EnsembleSettings:
+    settings = EnsembleSettings(
+        **{field.name: values[field.name] for field in fields(EnsembleSettings)}
+    )
+
+    if settings.type != "ensemble":
+        raise ValueError(f"type is {settings.type!r:.80}, not 'ensemble'")
+    if type(settings.name) is not str:
+        raise ValueError(f"name is {settings.name!r:.80}, not a text")
+    # `True` is an int for isinstance, so types are compared themselves.
+    if type(settings.dim) is not int or not 1 <= settings.dim <= 1 << 16:
+        raise ValueError(f"dim is {settings.dim!r:.80}, not a whole number in 1 to {1 << 16}")
+    if not 1 <= len(settings.parts) <= MAX_PARTS:
+        raise ValueError(f"it has {len(settings.parts)} parts, not 1 to {MAX_PARTS}")
+    for name in settings.parts:
+        # A part lies beside the ensemble, and nowhere else.
+        if not _PART_NAME.fullmatch(name) or name == settings.name:
+            raise ValueError(f"the part {name!r:.80} is no name of another encoder")
+    if set(settings.files) != {PROJECTION}:
+        raise ValueError(f"files are {sorted(settings.files)}, not {PROJECTION}")
+    return settings

@@ -1,0 +1,233 @@
+"""Make an ensemble of encoders: how much each counts, and the dimensions that their vectors need.
+
+The parts' vectors of a sample of pairs are weighted and put in a row; the matrix keeps their
+principal components (without centring, so that inner products stay what they are). Nothing is
+trained by gradients: an ensemble of encoders that exist takes minutes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.encoder import SETTINGS, TextEncoder, Vectors, load_encoder
+from purlin.index.ensemble_encoder import (
+    MAX_PARTS,
+    PROJECTION,
+    EnsembleEncoder,
+    EnsembleSettings,
+    joined,
+)
+from purlin.index.errors import InvalidInput
+from purlin.training.config import MAX_SEED, in_range
+from purlin.training.data import augment
+from purlin.training.data.judged import mean_measure, ranked
+from purlin.training.data.pair_loading import load_pairs
+from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.dev import DevSet, read_dev_set
+from purlin.training.export import (
+    CARD,
+    Card,
+    file_digests,
+    markdown_list,
+    markdown_measures,
+    replacing_directory,
+    write_settings,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """An encoder's directory, and its share of the score."""
+
+    encoder: Path
+    share: float
+
+    def __post_init__(self) -> None:
+        in_range("share", self.share, 1e-6, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsembleRecipe:
+    """All that decides an ensemble.
+
+    The cosine of two texts is about the mean of the parts' cosines by their shares, which add up to
+    1. The parts lie in one directory, where the ensemble is written. The dimensions are chosen on a
+    `sample` of pairs, drawn from the sources by their weights; pairs that resemble a text of
+    `exclude`, which are evaluation sets, are left out.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    pairs: tuple[PairSource, ...]
+    exclude: tuple[Path, ...] = ()
+    dev: tuple[DevSet, ...] = ()
+    dim: int = 384
+    sample: int = 10_000
+    forms: augment.Forms = field(default_factory=augment.Forms)
+    limits: tuple[str, ...] = ()
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        Card(self.name)  # refuses a name that cannot be exported
+        in_range("dim", self.dim, 1, 4096)
+        in_range("sample", self.sample, 2, 1 << 24)
+        in_range("seed", self.seed, 0, MAX_SEED)
+        if not 2 <= len(self.parts) <= MAX_PARTS:
+            raise InvalidInput(
+                f"An ensemble has 2 to {MAX_PARTS} [[parts]], not {len(self.parts)}.", field="parts"
+            )
+        if not math.isclose(total := sum(part.share for part in self.parts), 1.0, abs_tol=1e-6):
+            raise InvalidInput(f"The parts' shares add up to {total:.6g}, not 1.", field="parts")
+        if len({part.encoder.parent.resolve() for part in self.parts}) > 1:
+            raise InvalidInput(
+                "The parts lie in different directories; an ensemble finds them beside its own.",
+                field="parts",
+            )
+        names = [part.encoder.name for part in self.parts]
+        if len({self.name, *names}) <= len(names):
+            raise InvalidInput(
+                f"The names {', '.join([self.name, *names])} are not all different.", field="parts"
+            )
+        if not self.pairs:
+            raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
+        if losses := [dev_set.name for dev_set in self.dev if dev_set.measure == "-loss"]:
+            raise InvalidInput(
+                f"The dev set {losses[0]} has the measure '-loss', which needs a model to train; "
+                "take another.",
+                field="dev",
+            )
+
+
+def make_ensemble(recipe: EnsembleRecipe, *, say: Callable[[str], None]) -> Path:
+    """Fit an ensemble and export it beside its parts; return its encoder directory.
+
+    `say` is called with a line of text now and then. Raises InvalidInput, and whatever opening the
+    parts raises.
+    """
+    parts = [load_encoder(part.encoder) for part in recipe.parts]
+    joined_dim = sum(part.dim for part in parts)
+    if recipe.dim > joined_dim:
+        raise InvalidInput(
+            f"dim is {recipe.dim}; the parts have {joined_dim} together.", field="dim"
+        )
+
+    sources, report = load_pairs(recipe.pairs, recipe.exclude)
+    say(str(report))
+    queries, passages = zip(*draw(sources, recipe), strict=True)
+    say(f"{len(queries):,} pairs are encoded by {', '.join(part.name for part in parts)}")
+    sample = np.concatenate(
+        [
+            np.hstack([part.encode(queries, role="query") for part in parts]),
+            np.hstack([part.encode(passages, role="passage") for part in parts]),
+        ]
+    )
+    shares = [part.share for part in recipe.parts]
+    projection = fit(sample, np.repeat(shares, [part.dim for part in parts]), recipe.dim)
+
+    measures = measured(recipe.dev, parts, projection)
+    out = recipe.parts[0].encoder.parent / recipe.name
+    export_ensemble(recipe, parts, projection, measures, out)
+    return out
+
+
+def draw(sources: Sequence[Sequence[Pair]], recipe: EnsembleRecipe) -> list[tuple[str, str]]:
+    """Draw query and passage of about `sample` pairs, from each source as many as its weight says."""
+    rng = random.Random(recipe.seed)
+    counts = [
+        len(pairs) * source.weight for pairs, source in zip(sources, recipe.pairs, strict=True)
+    ]
+    texts = []
+    for pairs, count in zip(sources, counts, strict=True):
+        number = min(len(pairs), math.ceil(recipe.sample * count / sum(counts)))
+        texts += [augment.draw(pair, recipe.forms, rng) for pair in rng.sample(pairs, number)]
+    return texts
+
+
+def fit(sample: Vectors, shares: NDArray[np.float64], dim: int) -> NDArray[np.float32]:
+    """Return the matrix (all, dim) for joined vectors (texts, all), with the share of each number.
+
+    A number is weighted by the root of its part's share, so that the product of two texts has the
+    share itself.
+    """
+    roots = np.sqrt(shares)
+    weighted = sample.astype(np.float64) * roots
+    # Eigenvectors of the second moments, the largest eigenvalue last.
+    components = np.linalg.eigh(weighted.T @ weighted)[1][:, ::-1][:, :dim]
+    projection: NDArray[np.float32] = (roots[:, None] * components).astype(np.float32)
+    return projection
+
+
+def measured(
+    dev: Sequence[DevSet], parts: Sequence[TextEncoder], projection: NDArray[np.float32]
+) -> dict[str, float]:
+    """Return the measure of each dev set: name -> mean."""
+    measures = {}
+    for dev_set in dev:
+        data = read_dev_set(dev_set)
+        texts = {"query": data.queries.values(), "passage": data.passages.values()}
+        vectors = [
+            joined([part.encode(list(texts[role]), role=role) for part in parts], projection)
+            for role in ("query", "passage")
+        ]
+        name = f"dev {dev_set.name} {dev_set.measure}"
+        measures[name] = mean_measure(dev_set.measure, ranked(data, *vectors), data)
+    return measures
+
+
+def export_ensemble(
+    recipe: EnsembleRecipe,
+    parts: Sequence[TextEncoder],
+    projection: NDArray[np.float32],
+    measures: dict[str, float],
+    out: Path,
+) -> EnsembleEncoder:
+    """Write the ensemble's directory `out`, replacing it; its parts lie beside it."""
+    names = [part.encoder.name for part in recipe.parts]
+    with replacing_directory(out) as new:
+        np.save(new / PROJECTION, projection)
+        settings = EnsembleSettings(
+            "ensemble",
+            recipe.name,
+            projection.shape[1],
+            {name: part.fingerprint for name, part in zip(names, parts, strict=True)},
+            file_digests(new, [PROJECTION]),
+        )
+        shares = {part.encoder.name: part.share for part in recipe.parts}
+        write_settings(new / SETTINGS, settings, {"shares": shares, "measures": measures})
+        (new / CARD).write_text(_card_text(recipe, settings, measures))
+    return EnsembleEncoder.load(out, load_encoder)
+
+
+def _card_text(
+    recipe: EnsembleRecipe, settings: EnsembleSettings, measures: dict[str, float]
+) -> str:
+    parts = [
+        f"[{part.encoder.name}](../{part.encoder.name}/README.md): {part.share:g} of the score"
+        for part in recipe.parts
+    ]
+    return f"""# {settings.name}
+
+An encoder for Purlin that joins the vectors of others: `projection.npy` turns them, put in a row, into
+{settings.dim} components, which are scaled to length 1. It has the licences, training data and limits of its parts.
+
+## Parts
+{markdown_list(parts)}
+
+## Measures
+{markdown_measures(measures, ".4g")}
+
+## Limits
+{markdown_list(recipe.limits)}
+
+## Files
+`encoder.json` holds the settings, the fingerprints of the parts, which must lie beside this directory, the SHA-256 of
+the projection, and a fingerprint over all that changes a vector. An index remembers the fingerprint of the encoder that
+it was made with.
+"""
