@@ -18,7 +18,13 @@ from pydantic import TypeAdapter
 from purlin.app.shared import Shared
 from purlin.index import builds
 from purlin.index.demo import demos
-from purlin.index.encoder import STATIC_ENCODER, encoder_name, is_static
+from purlin.index.encoder import (
+    STATIC_ENCODER,
+    encoder_fingerprint,
+    encoder_for,
+    encoder_name,
+    is_static,
+)
 from purlin.index.pace import Lines, Pace
 from purlin.index.records import Kind
 from purlin.replies import Building
@@ -66,22 +72,21 @@ def demo_jobs(home: Path, directory: Path, fingerprint: str) -> list[Job]:
     """Return the jobs that make the demo corpora, as far as they are missing.
 
     All are made with the static encoder first, so that each can be searched within seconds, then
-    with the encoder of `directory`, whose fingerprint is given.
+    with the encoder of `directory`, whose fingerprint is given, or the one that is better for code.
     """
-    tiers = [directory]
-    if STATIC_ENCODER.is_dir() and not is_static(directory):
-        tiers.insert(0, STATIC_ENCODER)
-
+    manifests = [(demo, builds.active_manifest(home, demo.name)) for demo in demos()]
     jobs = []
-    for tier in tiers:
-        for demo in demos():
-            manifest = builds.active_manifest(home, demo.name)
-            if manifest is None or (
-                tier == directory
-                and manifest.sources == (demo.about,)
-                and manifest.encoder["fingerprint"] != fingerprint
-            ):
-                jobs.append(Job(demo.name, demo.kind, "demo", (tier,)))
+    if STATIC_ENCODER.is_dir() and not is_static(directory):
+        missing = [demo for demo, manifest in manifests if manifest is None]
+        jobs += [Job(demo.name, demo.kind, "demo", (STATIC_ENCODER,)) for demo in missing]
+
+    for demo, manifest in manifests:
+        best = encoder_for(demo.kind, directory)
+        expected = fingerprint if best == directory else encoder_fingerprint(best)
+        if manifest is None or (
+            manifest.sources == (demo.about,) and manifest.encoder["fingerprint"] != expected
+        ):
+            jobs.append(Job(demo.name, demo.kind, "demo", (best,)))
     return jobs
 
 

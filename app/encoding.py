@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 
 from purlin.app.metrics import Metrics
 from purlin.app.overload import raise_if_client_gone
-from purlin.index.encoder import (
-    Role,
-    TextEncoder,
-    Vectors,
-    find_encoder,
-    labelling_encoder,
-)
-from purlin.index.ensemble_encoder import EnsembleEncoder
+from purlin.index.encoder import Role, TextEncoder, Vectors, find_encoder
 from purlin.index.errors import EncoderMismatch, NotFound
 from purlin.index.records import Architecture
 
@@ -91,10 +84,8 @@ class BoundedEncoder:
 class Encoders:
     """The server's own encoder, and further ones that builds were made with.
 
-    `own` answers all requests that concern no corpus, but `labelling` those that classify: it is
-    another only where `own` is an ensemble, whose parts also serve corpora of theirs. The `others`
-    are opened when a build of theirs is, with `threads` per call; each has its own slots, and stays
-    open.
+    `own` answers all requests that concern no corpus. The `others` are opened when a build of
+    theirs is, with `threads` per call; each has its own slots, and stays open.
     """
 
     def __init__(
@@ -112,10 +103,9 @@ class Encoders:
         self._others = others
         self._lock = threading.Lock()
         self.own = self._bounded(own)
-        parts = own.parts if isinstance(own, EnsembleEncoder) else ()
-        opened = [self.own, *map(self._bounded, parts)]
-        self._by_fingerprint = {encoder.fingerprint: encoder for encoder in opened}
-        self.labelling = self._by_fingerprint[labelling_encoder(own).fingerprint]
+        self._by_fingerprint: dict[str, TextEncoder] = {own.fingerprint: self.own}
+        # An ensemble of which it is a part does not open it again.
+        self._opened = {own.fingerprint: own}
 
     def of_build(self, encoder: Mapping[str, Any]) -> TextEncoder:
         """Return the encoder with the name and fingerprint of a manifest, else the server's own.
@@ -129,7 +119,9 @@ class Encoders:
                 return opened
 
             try:
-                maker = find_encoder(encoder, self._others, threads=self._threads)
+                maker = find_encoder(
+                    encoder, self._others, threads=self._threads, opened=self._opened
+                )
             except NotFound as error:
                 raise EncoderMismatch(error.message) from error
             if maker is None:

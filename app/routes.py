@@ -240,7 +240,7 @@ def _classify_with_labels(
     return ClassifyReply(
         results=tuple(results),
         took_ms=0,
-        encoder=service.classifier.encoder.name,
+        encoder=service.encoder.name,
         warnings=label_warnings(label_set, ranking_length),
     )
 

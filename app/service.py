@@ -53,7 +53,7 @@ class Service:
         timeout_s = settings.open_timeout_s
         self.home = settings.home
         self.metrics = metrics
-        self.encoder = encoders.own
+        self.encoder = encoder = encoders.own
         self.corpora = OpenCorpora(settings.home, encoders, timeout_s=timeout_s)
         self.freshness = Freshness(self.corpora)
         self._own_builder: Builder | None = None
@@ -73,8 +73,8 @@ class Service:
         self.follower: Follower | None = None
         if settings.milvus and shared.number == 0:
             self.follower = Follower(settings.home, Connection.of(settings.milvus))
-        self.classifier = Classifier(encoders.labelling)
-        self.classifiers = OpenClassifiers(settings.home, encoders.labelling, timeout_s=timeout_s)
+        self.classifier = Classifier(encoder)
+        self.classifiers = OpenClassifiers(settings.home, encoder, timeout_s=timeout_s)
 
         self._seen_built = shared.built[0]
         self._settings = settings

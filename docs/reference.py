@@ -296,7 +296,7 @@ def _signature(function: Any) -> str:
 
 
 def _recipes() -> Iterator[str]:
-    from purlin.training import reader, santa, static
+    from purlin.training import ensemble, reader, santa, static
     from purlin.training.pesco.recipe import PescoRecipe
 
     yield (
@@ -307,6 +307,7 @@ def _recipes() -> Iterator[str]:
     for command, recipe in (
         ("santa", santa.SantaRecipe),
         ("static", static.StaticRecipe),
+        ("ensemble", ensemble.EnsembleRecipe),
         ("refqa", reader.ReaderRecipe),
         ("pesco", PescoRecipe),
     ):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -30,7 +30,7 @@ from purlin.index.errors import NotFound
 from purlin.index.exported import MODEL as MODEL
 from purlin.index.exported import TOKENIZER as TOKENIZER
 from purlin.index.exported import read_exported, refusing
-from purlin.index.records import Architecture
+from purlin.index.records import Architecture, Kind
 from purlin.index.records import Role as Role
 from purlin.index.static_encoder import StaticEncoder
 from purlin.index.text_encoder import Plan as Plan
@@ -67,29 +67,48 @@ _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
 def load_encoder(
-    directory: Path, *, threads: int | None = None, plan: Plan | None = None
+    directory: Path,
+    *,
+    threads: int | None = None,
+    plan: Plan | None = None,
+    opened: Mapping[str, TextEncoder] = MappingProxyType({}),
 ) -> TextEncoder:
     """Read and verify an encoder directory of any type: a transformer's, a static one, an ensemble.
 
     A transformer works by `plan`, by default on `threads` threads per call, one per available CPU.
-    Raises NotFound if there is no such directory, and Damaged, which names the file.
+    An ensemble takes parts that are `opened` already, by their fingerprints. Raises NotFound if there
+    is no such directory, and Damaged, which names the file.
     """
+
+    def open_single(directory: Path) -> TextEncoder:
+        if is_static(directory):
+            return StaticEncoder.load(directory)
+        # An ensemble as a part is refused here, too: it has no model.
+        return Encoder.load(directory, threads=threads, plan=plan)
+
+    def open_part(directory: Path) -> TextEncoder:
+        part = opened.get(encoder_fingerprint(directory) or "")
+        return part or open_single(directory)
+
     if _type(directory) == "ensemble":
-        open_part = partial(_load_single, threads=threads, plan=plan)
         return EnsembleEncoder.load(directory, open_part)
-    return _load_single(directory, threads=threads, plan=plan)
+    return open_single(directory)
 
 
-def _load_single(directory: Path, *, threads: int | None, plan: Plan | None) -> TextEncoder:
-    """Open an encoder that has no parts; an ensemble is refused as a transformer without a model."""
-    if is_static(directory):
-        return StaticEncoder.load(directory)
-    return Encoder.load(directory, threads=threads, plan=plan)
+def default_encoder(kind: Kind | None = None) -> Path:
+    """Return the directory of the released encoder that is best for corpora of a kind.
+
+    That is the ensemble for code, and the transformer for anything else, such as labels; the static
+    encoder where no transformer can run.
+    """
+    if not can_run_transformers():
+        return STATIC_ENCODER
+    return ENSEMBLE_ENCODER if kind == "code" else TRANSFORMER_ENCODER
 
 
-def default_encoder() -> Path:
-    """Return the directory of the ensemble, or of the static encoder where no transformer can run."""
-    return ENSEMBLE_ENCODER if can_run_transformers() else STATIC_ENCODER
+def encoder_for(kind: Kind, chosen: Path) -> Path:
+    """Return the directory for corpora of a kind, where `chosen` is that for anything else."""
+    return default_encoder(kind) if chosen == default_encoder() else chosen
 
 
 def can_run_transformers() -> bool:
@@ -103,14 +122,6 @@ def require_transformers(component: str) -> None:
         raise NotFound(
             f"The {component} is a transformer, and onnxruntime is not installed: {TRANSFORMER_EXTRA}."
         )
-
-
-def labelling_encoder(encoder: TextEncoder) -> TextEncoder:
-    """Return what texts are classified with: the first part of an ensemble, any other as it is.
-
-    Single words say less of what a text is about; docs/classify.md has the figures.
-    """
-    return encoder.parts[0] if isinstance(encoder, EnsembleEncoder) else encoder
 
 
 def is_static(directory: Path) -> bool:
@@ -137,15 +148,20 @@ def transformer_directory(directory: Path) -> Path | None:
 
 
 def find_encoder(
-    made_by: Mapping[str, Any], directories: Iterable[Path], *, threads: int | None = None
+    made_by: Mapping[str, Any],
+    directories: Iterable[Path],
+    *,
+    threads: int | None = None,
+    opened: Mapping[str, TextEncoder] = MappingProxyType({}),
 ) -> TextEncoder | None:
     """Open the encoder with the name and fingerprint of a manifest, if one of `directories` has it.
 
-    Directories of other names are not opened. Raises Damaged for one that cannot be used.
+    Directories of other names are not opened. An ensemble takes parts that are `opened` already.
+    Raises Damaged for a directory that cannot be used.
     """
     for directory in directories:
         if encoder_name(directory) == made_by["name"]:
-            encoder = load_encoder(directory, threads=threads)
+            encoder = load_encoder(directory, threads=threads, opened=opened)
             if encoder.fingerprint == made_by["fingerprint"]:
                 return encoder
     return None

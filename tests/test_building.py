@@ -21,7 +21,7 @@ from purlin.app.building import demo_jobs
 from purlin.app.indexer import Indexer
 from purlin.index import builds
 from purlin.index.demo import Demo
-from purlin.index.encoder import TRANSFORMER_ENCODER, load_encoder
+from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, load_encoder
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
 from tests.conftest import HashEncoder, source
@@ -57,7 +57,7 @@ def test_every_demo_is_made_with_the_static_encoder_first(tmp_path: Path, static
         ("code", (static,)),
         ("python", (static,)),
         ("products", (TRANSFORMER_ENCODER,)),
-        ("code", (TRANSFORMER_ENCODER,)),
+        ("code", (ENSEMBLE_ENCODER,)),
         ("python", (TRANSFORMER_ENCODER,)),
     ]
     jobs = demo_jobs(tmp_path, static, load_encoder(static).fingerprint)

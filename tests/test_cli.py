@@ -181,7 +181,7 @@ def test_search_of_several_corpora_names_the_corpus_of_each_hit(shop: Path, tmp_
     searched = _run("search", "electric kettle", *both, "--json", home=tmp_path, encoder=static)
     hits = [json.loads(line) for line in searched.stdout.splitlines()]
     assert {hit["corpus"]: hit["encoder"] for hit in hits} == {
-        "shop": "ensemble-int8",
+        "shop": "santa-minilm-l6-int8",
         "tea": "tiny-static",
     }
     assert "vectors of different encoders" in searched.stderr

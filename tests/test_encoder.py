@@ -25,6 +25,7 @@ from purlin.index.encoder import (
     _batches,
     available_cpus,
     default_encoder,
+    encoder_for,
     load_encoder,
 )
 from purlin.index.errors import Damaged, NotFound
@@ -337,10 +338,14 @@ def test_a_quota_is_rounded_up(tmp_path: Path) -> None:
 
 
 def test_transformer_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert default_encoder() == ENSEMBLE_ENCODER
+    assert default_encoder() == default_encoder("product") == TRANSFORMER_ENCODER
+    assert default_encoder("code") == encoder_for("code", TRANSFORMER_ENCODER) == ENSEMBLE_ENCODER
+    assert encoder_for("reference", TRANSFORMER_ENCODER) == TRANSFORMER_ENCODER
+    assert encoder_for("code", STATIC_ENCODER) == STATIC_ENCODER
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
-    assert default_encoder() == STATIC_ENCODER
+    assert default_encoder() == default_encoder("code") == STATIC_ENCODER
+    assert encoder_for("code", STATIC_ENCODER) == STATIC_ENCODER
     with pytest.raises(NotFound, match=r"encoder .* 'purlin-search\[transformer\]'"):
         Encoder.load(TRANSFORMER_ENCODER)
     with pytest.raises(NotFound, match=r"encoder .* 'purlin-search\[transformer\]'"):

@@ -21,11 +21,11 @@ from purlin.app.errors import Opening
 from purlin.app.open_builds import OpenCorpora
 from purlin.index import blocks, builds
 from purlin.index.encoder import load_encoder
-from purlin.index.ensemble_encoder import EnsembleEncoder
 from purlin.index.errors import Damaged, EncoderMismatch, InvalidInput, NotFound
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus
+from purlin.index.static_encoder import VECTORS
 from tests.conftest import HashEncoder, source
 from tests.ensemble_files import write_ensemble
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
@@ -396,20 +396,19 @@ def test_each_corpus_has_the_encoder_of_its_build(tmp_path: Path, encoder: HashE
         assert encoders.of_build({"name": "hash", "fingerprint": "hash-64"}) is encoders.own
 
 
-def test_parts_of_an_ensemble_serve_their_own_corpora_and_classify(tmp_path: Path) -> None:
-    ensemble = load_encoder(write_ensemble(tmp_path / "joint"))
-    assert isinstance(ensemble, EnsembleEncoder)
-    encoders = Encoders(ensemble)
-    for part in ensemble.parts:
-        made_by = {"name": part.name, "fingerprint": part.fingerprint}
-        assert encoders.of_build(made_by).fingerprint == part.fingerprint
-    assert encoders.own.fingerprint == ensemble.fingerprint
-    assert encoders.labelling.fingerprint == ensemble.parts[0].fingerprint
+def test_an_ensemble_takes_the_open_encoder_as_its_part(tmp_path: Path) -> None:
+    directory = write_ensemble(tmp_path / "joint")
+    ensemble, wide = load_encoder(directory), load_encoder(tmp_path / "wide")
+    encoders = Encoders(wide, [directory])
+    # What is open need not be read again.
+    (tmp_path / "wide" / VECTORS).unlink()
 
-
-def test_any_other_encoder_classifies_itself(encoder: HashEncoder) -> None:
-    encoders = Encoders(encoder)
-    assert encoders.labelling is encoders.own
+    made_by = {"name": ensemble.name, "fingerprint": ensemble.fingerprint}
+    maker = encoders.of_build(made_by)
+    assert maker.fingerprint == ensemble.fingerprint
+    np.testing.assert_array_equal(
+        maker.encode(["file name"], role="query"), ensemble.encode(["file name"], role="query")
+    )
 
 
 def encoder_of(corpora: OpenCorpora, name: str) -> str:

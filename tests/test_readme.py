@@ -12,7 +12,7 @@ from purlin.app.main import create_app
 from purlin.app.settings import Settings
 from purlin.cli import run_quick
 from purlin.index.demo import demos
-from purlin.index.encoder import ENSEMBLE_ENCODER, load_encoder
+from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder
 from purlin.index.indexing.build import build
 from purlin.index.sources.reference import python_help
 from tests.commands import same
@@ -28,7 +28,7 @@ EXAMPLE = re.compile(
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    home, encoder = tmp_path_factory.mktemp("home"), load_encoder(ENSEMBLE_ENCODER)
+    home, encoder = tmp_path_factory.mktemp("home"), Encoder.load(TRANSFORMER_ENCODER)
     [demo] = [demo for demo in demos() if demo.name == "products"]
     build(home, demo.name, demo.kind, demo.sources(), encoder)
     with TestClient(create_app(Settings(home=home), encoder)) as client:
@@ -69,7 +69,7 @@ def test_readme_question_is_answered_without_a_manual(tmp_path: Path) -> None:
         r"/qa -H '[^']+' -d '([^']+)' \| jq [^\n]+\n[\d.]+\n(\{.*?\})\n```", README
     )
     encoder, pages = (
-        load_encoder(ENSEMBLE_ENCODER),
+        Encoder.load(TRANSFORMER_ENCODER),
         (file for file in python_help() if file.path == "library/stdtypes.html"),
     )
     build(tmp_path, "python", "reference", pages, encoder)

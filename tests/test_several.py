@@ -107,6 +107,18 @@ def test_query_is_encoded_once_per_encoder(tmp_path: Path) -> None:
     assert search_corpora(corpora[:2], "retry upload").warning is None
 
 
+def test_released_encoders_of_one_scale_are_compared_without_a_warning(tmp_path: Path) -> None:
+    transformer, ensemble = HashEncoder(), ShiftedEncoder()
+    transformer.name, ensemble.name = "santa-minilm-l6-int8", "ensemble-int8"
+    corpora = [
+        _corpus(tmp_path, "shop", functions(5, WORDS), transformer),
+        _corpus(tmp_path, "code", functions(5, WORDS), ensemble),
+    ]
+    result = search_corpora(corpora, "retry upload")
+    assert [each.encoder for each in result.corpora] == [transformer.name, ensemble.name]
+    assert result.warning is None
+
+
 def test_corpus_without_the_field_has_no_hits(corpora: list[Corpus]) -> None:
     result = search_corpora(corpora, "upload", k=300, filter={"language": "go"})
     assert [each.total for each in result.corpora] == [50, 46, 0]

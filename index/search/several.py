@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from purlin.index.encoder import Vectors
+from purlin.index.encoder import ENSEMBLE_ENCODER, TRANSFORMER_ENCODER, Vectors
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Hit, Mode, SearchedCorpus
 from purlin.index.search.contracts import PassageReranker
@@ -30,6 +30,8 @@ from purlin.index.search.filters import Filter
 
 MAX_CORPORA = 16
 _LISTED = 30  # field names in an error
+# Their cosines are of one scale, see docs/decisions.md.
+_ONE_SCALE = {ENSEMBLE_ENCODER.name, TRANSFORMER_ENCODER.name}
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
 
@@ -179,7 +181,7 @@ def _searched(corpus: Corpus, ranked: Ranked | None) -> SearchedCorpus:
 
 def _warning(corpora: Sequence[Corpus], mode: Mode) -> str | None:
     encoders = dict.fromkeys(corpus.encoder.name for corpus in corpora)
-    if len(encoders) == 1 or mode == "lexical":
+    if len(encoders) == 1 or mode == "lexical" or encoders.keys() <= _ONE_SCALE:
         return None
     return (
         f"The corpora have vectors of different encoders ({', '.join(encoders)}), whose cosines "

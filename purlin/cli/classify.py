@@ -25,12 +25,11 @@ _SHOWN_CHARS = 80
 def run(arguments: Sequence[str]) -> int:
     """Run the command; returns 0 if each text got a label, else 1."""
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
-    from purlin.index.encoder import encoder_directory, labelling_encoder, load_encoder
+    from purlin.index.encoder import encoder_directory, load_encoder
 
     options = _parse(arguments)
     labels, texts = _labels(options), _texts(options.text)
-    encoder = load_encoder(encoder_directory(options.encoder))
-    classifier = Classifier(labelling_encoder(encoder))
+    classifier = Classifier(load_encoder(encoder_directory(options.encoder)))
     templates = tuple(options.template or DEFAULT_TEMPLATES)
 
     for warning in classifier.label_set(labels, templates).warnings():

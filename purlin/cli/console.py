@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 from rich.console import Console
 
-from purlin.index.records import Mode
+from purlin.index.records import Kind, Mode
 
 if TYPE_CHECKING:
     from purlin.index.encoder import TextEncoder
@@ -28,7 +28,7 @@ EncoderDirectory = Annotated[
     typer.Option(
         "--encoder",
         envvar="PURLIN_ENCODER",
-        help="Encoder directory, or a released one: ensemble, transformer, static [default: ensemble].",
+        help="Encoder directory, or ensemble, transformer or static [default: transformer, for code ensemble].",
     ),
 ]
 Filters = Annotated[
@@ -48,9 +48,13 @@ class ShowProgress(Protocol):
 
 
 def open_encoder(
-    directory: Path | None, *, tuned: bool = False, ray: str | None = None
+    directory: Path | None,
+    *,
+    kind: Kind | None = None,
+    tuned: bool = False,
+    ray: str | None = None,
 ) -> TextEncoder:
-    """Open an encoder directory, by default the released ensemble, if a transformer can run.
+    """Open an encoder directory, by default the released one that is best for corpora of a kind.
 
     One that is `tuned` works by the plan for this machine, which is printed when it is new. With `ray`, the
     address of a cluster, its workers encode.
@@ -63,9 +67,9 @@ def open_encoder(
         load_encoder,
     )
 
-    chosen = default_encoder() if directory is None else encoder_directory(directory)
+    chosen = default_encoder(kind) if directory is None else encoder_directory(directory)
     if directory is None and is_static(chosen):
-        err.print(f"the static encoder is used; for the better one: {TRANSFORMER_EXTRA}")
+        err.print(f"the static encoder is used; for the transformer: {TRANSFORMER_EXTRA}")
     if ray is not None:
         from purlin.index.ray_encoder import RayEncoder
 

@@ -92,7 +92,6 @@ def evaluate_classify(
     from purlin.index import builds
     from purlin.index.classify.trained import TrainedClassifier
     from purlin.index.classify.zero_shot import DEFAULT_TEMPLATES, Classifier
-    from purlin.index.encoder import labelling_encoder
     from purlin.index.errors import InvalidInput
     from purlin.index.evaluation import labels as labelled
     from purlin.index.evaluation.ranking import read_list
@@ -105,7 +104,7 @@ def evaluate_classify(
     if labels is not None:
         names = read_list(labels)
         labelled.check_truth(truth, names)
-        by_names = Classifier(labelling_encoder(open_encoder(encoder)))
+        by_names = Classifier(open_encoder(encoder))
         results = by_names.classify(
             texts, names, templates=template or DEFAULT_TEMPLATES, min_score=min_score
         )

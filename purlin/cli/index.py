@@ -131,7 +131,7 @@ def index_build(
     )
     options = Options(splitter, dense_weight, log, secondary, base_url)
     origin = tuple(str(path.absolute()) for path in paths)
-    chosen = open_encoder(encoder, tuned=True, ray=ray)
+    chosen = open_encoder(encoder, kind=kind, tuned=True, ray=ray)
     # Documents in an engine are sent once, with the vectors that stay.
     early = engine is None and STATIC_ENCODER.is_dir()
     interim = load_encoder(STATIC_ENCODER) if early else None
@@ -320,12 +320,12 @@ def build_demo(home: Path, encoder: Path | None) -> None:
     missing = [demo for demo in demos() if demo.name not in builds.corpora(home)]
     if not missing:
         return
-    loaded = open_encoder(encoder, tuned=True)
     for number, demo in enumerate(missing, 1):
         out.print(
             f"building demo corpus {number} of {len(missing)}, [bold]{demo.name}[/] ({demo.about}) ...",
             markup=True,
         )
+        loaded = open_encoder(encoder, kind=demo.kind, tuned=True)
         with undone_if_interrupted(), progress_bars() as progress:
             manifest = build(
                 home,
