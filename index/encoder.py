@@ -138,7 +138,7 @@ def part_directories(directory: Path) -> list[Path]:
     """Return the directories of an ensemble's parts, which lie beside it; none for other encoders."""
     parts = _unchecked_settings(directory).get("parts")
     names = parts if isinstance(parts, dict) and _type(directory) == "ensemble" else {}
-    return [directory.parent / name for name in names]
+    return [directory.absolute().parent / name for name in names]
 
 
 def transformer_directory(directory: Path) -> Path | None:

@@ -88,7 +88,7 @@ class EnsembleEncoder:
         settings, files = read_exported(directory, "encoder", _settings)
         parts = []
         for name, fingerprint in settings.parts.items():
-            part = open_part(directory.parent / name)
+            part = open_part(directory.absolute().parent / name)
             with refusing("encoder", directory / "encoder.json"):
                 if part.fingerprint != fingerprint:
                     raise ValueError(f"its part {name} is another encoder than it was made with")

@@ -50,6 +50,7 @@ class RayEncoder:
     def __init__(self, directory: Path, address: str) -> None:
         self._encoder = load_encoder(directory, threads=1)
         self._ray = _connected(address)
+        directory = directory.absolute()
         files = _files(directory)
         expected = self._encoder.encode(SELF_CHECK_TEXTS, role="passage")
         # In a list, since Ray would send a bare reference's content with each task.

@@ -86,6 +86,15 @@ def test_the_fingerprint_covers_parts_and_matrix(directory: Path) -> None:
     assert len(set(fingerprints)) == 5
 
 
+def test_parts_are_found_from_within_the_directory(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = load_encoder(directory).fingerprint
+    monkeypatch.chdir(directory)
+    assert load_encoder(Path()).fingerprint == expected
+    assert [part.name for part in part_directories(Path())] == ["wide", "narrow"]
+
+
 def test_a_replaced_part_is_refused(directory: Path) -> None:
     shutil.rmtree(directory.parent / "narrow")
     with pytest.raises(NotFound, match=r"no encoder directory .*narrow"):
