@@ -77,8 +77,8 @@ def _worker_pid() -> int:
 
 
 def test_worker_with_other_vectors_is_refused(cluster: RayEncoder) -> None:
-    files, expected = ray.get(cluster._model[0])
-    other = [ray.put((files, expected[:, ::-1]))]
+    name, files, expected = ray.get(cluster._model[0])
+    other = [ray.put((name, files, expected[:, ::-1]))]
 
     with pytest.raises(EncoderMismatch, match="other vectors on the Ray node"):
         _encode_with(cluster, other)
@@ -86,7 +86,7 @@ def test_worker_with_other_vectors_is_refused(cluster: RayEncoder) -> None:
 
 def test_worker_that_cannot_open_the_encoder_is_reported(cluster: RayEncoder) -> None:
     with pytest.raises(EngineFailed, match="same version of Purlin"):
-        _encode_with(cluster, [ray.put(({}, None))])
+        _encode_with(cluster, [ray.put(("encoder", {}, None))])
 
 
 def _encode_with(cluster: RayEncoder, model: list[object]) -> None:
