@@ -29,10 +29,10 @@ from purlin.app.merging import MergedMetrics
 from purlin.app.open_builds import Status
 from purlin.app.shared import Shared
 from purlin.index import builds
-from purlin.index.encoder import Plan, TextEncoder
 from purlin.index.errors import PurlinError
 from purlin.index.lookups import Lookups
 from purlin.index.search.corpus import Corpus
+from purlin.index.text_encoder import TextEncoder, plan_of
 
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -134,8 +134,8 @@ class _BuildCollector:
             labels=["source", "threads", "batch_tokens", "query_threads"],
         )
         # Static encoders have no plan.
-        used = getattr(self._encoder, "plan", None)
-        if isinstance(used, Plan):
+        used = plan_of(self._encoder)
+        if used is not None:
             numbers = map(str, (used.threads, used.batch_tokens, used.query_threads))
             plan.add_metric([used.source, *numbers], 1)
 

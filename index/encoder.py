@@ -136,8 +136,9 @@ def _type(directory: Path) -> Any:
 
 def part_directories(directory: Path) -> list[Path]:
     """Return the directories of an ensemble's parts, which lie beside it; none for other encoders."""
-    parts = _unchecked_settings(directory).get("parts")
-    names = parts if isinstance(parts, dict) and _type(directory) == "ensemble" else {}
+    settings = _unchecked_settings(directory)
+    parts = settings.get("parts") if settings.get("type") == "ensemble" else None
+    names = parts if isinstance(parts, dict) else {}
     return [directory.absolute().parent / name for name in names]
 
 

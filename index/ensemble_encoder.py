@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from purlin.index.errors import NotFound
 from purlin.index.exported import read_exported, refusing
 from purlin.index.records import Architecture, Role
-from purlin.index.text_encoder import Plan, TextEncoder, Vectors
+from purlin.index.text_encoder import Plan, TextEncoder, Vectors, plan_of
 
 PROJECTION = "projection.npy"
 MAX_PARTS = 4
@@ -106,8 +106,7 @@ class EnsembleEncoder:
     @property
     def plan(self) -> Plan | None:
         """How its transformer uses the machine; None without one."""
-        plans = (getattr(part, "plan", None) for part in self.parts)
-        return next(filter(None, plans), None)
+        return next(filter(None, map(plan_of, self.parts)), None)
 
     def encode(
         self, texts: Sequence[str], *, role: Role, progress: Callable[[int], None] | None = None
@@ -120,18 +119,14 @@ class EnsembleEncoder:
         first, *others = self.parts
         vectors = [first.encode(texts, role=role, progress=progress)]
         vectors += [part.encode(texts, role=role) for part in others]
-        return joined(vectors, self._projection)
+
+        projected: Vectors = np.hstack(vectors) @ self._projection
+        projected /= np.linalg.norm(projected, axis=1, keepdims=True).clip(min=_SHORTEST)
+        return projected
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "passage") -> NDArray[np.int64]:
         """Count the tokens (texts,) of each text as the first part does."""
         return self.parts[0].count_tokens(texts, role=role)
-
-
-def joined(vectors: Sequence[Vectors], projection: NDArray[np.float32]) -> Vectors:
-    """Return the unit vectors (texts, dim) of an ensemble from those of its parts."""
-    projected: Vectors = np.hstack(vectors) @ projection
-    projected /= np.linalg.norm(projected, axis=1, keepdims=True).clip(min=_SHORTEST)
-    return projected
 
 
 def _settings(values: Any) -> EnsembleSettings:

@@ -75,3 +75,9 @@ class Plan:
     batch_tokens: int = BATCH_TOKENS
     query_threads: int = 1
     source: Literal["default", "measured", "remembered", "set"] = "default"
+
+
+def plan_of(encoder: TextEncoder) -> Plan | None:
+    """Return how an encoder's transformer uses the machine; None for one without."""
+    plan = getattr(encoder, "plan", None)
+    return plan if isinstance(plan, Plan) else None

@@ -39,6 +39,7 @@ from purlin.index.encoder import (
 )
 from purlin.index.errors import InvalidInput
 from purlin.index.storage import atomic_write
+from purlin.index.text_encoder import plan_of
 
 VARIABLE = "PURLIN_TUNING"
 FORMAT = 1
@@ -86,8 +87,8 @@ def load_tuned(
 
 def summary(encoder: TextEncoder) -> str | None:
     """Describe in one line how an encoder uses the machine; None for one without a plan."""
-    plan = getattr(encoder, "plan", None)
-    if not isinstance(plan, Plan):
+    plan = plan_of(encoder)
+    if plan is None:
         return None
 
     query = "1 thread" if plan.query_threads == 1 else f"{plan.query_threads} threads"
@@ -100,8 +101,8 @@ def summary(encoder: TextEncoder) -> str | None:
 
 def is_news(encoder: TextEncoder) -> bool:
     """Whether an encoder's plan was measured just now, or set; one that is remembered is not news."""
-    plan = getattr(encoder, "plan", None)
-    return isinstance(plan, Plan) and plan.source in ("measured", "set")
+    plan = plan_of(encoder)
+    return plan is not None and plan.source in ("measured", "set")
 
 
 def _plan_of_machine(directory: Path, may_measure: bool) -> Plan:

@@ -22,12 +22,11 @@ from purlin.index.ensemble_encoder import (
     PROJECTION,
     EnsembleEncoder,
     EnsembleSettings,
-    joined,
 )
 from purlin.index.errors import InvalidInput
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.data import augment
-from purlin.training.data.judged import mean_measure, ranked
+from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pair_loading import load_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.dev import DevSet, read_dev_set
@@ -131,7 +130,8 @@ def make_ensemble(recipe: EnsembleRecipe, *, say: Callable[[str], None]) -> Path
     shares = [part.share for part in recipe.parts]
     projection = fit(sample, np.repeat(shares, [part.dim for part in parts]), recipe.dim)
 
-    measures = measured(recipe.dev, parts, projection)
+    encoder = EnsembleEncoder(_settings(recipe, parts, {PROJECTION: ""}), parts, projection)
+    measures = measured(recipe.dev, encoder)
     out = recipe.parts[0].encoder.parent / recipe.name
     export_ensemble(recipe, parts, projection, measures, out)
     return out
@@ -164,20 +164,13 @@ def fit(sample: Vectors, shares: NDArray[np.float64], dim: int) -> NDArray[np.fl
     return projection
 
 
-def measured(
-    dev: Sequence[DevSet], parts: Sequence[TextEncoder], projection: NDArray[np.float32]
-) -> dict[str, float]:
+def measured(dev: Sequence[DevSet], encoder: TextEncoder) -> dict[str, float]:
     """Return the measure of each dev set: name -> mean."""
     measures = {}
     for dev_set in dev:
         data = read_dev_set(dev_set)
-        texts = {"query": data.queries.values(), "passage": data.passages.values()}
-        vectors = [
-            joined([part.encode(list(texts[role]), role=role) for part in parts], projection)
-            for role in ("query", "passage")
-        ]
-        name = f"dev {dev_set.name} {dev_set.measure}"
-        measures[name] = mean_measure(dev_set.measure, ranked(data, *vectors), data)
+        run = rank(data, encoder)
+        measures[f"dev {dev_set.name} {dev_set.measure}"] = mean_measure(dev_set.measure, run, data)
     return measures
 
 
@@ -189,20 +182,23 @@ def export_ensemble(
     out: Path,
 ) -> EnsembleEncoder:
     """Write the ensemble's directory `out`, replacing it; its parts lie beside it."""
-    names = [part.encoder.name for part in recipe.parts]
     with replacing_directory(out) as new:
         np.save(new / PROJECTION, projection)
-        settings = EnsembleSettings(
-            "ensemble",
-            recipe.name,
-            projection.shape[1],
-            {name: part.fingerprint for name, part in zip(names, parts, strict=True)},
-            file_digests(new, [PROJECTION]),
-        )
+        settings = _settings(recipe, parts, file_digests(new, [PROJECTION]))
         shares = {part.encoder.name: part.share for part in recipe.parts}
         write_settings(new / SETTINGS, settings, {"shares": shares, "measures": measures})
         (new / CARD).write_text(_card_text(recipe, settings, measures))
     return EnsembleEncoder.load(out, load_encoder)
+
+
+def _settings(
+    recipe: EnsembleRecipe, parts: Sequence[TextEncoder], files: dict[str, str]
+) -> EnsembleSettings:
+    fingerprints = {
+        part.encoder.name: opened.fingerprint
+        for part, opened in zip(recipe.parts, parts, strict=True)
+    }
+    return EnsembleSettings("ensemble", recipe.name, recipe.dim, fingerprints, files)
 
 
 def _card_text(

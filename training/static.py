@@ -48,7 +48,7 @@ from purlin.index.static_encoder import (
 )
 from purlin.training.config import MAX_SEED, in_range
 from purlin.training.data import augment
-from purlin.training.data.judged import mean_measure, ranked
+from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pair_loading import Report, load_pairs
 from purlin.training.data.pairs import Pair, PairSource, text_digest
 from purlin.training.dev import DevSet, read_dev_set
@@ -446,9 +446,7 @@ class StaticTask:
         encoder = in_memory(self.model, self.vocabulary, self.recipe.export.max_tokens)
         values: dict[str, float] = {}
         for dev_set, data in self.dev:
-            queries = encoder.encode(list(data.queries.values()), role="query")
-            passages = encoder.encode(list(data.passages.values()), role="passage")
-            run = ranked(data, queries, passages)
+            run = rank(data, encoder)
             name = f"dev {dev_set.name} {dev_set.measure}"
             values[name] = mean_measure(dev_set.measure, run, data)
         return {"dev mean": float(np.mean(list(values.values()))), **values} if values else {}

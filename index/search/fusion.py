@@ -38,7 +38,7 @@ LEXICAL = Fusion(0.0, 1.0)
 HYBRID: dict[tuple[Architecture, Kind], Fusion] = {
     ("ensemble", "code"): Fusion(0.65, 2.0),
     ("ensemble", "product"): Fusion(0.6, 1.0),
-    ("ensemble", "reference"): Fusion(0.5, 1.0),
+    ("ensemble", "reference"): Fusion(0.5, 1.0),  # not tuned: the transformer's
     ("transformer", "code"): Fusion(0.6, 2.0),
     ("transformer", "product"): Fusion(0.65, 1.0),
     ("transformer", "reference"): Fusion(0.5, 1.0),
