@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.errors import NotFound
-from purlin.index.exported import read_exported, refusing
+from purlin.index.exported import check_settings, read_exported, refusing
 from purlin.index.records import Architecture, Role
 from purlin.index.text_encoder import Plan, TextEncoder, Vectors, plan_of
 
@@ -134,13 +134,7 @@ def _settings(values: Any) -> EnsembleSettings:
         **{field.name: values[field.name] for field in fields(EnsembleSettings)}
     )
 
-    if settings.type != "ensemble":
-        raise ValueError(f"type is {settings.type!r:.80}, not 'ensemble'")
-    if type(settings.name) is not str:
-        raise ValueError(f"name is {settings.name!r:.80}, not a text")
-    # `True` is an int for isinstance, so types are compared themselves.
-    if type(settings.dim) is not int or not 1 <= settings.dim <= 1 << 16:
-        raise ValueError(f"dim is {settings.dim!r:.80}, not a whole number in 1 to {1 << 16}")
+    check_settings(settings, "ensemble", ["dim"])
     if not 1 <= len(settings.parts) <= MAX_PARTS:
         raise ValueError(f"it has {len(settings.parts)} parts, not 1 to {MAX_PARTS}")
     for name in settings.parts:

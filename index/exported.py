@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -67,6 +67,19 @@ def _verified(component: str, path: Path, digest: str) -> bytes:
         if hashlib.sha256(content).hexdigest() != digest:
             raise ValueError(f"its content does not match {component}.json")
     return content
+
+
+def check_settings(settings: Any, kind: str, numbers: Iterable[str]) -> None:
+    """Raise ValueError unless the type is `kind`, the name a text, and `numbers` in 1 to 65,536."""
+    if settings.type != kind:
+        raise ValueError(f"type is {settings.type!r:.80}, not {kind!r}")
+    if type(settings.name) is not str:
+        raise ValueError(f"name is {settings.name!r:.80}, not a text")
+    # `True` is an int for isinstance, so types are compared themselves.
+    for name in numbers:
+        value = getattr(settings, name)
+        if type(value) is not int or not 1 <= value <= 1 << 16:
+            raise ValueError(f"{name} is {value!r:.80}, not a whole number in 1 to {1 << 16}")
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.errors import NotFound
-from purlin.index.exported import read_exported, refusing
+from purlin.index.exported import check_settings, read_exported, refusing
 from purlin.index.records import Architecture, Role
 
 VECTORS, WEIGHTS, VOCABULARY = "vectors.npy", "weights.npy", "vocabulary.txt"
@@ -240,15 +240,7 @@ def _settings(values: Any) -> StaticSettings:
         **{field.name: values[field.name] for field in fields(StaticSettings)}
     )
 
-    if settings.type != "static":
-        raise ValueError(f"type is {settings.type!r:.80}, not 'static'")
-    if type(settings.name) is not str:
-        raise ValueError(f"name is {settings.name!r:.80}, not a text")
-    # `True` is an int for isinstance, so types are compared themselves.
-    for name in ("dim", "max_tokens"):
-        value = getattr(settings, name)
-        if type(value) is not int or not 1 <= value <= 1 << 16:
-            raise ValueError(f"{name} is {value!r:.80}, not a whole number in 1 to {1 << 16}")
+    check_settings(settings, "static", ["dim", "max_tokens"])
     if set(settings.files) != {VECTORS, WEIGHTS, VOCABULARY}:
         raise ValueError(
             f"files are {sorted(settings.files)}, not {VECTORS}, {WEIGHTS} and {VOCABULARY}"
