@@ -1,4 +1,4 @@
-"""Limits on the body of a request: its size, its time to arrive, and the memory of all together."""
+"""Limits on the body of a request: size, values in it, time to arrive, and the memory of all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from purlin.app.shared import Shared
 
 MAX_BODIES = 8  # bodies of the greatest size that may be held at once
 SMALL_BODY_BYTES = 2**16  # bodies up to this size are always accepted
+# Commas and opening brackets of a body: each may be a value, which takes many times its bytes in memory.
+MAX_SEPARATORS = 1_000_000
 
 
 class BodyLimit:
-    """ASGI middleware that refuses a body that is too long (413) or arrives too slowly (408).
+    """ASGI middleware that refuses a body of too many bytes or values (413), or one too slow (408).
 
     What has arrived counts, not what the headers promise. All bodies of unanswered requests
     together may have MAX_BODIES times `max_bytes`; beyond that, bodies are refused (503) unless
@@ -63,6 +65,8 @@ class BodyLimit:
 class _Body:
     """The body of one request; `size` is the number of bytes that have arrived."""
 
+    _separators = 0
+
     def __init__(
         self,
         receive: Receive,
@@ -86,8 +90,10 @@ class _Body:
 
         self._check(self._content_length)
         message = await self._next()
-        self._hold(self, len(message.get("body", b"")))
+        chunk = message.get("body", b"")
+        self._hold(self, len(chunk))
         self._check(self.size)
+        self._check_values(chunk)
         self._complete = not message.get("more_body", False)
         return message
 
@@ -99,6 +105,15 @@ class _Body:
     def _check(self, size: int) -> None:
         if size > self._max_bytes:
             detail = f"The body may have at most {self._max_bytes:,} bytes: send less at a time."
+            raise HTTPException(413, detail, {"Connection": "close"})
+
+    def _check_values(self, chunk: bytes) -> None:
+        self._separators += sum(map(chunk.count, (b",", b"{", b"[")))
+        if self._separators > MAX_SEPARATORS:
+            detail = (
+                f"The body may have at most {MAX_SEPARATORS:,} commas and opening brackets: "
+                "send less at a time."
+            )
             raise HTTPException(413, detail, {"Connection": "close"})
 
 

@@ -177,7 +177,10 @@ class LocalCorpora:
                 from purlin.app.settings import Settings
                 from purlin.index.encoder import ENCODERS, available_cpus, load_encoder
 
-                settings = Settings.read({"home": self._home})
+                # A server may run in the same environment: what it builds, it builds alone.
+                settings = Settings.read(
+                    {"home": self._home, "demo": False, "watch": False, "milvus": ""}
+                )
                 encoders = Encoders(
                     load_encoder(settings.encoder),
                     tuple(ENCODERS.values()),

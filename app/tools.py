@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field, ValidationError
-from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema
 
 from purlin.app.budget import (
@@ -125,9 +125,8 @@ class Backend(Protocol):
         ...
 
 
-_Null = SkipJsonSchema[None]
 _Path = Annotated[str, Field(max_length=MAX_VALUE_CHARS - len(_LAST))]
-_Corpus = CorpusName | _Null
+_Corpus = CorpusName | None
 Budget = Field(
     default=DEFAULT_TOKENS,
     ge=MIN_TOKENS,
@@ -180,6 +179,10 @@ class _Untitled(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: CoreSchema | Any) -> bool:
         return False
 
+    def nullable_schema(self, schema: Any) -> Any:
+        """Leave null out: an agent that has no value leaves the argument out."""
+        return self.generate_inner(schema["schema"])
+
 
 # ---- search_code
 
@@ -194,10 +197,10 @@ class SearchCode(Strict):
         examples=["read rows from a csv file", "retry with backoff"],
     )
     corpus: _Corpus = Field(default=None, description="One code base of several [default: all].")
-    path: _Path | _Null = Field(
+    path: _Path | None = Field(
         default=None, description="Only files whose path begins so: a folder, or a whole path."
     )
-    language: Text | _Null = Field(
+    language: Text | None = Field(
         default=None, description="Only this language, in lower case.", examples=["python"]
     )
     content: Content = Field(
@@ -343,7 +346,7 @@ class ReadDocument(Strict):
     """Arguments of `read_document`."""
 
     id: str = DocumentId
-    lines: str | _Null = Field(
+    lines: str | None = Field(
         default=None,
         max_length=20,
         pattern=f"^{_LINES}$",
@@ -512,11 +515,11 @@ class ClassifyTexts(Strict):
         max_length=MAX_TEXTS_PER_CALL,
         description="The texts, each at most a few paragraphs.",
     )
-    labels: Labels | _Null = Field(
+    labels: Labels | None = Field(
         default=None,
         description="Labels to choose from, as plain words; give these or `classifier`.",
     )
-    classifier: str | _Null = Field(
+    classifier: str | None = Field(
         default=None, max_length=64, description="A trained classifier's name."
     )
     multi_label: bool = Field(default=False, description="Score each of `labels` on its own.")

@@ -118,10 +118,15 @@ def _value(text: str, at: int, depth: int) -> _Node:
     match = _STRING.match(text, at) or _SCALAR.match(text, at)
     if match is None:
         raise NotJson(f"a value is expected, {_line(text, at)}")
+    return _Node(_read(text, match), at, match.end())
+
+
+def _read(text: str, match: re.Match[str]) -> Any:
+    """Return the value of what looks like a string or another scalar. Raises NotJson."""
     try:
-        return _Node(json.loads(match[0]), at, match.end())
+        return json.loads(match[0])
     except ValueError:
-        raise NotJson(f"{match[0][:40]} is no value, {_line(text, at)}") from None
+        raise NotJson(f"{match[0][:40]} is no value, {_line(text, match.start())}") from None
 
 
 def _object(text: str, start: int, depth: int) -> _Node:
@@ -136,7 +141,7 @@ def _object(text: str, start: int, depth: int) -> _Node:
             raise NotJson(f"a colon is expected, {_line(text, colon)}")
 
         member = _value(text, _skip(text, colon + 1), depth + 1)
-        key = json.loads(name[0])
+        key = _read(text, name)
         if key in node.members:
             raise NotJson(f"the name {key[:40]!r} is there twice, {_line(text, at)}")
         node.members[key] = (at, member)
