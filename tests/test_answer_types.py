@@ -95,6 +95,16 @@ def test_quantities_are_numbers_with_their_units() -> None:
     assert spans == ["ten lines", "1,024 bytes", "64kB", "32-bit", "-5 seconds", "one page"]
 
 
+@pytest.mark.parametrize(
+    "text", ["." * 4096, "a." * 2048, "A." * 10_000, "is " + "x " * 2000, "the " * 1000, "_" * 4096]
+)
+def test_time_does_not_explode_with_a_text_of_few_signs(text: str) -> None:
+    # Cubic patterns took minutes here.
+    expected_type(text[:4096])
+    for answer_type in ANSWER_TYPES:
+        assert len(list(candidate_spans(answer_type, text))) <= MAX_CANDIDATES
+
+
 @given(st.text(max_size=300), st.text(alphabet="aA1.(), ='\"-_\n", max_size=2000))
 def test_spans_are_bounded_in_any_text(question: str, text: str) -> None:
     expected_type(question)

@@ -102,6 +102,16 @@ def test_rows_of_a_table_are_sentences_of_their_own() -> None:
     ]
 
 
+def test_a_verdict_belongs_to_its_explanation() -> None:
+    text = "Is it encrypted? No. Use an encrypted disk. Yes! It is fast.\n\nNo."
+    passage = ReadingPassage(text)
+    assert [text[each.start : each.end] for each in sentences(passage)] == [
+        "Is it encrypted?",
+        "No. Use an encrypted disk.",
+        "Yes! It is fast.",
+    ]
+
+
 @given(st.text(alphabet="aB. \n->:e.g()|", max_size=600))
 def test_sentences_are_in_order_and_do_not_overlap(text: str) -> None:
     passage = ReadingPassage(text)

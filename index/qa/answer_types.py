@@ -17,6 +17,8 @@ MAX_CANDIDATES = 64
 MAX_CANDIDATE_CHARS = 20_000  # the rest of a passage is not searched
 
 _NAME = r"[A-Za-z_]\w*"
+# What stands before a name; more of it would take time that grows with the square of a text.
+_QUALIFIER = rf"(?:{_NAME}\.){{0,8}}"
 _WHICH = r"\b(?:which|what|name of the|kind of)(?: [\w.'-]+){0,3}? "
 _NUMBER = r"(?<!version )(?<![\w.])(?:-?\d[\d_]*(?:\.\d+)?|\((?:-?\d+(?:, )?)+\))(?![\w.]*\w)"
 _QUOTED = r"'[^'\n]{0,40}'|\"[^\"\n]{0,40}\""
@@ -25,12 +27,12 @@ _ENDINGS = (
     "Error|Exception|Warning|Exit|Interrupt|Iteration|Empty|Full|Timeout|Expired|NotFound"
     "|DoesNotExist|Failure"
 )
-_EXCEPTION = rf"\b(?:{_NAME}\.)*(?:\w*(?:{_ENDINGS})|error|timeout)\b"
-_CONSTANT = r"\b(?:[A-Za-z_]\w*\.)*[A-Z][A-Z0-9_]{2,}\b"
+_EXCEPTION = rf"\b{_QUALIFIER}(?:\w*(?:{_ENDINGS})|error|timeout)\b"
+_CONSTANT = rf"\b{_QUALIFIER}[A-Z][A-Z0-9_]{{2,}}\b"
 _OPTION = r"(?<![\w-])-{1,2}[A-Za-z][\w-]*"
 _CLASS = (
     r"(?i:\breturns?|\bas|\bis) (?:an? |the )?"
-    r"(?P<name>(?:\w+\.)*[A-Z]\w+|\d-tuples?|tuple|list|dict\w*|str\w*|int\w*|float|bytes|set)\b"
+    r"(?P<name>(?:\w+\.){0,8}[A-Z]\w+|\d-tuples?|tuple|list|dict\w*|str\w*|int\w*|float|bytes|set)\b"
 )
 _UNIT = (
     r"(?:(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?|(?:kilo|mega|giga)?(?:bytes?|bits?)"
@@ -40,7 +42,7 @@ _NUMBER_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|sixtee
 _QUANTITY = re.compile(
     rf"(?:(?<![\w.])-?\d[\d,_]{{0,20}}(?:\.\d{{1,20}})?|\bone\b|{_NUMBER_WORD})[ -]?{_UNIT}\b"
 )
-_FUNCTION = r"(?m)^(?P<name>(?:\w+\.)*[A-Za-z_]\w*) ?(?=\()"
+_FUNCTION = r"(?m)^(?P<name>(?:\w+\.){0,8}[A-Za-z_]\w*) ?(?=\()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +251,7 @@ _STATEMENTS = {
         r"|^what(?: is|'s) the \S+ (?:argument|parameter|option|flag|keyword) (?:of|in|to|for)\b"
         r"|^what (?:is|are|was) .* for\W*$|^(?:explain|describe|difference between)\b"
         # Names alone: "safe parameter of urllib.parse.quote", "any_order in AsyncMock.assert_awaits"
-        r"|^(?!which|what)[\w.]+(?:[ .][\w.]+){0,2} (?:parameter|argument|option|flag|attribute|keyword)\W*$"
+        r"|^(?!which|what)[\w.]+(?: [\w.]+){0,2} (?:parameter|argument|option|flag|attribute|keyword)\W*$"
         r"|^\w+ (?:parameter|argument|keyword|option|attribute) (?:of|in|for) [\w.]+\W*$"
         r"|^\w+ (?:in|of) \w+\.[\w.]+\W*$",
         re.IGNORECASE,

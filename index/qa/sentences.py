@@ -87,6 +87,7 @@ _VERSION_NOTE = re.compile(r"(?:New|Changed|Deprecated|Added) (?:in|since) versi
 _ASIDE = re.compile(
     r"Availability:|Source code:|Raises an auditing event|(?:Note|See also|Warning)$"
 )
+_VERDICT = re.compile(r"(?:yes|no)[.!]", re.I)
 _THIS = re.compile(r"(?:this|the) (?:function|method|class|module|statement|decorator|is)\b", re.I)
 
 
@@ -152,6 +153,9 @@ def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
         first = leading.end() if leading else position
         last = first + len(text[first:border].rstrip())
         said = text[first:last]
+        if _VERDICT.fullmatch(said):
+            # It begins the sentence that explains it.
+            continue
         if " " in said and not _ASIDE.match(said):
             yield first, last
         position = max(position, border)

@@ -4,43 +4,70 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Set
+from dataclasses import dataclass
 from itertools import islice
 
 from purlin.index.qa.signatures import CharSpan
 
 MAX_ROWS = 64
+MIN_NAMED_SHARE = 0.5
 ROW = re.compile(r"(?m)^.* \| .*$")
 
 _CELL_WORD = re.compile(r"[\w-]{2,}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The cells of a row: their spans and their words in lower case."""
+
+    spans: list[CharSpan]
+    words: list[frozenset[str]]
+
+    def named_share(self, words: Set[str]) -> float:
+        """Return the share of the first cell's words that is in `words`."""
+        first = self.words[0]
+        return len(first & words) / len(first) if first else 0.0
+
+
 def named_cells(text: str, words: Set[str]) -> Iterator[tuple[CharSpan, bool]]:
     """Yield the cells of the rows whose first cell the words name, and whether they name the column.
 
-    They name a row with at least half of its first cell's words, and a column with one of its
-    head's. All words are in lower case.
+    They name the rows of a table of whose first cell they have the largest share, which is at least
+    half: "value size" is not "key size". They name a column with one word of its head. All words
+    are in lower case.
     """
-    heads: list[frozenset[str]] = []
+    for rows in _tables(text):
+        # The first row has the columns' heads, unless a passage begins behind them.
+        has_heads = not any("_" in word for word in rows[0].words[0] & words)
+        heads = rows[0].words if has_heads else [frozenset[str]()] * len(rows[0].words)
+        candidates = [row for row in rows[has_heads:] if len(row.words) == len(heads)]
+        largest = max((row.named_share(words) for row in candidates), default=0.0)
+
+        for row in candidates:
+            if row.named_share(words) >= max(largest, MIN_NAMED_SHARE):
+                for span, head in zip(row.spans[1:], heads[1:], strict=True):
+                    if span[0] < span[1]:
+                        yield span, not head.isdisjoint(words)
+
+
+def _tables(text: str) -> Iterator[list[_Row]]:
+    """Yield the rows of each table, which are lines that follow each other."""
+    rows: list[_Row] = []
     table_end = -2  # of no table: the next character does not go on with one
 
-    for row in islice(ROW.finditer(text), MAX_ROWS):
-        spans = list(_cells(text, *row.span()))
-        cells = [frozenset(_CELL_WORD.findall(text[slice(*span)].lower())) for span in spans]
-        named = cells[0] & words
-
-        # Rows that follow each other are one table, whose first row has the columns' heads, unless
-        # a passage begins behind them.
-        is_first = row.start() != table_end + 1
-        is_head = is_first and not any("_" in word for word in named)
-        if is_first:
-            heads = cells if is_head else [frozenset()] * len(cells)
-        table_end = row.end()
-
-        is_named = 0 < len(cells[0]) <= 2 * len(named)
-        if is_named and not is_head and len(cells) == len(heads):
-            for span, head in zip(spans[1:], heads[1:], strict=True):
-                if span[0] < span[1]:
-                    yield span, not head.isdisjoint(words)
+    for line in islice(ROW.finditer(text), MAX_ROWS):
+        if rows and line.start() != table_end + 1:
+            yield rows
+            rows = []
+        spans = list(_cells(text, *line.span()))
+        rows.append(
+            _Row(
+                spans, [frozenset(_CELL_WORD.findall(text[slice(*span)].lower())) for span in spans]
+            )
+        )
+        table_end = line.end()
+    if rows:
+        yield rows
 
 
 def _cells(text: str, start: int, end: int) -> Iterator[CharSpan]:
