@@ -328,6 +328,7 @@ def test_cells_of_an_old_notebook(tmp_path: Path) -> None:
         {"cells": [{"cell_type": "markdown", "source": None}]},
         {"cells": [{"cell_type": "heading", "source": "Pumps"}]},
         {"cells": [{"cell_type": "heading", "level": "2", "source": "Pumps"}]},
+        {"cells": [{"cell_type": "heading", "level": 1e300, "source": None}]},
         {"cells": {"a": 1}},
         3,
         None,

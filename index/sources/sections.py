@@ -239,5 +239,5 @@ def _cell_text(cell: Any) -> str:
     source = cell["input"] if is_code and "source" not in cell else cell["source"]
     source = source if isinstance(source, str) else "".join(source)
     if cell["cell_type"] == "heading":
-        return f"{'#' * cell['level']} {source}"
+        return f"{'#' * min(cell['level'], 6)} {source}"
     return f"```\n{source}\n```" if is_code else source
