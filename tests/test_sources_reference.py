@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
-from purlin.index.sources import docstrings, reference, topics
+from purlin.index.sources import docstrings, markup, reference, topics
 from purlin.index.sources.html import MAX_NESTED_LISTS, MAX_TITLE, read_page
 
 DATA = Path(__file__).parent / "data" / "reference"
@@ -542,6 +542,56 @@ def test_markdown_sections_code_and_tables() -> None:
         "guide.md#set-up-1": "- first\n- second",
     }
     assert documents["guide.md#set-up"].fields["headings"] == ("Weaving guide",)
+
+
+@pytest.mark.parametrize(
+    ("heading", "anchor"),
+    [
+        ('The [`pump`](https://pumps.example/a "A pump")', "the-pump"),
+        ("![Hand pump](images/hand.png) Pumps", "hand-pump-pumps"),
+        ("[Pumps][1]", "pumps"),
+        ('<a name="old"></a>Pumps &amp; *wells*', "pumps--wells"),
+        (r"read\_all", "read_all"),
+    ],
+)
+def test_ids_of_markdown_headings_are_of_their_text(heading: str, anchor: str) -> None:
+    html = markup.markdown(f"# {heading}\n\nText.\n\n[1]: https://pumps.example/b\n")
+    assert read_page(html).sections[0].anchor == anchor
+
+
+def test_ids_of_markdown_headings_are_unique() -> None:
+    headings = ["Pumps", "Pumps", "Pumps-1", "Pumps", "Pumps-1"]
+    html = markup.markdown("".join(f"# {heading}\n\nText.\n\n" for heading in headings))
+    assert [section.anchor for section in read_page(html).sections] == [
+        "pumps",
+        "pumps-1",
+        "pumps-1-1",
+        "pumps-2",
+        "pumps-1-2",
+    ]
+
+
+def test_deep_lists_of_markdown_keep_their_text() -> None:
+    text = "".join(f"{'  ' * depth}- item{depth}\n" for depth in range(90))
+    ((_, body),) = page(markup.markdown(text))
+    assert re.findall(r"item(\d+)", body) == [str(depth) for depth in range(90)]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">" * 100_000,
+        "> - " * 20_000,
+        "[" * 20_000,
+        "![" * 10_000,
+        "[a](" * 20_000,
+        "# A\n# A-1\n" * 2_000,
+        "".join(f"{'  ' * depth}- a\n" for depth in range(500)),
+    ],
+)
+def test_hostile_markdown_is_read_in_time(text: str) -> None:
+    assert markup.markdown(text)
 
 
 def test_rst_keeps_sphinx_directives() -> None:
