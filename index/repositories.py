@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.errors import Busy, InvalidInput, NotFound
 from purlin.index.storage import TEMPORARY, exclusive
 
 # A clone or fetch that takes longer is given up.
@@ -127,17 +127,28 @@ def _clone(url: str, shown: str, target: Path) -> None:
 
 
 def _fetch(shown: str, target: Path) -> str | None:
-    """Fetch a clone again; returns a warning if that failed."""
+    """Fetch a clone again; returns a warning if that failed, or another process does it."""
+    # Another process that fetches moves this time before it is done.
+    before = _fetched(target)
     try:
-        with exclusive(target, f"{shown} is being fetched by another process; try again later."):
-            _git(
-                "-C", str(target), "fetch", "--quiet", "--depth", "1", "origin", "HEAD", shown=shown
-            )
-            _git("-C", str(target), "reset", "--quiet", "--hard", "FETCH_HEAD", shown=shown)
-    except NotFound as error:
-        age = (time.time() - _fetched(target)) / 3600
+        with exclusive(target, f"{shown} is being fetched by another process."):
+            _update(shown, target, before)
+    except (Busy, NotFound) as error:
+        age = (time.time() - before) / 3600
         return f"{error.message} This searches the clone of {age:.0f} hours ago."
     return None
+
+
+def _update(shown: str, target: Path, before: float) -> None:
+    """Bring a clone to the newest commit; if that fails, its last fetch stays that of `before`."""
+    try:
+        _git("-C", str(target), "fetch", "--quiet", "--depth", "1", "origin", "HEAD", shown=shown)
+        _git("-C", str(target), "reset", "--quiet", "--hard", "FETCH_HEAD", shown=shown)
+    except BaseException:
+        # git empties the file before it asks the remote, which would make the clone look new.
+        with contextlib.suppress(OSError):
+            os.utime(target / ".git" / "FETCH_HEAD", (before, before))
+        raise
 
 
 def _fetched(target: Path) -> float:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from purlin.index import repositories
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.repositories import clone, common_directory, find_root, is_url
+from purlin.index.storage import exclusive
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -105,6 +107,51 @@ def test_url_is_cloned_once_and_fetched_when_it_is_old(
     assert "could not be cloned" in str(warning)
     assert "hours ago" in str(warning)
     assert [path.name for path in clones.iterdir()] == [cloned.name]
+
+
+@pytest.mark.parametrize("was_fetched", [True, False])
+@needs_git
+def test_failed_fetch_leaves_a_clone_as_old_as_it_was(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_fetched: bool
+) -> None:
+    url, clones = repository.as_uri(), tmp_path / "clones"
+    cloned, _ = clone(url, clones)
+    if was_fetched:
+        monkeypatch.setattr(repositories, "FETCH_AGE_S", -1.0)
+        assert clone(url, clones) == (cloned, None)
+        monkeypatch.undo()
+    _make_old(cloned, hours=5)
+    shutil.rmtree(repository)
+
+    for _ in range(2):
+        again, warning = clone(url, clones)
+        assert again == cloned
+        assert "could not be cloned" in str(warning)
+        assert "This searches the clone of 5 hours ago." in str(warning)
+
+
+@needs_git
+def test_old_clone_is_searched_while_another_process_fetches_it(
+    repository: Path, tmp_path: Path
+) -> None:
+    url, clones = repository.as_uri(), tmp_path / "clones"
+    cloned, _ = clone(url, clones)
+    _make_old(cloned, hours=5)
+
+    with exclusive(cloned, "busy"):
+        again, warning = clone(url, clones)
+    assert again == cloned
+    assert warning == (
+        f"{url} is being fetched by another process. This searches the clone of 5 hours ago."
+    )
+    assert clone(url, clones) == (cloned, None)
+
+
+def _make_old(cloned: Path, *, hours: float) -> None:
+    then = time.time() - hours * 3600
+    for name in ("FETCH_HEAD", "HEAD"):
+        if (cloned / ".git" / name).exists():
+            os.utime(cloned / ".git" / name, (then, then))
 
 
 @needs_git

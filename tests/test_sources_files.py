@@ -120,6 +120,21 @@ def test_worktrees_of_a_repository_are_left_out(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("pointer", "is_read"),
+    [
+        ("/x/.git/worktrees/tree/modules/module", True),
+        ("/x/.git/worktrees/tree/modules/outer/modules/inner", True),
+        ("../.git/modules/worktrees/module", True),
+        ("/x/.git/modules/module/worktrees/tree", False),
+        ("/x/.git/worktrees/two words\r", False),
+    ],
+)
+def test_submodules_of_a_worktree_are_read(tmp_path: Path, pointer: str, is_read: bool) -> None:
+    write(tmp_path, {"below/.git": f"gitdir: {pointer}\n", "below/a.py": ""})
+    assert ("below/a.py" in paths(tmp_path)) is is_read
+
+
 def test_hidden_directories_are_entered_by_name(tmp_path: Path) -> None:
     write(
         tmp_path, {".github/a.yml": "", ".git/b": "", ".hidden/c": "", "d/.github/e": "", ".f": ""}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Skipped, SourceFile
-from purlin.index.sources import docstrings, reference, topics
+from purlin.index.sources import docstrings, markup, reference, topics
 from purlin.index.sources.html import MAX_NESTED_LISTS, MAX_TITLE, read_page
 
 DATA = Path(__file__).parent / "data" / "reference"
@@ -244,6 +244,159 @@ def test_odd_markup(markup: str, expected: list[tuple[str, str]]) -> None:
     assert page(markup) == expected
 
 
+@pytest.mark.parametrize(
+    ("heading", "title"),
+    [
+        ("2.31.0 (2023-05-22)", "2.31.0 (2023-05-22)"),
+        ("2.30.0 - 2023-05-03", "2.30.0 - 2023-05-03"),
+        ("2.30.0 – new pumps", "2.30.0 – new pumps"),
+        ("2.30.0 2023-05-03", "2.30.0 2023-05-03"),
+        ("1.0.0 final", "1.0.0 final"),
+        ("1.2 rc 1", "1.2 rc 1"),
+        ("3.0", "3.0"),
+        ("1.2. Intro", "Intro"),
+        ("1. (Optional) Pumps", "(Optional) Pumps"),
+        ("4.1 Data types", "Data types"),
+        ("5.3 Final remarks", "Final remarks"),
+        ("9.7.1. <code>LIKE</code>", "LIKE"),
+        ("3.5.3 Shell Parameter Expansion", "Shell Parameter Expansion"),
+        ("A.1. 2023 in review", "2023 in review"),
+        ('<span class="section-number">4.1 </span>(In)equality', "(In)equality"),
+        ('<span class="section-number">3 </span>Overview', "Overview"),
+    ],
+)
+def test_section_numbers_go_and_versions_stay(heading: str, title: str) -> None:
+    assert page(f"<h1>{heading}</h1><p>Text.") == [(title, "Text.")]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "<title>Changelog</title>",
+        "<h1>Release notes of Pumps</h1>",
+        "<title>Pumps</title><h1>Pumps</h1><h2>Version history</h2>",
+        "<h1>NEWS</h1>",
+    ],
+)
+def test_numbers_in_a_list_of_changes_are_versions(before: str) -> None:
+    sections = page(f"{before}<h3>1.2.0 Faster pumps</h3><p>Text.<h3>1. Slow pumps</h3><p>Text.")
+    assert sections == [("1.2.0 Faster pumps", "Text."), ("Slow pumps", "Text.")]
+    after = page(f"{before}<h2>Changes</h2><p>A<h1>History of pumps</h1><h2>1.2 Wells</h2><p>B")
+    assert after[-1][0] == ("1.2 Wells" if "Changelog" in before else "Wells")
+
+
+def test_versions_of_restructuredtext_stay(tmp_path: Path) -> None:
+    versions = ["3.0.1 (2020-01-01)", "3.0.0 (2019-01-01)"]
+    parts = [f"{version}\n{'-' * len(version)}\n\nFix.\n" for version in versions]
+    (tmp_path / "a.rst").write_text("Pumps\n=====\n\n" + "\n".join(parts))
+    documents, _ = read(tmp_path)
+    assert [document.title for document in documents] == versions
+
+
+def test_parameters_on_lines_of_their_own_belong_to_the_signature() -> None:
+    (section,) = read_page("""
+        <dl class="py function">
+        <dt class="sig sig-object py" id="loom.weave">
+        <span class="sig-name descname"><span class="pre">weave</span></span><span class="sig-paren">[</span>
+
+        <dl>
+        <dd><em class="sig-param"><span class="n">T</span></em>,</dd>
+        </dl>
+
+        <span class="sig-paren">]</span><span class="sig-paren">(</span>
+
+        <dl>
+        <dd><em class="sig-param"><span class="n">warp</span></em>,</dd>
+        <dd><em class="sig-param"><span class="n">weft</span><span class="o">=</span>None</em>,</dd>
+        </dl>
+
+        <span class="sig-paren">)</span> <span class="sig-return">-&gt; Cloth</span></dt>
+        <dd><p>Weaves.</p></dd></dl>""").sections
+    assert section.title == "loom.weave"
+    assert section.signatures == ["weave[T](warp, weft=None) -> Cloth"]
+    assert [block.text for block in section.blocks] == ["Weaves."]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "part",
+    [
+        '<span class="sig-paren">(</span><dl>',
+        '<span class="sig-paren">(</span>' + " " * 100,
+        "<dl>" + " " * 100,
+        '<a class="anchor" href="#a">',
+    ],
+)
+def test_odd_signatures_are_read_in_time(part: str) -> None:
+    read_page(part * 20_000)
+
+
+JAVADOC = """
+    <section class="detail" id="fill(int)"><h3>fill</h3>
+    <div class="member-signature">void fill(int litres)</div>
+    <div class="block">Fills the tank.</div>
+    <dl class="notes"><dt>Parameters:</dt><dd><code>litres</code> - how much</dd>
+    <dt>Returns:</dt><dd>the level</dd></dl></section>"""
+OLD_JAVADOC = """
+    <a name="fill-int-"></a><ul><li><h4>fill</h4><pre>void fill(int litres)</pre>
+    <div class="block">Fills the tank.</div>
+    <dl>
+    <dt><span class="paramLabel">Parameters:</span></dt><dd><code>litres</code> - how much</dd>
+    <dt><span class="returnLabel">Returns:</span></dt><dd>the level</dd></dl></li></ul>"""
+DOXYGEN = """
+    <a id="a1b2" class="anchor"></a><h2 class="memtitle">fill</h2>
+    <p>Fills the tank.</p>
+    <dl class="params"><dt>Parameters</dt><dd><table class="params">
+    <tr><td class="paramname">litres</td><td>how much</td></tr></table></dd></dl>
+    <dl class="section return"><dt>Returns</dt><dd>the level</dd></dl>
+    <dl class="exception"><dt>Exceptions</dt><dd><table class="exception">
+    <tr><td class="paramname">Overflow</td><td>if it is full</td></tr></table></dd></dl>"""
+
+
+@pytest.mark.parametrize(
+    ("markup", "anchor", "fields"),
+    [
+        (JAVADOC, "fill(int)", ["Parameters: litres - how much", "Returns: the level"]),
+        (OLD_JAVADOC, "fill-int-", ["Parameters: litres - how much", "Returns: the level"]),
+        (DOXYGEN, "a1b2", ["litres | how much", "Returns: the level", "Overflow | if it is full"]),
+    ],
+)
+def test_fields_belong_to_their_method(markup: str, anchor: str, fields: list[str]) -> None:
+    (section,) = read_page(markup).sections
+    assert (section.title, section.anchor) == ("fill", anchor)
+    lines = section.compose()[0].splitlines()
+    assert set(fields) <= set(lines)
+
+
+@pytest.mark.parametrize("classes", ["py exception", "exception"])
+def test_exceptions_of_sphinx_are_definitions(classes: str) -> None:
+    (section,) = read_page(f"""
+        <dl class="{classes}"><dt id="loom.Torn"><em class="property">exception </em>
+        <code class="descname">Torn</code></dt><dd><p>A thread is torn.</p></dd></dl>""").sections
+    assert section.title == "loom.Torn"
+
+
+def test_methods_of_rustdoc_have_their_ids_and_no_marks() -> None:
+    method = """
+        <details open><summary><section id="method.{0}" class="method">
+        <a class="src rightside" href="src/tank.rs.html#7">Source</a>
+        <a href="#method.{0}" class="anchor">§</a><h4 class="code-header">pub fn {0}(&amp;self)</h4>
+        </section></summary><div class="docblock"><p>It will {0}.</p></div></details>"""
+    sections = read_page(f"<h1>Tank</h1>{method.format('fill')}{method.format('drain')}").sections
+    assert [(section.title, section.anchor) for section in sections] == [
+        ("pub fn fill(&self)", "method.fill"),
+        ("pub fn drain(&self)", "method.drain"),
+    ]
+    assert [section.compose()[0] for section in sections] == ["It will fill.", "It will drain."]
+
+
+def test_other_anchors_and_examples_keep_their_text() -> None:
+    markup = """
+        <a class="anchor" href="#a">Read this</a> first.
+        <pre class="src">pump()</pre><h2><a class="anchor" id="b" href="#b">Wells</a></h2><p>Deep."""
+    assert page(markup) == [("", "Read this first.\n\npump()"), ("Wells", "Deep.")]
+
+
 def test_headings_form_a_path() -> None:
     sections = read_page("<h1>A</h1>a<h2>B</h2>b<h3>C</h3>c<h2>D</h2>d").sections
     assert [(section.title, section.headings) for section in sections] == [
@@ -389,6 +542,56 @@ def test_markdown_sections_code_and_tables() -> None:
         "guide.md#set-up-1": "- first\n- second",
     }
     assert documents["guide.md#set-up"].fields["headings"] == ("Weaving guide",)
+
+
+@pytest.mark.parametrize(
+    ("heading", "anchor"),
+    [
+        ('The [`pump`](https://pumps.example/a "A pump")', "the-pump"),
+        ("![Hand pump](images/hand.png) Pumps", "hand-pump-pumps"),
+        ("[Pumps][1]", "pumps"),
+        ('<a name="old"></a>Pumps &amp; *wells*', "pumps--wells"),
+        (r"read\_all", "read_all"),
+    ],
+)
+def test_ids_of_markdown_headings_are_of_their_text(heading: str, anchor: str) -> None:
+    html = markup.markdown(f"# {heading}\n\nText.\n\n[1]: https://pumps.example/b\n")
+    assert read_page(html).sections[0].anchor == anchor
+
+
+def test_ids_of_markdown_headings_are_unique() -> None:
+    headings = ["Pumps", "Pumps", "Pumps-1", "Pumps", "Pumps-1"]
+    html = markup.markdown("".join(f"# {heading}\n\nText.\n\n" for heading in headings))
+    assert [section.anchor for section in read_page(html).sections] == [
+        "pumps",
+        "pumps-1",
+        "pumps-1-1",
+        "pumps-2",
+        "pumps-1-2",
+    ]
+
+
+def test_deep_lists_of_markdown_keep_their_text() -> None:
+    text = "".join(f"{'  ' * depth}- item{depth}\n" for depth in range(90))
+    ((_, body),) = page(markup.markdown(text))
+    assert re.findall(r"item(\d+)", body) == [str(depth) for depth in range(90)]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">" * 100_000,
+        "> - " * 20_000,
+        "[" * 20_000,
+        "![" * 10_000,
+        "[a](" * 20_000,
+        "# A\n# A-1\n" * 2_000,
+        "".join(f"{'  ' * depth}- a\n" for depth in range(500)),
+    ],
+)
+def test_hostile_markdown_is_read_in_time(text: str) -> None:
+    assert markup.markdown(text)
 
 
 def test_rst_keeps_sphinx_directives() -> None:

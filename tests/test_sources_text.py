@@ -300,6 +300,86 @@ def test_cells_of_a_notebook(tmp_path: Path) -> None:
     assert broken.reason.startswith("not a notebook: ")
 
 
+def test_cells_of_an_old_notebook(tmp_path: Path) -> None:
+    sheets = [
+        {"cells": [{"cell_type": "heading", "level": 2, "source": ["Pumps"]}]},
+        {
+            "cells": [
+                {"cell_type": "markdown", "source": "How they work."},
+                {"cell_type": "code", "input": ["pump()\n", "stop()"], "outputs": []},
+            ]
+        },
+    ]
+    write(tmp_path, {"a.ipynb": json.dumps({"nbformat": 3, "worksheets": sheets})})
+    (section,) = documents(tmp_path)
+    assert section.title == "Pumps"
+    assert section.body == "## Pumps\n\nHow they work.\n\n```\npump()\nstop()\n```"
+
+
+@pytest.mark.parametrize(
+    "notebook",
+    [
+        {},
+        {"worksheets": [{}]},
+        {"worksheets": None},
+        {"cells": None},
+        {"cells": [{}]},
+        {"cells": [{"cell_type": "code"}]},
+        {"cells": [{"cell_type": "markdown", "source": None}]},
+        {"cells": [{"cell_type": "heading", "source": "Pumps"}]},
+        {"cells": [{"cell_type": "heading", "level": "2", "source": "Pumps"}]},
+        {"cells": [{"cell_type": "heading", "level": 1e300, "source": None}]},
+        {"cells": {"a": 1}},
+        3,
+        None,
+    ],
+)
+def test_malformed_notebooks_are_skipped(tmp_path: Path, notebook: object) -> None:
+    write(tmp_path, {"a.ipynb": json.dumps(notebook), "b.md": "Wells."})
+    broken, other = read(tmp_path)
+    assert isinstance(broken, Skipped)
+    assert broken.reason.startswith("not a notebook: ")
+    assert isinstance(other, Document)
+
+
+FENCES = {
+    "inline code begins no block": "```npm install```\n\n# Pumps\n\nText.\n",
+    "an info string ends no block": "# Pumps\n\n```\n```python\n# no\n```\n\nText.\n",
+    "another character ends no block": "# Pumps\n\n~~~\n```\n# no\n~~~\n\nText.\n",
+    "fewer characters end no block": "# Pumps\n\n````md\n```\n# no\n````\n\nText.\n",
+    "more characters end a block": "```\nA\n`````\n\n# Pumps\n\nText.\n",
+    "spaces may follow the end": "~~~ `a`\nA\n~~~  \n\n# Pumps\n\nText.\n",
+    "indented code ends no block": "# Pumps\n\n```\n    ```\n# no\n```\n\nText.\n",
+    "a block in a list": "1. A\n   ```\n   # no\n    ```\n\n# Pumps\n\nText.\n",
+}
+
+
+@pytest.mark.parametrize("text", FENCES.values(), ids=FENCES)
+def test_fences_of_markdown(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"a.md": text})
+    assert [d.title for d in documents(tmp_path) if d.title != "a.md"] == ["Pumps"]
+
+
+def test_underlines_are_no_fences(tmp_path: Path) -> None:
+    text = "Pumps\n~~~~~\n\nText.\n\nWells\n~~~~~\n\nText.\n\nTaps\n````\n\nText.\n"
+    write(tmp_path, {"a.rst": text})
+    assert [document.title for document in documents(tmp_path)] == ["Pumps", "Wells", "Taps"]
+
+
+@pytest.mark.parametrize("mark", ["----", "....", "------", "```", "~~~"])
+def test_listings_of_asciidoc(tmp_path: Path, mark: str) -> None:
+    listing = f"{mark}\n== no\n--\n{mark}"
+    text = f"= Pumps\n\n[source,sh]\n{listing}\n\n== Wells\n\nA sentence:\n{listing}\n== Taps\n\nText.\n"
+    write(tmp_path, {"a.adoc": text})
+    assert [document.title for document in documents(tmp_path)] == ["Pumps", "Wells", "Taps"]
+
+
+def test_underlined_titles_of_asciidoc_begin_no_listing(tmp_path: Path) -> None:
+    text = "Pumps\n-----\n\n== Wells\n\nText.\n\n== Taps\n\nText.\n"
+    write(tmp_path, {"a.adoc": text})
+    assert [document.title for document in documents(tmp_path)] == ["a.adoc", "Wells", "Taps"]
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "line", ["a #" + " " * 100_000 + "b", "=" * 100_000 + "a", "[" * 100_000 + "a", "\\" * 100_000]

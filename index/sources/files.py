@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -23,6 +24,8 @@ RACY_NS = 2_000_000_000
 # Windows has no such flag, and no named pipes among its files.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _NAME = attrgetter("name")
+# What follows the worktree's name belongs to a submodule in it; "modules/" is before a submodule.
+_LINKED_WORKTREE = re.compile(rb"(?<!/modules)/worktrees/[^/\r\n]+\s*\Z")
 _NOT_UTF8 = "the file name is not UTF-8"
 _TOO_MANY = (
     f"more than {MAX_ENTRIES:,} files and directories: what follows is not read; exclude what you"
@@ -124,7 +127,7 @@ def _is_entered(name: str, hidden: Collection[str]) -> bool:
 def _is_linked_worktree(git: Path) -> bool:
     """Whether this .git is a file that points to a repository with several worktrees."""
     content = read_bounded(git, ".git", 4096) if git.is_file() else None
-    return isinstance(content, FileContent) and b"/worktrees/" in content.data
+    return isinstance(content, FileContent) and bool(_LINKED_WORKTREE.search(content.data))
 
 
 def _outer_ignores(root: Path) -> Iterator[Ignore | Skipped]:

@@ -49,6 +49,11 @@ FURNITURE_ROLES = frozenset("banner contentinfo navigation search".split())
 PERMALINKS = frozenset("# ¶ § 🔗 \uf0c1".split())
 BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
 PLAIN_LISTS = frozenset("brackets citation docinfo field-list footnote".split())
+# What Javadoc and Doxygen say of a method: its parameters, what it returns. Sphinx has objects of
+# such names, beside a domain.
+FIELD_LISTS = frozenset("notes params retval section tparams".split())
+# Rustdoc's links to the source; of other elements, the class is of examples.
+SOURCE_LINKS = frozenset(["src", "srclink"])
 NAMES = frozenset("descname option sig-name term varname".split())
 DOMAINS = frozenset("c cpp go java js php py rb rst std".split())
 DIRECTIVES = {
@@ -65,6 +70,29 @@ DIRECTIVES = {
 
 _UNUSABLE_ID = re.compile(r"\Aindex-\d+\Z|\s")
 _NUMBER = re.compile(r"\A(?:[A-Z]\.)?(?:\d+\.)+\d*\s+")
+# A number without a dot at its end is a version if a bracket, a dash, a date or only its state
+# follows.
+_VERSION = re.compile(
+    r"\A[\d.]*\d\s+(?:[(\[\u2012-\u2015-]|\d{4}\b|\d\d?[./]"
+    r"|(?:alpha|beta|final|pre|rc|released|stable|unreleased|yanked)[\s.-]*\d*\s*(?:\Z|[(\[,\u2012-\u2015-]))",
+    re.IGNORECASE,
+)
+_CHANGELOG = re.compile(
+    r"\bchange ?logs?\b|\b(?:change|release|version) (?:history|notes)\b"
+    r"|\A(?:changes|history|news|releases)\Z",
+    re.IGNORECASE,
+)
+# Sphinx puts parameters on lines of their own into a list, within the term that they belong to.
+# The scan ends at the next list, so that time stays linear.
+_PARAMETER_LIST = re.compile(
+    r'(<span class="sig-paren">[(\[]</span>)\s*<dl>([^<]*(?:<(?!/?dl\b)[^<]*)*+)</dl>\s*'
+)
+_PARAMETER = re.compile(r"</?dd>")
+# Until version 14, Javadoc's lists had no class; Doxygen's exceptions have the class of Sphinx's
+# definitions of exceptions, whose terms begin with an element.
+_UNMARKED_FIELDS = re.compile(
+    r'<dl(?=>\s*<dt>\s*<span class="\w+Label">)|<dl class="exception"(?=>\s*<dt>[^<\s])'
+)
 _OPTION_END = re.compile(r"[\s=\[]")
 
 Classes = frozenset[str]
@@ -140,6 +168,8 @@ class _ItemList:
 
 def read_page(markup: str, *, whole: bool = False) -> Page:
     """Read a page leniently; `whole` gives one section with all its text, headings and terms."""
+    markup = _UNMARKED_FIELDS.sub('<dl class="notes"', markup)
+    markup = _PARAMETER_LIST.sub(_inline_parameters, markup)
     reader = _Reader(whole)
     parser = etree.HTMLParser(
         target=reader,  # type: ignore[arg-type]
@@ -322,6 +352,8 @@ class _Reader:
             self._text.append("\n" if self._capture == "code" else BREAK)
         elif self._capture == "term" and classes & NAMES:
             return partial(self._close_name, len(self._text), len(self._term_names))
+        elif self._capture == "heading" and "section-number" in classes:
+            return partial(self._close_number, len(self._text))
         elif self._capture in ("heading", "term") and attributes.get("href", "").startswith("#"):
             return partial(self._close_link, len(self._text), attributes["href"][1:][:MAX_ANCHOR])
         elif self._capture != "code" and tag in BLOCKS:
@@ -335,6 +367,9 @@ class _Reader:
         if "".join(self._text[text_start:]).strip() in PERMALINKS:
             del self._text[text_start:]
             self._permalink = anchor
+
+    def _close_number(self, text_start: int) -> None:
+        del self._text[text_start:]
 
     def _close_name(self, text_start: int, names_before: int) -> None:
         name = collapse("".join(self._text[text_start:])).replace("\n", " ")
@@ -351,7 +386,15 @@ class _Reader:
             self._text.append(attributes.get("alt", ""))
         elif tag == "link" and attributes.get("rel") == "canonical":
             self._url = _web_address(attributes.get("href", ""))
+        elif "anchor" in classes and attributes.get("href", "").startswith("#"):
+            return partial(self._close_mark, len(self._text), self._is_blank, self._id_ends_text)
         return _do_nothing
+
+    def _close_mark(self, text_start: int, was_blank: bool, id_ended_text: bool) -> None:
+        """Drop a link that shows only a mark, as if nothing had come after the id before it."""
+        if "".join(self._text[text_start:]).strip() in PERMALINKS:
+            del self._text[text_start:]
+            self._is_blank, self._id_ends_text = was_blank, id_ended_text
 
     def _open_block(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
@@ -371,7 +414,7 @@ class _Reader:
         return self._close_title
 
     def _close_title(self) -> None:
-        self._head_title = _heading_text(self._captured())
+        self._head_title = self._heading_text()
 
     # -- headings ----------------------------------------------------------------------------------
 
@@ -385,13 +428,27 @@ class _Reader:
         return partial(self._close_heading, HEADINGS[tag], _anchor(tag, attributes))
 
     def _close_heading(self, level: int, own_id: str) -> None:
-        title = _heading_text(self._captured())
+        title = self._heading_text(level)
         if level == 1 and not self._h1:
             self._h1 = title
         if self._whole or len(self._sections) >= MAX_SECTIONS:
             self._emit(title)
         elif title:
             self._open_section(level, title, self._permalink or own_id)
+
+    def _heading_text(self, level: int = 1) -> str:
+        """The heading on one line, without its section number, cut to the length of a title.
+
+        In a list of changes a number is a version, and in a manual a section's.
+        """
+        text = self._captured().replace("\n", " ")
+        number = _NUMBER.match(text)
+        if number and not _is_version(text, number[0], self._enclosing_titles(level)):
+            text = text[number.end() :]
+        return text[:MAX_TITLE]
+
+    def _enclosing_titles(self, level: int) -> Iterable[str]:
+        return (self._head_title, *(title for outer, title in self._headings if outer < level))
 
     def _open_section(self, level: int, title: str, anchor: str) -> None:
         while self._headings and self._headings[-1][0] >= level:
@@ -420,6 +477,7 @@ class _Reader:
 
         plain = (
             bool(classes & PLAIN_LISTS)
+            or (bool(classes & FIELD_LISTS) and classes.isdisjoint(DOMAINS))
             or len(self._definition_lists) >= MAX_NESTED_LISTS
             or len(self._sections) >= MAX_SECTIONS
         )
@@ -690,6 +748,7 @@ def _is_furniture(tag: str, attributes: Mapping[str, str], classes: Classes) -> 
     return (
         tag in FURNITURE_TAGS
         or not classes.isdisjoint(FURNITURE_CLASSES)
+        or (tag == "a" and not classes.isdisjoint(SOURCE_LINKS))
         or {"contents", "topic"} <= classes
         or attributes.get("role") in FURNITURE_ROLES
         or (tag == "div" and attributes.get("id") in FURNITURE_IDS)
@@ -697,9 +756,16 @@ def _is_furniture(tag: str, attributes: Mapping[str, str], classes: Classes) -> 
     )
 
 
-def _heading_text(text: str) -> str:
-    """The heading on one line, without its section number, cut to the length of a title."""
-    return _NUMBER.sub("", text.replace("\n", " "), count=1)[:MAX_TITLE]
+def _is_version(heading: str, number: str, enclosing: Iterable[str]) -> bool:
+    """Whether the number that a heading begins with is the version that its text is about."""
+    if number.rstrip().endswith("."):
+        return False
+    return bool(_VERSION.match(heading)) or any(map(_CHANGELOG.search, enclosing))
+
+
+def _inline_parameters(match: re.Match[str]) -> str:
+    parameters = _PARAMETER.sub("", match[2]).strip().removesuffix(",")
+    return f"{match[1]}{parameters}"
 
 
 def _anchor(tag: str, attributes: Mapping[str, str]) -> str:

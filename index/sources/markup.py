@@ -14,11 +14,17 @@ from docutils.parsers.rst import Directive, directives, roles
 from docutils.parsers.rst.states import Inliner
 from docutils.statemachine import string2lines
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
 
 from purlin.index.errors import InvalidInput
 
 # Characters: docutils' time grows with the square of a line's length.
 MAX_RST_LINE = 100_000
+# markdown-it leaves out the text of blocks nested deeper.
+MAX_MARKDOWN_BLOCKS = 200
+# Text nested deeper stays as it is; the time for unclosed brackets grows with this.
+MAX_MARKDOWN_INLINE = 20
 
 _FRONT_MATTER = re.compile(r"\A---\r?\n.{0,20000}?\n---\r?\n", re.DOTALL)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
@@ -85,19 +91,43 @@ _ROLES = (
 
 
 def markdown(text: str) -> str:
-    """Render CommonMark with tables as HTML; headings get the ids that GitHub gives them."""
-    parser = MarkdownIt("commonmark").enable("table")
-    tokens = parser.parse(_FRONT_MATTER.sub("", text, count=1))
-    slug_counts: dict[str, int] = {}
+    """Render CommonMark with tables as HTML; headings get the ids that GitHub gives them.
 
+    Raises InvalidInput if blocks are nested too deeply for Python's stack.
+    """
+    parser = MarkdownIt("commonmark", {"maxNesting": MAX_MARKDOWN_BLOCKS}).enable("table")
+    parser.core.ruler.before("inline", "inline_nesting", _limit_inline_nesting)
+    try:
+        tokens = parser.parse(_FRONT_MATTER.sub("", text, count=1))
+    except RecursionError as error:
+        raise InvalidInput("blocks are nested too deeply; flatten them") from error
+
+    numbers: dict[str, int] = {}
     for token, inline in pairwise(tokens):
         if token.type == "heading_open":
-            slug = _NOT_IN_SLUG.sub("", inline.content.lower()).replace(" ", "-")
-            number = slug_counts.get(slug, 0)
-            slug_counts[slug] = number + 1
-            token.attrSet("id", f"{slug}-{number}" if number else slug)
+            token.attrSet("id", _unused(_slug(inline), numbers))
 
     return str(parser.renderer.render(tokens, parser.options, {}))
+
+
+def _limit_inline_nesting(state: StateCore) -> None:
+    state.md.options["maxNesting"] = MAX_MARKDOWN_INLINE
+
+
+def _slug(heading: Token) -> str:
+    """The id that GitHub gives a heading of this text; tags and the URLs of links are no text."""
+    parts = ("" if part.type == "html_inline" else part.content for part in heading.children or ())
+    return _NOT_IN_SLUG.sub("", "".join(parts).lower()).replace(" ", "-")
+
+
+def _unused(slug: str, numbers: dict[str, int]) -> str:
+    """The slug, numbered until no heading has it; `numbers` holds each slug's last number."""
+    unused = slug
+    while unused in numbers:
+        numbers[slug] += 1
+        unused = f"{slug}-{numbers[slug]}"
+    numbers[unused] = 0
+    return unused
 
 
 def rst(text: str) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from purlin.index.records import Document, Location, Skipped, Value
 from purlin.index.sources.windows import windows
@@ -15,7 +16,10 @@ MAX_HEADING_CHARS = 200
 MAX_HEADING_LINE = 500
 MAX_FRONT_MATTER = 200  # lines
 
-_FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
+# After backticks, a line with more of them is inline code.
+_FENCE = re.compile(r"( {0,3}(?:`{3,}(?=[^`]*$)|~{3,}))")
+_LISTING = re.compile(r"(-{4,}|\.{4,})\s*$")
+_FENCED = frozenset(["asciidoc", "markdown", "notebook"])
 _HEADING = re.compile(r"(#{1,6}|={1,6})\s+(\S.*?)\s*#*\s*$")
 _UNDERLINE = re.compile(r"([=\-~^\"'`#*+.:_])\1{2,}\s*$")
 _ANCHOR = re.compile(r"\s*\{[#.][^{}]*\}$")
@@ -37,7 +41,7 @@ def section_documents(
     if not has_lines:
         try:
             text = _notebook_text(text)
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             yield Skipped(path, f"not a notebook: {type(error).__name__}: {error}"[:200])
             return
 
@@ -130,9 +134,9 @@ def _sections(lines: Sequence[str], language: str) -> Iterator[_Section]:
         if row < body:
             pass
         elif fence:
-            fence = "" if line.strip().startswith(fence) else fence
-        elif match := _FENCE.match(line):
-            fence = match[1]
+            fence = "" if _closes_fence(line, fence) else fence
+        elif opening := _opening_fence(lines, row, language):
+            fence = opening
         elif heading := _heading(lines, row, language, styles):
             # A line above the heading is a part of it.
             above = section.rows[-1:] if _is_overline(lines, row, language) else []
@@ -144,6 +148,35 @@ def _sections(lines: Sequence[str], language: str) -> Iterator[_Section]:
         section.rows.append(row)
 
     yield section
+
+
+def _opening_fence(lines: Sequence[str], row: int, language: str) -> str:
+    """The indented mark of the code block that begins in this row; empty if none does."""
+    if language not in _FENCED:
+        return ""
+    match = _FENCE.match(lines[row])
+    if language == "asciidoc" and not match and not _underlines_title(lines, row):
+        match = _LISTING.match(lines[row])
+    return match[1] if match else ""
+
+
+def _closes_fence(line: str, fence: str) -> bool:
+    """Whether a line ends the code block that `fence` began."""
+    mark, opening = line.strip(), fence.lstrip()
+    if opening[0] in "-.":
+        return mark == opening
+    is_code = _indent(line) > _indent(fence) + 3
+    return len(mark) >= len(opening) and not mark.strip(opening[0]) and not is_code
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _underlines_title(lines: Sequence[str], row: int) -> bool:
+    """Whether an AsciiDoc line of dashes decorates the title above it, which is as long."""
+    line, title = lines[row].rstrip(), lines[row - 1].rstrip() if row else ""
+    return line.startswith("-") and title[:1].isalnum() and abs(len(title) - len(line)) <= 1
 
 
 def _is_overline(lines: Sequence[str], row: int, language: str) -> bool:
@@ -192,11 +225,19 @@ def _heading(
 
 def _notebook_text(text: str) -> str:
     """The cells of a notebook, code between fences; outputs are left out."""
-    notebook = json.loads(text)
-    parts = []
-    for cell in notebook["cells"]:
-        source = cell["source"]
-        source = source if isinstance(source, str) else "".join(source)
-        is_code = cell["cell_type"] == "code"
-        parts.append(f"```\n{source}\n```" if is_code else source)
-    return "\n\n".join(parts)
+    return "\n\n".join(map(_cell_text, _cells(json.loads(text))))
+
+
+def _cells(notebook: Any) -> Iterator[Any]:
+    """All cells; up to format 3 they are in worksheets."""
+    for sheet in [notebook] if "cells" in notebook else notebook["worksheets"]:
+        yield from sheet["cells"]
+
+
+def _cell_text(cell: Any) -> str:
+    is_code = cell["cell_type"] == "code"
+    source = cell["input"] if is_code and "source" not in cell else cell["source"]
+    source = source if isinstance(source, str) else "".join(source)
+    if cell["cell_type"] == "heading":
+        return f"{'#' * min(cell['level'], 6)} {source}"
+    return f"```\n{source}\n```" if is_code else source
