@@ -8,19 +8,12 @@ rows and, to detect repeated ids, a digest per id.
 from __future__ import annotations
 
 import hashlib
-import html
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, time
-from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-
-import lxml.etree
-import lxml.html
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
@@ -36,6 +29,26 @@ from purlin.index.records import (
 )
 from purlin.index.sources import nouns
 from purlin.index.sources.files import file_stamp, files_below, unchanged
+from purlin.index.sources.product_columns import (
+    COLUMNS,
+    ICECAT,
+    JUDGEMENT_COLUMNS,
+    TEXT_COLUMNS,
+    column_names,
+)
+from purlin.index.sources.product_values import (
+    NUMBER,
+    checked,
+    displayed,
+    field_value,
+    identifier,
+    line_of,
+    named_value,
+    number_or_text,
+    price_of,
+    text_of,
+    web_address,
+)
 from purlin.index.sources.tables import (
     MAX_ROW,
     TABLE_SUFFIXES,
@@ -48,95 +61,11 @@ from purlin.index.sources.tables import (
 VERSION = 2
 MAX_PRODUCT_FIELDS = 1_000
 MAX_ATTRIBUTE_NESTING = 5
-MAX_PRODUCT_ID = 512
-
-# With more tags, these are cut out by a regex: libxml2 drops text nested deeper than 2,047 levels.
-MAX_TAGS = 2_000
 
 # Characters of the body that serve as title if there is none.
 MAX_TITLE_FROM_BODY = 80
 
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "id": (
-        "id",
-        "_id",
-        "product_id",
-        "sku",
-        "item_id",
-        "asin",
-        "parent_asin",
-        "handle",
-        "variant_sku",
-        "gtin",
-        "ean",
-    ),
-    "title": ("title", "name", "product_title", "product_name", "item_name", "display_name"),
-    "description": (
-        *("description", "product_description", "body_html", "long_description", "text", "body"),
-        *("short_description", "summary"),
-    ),
-    "bullets": (
-        "bullets",
-        "bullet_points",
-        "product_bullet_point",
-        "features",
-        "product_features",
-        "highlights",
-    ),
-    "brand": ("brand", "product_brand", "brand_name", "vendor", "manufacturer", "supplier"),
-    "colour": ("colour", "color", "product_colour", "product_color", "color_name"),
-    "category": (
-        *(
-            "category",
-            "categories",
-            "product_category",
-            "category_name",
-            "google_product_category",
-            "product_type",
-        ),
-        *("product_class", "main_category"),
-    ),
-    "price": ("price", "product_price", "sale_price", "regular_price", "variant_price"),
-    "url": ("url", "link", "product_url", "permalink"),
-    "locale": ("locale", "product_locale", "lang"),
-    "attributes": (
-        "attributes",
-        "attrs",
-        "product_attributes",
-        "specifications",
-        "specs",
-        "details",
-        "properties",
-    ),
-}
-"""Standard columns and the names they go by, the preferred first, whatever case and punctuation."""
-
-_ALIASES = {
-    alias: (order, standard)
-    for standard, aliases in COLUMNS.items()
-    for order, alias in enumerate(aliases)
-}
-_TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
-
-# ESCI's columns that belong to a judged query, not to the product.
-_JUDGEMENT_COLUMNS = frozenset(
-    "example_id query query_id esci_label small_version large_version split product_text".split()
-)
-_BLOCK_TAGS = frozenset(
-    "br hr p div section article header footer h1 h2 h3 h4 h5 h6 li ul ol dl dt dd table tr".split()
-)
-_HTML = lxml.html.HTMLParser(encoding="utf-8", remove_pis=True, huge_tree=True)
-_COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,31});")
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
-_CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
 _NO_PROSE = re.compile("[!-~]+")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
-_AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
-
-# Icecat's attributes, whose names tell a type: text, number or boolean.
-_ICECAT = re.compile(r"attr_([tnb])_(?=.)")
 
 # Rows that decide whether a table holds products.
 _SAMPLE_ROWS = 50
@@ -187,14 +116,14 @@ def from_record(
     beyond the limits on length, depth and number of fields.
     """
     filled_names = [name for name, value in record.items() if value not in (None, "", [], {})]
-    names = _column_names(filled_names, columns or {})
+    names = column_names(filled_names, columns or {})
     values = {standard: record.get(name) for standard, name in names.items()}
 
     attributes, attribute_prose = _attributes(record, values.get("attributes"))
-    named = {key: _as_text(values.get(key)) for key in ("brand", "category", "colour")}
+    named = {key: named_value(values.get(key)) for key in ("brand", "category", "colour")}
     others = dict(_flat(_other_columns(record, names)))
 
-    description = _text(values.get("description"))
+    description = text_of(values.get("description"))
     lines = [
         *_bullets(values.get("bullets")),
         *attribute_prose,
@@ -203,21 +132,21 @@ def from_record(
     summary, _ = _compose(description, lines)
     body, atoms = _compose(description, [*lines, *_named_lines(named), *_named_lines(attributes)])
 
-    title = _line(values.get("title")) or _title_from_body(body)
+    title = line_of(values.get("title")) or _title_from_body(body)
     if not title:
         raise InvalidInput("has no title and no other text", field="title")
     if len(title) + len(body) > MAX_ROW:
         raise InvalidInput(TOO_LONG, field="description")
 
     # These two are fields only: nobody searches for their text.
-    unnamed = {"locale": _as_text(values.get("locale")), "price": _price(values.get("price"))}
+    unnamed = {"locale": named_value(values.get("locale")), "price": price_of(values.get("price"))}
     return Document(
-        id=_identifier(values.get("id")) or _content_id(title, body),
+        id=identifier(values.get("id")) or _content_id(title, body),
         kind="product",
         title=title,
         body=body,
         summary=summary,
-        location=Location(url=_web_address(values.get("url"))),
+        location=Location(url=web_address(values.get("url"))),
         fields=_fields(others, attributes, named | unnamed),
         entities=nouns.shared_nouns(title, body) if entities else (),
         atoms=atoms,
@@ -346,8 +275,8 @@ def _reason_to_skip(
                 f"{name} has no column {column!r}; it has {listing}.", field="columns"
             )
 
-    has_text = _column_names(present, columns).keys() & _TEXT_COLUMNS
-    if has_text or any(map(_ICECAT.match, present)):
+    has_text = column_names(present, columns).keys() & TEXT_COLUMNS
+    if has_text or any(map(ICECAT.match, present)):
         return None
     return f"none of its columns is known to hold text; it has {listing}"
 
@@ -355,47 +284,25 @@ def _reason_to_skip(
 # Rows
 
 
-def _column_names(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Map standard columns to those of a file: by `columns`, else by the preferred alias."""
-    explicit = set(columns.values())
-    recognised = sorted(
-        (*_ALIASES[key], name)
-        for name in names
-        if name not in explicit and (key := _key(name)) in _ALIASES
-    )
-
-    # Reversed, so that the preferred alias is the last to be set.
-    return {standard: name for _, standard, name in reversed(recognised)} | dict(columns)
-
-
-@lru_cache(maxsize=4096)
-def _key(name: str) -> str:
-    return re.sub(r"\W+", "_", name.lower()).strip("_")
-
-
 def _other_columns(record: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
     """The columns that are not standard, without those of an ESCI judgement."""
     excluded = {"", *names.values()}
     if "query_id" in record:
-        excluded |= _JUDGEMENT_COLUMNS
+        excluded |= JUDGEMENT_COLUMNS
 
     return {
         name: value
         for name, value in record.items()
-        if name not in excluded and not _ICECAT.match(name)
+        if name not in excluded and not ICECAT.match(name)
     }
 
 
 def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
     """A CSV row whose numeric cells are numbers, except in standard columns, which are text."""
-    standard = set(_column_names(list(record), columns).values())
-    return {name: cell if name in standard else _number(cell) for name, cell in record.items()}
-
-
-def _number(cell: object) -> object:
-    if not isinstance(cell, str) or not _NUMBER.fullmatch(cell):
-        return cell
-    return float(cell) if "." in cell else int(cell)
+    standard = set(column_names(list(record), columns).values())
+    return {
+        name: cell if name in standard else number_or_text(cell) for name, cell in record.items()
+    }
 
 
 def _fields(
@@ -441,7 +348,7 @@ def _attributes(record: Mapping[str, object], column: object) -> tuple[dict[str,
     if isinstance(column, list) and all(isinstance(pair, Mapping) for pair in column):
         column = {str(pair.get("name", "")): pair.get("value") for pair in column}
 
-    icecat = {name: value for name, value in record.items() if _ICECAT.match(name)}
+    icecat = {name: value for name, value in record.items() if ICECAT.match(name)}
     if isinstance(column, Mapping):
         return dict(_flat({**column, **icecat})), []
     return dict(_flat(icecat)), _bullets(column)
@@ -468,15 +375,15 @@ def _flat(
         name = prefix + str(key)
         if isinstance(value, Mapping):
             yield from _flat(value, f"{name}.", depth + 1)
-        elif name and (typed := _typed(name, _value(value))) is not None:
-            yield _checked(name), typed
+        elif name and (typed := _typed(name, field_value(value))) is not None:
+            yield checked(name), typed
 
 
 def _typed(name: str, value: Value | None) -> Value | None:
     """Convert by the type in an Icecat name, which the cells of a CSV do not have."""
-    icecat = _ICECAT.match(name)
+    icecat = ICECAT.match(name)
     if icecat and icecat[1] == "n" and isinstance(value, str):
-        return float(value) if _NUMBER.fullmatch(value) else value
+        return float(value) if NUMBER.fullmatch(value) else value
     if icecat and icecat[1] == "b" and str(value).lower() in ("true", "false", "1", "0"):
         return str(value).lower() in ("true", "1")
     return value
@@ -490,7 +397,7 @@ def _bullets(raw: object) -> list[str]:
     elif isinstance(raw, str):
         items = _text_items(raw)
 
-    lines = (line for item in items for line in _text(item).split("\n"))
+    lines = (line for item in items for line in text_of(item).split("\n"))
     without_marks = (re.sub(r"^[•*–-]\s+", "", line) for line in lines)
     return [line for line in without_marks if line]
 
@@ -506,11 +413,11 @@ def _text_items(text: str) -> list[str]:
 
 def _named_lines(values: Mapping[str, Value | None]) -> list[str]:
     present = ((_readable(name), value) for name, value in values.items() if value is not None)
-    return [f"{name}: {' '.join(_displayed(value).split())}" for name, value in present]
+    return [f"{name}: {' '.join(displayed(value).split())}" for name, value in present]
 
 
 def _readable(name: str) -> str:
-    words = " ".join(re.sub(r"[_.]+", " ", _ICECAT.sub("", name)).split())
+    words = " ".join(re.sub(r"[_.]+", " ", ICECAT.sub("", name)).split())
     return words[:1].upper() + words[1:]
 
 
@@ -534,134 +441,5 @@ def _title_from_body(body: str) -> str:
     return f"{line[:MAX_TITLE_FROM_BODY].rstrip()}…"
 
 
-# Values
-
-
-def _value(raw: object) -> Value | None:
-    """A field's value, or None if there is nothing to display or filter by."""
-    if isinstance(raw, str):
-        return _plain(raw) or None
-    if isinstance(raw, bool):
-        return raw
-    if isinstance(raw, int):
-        # Filters compare integers of 64 bits.
-        return raw if abs(raw) < 1 << 63 else str(raw)
-    if isinstance(raw, float | Decimal):
-        return float(raw) if math.isfinite(raw) else None
-    if isinstance(raw, date | time):
-        return raw.isoformat()
-
-    if isinstance(raw, list | tuple):
-        texts = (_text(item) for item in raw if not isinstance(item, list | tuple))
-        return tuple(text for text in texts if text) or None
-    return None
-
-
-def _as_text(raw: object) -> Value | None:
-    """The value, with numbers as text: a brand may be called 1883."""
-    value = _value(raw)
-    return value if value is None or isinstance(value, tuple) else _displayed(value)
-
-
-def _text(raw: object) -> str:
-    value = _value(raw)
-    if value is None:
-        return ""
-    return "\n".join(value) if isinstance(value, tuple) else _displayed(value)
-
-
-def _line(raw: object) -> str:
-    value = _value(raw)
-    return "" if value is None else " ".join(_displayed(value).split())
-
-
-def _displayed(value: Value) -> str:
-    if isinstance(value, bool):
-        return "Yes" if value else "No"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _identifier(raw: object) -> str:
-    """The id as it is, since judgements and other systems refer to the product by it."""
-    text = _checked(raw.strip()) if isinstance(raw, str) else _line(raw)
-    if len(text) > MAX_PRODUCT_ID:
-        raise InvalidInput(
-            f"has an id of {len(text):,} characters; the limit is {MAX_PRODUCT_ID}", field="id"
-        )
-    return text
-
-
 def _content_id(title: str, body: str) -> str:
     return hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16]
-
-
-def _price(raw: object) -> float | None:
-    """A price as a number: 19.99, "$1,299.00", "1.299,00 EUR"; None for a range or words."""
-    value = _value(raw)
-    if isinstance(value, bool | tuple | None) or (isinstance(value, str) and len(value) > 40):
-        return None
-    if isinstance(value, int | float) or _NUMBER.fullmatch(value):
-        return float(value)
-
-    amount = _AMOUNT.fullmatch(value)
-    if amount is None:
-        return None
-
-    # Two digits or one after the last separator are cents; all other separators are for thousands.
-    digits = re.sub(r"[' ]|[., ]+$", "", amount[1])
-    cents = re.search(r"[.,](\d{1,2})$", digits)
-    whole = re.sub(r"[.,]", "", digits[: cents.start()] if cents else digits)
-
-    return float(f"{whole}.{cents[1] if cents else 0}")
-
-
-def _web_address(raw: object) -> str | None:
-    text = raw.strip() if isinstance(raw, str) else ""
-    return _checked(text) if re.fullmatch(r"https?://\S{1,2000}", text) else None
-
-
-def _checked(text: str) -> str:
-    if _NOT_TEXT.search(text):
-        raise InvalidInput("holds bytes that are not text; save the file as UTF-8")
-    return text
-
-
-def _plain(text: str) -> str:
-    """The text without markup, repeated spaces and empty lines."""
-    _checked(text)
-
-    # Twice, because some feeds escape their markup twice.
-    for _ in range(2):
-        if _TAG.search(text) or "<!--" in text:
-            text = _without_tags(text)
-        elif _ENTITY.search(text):
-            text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
-
-    lines = (" ".join(line.split()) for line in text.translate(_CONTROL).splitlines())
-    return "\n".join(line for line in lines if line)
-
-
-def _without_tags(text: str) -> str:
-    text = _COMMENT.sub(" ", text)
-    if len(_TAG.findall(text)) > MAX_TAGS:
-        return _TAG.sub(" ", text)
-
-    try:
-        root = lxml.html.document_fromstring(text.encode(), parser=_HTML)
-    except lxml.etree.LxmlError:
-        return ""
-
-    lxml.etree.strip_elements(root, "script", "style", with_tail=False)
-    pieces = []
-    for event, element in lxml.etree.iterwalk(root, events=("start", "end")):
-        text_after_tag = element.text if event == "start" else element.tail
-        separator = ""
-        if element.tag in _BLOCK_TAGS:
-            separator = "\n"
-        elif element.tag in ("td", "th"):
-            separator = " "
-        pieces.append(separator + re.sub(r"\s+", " ", text_after_tag or ""))
-
-    return "".join(pieces)
