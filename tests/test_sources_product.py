@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped, SourceFile
-from purlin.index.sources import nouns, product
+from purlin.index.sources import nouns, product, product_values
 from tests.product_files import atom_texts, read_products, write
 
 DATA = Path(__file__).parent / "data" / "products"
@@ -83,13 +84,23 @@ def test_explicit_columns_win(tmp_path: Path) -> None:
     assert (document.id, document.title, document.fields) == (
         "A-1",
         "Right",
-        {"id": 1, "title": "Wrong"},
+        {"id": "1", "title": "Wrong"},
     )
 
     with pytest.raises(
         InvalidInput, match=r"a\.csv has no column 'nme'; it has id, title, name, artnr"
     ):
         read_products(path, columns={"title": "nme"})
+
+
+def test_ids_of_every_column_stay_text(tmp_path: Path) -> None:
+    table = "sku,ean,title,stock\n,10.10,Saw,1.10\n,10.1,Vice,2\nA-1,7,Plane,3\n"
+    documents, skipped = read_products(write(tmp_path / "a.csv", table))
+
+    assert skipped == []
+    assert [document.id for document in documents] == ["10.10", "10.1", "A-1"]
+    assert [document.fields["stock"] for document in documents] == [1.1, 2, 3]
+    assert documents[2].fields["ean"] == "7"
 
 
 # Real formats
@@ -302,10 +313,37 @@ def test_bullets_are_lines_and_atoms(raw: object, bullets: list[str]) -> None:
         (True, None),
         (float("nan"), None),
         ("1" * 1_000, None),
+        ("Rs. 500", 500.0),
+        ("Rs.1,25,000.50", 125_000.5),
+        ("kr. 99,95", 99.95),
+        ("Fr. 12.50", 12.5),
+        ("MRP: Rs. 500/-", 500.0),
+        ("S.R. 20", 20.0),
+        ("руб. 1 500", 1500.0),
+        ("Rs. 10 - Rs. 20", None),
+        ("Unavailable. 5 left", None),
+        ("$.99", None),
+        (".99", None),
     ],
 )
 def test_prices_are_numbers(raw: object, price: float | None) -> None:
     assert product.from_record({"title": "T", "price": raw}).fields.get("price") == price
+
+
+EARLIER_AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(st.sampled_from("019.,-' $€kRs/"), max_size=12))
+def test_prices_without_an_abbreviation_are_read_as_ever(raw: str) -> None:
+    price = product_values.price_of(raw)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(product_values, "_AMOUNT", EARLIER_AMOUNT)
+        earlier = product_values.price_of(raw)
+
+    has_abbreviation = re.search(r"[kRs]\.", raw) is not None
+    assert price == earlier or (earlier is None and has_abbreviation)
 
 
 @pytest.mark.parametrize(

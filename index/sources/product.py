@@ -35,6 +35,7 @@ from purlin.index.sources.product_columns import (
     JUDGEMENT_COLUMNS,
     TEXT_COLUMNS,
     column_names,
+    may_be_id,
 )
 from purlin.index.sources.product_values import (
     NUMBER,
@@ -58,7 +59,7 @@ from purlin.index.sources.tables import (
     table_format,
 )
 
-VERSION = 2
+VERSION = 3
 MAX_PRODUCT_FIELDS = 1_000
 MAX_ATTRIBUTE_NESTING = 5
 
@@ -298,10 +299,14 @@ def _other_columns(record: Mapping[str, object], names: Mapping[str, str]) -> di
 
 
 def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
-    """A CSV row whose numeric cells are numbers, except in standard columns, which are text."""
+    """A CSV row whose numeric cells are numbers, except in standard columns, which are text.
+
+    So are all columns that may hold ids: as numbers, 10.10 and 10.1 would be the same.
+    """
     standard = set(column_names(list(record), columns).values())
     return {
-        name: cell if name in standard else number_or_text(cell) for name, cell in record.items()
+        name: cell if name in standard or may_be_id(name) else number_or_text(cell)
+        for name, cell in record.items()
     }
 
 

@@ -90,6 +90,11 @@ def column_names(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, 
     return {standard: name for _, standard, name in reversed(recognised)} | dict(columns)
 
 
+def may_be_id(name: str) -> bool:
+    """Whether a column has ids, or replaces the column of ids in rows where that is empty."""
+    return _ALIASES.get(_key(name), (0, ""))[1] == "id"
+
+
 @lru_cache(maxsize=4096)
 def _key(name: str) -> str:
     return re.sub(r"\W+", "_", name.lower()).strip("_")

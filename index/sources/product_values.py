@@ -30,7 +30,8 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,31});")
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
-_AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
+# An abbreviation before the amount may end in a dot: "Rs. 500", "MRP S.R. 20".
+_AMOUNT = re.compile(r"(?:[^\d,.-]*\b[^\W\d_]{1,4}\.)*[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
 
 
 def number_or_text(cell: object) -> object:
@@ -100,7 +101,7 @@ def identifier(raw: object) -> str:
 
 
 def price_of(raw: object) -> float | None:
-    """A price as a number: 19.99, "$1,299.00", "1.299,00 EUR"; None for a range or words."""
+    """A price as a number: 19.99, "$1,299.00", "kr. 99,95"; None for a range or words."""
     value = field_value(raw)
     if isinstance(value, bool | tuple | None) or (isinstance(value, str) and len(value) > 40):
         return None
