@@ -373,6 +373,73 @@ def test_icecat_columns_are_attributes() -> None:
     assert atom_texts(document) == ["Weight net: 1.5", "Wi fi: Yes", "Odd: n/a"]
 
 
+@pytest.mark.parametrize(
+    ("column", "raw", "fields"),
+    [
+        ("brand", {"@type": "Brand", "name": "Acme"}, {"brand": "Acme"}),
+        ("vendor", {"id": 3, "name": "Acme"}, {"brand": "Acme", "vendor.id": 3}),
+        ("price", {"value": "19.99", "currency": "USD"}, {"price": 19.99, "price.currency": "USD"}),
+        (
+            "price",
+            {"amount": 5, "currency_code": "EUR"},
+            {"price": 5.0, "price.currency_code": "EUR"},
+        ),
+        (
+            "categories",
+            [{"id": 9, "name": "Shoes"}, {"id": 10, "name": "Boots"}],
+            {"category": ("Shoes", "Boots"), "categories.id": ("9", "10")},
+        ),
+        ("categories", ["Shoes", {"name": "Boots"}], {"category": ("Shoes", "Boots")}),
+        ("color", {"de": "Rot", "en": "Red"}, {"color.de": "Rot", "color.en": "Red"}),
+        ("price", [{"min": 5, "max": 9}], {"price.min": ("5",), "price.max": ("9",)}),
+    ],
+)
+def test_mappings_in_columns_lose_nothing(
+    column: str, raw: object, fields: dict[str, object]
+) -> None:
+    assert product.from_record({"title": "T", column: raw}).fields == fields
+
+
+def test_mappings_stand_for_titles_ids_texts_and_addresses() -> None:
+    record = {
+        "sku": {"@type": "PropertyValue", "value": "A-1"},
+        "title": {"rendered": "Saw"},
+        "description": {"html": "<p>Cuts <b>wood</b>."},
+        "url": {"@id": "https://shop.example/saw"},
+    }
+    document = product.from_record(record)
+
+    assert (document.id, document.title, document.body) == ("A-1", "Saw", "Cuts wood.")
+    assert (document.location.url, document.fields) == ("https://shop.example/saw", {})
+
+
+@pytest.mark.parametrize(
+    ("pairs", "attributes"),
+    [
+        ([{"name": "Power", "value": 9}, {"name": "Plug", "value": None}], {"Power": 9}),
+        ([{"id": 1, "name": "Colour", "options": ["Red", "Blue"]}], {"Colour": ("Red", "Blue")}),
+        ([{"name": "Size", "values": ["S"]}], {"Size": "S"}),
+        (
+            [{"key": "Power", "value": 9}, {"label": "Plug", "value": "EU"}],
+            {"Power": 9, "Plug": "EU"},
+        ),
+        ([{"name": "Use", "value": "in"}, {"name": "Use", "value": "out"}], {"Use": ("in", "out")}),
+        ([{"name": "Net", "value": {"kg": 5}}], {"Net.kg": 5}),
+        ([{"power": 9}, {"plug": "EU"}], {"power": ("9",), "plug": ("EU",)}),
+    ],
+)
+def test_attributes_of_lists(pairs: object, attributes: dict[str, object]) -> None:
+    document = product.from_record({"title": "T", "attributes": pairs})
+    assert document.fields == {f"attrs.{name}": value for name, value in attributes.items()}
+
+
+def test_attributes_among_prose() -> None:
+    document = product.from_record(
+        {"title": "T", "attributes": ["Made of steel", {"name": "Power", "value": 9}]}
+    )
+    assert atom_texts(document) == ["Made of steel", "Power: 9"]
+
+
 def test_empty_values_are_no_fields() -> None:
     record = {"title": "T", "none": None, "big": 1 << 70, "inf": float("inf"), "lines": "a<br>b"}
     document = product.from_record({**record, "attributes": {"in": {"a": [1, "b", None]}}})

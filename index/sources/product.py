@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
@@ -47,6 +48,7 @@ from purlin.index.sources.product_values import (
     named_value,
     number_or_text,
     price_of,
+    split_value,
     text_of,
     web_address,
 )
@@ -65,6 +67,10 @@ MAX_ATTRIBUTE_NESTING = 5
 
 # Characters of the body that serve as title if there is none.
 MAX_TITLE_FROM_BODY = 80
+
+# Keys of an attribute's name and value in lists of attributes.
+_NAME_KEYS = ("name", "key", "label")
+_VALUE_KEYS = ("value", "values", "options")
 
 _NO_PROSE = re.compile("[!-~]+")
 
@@ -118,11 +124,11 @@ def from_record(
     """
     filled_names = [name for name, value in record.items() if value not in (None, "", [], {})]
     names = column_names(filled_names, columns or {})
-    values = {standard: record.get(name) for standard, name in names.items()}
+    values, rest = _standard_values(record, names)
 
     attributes, attribute_prose = _attributes(record, values.get("attributes"))
     named = {key: named_value(values.get(key)) for key in ("brand", "category", "colour")}
-    others = dict(_flat(_other_columns(record, names)))
+    others = dict(_flat({**_other_columns(record, names), **rest}))
 
     description = text_of(values.get("description"))
     lines = [
@@ -285,6 +291,21 @@ def _reason_to_skip(
 # Rows
 
 
+def _standard_values(
+    record: Mapping[str, object], names: Mapping[str, str]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Values by standard column, and by the file's column what is left of mappings in them."""
+    values: dict[str, object] = {}
+    rest: dict[str, object] = {}
+
+    for standard, name in names.items():
+        values[standard] = record.get(name)
+        if standard != "attributes":
+            values[standard], left = split_value(record.get(name), standard)
+            rest[name] = _by_key(left) if isinstance(left, list) else left
+    return values, rest
+
+
 def _other_columns(record: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
     """The columns that are not standard, without those of an ESCI judgement."""
     excluded = {"", *names.values()}
@@ -349,14 +370,49 @@ def _attributes(record: Mapping[str, object], column: object) -> tuple[dict[str,
     if isinstance(column, str) and column.startswith(("{", "[{")):
         column = _json_cell(column)
 
-    # Some feeds have a list of {"name": ..., "value": ...}.
-    if isinstance(column, list) and all(isinstance(pair, Mapping) for pair in column):
-        column = {str(pair.get("name", "")): pair.get("value") for pair in column}
+    prose: list[str] = []
+    if isinstance(column, list):
+        prose = _bullets([item for item in column if not isinstance(item, Mapping)])
+        column = _named_attributes([item for item in column if isinstance(item, Mapping)])
+    elif not isinstance(column, Mapping):
+        prose, column = _bullets(column), {}
 
     icecat = {name: value for name, value in record.items() if ICECAT.match(name)}
-    if isinstance(column, Mapping):
-        return dict(_flat({**column, **icecat})), []
-    return dict(_flat(icecat)), _bullets(column)
+    return dict(_flat({**column, **icecat})), prose
+
+
+def _named_attributes(pairs: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Attributes of a list of {"name": ..., "value": ...}, as many feeds have them.
+
+    All keys of the other mappings in the list are attributes.
+    """
+    attributes: dict[str, list[object]] = {}
+    others = []
+    for pair in pairs:
+        name = next((pair[key] for key in _NAME_KEYS if pair.get(key)), None)
+        value_key = next((key for key in _VALUE_KEYS if key in pair), None)
+        if name is None or value_key is None:
+            others.append(pair)
+            continue
+
+        value = pair[value_key]
+        attributes.setdefault(str(name), []).extend(value if isinstance(value, list) else [value])
+
+    return _by_key(others) | {
+        name: values[0] if len(values) == 1 else values for name, values in attributes.items()
+    }
+
+
+def _by_key(mappings: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """Lists of the values of each key, also of a single value, so that a field has one type.
+
+    [{"size": "S"}, {"size": "M"}] becomes {"size": ["S", "M"]}.
+    """
+    values: dict[str, Any] = {}
+    for mapping in mappings:
+        for key, value in mapping.items():
+            values.setdefault(str(key), []).extend(value if isinstance(value, list) else [value])
+    return values
 
 
 def _json_cell(cell: str) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
+from collections.abc import Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 
@@ -19,7 +20,20 @@ MAX_PRODUCT_ID = 512
 # With more tags, these are cut out by a regex: libxml2 drops text nested deeper than 2,047 levels.
 MAX_TAGS = 2_000
 
+# What is left of a mapping, or of those in a list.
+Rest = Mapping[str, object] | list[Mapping[str, object]] | None
+
 NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
+
+# Keys of mappings in standard columns that have the text or number itself, the preferred first:
+# those of schema.org, WooCommerce and Shopify.
+_TEXT_KEYS = ("name", "value", "@value", "title", "rendered", "text", "html", "label")
+_MAIN_KEYS = {
+    "id": ("value", "@value", "id"),
+    "description": ("text", "html", "rendered", "value", "@value"),
+    "price": ("value", "amount", "price", "@value"),
+    "url": ("url", "href", "@id", "value", "@value"),
+}
 
 _BLOCK_TAGS = frozenset(
     "br hr p div section article header footer h1 h2 h3 h4 h5 h6 li ul ol dl dt dd table tr".split()
@@ -39,6 +53,43 @@ def number_or_text(cell: object) -> object:
     if not isinstance(cell, str) or not NUMBER.fullmatch(cell):
         return cell
     return float(cell) if "." in cell else int(cell)
+
+
+def split_value(raw: object, standard: str) -> tuple[object, Rest]:
+    """What the cell of a standard column says, without mappings, and the rest of these mappings.
+
+    {"value": "19.99", "currency": "USD"} in a column of prices is 19.99, and the rest is its
+    currency. All of a mapping that has none of the expected keys is rest.
+    """
+    if isinstance(raw, Mapping):
+        return _split_mapping(raw, _MAIN_KEYS.get(standard, _TEXT_KEYS))
+
+    if isinstance(raw, list | tuple) and any(isinstance(item, Mapping) for item in raw):
+        keys = _MAIN_KEYS.get(standard, _TEXT_KEYS)
+        pairs = [
+            _split_mapping(item, keys) if isinstance(item, Mapping) else (item, {}) for item in raw
+        ]
+        return [main for main, _ in pairs if main is not None], [rest for _, rest in pairs if rest]
+
+    return raw, None
+
+
+def _split_mapping(
+    raw: Mapping[str, object], keys: Sequence[str]
+) -> tuple[object, Mapping[str, object]]:
+    main = next((key for key in keys if _is_filled_scalar(raw.get(key))), None)
+    if main is None:
+        return None, raw
+
+    # Keys such as JSON-LD's @type tell of the notation, not of the product.
+    rest = {
+        key: value for key, value in raw.items() if key != main and not str(key).startswith("@")
+    }
+    return raw[main], rest
+
+
+def _is_filled_scalar(value: object) -> bool:
+    return isinstance(value, str | int | float | Decimal) and value != ""
 
 
 def field_value(raw: object) -> Value | None:
