@@ -73,7 +73,7 @@ def test_unreadable_paths_are_refused(tmp_path: Path) -> None:
         product.files(tmp_path / "none.csv")
     with pytest.raises(InvalidInput, match=r"notes\.xlsx is no product table: give one of \.jsonl"):
         product.files(write(tmp_path / "notes.xlsx", ""))
-    with pytest.raises(InvalidInput, match="Unknown column 'colr'; known are id, title"):
+    with pytest.raises(InvalidInput, match="unknown column 'colr'; known are id, title"):
         product.files(tmp_path, columns={"colr": "x"})
 
 
@@ -87,10 +87,45 @@ def test_explicit_columns_win(tmp_path: Path) -> None:
         {"id": "1", "title": "Wrong"},
     )
 
-    with pytest.raises(
-        InvalidInput, match=r"a\.csv has no column 'nme'; it has id, title, name, artnr"
-    ):
-        read_products(path, columns={"title": "nme"})
+
+def test_files_and_rows_without_an_explicit_column_are_read_by_known_names(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "id,title,Long Text\n1,Saw,Cuts wood.\n")
+    write(tmp_path / "b.csv", "id,title,description\n2,Vice,Holds wood.\n")
+    write(tmp_path / "c.jsonl", '{"id": "3", "title": "File", "description": "Shapes wood."}')
+    documents, skipped = read_products(tmp_path, columns={"description": "Long Text"})
+
+    assert skipped == []
+    assert [document.body for document in documents] == [
+        "Cuts wood.",
+        "Holds wood.",
+        "Shapes wood.",
+    ]
+
+
+def test_common_headers_of_spreadsheets_are_known(tmp_path: Path) -> None:
+    header = "Item No,Title,Long Text,Maker,List Price USD"
+    path = write(tmp_path / "a.csv", f'{header}\n00-1,Saw,Cuts wood.,Acme,"$1,299.00"\n')
+    (document,), _ = read_products(path)
+
+    assert (document.id, document.title) == ("00-1", "Saw")
+    assert document.body == "Cuts wood.\nBrand: Acme"
+    assert document.fields == {"brand": "Acme", "price": 1299.0}
+
+
+@pytest.mark.parametrize(
+    ("record", "fields"),
+    [
+        ({"List price (EUR)": "5,50 €"}, {"price": 5.5}),
+        ({"price_eur": 5}, {"price": 5.0}),
+        ({"Price": 4, "price_eur": 5}, {"price": 4.0, "price_eur": 5}),
+        ({"price_eur": 5, "price_usd": 6}, {"price_eur": 5, "price_usd": 6}),
+        # Otherwise the prices of one table would be of several currencies.
+        ({"price_eur": 5, "price_usd": None}, {"price_eur": 5}),
+        ({"price_net": 5, "weight_eur": 6}, {"price_net": 5, "weight_eur": 6}),
+    ],
+)
+def test_currencies_of_price_columns(record: dict[str, object], fields: dict[str, object]) -> None:
+    assert product.from_record({"title": "T", **record}).fields == fields
 
 
 def test_ids_of_every_column_stay_text(tmp_path: Path) -> None:

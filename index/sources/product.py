@@ -1,6 +1,6 @@
 """Read product tables (JSON Lines, JSON arrays, CSV, Parquet) as one document per product.
 
-Columns are recognised by the names that shops give them (`COLUMNS`); all others become fields, and
+Columns are recognised by the names that shops give them (`product_columns`); all others become fields, and
 those too long to filter by are also part of the body. Rows are streamed: memory holds one block of
 rows and, to detect repeated ids, a digest per id.
 """
@@ -31,11 +31,12 @@ from purlin.index.records import (
 from purlin.index.sources import nouns
 from purlin.index.sources.files import file_stamp, files_below, unchanged
 from purlin.index.sources.product_columns import (
-    COLUMNS,
     ICECAT,
     JUDGEMENT_COLUMNS,
     TEXT_COLUMNS,
+    check_roles,
     column_names,
+    listing,
     may_be_id,
 )
 from purlin.index.sources.product_values import (
@@ -75,7 +76,7 @@ _VALUE_KEYS = ("value", "values", "options")
 _NO_PROSE = re.compile("[!-~]+")
 
 # Rows that decide whether a table holds products.
-_SAMPLE_ROWS = 50
+SAMPLE_ROWS = 50
 
 
 def files(
@@ -83,17 +84,15 @@ def files(
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the product tables at `path`: a file, or a directory with all below it, sorted by path.
 
-    `columns` maps standard columns (keys of `COLUMNS`) to the names in these files that are not
-    recognised. `entities` asks for entity spans, which only training needs.
+    `columns` maps standard columns (keys of `product_columns.COLUMNS`) to the names in these files that are not
+    recognised; a file or row without such a column is read by the known names. `entities` asks for
+    entity spans, which only training needs.
 
     Raises NotFound for a missing path, InvalidInput for a file of another kind or an unknown
-    standard column and, while reading, for a column that a file does not have.
+    standard column.
     """
     columns = dict(columns or {})
-    if unknown := sorted(columns.keys() - COLUMNS.keys()):
-        raise InvalidInput(
-            f"Unknown column {unknown[0]!r}; known are {', '.join(COLUMNS)}.", field="columns"
-        )
+    check_roles(columns)
 
     if not path.exists():
         raise NotFound(f"{path} does not exist.", field="path")
@@ -123,7 +122,7 @@ def from_record(
     beyond the limits on length, depth and number of fields.
     """
     filled_names = [name for name, value in record.items() if value not in (None, "", [], {})]
-    names = column_names(filled_names, columns or {})
+    names = column_names(filled_names, columns or {}, record)
     values, rest = _standard_values(record, names)
 
     attributes, attribute_prose = _attributes(record, values.get("attributes"))
@@ -224,9 +223,9 @@ def _documents_of(
     path: Path, name: str, columns: Mapping[str, str], entities: bool
 ) -> Iterator[Document | Skipped]:
     rows = read_rows(path, name)
-    sample = list(islice(rows, _SAMPLE_ROWS))
+    sample = list(islice(rows, SAMPLE_ROWS))
     records = [row.record for row in sample if isinstance(row, Row)]
-    if reason := _reason_to_skip(records, columns, name):
+    if reason := _reason_to_skip(records, columns):
         yield Skipped(name, reason)
         rows, sample = iter(()), [row for row in sample if isinstance(row, Skipped)]
 
@@ -265,27 +264,20 @@ def _content_digest(document: Document) -> bytes:
 
 
 def _reason_to_skip(
-    sample: Sequence[Mapping[str, object]], columns: Mapping[str, str], name: str
+    sample: Sequence[Mapping[str, object]], columns: Mapping[str, str]
 ) -> str | None:
-    """Why a table holds no products, judging by its first rows, or None.
-
-    Raises InvalidInput if it lacks one of the `columns`.
-    """
+    """Why a table holds no products, judging by its first rows, or None."""
     if not sample:
         return None
 
     present = list(dict.fromkeys(chain.from_iterable(sample)))
-    listing = ", ".join(present[:30]) or "none"
-    for column in columns.values():
-        if column not in present:
-            raise InvalidInput(
-                f"{name} has no column {column!r}; it has {listing}.", field="columns"
-            )
-
     has_text = column_names(present, columns).keys() & TEXT_COLUMNS
     if has_text or any(map(ICECAT.match, present)):
         return None
-    return f"none of its columns is known to hold text; it has {listing}"
+    return (
+        f"none of its columns is known to hold text; it has {listing(present)}; "
+        '--column title="COLUMN" assigns the title'
+    )
 
 
 # Rows
