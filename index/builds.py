@@ -43,6 +43,8 @@ UNFINISHED = ".unfinished"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BUILD = re.compile(r"\d{8}T\d{12}-[0-9a-f]{12}")
 _MAX_MANIFEST_BYTES = 16 * 2**20
+# Keys that manifests of this format may lack, since they came later.
+_OPTIONAL = frozenset({"columns"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,8 @@ class AnyManifest(ListsFiles, Protocol):
 class Manifest:
     """What a corpus's build holds and what it was made from.
 
-    `sources` are the absolute paths that were read, or words about them. Together with `secondary`
-    and `base_url` they are what `purlin.index.sources.open_source` takes to read them again.
+    `sources` are the absolute paths that were read, or words about them. With `secondary`,
+    `base_url` and `columns` they are what `purlin.index.sources.open_source` takes to read them again.
     `segments` are the directories of its documents, see `purlin.index.search.segments`; `texts` is
     the version of what they were cut into. An `interim` build serves while the vectors of another
     encoder are made.
@@ -123,6 +125,7 @@ class Manifest:
     sources: tuple[str, ...] = ()
     secondary: Secondary = "demote"
     base_url: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
     reused: int = 0
     took_s: float = 0.0
     measures: Mapping[str, Any] = field(default_factory=dict)
@@ -258,7 +261,7 @@ def read_manifest_json(directory: Path) -> dict[str, Any]:
 
 def _manifest(values: dict[str, Any], directory: Path) -> Manifest:
     expected = {item.name for item in fields(Manifest)}
-    missing = expected - values.keys()
+    missing = expected - values.keys() - _OPTIONAL
     unknown = values.keys() - expected
 
     if values.get("format") != MANIFEST_FORMAT or missing or unknown:

@@ -277,6 +277,33 @@ def test_a_build_that_measures_worse_is_refused_unless_forced(tmp_path: Path) ->
     assert "3 documents" in _run(*command, "--force", home=tmp_path).stdout
 
 
+def test_columns_of_a_catalogue_are_assigned(tmp_path: Path) -> None:
+    catalogue = tmp_path / "odd.csv"
+    catalogue.write_text("Ref,Title,Prose\nA-1,Saw,Cuts wood\nA-2,Vice,Holds wood\n")
+
+    def built(*options: str) -> subprocess.CompletedProcess[str]:
+        command = ("index", "build", "product", catalogue, "--name", "odd", "--encoder", "static")
+        return _run(*command, *options, home=tmp_path)
+
+    assert 'not recognised as id, description, brand: columns "Ref", "Prose" are' in built().stdout
+    done = built("--column", "description=Prose", "--column", "id=Ref")
+    assert (done.returncode, "not recognised" in done.stdout) == (0, False), done.stderr
+    hit = json.loads(
+        _run("search", "A-2", "--corpus", "odd", "--json", "-k", 1, home=tmp_path).stdout
+    )
+    assert (hit["id"], hit["text"]) == ("A-2", "Holds wood")
+
+    for options, words in (
+        (("--column", "Prose"), "give STANDARD=COLUMN"),
+        (("--column", "prose=Prose"), "unknown column 'prose'; known are id"),
+        (("--column", "id=Nr"), "odd.csv has no column 'Nr'; columns are Ref, Title, Prose"),
+        (("--column", "id=Ref", "--column", "id=Title"), "id is 'Ref' already"),
+    ):
+        refused = built(*options)
+        assert refused.returncode != 0
+        assert words in " ".join(refused.stderr.split())
+
+
 def test_earlier_queries_find_what_they_led_to(tmp_path: Path) -> None:
     corpus, log = tmp_path / "corpus.jsonl", tmp_path / "log.jsonl"
     corpus.write_text("".join(json.dumps(row) + "\n" for row in SHOP))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped, SourceFile
-from purlin.index.sources import nouns, product
+from purlin.index.sources import nouns, product, product_values
 from tests.product_files import atom_texts, read_products, write
 
 DATA = Path(__file__).parent / "data" / "products"
@@ -72,7 +73,7 @@ def test_unreadable_paths_are_refused(tmp_path: Path) -> None:
         product.files(tmp_path / "none.csv")
     with pytest.raises(InvalidInput, match=r"notes\.xlsx is no product table: give one of \.jsonl"):
         product.files(write(tmp_path / "notes.xlsx", ""))
-    with pytest.raises(InvalidInput, match="Unknown column 'colr'; known are id, title"):
+    with pytest.raises(InvalidInput, match="unknown column 'colr'; known are id, title"):
         product.files(tmp_path, columns={"colr": "x"})
 
 
@@ -83,13 +84,58 @@ def test_explicit_columns_win(tmp_path: Path) -> None:
     assert (document.id, document.title, document.fields) == (
         "A-1",
         "Right",
-        {"id": 1, "title": "Wrong"},
+        {"id": "1", "title": "Wrong"},
     )
 
-    with pytest.raises(
-        InvalidInput, match=r"a\.csv has no column 'nme'; it has id, title, name, artnr"
-    ):
-        read_products(path, columns={"title": "nme"})
+
+def test_files_and_rows_without_an_explicit_column_are_read_by_known_names(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "id,title,Long Text\n1,Saw,Cuts wood.\n")
+    write(tmp_path / "b.csv", "id,title,description\n2,Vice,Holds wood.\n")
+    write(tmp_path / "c.jsonl", '{"id": "3", "title": "File", "description": "Shapes wood."}')
+    documents, skipped = read_products(tmp_path, columns={"description": "Long Text"})
+
+    assert skipped == []
+    assert [document.body for document in documents] == [
+        "Cuts wood.",
+        "Holds wood.",
+        "Shapes wood.",
+    ]
+
+
+def test_common_headers_of_spreadsheets_are_known(tmp_path: Path) -> None:
+    header = "Item No,Title,Long Text,Maker,List Price USD"
+    path = write(tmp_path / "a.csv", f'{header}\n00-1,Saw,Cuts wood.,Acme,"$1,299.00"\n')
+    (document,), _ = read_products(path)
+
+    assert (document.id, document.title) == ("00-1", "Saw")
+    assert document.body == "Cuts wood.\nBrand: Acme"
+    assert document.fields == {"brand": "Acme", "price": 1299.0}
+
+
+@pytest.mark.parametrize(
+    ("record", "fields"),
+    [
+        ({"List price (EUR)": "5,50 €"}, {"price": 5.5}),
+        ({"price_eur": 5}, {"price": 5.0}),
+        ({"Price": 4, "price_eur": 5}, {"price": 4.0, "price_eur": 5}),
+        ({"price_eur": 5, "price_usd": 6}, {"price_eur": 5, "price_usd": 6}),
+        # Otherwise the prices of one table would be of several currencies.
+        ({"price_eur": 5, "price_usd": None}, {"price_eur": 5}),
+        ({"price_net": 5, "weight_eur": 6}, {"price_net": 5, "weight_eur": 6}),
+    ],
+)
+def test_currencies_of_price_columns(record: dict[str, object], fields: dict[str, object]) -> None:
+    assert product.from_record({"title": "T", **record}).fields == fields
+
+
+def test_ids_of_every_column_stay_text(tmp_path: Path) -> None:
+    table = "sku,ean,title,stock\n,10.10,Saw,1.10\n,10.1,Vice,2\nA-1,7,Plane,3\n"
+    documents, skipped = read_products(write(tmp_path / "a.csv", table))
+
+    assert skipped == []
+    assert [document.id for document in documents] == ["10.10", "10.1", "A-1"]
+    assert [document.fields["stock"] for document in documents] == [1.1, 2, 3]
+    assert documents[2].fields["ean"] == "7"
 
 
 # Real formats
@@ -302,10 +348,37 @@ def test_bullets_are_lines_and_atoms(raw: object, bullets: list[str]) -> None:
         (True, None),
         (float("nan"), None),
         ("1" * 1_000, None),
+        ("Rs. 500", 500.0),
+        ("Rs.1,25,000.50", 125_000.5),
+        ("kr. 99,95", 99.95),
+        ("Fr. 12.50", 12.5),
+        ("MRP: Rs. 500/-", 500.0),
+        ("S.R. 20", 20.0),
+        ("руб. 1 500", 1500.0),
+        ("Rs. 10 - Rs. 20", None),
+        ("Unavailable. 5 left", None),
+        ("$.99", None),
+        (".99", None),
     ],
 )
 def test_prices_are_numbers(raw: object, price: float | None) -> None:
     assert product.from_record({"title": "T", "price": raw}).fields.get("price") == price
+
+
+EARLIER_AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(st.sampled_from("019.,-' $€kRs/"), max_size=12))
+def test_prices_without_an_abbreviation_are_read_as_ever(raw: str) -> None:
+    price = product_values.price_of(raw)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(product_values, "_AMOUNT", EARLIER_AMOUNT)
+        earlier = product_values.price_of(raw)
+
+    has_abbreviation = re.search(r"[kRs]\.", raw) is not None
+    assert price == earlier or (earlier is None and has_abbreviation)
 
 
 @pytest.mark.parametrize(
@@ -333,6 +406,73 @@ def test_icecat_columns_are_attributes() -> None:
         "attr_t_": "x",
     }
     assert atom_texts(document) == ["Weight net: 1.5", "Wi fi: Yes", "Odd: n/a"]
+
+
+@pytest.mark.parametrize(
+    ("column", "raw", "fields"),
+    [
+        ("brand", {"@type": "Brand", "name": "Acme"}, {"brand": "Acme"}),
+        ("vendor", {"id": 3, "name": "Acme"}, {"brand": "Acme", "vendor.id": 3}),
+        ("price", {"value": "19.99", "currency": "USD"}, {"price": 19.99, "price.currency": "USD"}),
+        (
+            "price",
+            {"amount": 5, "currency_code": "EUR"},
+            {"price": 5.0, "price.currency_code": "EUR"},
+        ),
+        (
+            "categories",
+            [{"id": 9, "name": "Shoes"}, {"id": 10, "name": "Boots"}],
+            {"category": ("Shoes", "Boots"), "categories.id": ("9", "10")},
+        ),
+        ("categories", ["Shoes", {"name": "Boots"}], {"category": ("Shoes", "Boots")}),
+        ("color", {"de": "Rot", "en": "Red"}, {"color.de": "Rot", "color.en": "Red"}),
+        ("price", [{"min": 5, "max": 9}], {"price.min": ("5",), "price.max": ("9",)}),
+    ],
+)
+def test_mappings_in_columns_lose_nothing(
+    column: str, raw: object, fields: dict[str, object]
+) -> None:
+    assert product.from_record({"title": "T", column: raw}).fields == fields
+
+
+def test_mappings_stand_for_titles_ids_texts_and_addresses() -> None:
+    record = {
+        "sku": {"@type": "PropertyValue", "value": "A-1"},
+        "title": {"rendered": "Saw"},
+        "description": {"html": "<p>Cuts <b>wood</b>."},
+        "url": {"@id": "https://shop.example/saw"},
+    }
+    document = product.from_record(record)
+
+    assert (document.id, document.title, document.body) == ("A-1", "Saw", "Cuts wood.")
+    assert (document.location.url, document.fields) == ("https://shop.example/saw", {})
+
+
+@pytest.mark.parametrize(
+    ("pairs", "attributes"),
+    [
+        ([{"name": "Power", "value": 9}, {"name": "Plug", "value": None}], {"Power": 9}),
+        ([{"id": 1, "name": "Colour", "options": ["Red", "Blue"]}], {"Colour": ("Red", "Blue")}),
+        ([{"name": "Size", "values": ["S"]}], {"Size": "S"}),
+        (
+            [{"key": "Power", "value": 9}, {"label": "Plug", "value": "EU"}],
+            {"Power": 9, "Plug": "EU"},
+        ),
+        ([{"name": "Use", "value": "in"}, {"name": "Use", "value": "out"}], {"Use": ("in", "out")}),
+        ([{"name": "Net", "value": {"kg": 5}}], {"Net.kg": 5}),
+        ([{"power": 9}, {"plug": "EU"}], {"power": ("9",), "plug": ("EU",)}),
+    ],
+)
+def test_attributes_of_lists(pairs: object, attributes: dict[str, object]) -> None:
+    document = product.from_record({"title": "T", "attributes": pairs})
+    assert document.fields == {f"attrs.{name}": value for name, value in attributes.items()}
+
+
+def test_attributes_among_prose() -> None:
+    document = product.from_record(
+        {"title": "T", "attributes": ["Made of steel", {"name": "Power", "value": 9}]}
+    )
+    assert atom_texts(document) == ["Made of steel", "Power: 9"]
 
 
 def test_empty_values_are_no_fields() -> None:

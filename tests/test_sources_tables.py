@@ -162,7 +162,12 @@ def test_truncated_gzip_yields_rows_before_the_cut(tmp_path: Path) -> None:
             '{"products": []}',
             "is not an array of records; name a file with one record per line .jsonl",
         ),
-        ("a.csv", "x,y\n1,2\n", "none of its columns is known to hold text; it has x, y"),
+        (
+            "a.csv",
+            "x,y\n1,2\n",
+            "none of its columns is known to hold text; it has x, y; "
+            '--column title="COLUMN" assigns the title',
+        ),
     ],
 )
 def test_table_without_products_is_skipped(

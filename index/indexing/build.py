@@ -56,8 +56,8 @@ class Options:
     """Options of a build.
 
     `dense_weight` None takes the weight tuned for the kind. `log` has earlier queries and the
-    documents that they led to. `secondary` and `base_url` are those that the sources were opened
-    with; the manifest records them, so that the build can be repeated.
+    documents that they led to. `secondary`, `base_url` and `columns` are those that the sources
+    were opened with; the manifest records them, so that the build can be repeated.
     """
 
     splitter: Splitter | None = None
@@ -65,6 +65,7 @@ class Options:
     log: Sequence[Logged] = ()
     secondary: Secondary = "demote"
     base_url: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 def build(
@@ -536,6 +537,7 @@ class _Builder:
             sources=plan.origin,
             secondary=options.secondary,
             base_url=options.base_url,
+            columns=dict(options.columns),
             took_s=round(time.monotonic() - plan.started, 3),
             files=builds.checksums(self.directory, self._linked),
             **values,

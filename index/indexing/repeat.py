@@ -62,6 +62,7 @@ def repeat_build(
         roots,
         secondary=manifest.secondary,
         base_url=manifest.base_url,
+        columns=manifest.columns,
         digests=file_digests(home, name),
     )
     options = Options(
@@ -69,6 +70,7 @@ def repeat_build(
         dense_weight=manifest.dense_weight,
         secondary=manifest.secondary,
         base_url=manifest.base_url,
+        columns=manifest.columns,
     )
     return build(
         home,

@@ -31,6 +31,7 @@ def open_source(
     secondary: Secondary = "demote",
     base_url: str = "",
     content: Content = "code",
+    columns: Mapping[str, str] | None = None,
     digests: Mapping[str, tuple[Stamp, str]] | None = None,
 ) -> Iterator[SourceFile | Skipped]:
     """List the files of a corpus of this kind; each is parsed only when it is read.
@@ -39,11 +40,13 @@ def open_source(
     several paths, names and document ids begin with the path's last part, so that they stay unique.
     `secondary` concerns tests, examples, stubs, vendored, generated and minified code: "leave-out"
     skips all of it. `base_url` is the web address of a reference. Of a repository, `content` chooses
-    code, documentation, configuration or all; `digests` has stamps and digests of an earlier listing
-    by path: files that still have their stamps are not opened.
+    code, documentation, configuration or all. `columns` maps standard columns of products to those
+    of their tables, see `purlin.index.sources.product_columns`; `digests` has stamps and digests of
+    an earlier listing by path: files that still have their stamps are not opened.
 
     Raises NotFound for a path that does not exist, and InvalidInput for an unknown kind, no path,
-    or a path that is not readable or not UTF-8. All are raised before anything is read.
+    a path that is not readable or not UTF-8, or a column that no table has. All are raised before
+    anything is read but the first rows of tables.
     """
     if kind not in KINDS:
         raise InvalidInput(f"unknown kind {kind!r}; known are {', '.join(KINDS)}", field="kind")
@@ -55,10 +58,23 @@ def open_source(
     for root in roots:
         _check_path(root)
 
-    if len(roots) == 1:
-        return _open(kind, roots[0], secondary, base_url, content, digests or {})
+    columns = dict(columns or {})
+    if columns:
+        _check_columns(kind, roots, columns)
 
-    return _open_all(kind, roots, secondary, base_url, content, digests or {})
+    if len(roots) == 1:
+        return _open(kind, roots[0], secondary, base_url, content, columns, digests or {})
+
+    return _open_all(kind, roots, secondary, base_url, content, columns, digests or {})
+
+
+def _check_columns(kind: Kind, roots: Sequence[Path], columns: Mapping[str, str]) -> None:
+    if kind != "product":
+        raise InvalidInput(f"--column is for tables of products, not for {kind}.", field="columns")
+
+    from purlin.index.sources import unassigned
+
+    unassigned.check_columns(roots, columns)
 
 
 def _check_path(root: Path) -> None:
@@ -83,6 +99,7 @@ def _open_all(
     secondary: Secondary,
     base_url: str,
     content: Content,
+    columns: Mapping[str, str],
     digests: Mapping[str, tuple[Stamp, str]],
 ) -> Iterator[SourceFile | Skipped]:
     for root, prefix in zip(roots, prefixes(roots), strict=True):
@@ -93,7 +110,7 @@ def _open_all(
             for path, (stamp, digest) in digests.items()
             if path.startswith(f"{prefix}/") and digest.endswith(end)
         }
-        for file in _open(kind, root, secondary, base_url, content, own_digests):
+        for file in _open(kind, root, secondary, base_url, content, columns, own_digests):
             yield _prefixed_file(file, prefix)
 
 
@@ -148,6 +165,7 @@ def _open(
     secondary: Secondary,
     base_url: str,
     content: Content,
+    columns: Mapping[str, str],
     digests: Mapping[str, tuple[Stamp, str]],
 ) -> Iterator[SourceFile | Skipped]:
     from purlin.index.sources import beir
@@ -163,7 +181,7 @@ def _open(
     if kind == "product":
         from purlin.index.sources import product
 
-        return product.files(root)
+        return product.files(root, columns=columns)
 
     from purlin.index.sources import reference
 

@@ -1,6 +1,6 @@
 """Read product tables (JSON Lines, JSON arrays, CSV, Parquet) as one document per product.
 
-Columns are recognised by the names that shops give them (`COLUMNS`); all others become fields, and
+Columns are recognised by the names that shops give them (`product_columns`); all others become fields, and
 those too long to filter by are also part of the body. Rows are streamed: memory holds one block of
 rows and, to detect repeated ids, a digest per id.
 """
@@ -8,19 +8,13 @@ rows and, to detect repeated ids, a digest per id.
 from __future__ import annotations
 
 import hashlib
-import html
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, time
-from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-
-import lxml.etree
-import lxml.html
+from typing import Any
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
@@ -36,6 +30,29 @@ from purlin.index.records import (
 )
 from purlin.index.sources import nouns
 from purlin.index.sources.files import file_stamp, files_below, unchanged
+from purlin.index.sources.product_columns import (
+    ICECAT,
+    JUDGEMENT_COLUMNS,
+    TEXT_COLUMNS,
+    check_roles,
+    column_names,
+    listing,
+    may_be_id,
+)
+from purlin.index.sources.product_values import (
+    NUMBER,
+    checked,
+    displayed,
+    field_value,
+    identifier,
+    line_of,
+    named_value,
+    number_or_text,
+    price_of,
+    split_value,
+    text_of,
+    web_address,
+)
 from purlin.index.sources.tables import (
     MAX_ROW,
     TABLE_SUFFIXES,
@@ -45,101 +62,21 @@ from purlin.index.sources.tables import (
     table_format,
 )
 
-VERSION = 2
+VERSION = 3
 MAX_PRODUCT_FIELDS = 1_000
 MAX_ATTRIBUTE_NESTING = 5
-MAX_PRODUCT_ID = 512
-
-# With more tags, these are cut out by a regex: libxml2 drops text nested deeper than 2,047 levels.
-MAX_TAGS = 2_000
 
 # Characters of the body that serve as title if there is none.
 MAX_TITLE_FROM_BODY = 80
 
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "id": (
-        "id",
-        "_id",
-        "product_id",
-        "sku",
-        "item_id",
-        "asin",
-        "parent_asin",
-        "handle",
-        "variant_sku",
-        "gtin",
-        "ean",
-    ),
-    "title": ("title", "name", "product_title", "product_name", "item_name", "display_name"),
-    "description": (
-        *("description", "product_description", "body_html", "long_description", "text", "body"),
-        *("short_description", "summary"),
-    ),
-    "bullets": (
-        "bullets",
-        "bullet_points",
-        "product_bullet_point",
-        "features",
-        "product_features",
-        "highlights",
-    ),
-    "brand": ("brand", "product_brand", "brand_name", "vendor", "manufacturer", "supplier"),
-    "colour": ("colour", "color", "product_colour", "product_color", "color_name"),
-    "category": (
-        *(
-            "category",
-            "categories",
-            "product_category",
-            "category_name",
-            "google_product_category",
-            "product_type",
-        ),
-        *("product_class", "main_category"),
-    ),
-    "price": ("price", "product_price", "sale_price", "regular_price", "variant_price"),
-    "url": ("url", "link", "product_url", "permalink"),
-    "locale": ("locale", "product_locale", "lang"),
-    "attributes": (
-        "attributes",
-        "attrs",
-        "product_attributes",
-        "specifications",
-        "specs",
-        "details",
-        "properties",
-    ),
-}
-"""Standard columns and the names they go by, the preferred first, whatever case and punctuation."""
+# Keys of an attribute's name and value in lists of attributes.
+_NAME_KEYS = ("name", "key", "label")
+_VALUE_KEYS = ("value", "values", "options")
 
-_ALIASES = {
-    alias: (order, standard)
-    for standard, aliases in COLUMNS.items()
-    for order, alias in enumerate(aliases)
-}
-_TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
-
-# ESCI's columns that belong to a judged query, not to the product.
-_JUDGEMENT_COLUMNS = frozenset(
-    "example_id query query_id esci_label small_version large_version split product_text".split()
-)
-_BLOCK_TAGS = frozenset(
-    "br hr p div section article header footer h1 h2 h3 h4 h5 h6 li ul ol dl dt dd table tr".split()
-)
-_HTML = lxml.html.HTMLParser(encoding="utf-8", remove_pis=True, huge_tree=True)
-_COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,31});")
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
-_CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
 _NO_PROSE = re.compile("[!-~]+")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
-_AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
-
-# Icecat's attributes, whose names tell a type: text, number or boolean.
-_ICECAT = re.compile(r"attr_([tnb])_(?=.)")
 
 # Rows that decide whether a table holds products.
-_SAMPLE_ROWS = 50
+SAMPLE_ROWS = 50
 
 
 def files(
@@ -147,17 +84,15 @@ def files(
 ) -> Iterator[SourceFile | Skipped]:
     """Yield the product tables at `path`: a file, or a directory with all below it, sorted by path.
 
-    `columns` maps standard columns (keys of `COLUMNS`) to the names in these files that are not
-    recognised. `entities` asks for entity spans, which only training needs.
+    `columns` maps standard columns (keys of `product_columns.COLUMNS`) to the names in these files that are not
+    recognised; a file or row without such a column is read by the known names. `entities` asks for
+    entity spans, which only training needs.
 
     Raises NotFound for a missing path, InvalidInput for a file of another kind or an unknown
-    standard column and, while reading, for a column that a file does not have.
+    standard column.
     """
     columns = dict(columns or {})
-    if unknown := sorted(columns.keys() - COLUMNS.keys()):
-        raise InvalidInput(
-            f"Unknown column {unknown[0]!r}; known are {', '.join(COLUMNS)}.", field="columns"
-        )
+    check_roles(columns)
 
     if not path.exists():
         raise NotFound(f"{path} does not exist.", field="path")
@@ -187,14 +122,14 @@ def from_record(
     beyond the limits on length, depth and number of fields.
     """
     filled_names = [name for name, value in record.items() if value not in (None, "", [], {})]
-    names = _column_names(filled_names, columns or {})
-    values = {standard: record.get(name) for standard, name in names.items()}
+    names = column_names(filled_names, columns or {}, record)
+    values, rest = _standard_values(record, names)
 
     attributes, attribute_prose = _attributes(record, values.get("attributes"))
-    named = {key: _as_text(values.get(key)) for key in ("brand", "category", "colour")}
-    others = dict(_flat(_other_columns(record, names)))
+    named = {key: named_value(values.get(key)) for key in ("brand", "category", "colour")}
+    others = dict(_flat({**_other_columns(record, names), **rest}))
 
-    description = _text(values.get("description"))
+    description = text_of(values.get("description"))
     lines = [
         *_bullets(values.get("bullets")),
         *attribute_prose,
@@ -203,21 +138,21 @@ def from_record(
     summary, _ = _compose(description, lines)
     body, atoms = _compose(description, [*lines, *_named_lines(named), *_named_lines(attributes)])
 
-    title = _line(values.get("title")) or _title_from_body(body)
+    title = line_of(values.get("title")) or _title_from_body(body)
     if not title:
         raise InvalidInput("has no title and no other text", field="title")
     if len(title) + len(body) > MAX_ROW:
         raise InvalidInput(TOO_LONG, field="description")
 
     # These two are fields only: nobody searches for their text.
-    unnamed = {"locale": _as_text(values.get("locale")), "price": _price(values.get("price"))}
+    unnamed = {"locale": named_value(values.get("locale")), "price": price_of(values.get("price"))}
     return Document(
-        id=_identifier(values.get("id")) or _content_id(title, body),
+        id=identifier(values.get("id")) or _content_id(title, body),
         kind="product",
         title=title,
         body=body,
         summary=summary,
-        location=Location(url=_web_address(values.get("url"))),
+        location=Location(url=web_address(values.get("url"))),
         fields=_fields(others, attributes, named | unnamed),
         entities=nouns.shared_nouns(title, body) if entities else (),
         atoms=atoms,
@@ -288,9 +223,9 @@ def _documents_of(
     path: Path, name: str, columns: Mapping[str, str], entities: bool
 ) -> Iterator[Document | Skipped]:
     rows = read_rows(path, name)
-    sample = list(islice(rows, _SAMPLE_ROWS))
+    sample = list(islice(rows, SAMPLE_ROWS))
     records = [row.record for row in sample if isinstance(row, Row)]
-    if reason := _reason_to_skip(records, columns, name):
+    if reason := _reason_to_skip(records, columns):
         yield Skipped(name, reason)
         rows, sample = iter(()), [row for row in sample if isinstance(row, Skipped)]
 
@@ -329,73 +264,63 @@ def _content_digest(document: Document) -> bytes:
 
 
 def _reason_to_skip(
-    sample: Sequence[Mapping[str, object]], columns: Mapping[str, str], name: str
+    sample: Sequence[Mapping[str, object]], columns: Mapping[str, str]
 ) -> str | None:
-    """Why a table holds no products, judging by its first rows, or None.
-
-    Raises InvalidInput if it lacks one of the `columns`.
-    """
+    """Why a table holds no products, judging by its first rows, or None."""
     if not sample:
         return None
 
     present = list(dict.fromkeys(chain.from_iterable(sample)))
-    listing = ", ".join(present[:30]) or "none"
-    for column in columns.values():
-        if column not in present:
-            raise InvalidInput(
-                f"{name} has no column {column!r}; it has {listing}.", field="columns"
-            )
-
-    has_text = _column_names(present, columns).keys() & _TEXT_COLUMNS
-    if has_text or any(map(_ICECAT.match, present)):
+    has_text = column_names(present, columns).keys() & TEXT_COLUMNS
+    if has_text or any(map(ICECAT.match, present)):
         return None
-    return f"none of its columns is known to hold text; it has {listing}"
+    return (
+        f"none of its columns is known to hold text; it has {listing(present)}; "
+        '--column title="COLUMN" assigns the title'
+    )
 
 
 # Rows
 
 
-def _column_names(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Map standard columns to those of a file: by `columns`, else by the preferred alias."""
-    explicit = set(columns.values())
-    recognised = sorted(
-        (*_ALIASES[key], name)
-        for name in names
-        if name not in explicit and (key := _key(name)) in _ALIASES
-    )
+def _standard_values(
+    record: Mapping[str, object], names: Mapping[str, str]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Values by standard column, and by the file's column what is left of mappings in them."""
+    values: dict[str, object] = {}
+    rest: dict[str, object] = {}
 
-    # Reversed, so that the preferred alias is the last to be set.
-    return {standard: name for _, standard, name in reversed(recognised)} | dict(columns)
-
-
-@lru_cache(maxsize=4096)
-def _key(name: str) -> str:
-    return re.sub(r"\W+", "_", name.lower()).strip("_")
+    for standard, name in names.items():
+        values[standard] = record.get(name)
+        if standard != "attributes":
+            values[standard], left = split_value(record.get(name), standard)
+            rest[name] = _by_key(left) if isinstance(left, list) else left
+    return values, rest
 
 
 def _other_columns(record: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
     """The columns that are not standard, without those of an ESCI judgement."""
     excluded = {"", *names.values()}
     if "query_id" in record:
-        excluded |= _JUDGEMENT_COLUMNS
+        excluded |= JUDGEMENT_COLUMNS
 
     return {
         name: value
         for name, value in record.items()
-        if name not in excluded and not _ICECAT.match(name)
+        if name not in excluded and not ICECAT.match(name)
     }
 
 
 def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
-    """A CSV row whose numeric cells are numbers, except in standard columns, which are text."""
-    standard = set(_column_names(list(record), columns).values())
-    return {name: cell if name in standard else _number(cell) for name, cell in record.items()}
+    """A CSV row whose numeric cells are numbers, except in standard columns, which are text.
 
-
-def _number(cell: object) -> object:
-    if not isinstance(cell, str) or not _NUMBER.fullmatch(cell):
-        return cell
-    return float(cell) if "." in cell else int(cell)
+    So are all columns that may hold ids: as numbers, 10.10 and 10.1 would be the same.
+    """
+    standard = set(column_names(list(record), columns).values())
+    return {
+        name: cell if name in standard or may_be_id(name) else number_or_text(cell)
+        for name, cell in record.items()
+    }
 
 
 def _fields(
@@ -437,14 +362,49 @@ def _attributes(record: Mapping[str, object], column: object) -> tuple[dict[str,
     if isinstance(column, str) and column.startswith(("{", "[{")):
         column = _json_cell(column)
 
-    # Some feeds have a list of {"name": ..., "value": ...}.
-    if isinstance(column, list) and all(isinstance(pair, Mapping) for pair in column):
-        column = {str(pair.get("name", "")): pair.get("value") for pair in column}
+    prose: list[str] = []
+    if isinstance(column, list):
+        prose = _bullets([item for item in column if not isinstance(item, Mapping)])
+        column = _named_attributes([item for item in column if isinstance(item, Mapping)])
+    elif not isinstance(column, Mapping):
+        prose, column = _bullets(column), {}
 
-    icecat = {name: value for name, value in record.items() if _ICECAT.match(name)}
-    if isinstance(column, Mapping):
-        return dict(_flat({**column, **icecat})), []
-    return dict(_flat(icecat)), _bullets(column)
+    icecat = {name: value for name, value in record.items() if ICECAT.match(name)}
+    return dict(_flat({**column, **icecat})), prose
+
+
+def _named_attributes(pairs: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Attributes of a list of {"name": ..., "value": ...}, as many feeds have them.
+
+    All keys of the other mappings in the list are attributes.
+    """
+    attributes: dict[str, list[object]] = {}
+    others = []
+    for pair in pairs:
+        name = next((pair[key] for key in _NAME_KEYS if pair.get(key)), None)
+        value_key = next((key for key in _VALUE_KEYS if key in pair), None)
+        if name is None or value_key is None:
+            others.append(pair)
+            continue
+
+        value = pair[value_key]
+        attributes.setdefault(str(name), []).extend(value if isinstance(value, list) else [value])
+
+    return _by_key(others) | {
+        name: values[0] if len(values) == 1 else values for name, values in attributes.items()
+    }
+
+
+def _by_key(mappings: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """Lists of the values of each key, also of a single value, so that a field has one type.
+
+    [{"size": "S"}, {"size": "M"}] becomes {"size": ["S", "M"]}.
+    """
+    values: dict[str, Any] = {}
+    for mapping in mappings:
+        for key, value in mapping.items():
+            values.setdefault(str(key), []).extend(value if isinstance(value, list) else [value])
+    return values
 
 
 def _json_cell(cell: str) -> object:
@@ -468,15 +428,15 @@ def _flat(
         name = prefix + str(key)
         if isinstance(value, Mapping):
             yield from _flat(value, f"{name}.", depth + 1)
-        elif name and (typed := _typed(name, _value(value))) is not None:
-            yield _checked(name), typed
+        elif name and (typed := _typed(name, field_value(value))) is not None:
+            yield checked(name), typed
 
 
 def _typed(name: str, value: Value | None) -> Value | None:
     """Convert by the type in an Icecat name, which the cells of a CSV do not have."""
-    icecat = _ICECAT.match(name)
+    icecat = ICECAT.match(name)
     if icecat and icecat[1] == "n" and isinstance(value, str):
-        return float(value) if _NUMBER.fullmatch(value) else value
+        return float(value) if NUMBER.fullmatch(value) else value
     if icecat and icecat[1] == "b" and str(value).lower() in ("true", "false", "1", "0"):
         return str(value).lower() in ("true", "1")
     return value
@@ -490,7 +450,7 @@ def _bullets(raw: object) -> list[str]:
     elif isinstance(raw, str):
         items = _text_items(raw)
 
-    lines = (line for item in items for line in _text(item).split("\n"))
+    lines = (line for item in items for line in text_of(item).split("\n"))
     without_marks = (re.sub(r"^[•*–-]\s+", "", line) for line in lines)
     return [line for line in without_marks if line]
 
@@ -506,11 +466,11 @@ def _text_items(text: str) -> list[str]:
 
 def _named_lines(values: Mapping[str, Value | None]) -> list[str]:
     present = ((_readable(name), value) for name, value in values.items() if value is not None)
-    return [f"{name}: {' '.join(_displayed(value).split())}" for name, value in present]
+    return [f"{name}: {' '.join(displayed(value).split())}" for name, value in present]
 
 
 def _readable(name: str) -> str:
-    words = " ".join(re.sub(r"[_.]+", " ", _ICECAT.sub("", name)).split())
+    words = " ".join(re.sub(r"[_.]+", " ", ICECAT.sub("", name)).split())
     return words[:1].upper() + words[1:]
 
 
@@ -534,134 +494,5 @@ def _title_from_body(body: str) -> str:
     return f"{line[:MAX_TITLE_FROM_BODY].rstrip()}…"
 
 
-# Values
-
-
-def _value(raw: object) -> Value | None:
-    """A field's value, or None if there is nothing to display or filter by."""
-    if isinstance(raw, str):
-        return _plain(raw) or None
-    if isinstance(raw, bool):
-        return raw
-    if isinstance(raw, int):
-        # Filters compare integers of 64 bits.
-        return raw if abs(raw) < 1 << 63 else str(raw)
-    if isinstance(raw, float | Decimal):
-        return float(raw) if math.isfinite(raw) else None
-    if isinstance(raw, date | time):
-        return raw.isoformat()
-
-    if isinstance(raw, list | tuple):
-        texts = (_text(item) for item in raw if not isinstance(item, list | tuple))
-        return tuple(text for text in texts if text) or None
-    return None
-
-
-def _as_text(raw: object) -> Value | None:
-    """The value, with numbers as text: a brand may be called 1883."""
-    value = _value(raw)
-    return value if value is None or isinstance(value, tuple) else _displayed(value)
-
-
-def _text(raw: object) -> str:
-    value = _value(raw)
-    if value is None:
-        return ""
-    return "\n".join(value) if isinstance(value, tuple) else _displayed(value)
-
-
-def _line(raw: object) -> str:
-    value = _value(raw)
-    return "" if value is None else " ".join(_displayed(value).split())
-
-
-def _displayed(value: Value) -> str:
-    if isinstance(value, bool):
-        return "Yes" if value else "No"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _identifier(raw: object) -> str:
-    """The id as it is, since judgements and other systems refer to the product by it."""
-    text = _checked(raw.strip()) if isinstance(raw, str) else _line(raw)
-    if len(text) > MAX_PRODUCT_ID:
-        raise InvalidInput(
-            f"has an id of {len(text):,} characters; the limit is {MAX_PRODUCT_ID}", field="id"
-        )
-    return text
-
-
 def _content_id(title: str, body: str) -> str:
     return hashlib.sha256(f"{title}\n{body}".encode()).hexdigest()[:16]
-
-
-def _price(raw: object) -> float | None:
-    """A price as a number: 19.99, "$1,299.00", "1.299,00 EUR"; None for a range or words."""
-    value = _value(raw)
-    if isinstance(value, bool | tuple | None) or (isinstance(value, str) and len(value) > 40):
-        return None
-    if isinstance(value, int | float) or _NUMBER.fullmatch(value):
-        return float(value)
-
-    amount = _AMOUNT.fullmatch(value)
-    if amount is None:
-        return None
-
-    # Two digits or one after the last separator are cents; all other separators are for thousands.
-    digits = re.sub(r"[' ]|[., ]+$", "", amount[1])
-    cents = re.search(r"[.,](\d{1,2})$", digits)
-    whole = re.sub(r"[.,]", "", digits[: cents.start()] if cents else digits)
-
-    return float(f"{whole}.{cents[1] if cents else 0}")
-
-
-def _web_address(raw: object) -> str | None:
-    text = raw.strip() if isinstance(raw, str) else ""
-    return _checked(text) if re.fullmatch(r"https?://\S{1,2000}", text) else None
-
-
-def _checked(text: str) -> str:
-    if _NOT_TEXT.search(text):
-        raise InvalidInput("holds bytes that are not text; save the file as UTF-8")
-    return text
-
-
-def _plain(text: str) -> str:
-    """The text without markup, repeated spaces and empty lines."""
-    _checked(text)
-
-    # Twice, because some feeds escape their markup twice.
-    for _ in range(2):
-        if _TAG.search(text) or "<!--" in text:
-            text = _without_tags(text)
-        elif _ENTITY.search(text):
-            text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
-
-    lines = (" ".join(line.split()) for line in text.translate(_CONTROL).splitlines())
-    return "\n".join(line for line in lines if line)
-
-
-def _without_tags(text: str) -> str:
-    text = _COMMENT.sub(" ", text)
-    if len(_TAG.findall(text)) > MAX_TAGS:
-        return _TAG.sub(" ", text)
-
-    try:
-        root = lxml.html.document_fromstring(text.encode(), parser=_HTML)
-    except lxml.etree.LxmlError:
-        return ""
-
-    lxml.etree.strip_elements(root, "script", "style", with_tail=False)
-    pieces = []
-    for event, element in lxml.etree.iterwalk(root, events=("start", "end")):
-        text_after_tag = element.text if event == "start" else element.tail
-        separator = ""
-        if element.tag in _BLOCK_TAGS:
-            separator = "\n"
-        elif element.tag in ("td", "th"):
-            separator = " "
-        pieces.append(separator + re.sub(r"\s+", " ", text_after_tag or ""))
-
-    return "".join(pieces)

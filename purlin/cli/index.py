@@ -46,6 +46,13 @@ SecondaryCode = Annotated[
     Secondary, typer.Option(help="Test, vendored, generated and minified code.")
 ]
 BaseUrl = Annotated[str, typer.Option(help="Where the reference is on the web, for links.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        help='Column of a product table by what it holds: description="Long Text"; repeatable.',
+    ),
+]
 Queries = Annotated[
     Path | None, typer.Option(help="BEIR queries to measure the build with; needs --qrels.")
 ]
@@ -90,6 +97,7 @@ def index_build(
     splitter: SplitterOption = None,
     secondary: SecondaryCode = "demote",
     base_url: BaseUrl = "",
+    column: Columns = None,
     dense_weight: DenseWeight = None,
     query_log: QueryLogFile = None,
     queries: Queries = None,
@@ -118,7 +126,9 @@ def index_build(
     from purlin.index.indexing.unfinished import Unfinished
     from purlin.index.search.query_log import read_log
     from purlin.index.sources import open_source
+    from purlin.index.sources.unassigned import remark
 
+    columns = _columns(column or [])
     log = read_log(query_log) if query_log else []
     judged = _judgements(queries, qrels, measure)
     engine = Connection.of(milvus) if backend == "milvus" else None
@@ -127,9 +137,10 @@ def index_build(
         paths,
         secondary=secondary,
         base_url=base_url,
+        columns=columns,
         digests={} if engine else file_digests(home, name),
     )
-    options = Options(splitter, dense_weight, log, secondary, base_url)
+    options = Options(splitter, dense_weight, log, secondary, base_url, columns)
     origin = tuple(str(path.absolute()) for path in paths)
     chosen = open_encoder(encoder, kind=kind, tuned=True, ray=ray)
     # Documents in an engine are sent once, with the vectors that stay.
@@ -148,6 +159,31 @@ def index_build(
     report_build(manifest)
     if log:
         out.print(f"query log: {manifest.logged:,} of {len(log):,} queries lead to its documents")
+    if kind == "product" and (line := remark(paths, columns)):
+        out.print(line)
+
+
+def _columns(assignments: list[str]) -> dict[str, str]:
+    """Columns of the tables by the standard ones that they are."""
+    from purlin.index.errors import InvalidInput
+    from purlin.index.sources.product_columns import COLUMNS
+
+    columns: dict[str, str] = {}
+    for assignment in assignments:
+        standard, equals, name = (part.strip() for part in assignment.partition("="))
+        if not equals or not name:
+            raise InvalidInput(
+                f'--column {assignment}: give STANDARD=COLUMN, as in description="Long Text"; '
+                f"STANDARD is {', '.join(COLUMNS)}.",
+                field="columns",
+            )
+        if standard in columns:
+            raise InvalidInput(
+                f"--column {assignment}: {standard} is {columns[standard]!r} already.",
+                field="columns",
+            )
+        columns[standard] = name
+    return columns
 
 
 def _judgements(queries: Path | None, qrels: Path | None, measure: str) -> Judgements | None:

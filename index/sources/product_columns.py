@@ -1,0 +1,171 @@
+"""Standard columns of product tables, and the names that shops give them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from purlin.index.errors import InvalidInput
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "id": (
+        "id",
+        "_id",
+        "product_id",
+        "sku",
+        "item_id",
+        *("item_no", "item_number", "article_no", "article_number"),
+        "asin",
+        "parent_asin",
+        "handle",
+        "variant_sku",
+        "gtin",
+        "ean",
+    ),
+    "title": ("title", "name", "product_title", "product_name", "item_name", "display_name"),
+    "description": (
+        *("description", "product_description", "body_html", "long_description", "long_text"),
+        *("text", "body"),
+        *("short_description", "summary"),
+    ),
+    "bullets": (
+        "bullets",
+        "bullet_points",
+        "product_bullet_point",
+        "features",
+        "product_features",
+        "highlights",
+    ),
+    "brand": (
+        "brand",
+        "product_brand",
+        "brand_name",
+        "vendor",
+        "manufacturer",
+        "supplier",
+        "maker",
+    ),
+    "colour": ("colour", "color", "product_colour", "product_color", "color_name"),
+    "category": (
+        *(
+            "category",
+            "categories",
+            "product_category",
+            "category_name",
+            "google_product_category",
+            "product_type",
+        ),
+        *("product_class", "main_category"),
+    ),
+    "price": (
+        *("price", "product_price", "sale_price", "regular_price", "variant_price", "list_price"),
+    ),
+    "url": ("url", "link", "product_url", "permalink"),
+    "locale": ("locale", "product_locale", "lang"),
+    "attributes": (
+        "attributes",
+        "attrs",
+        "product_attributes",
+        "specifications",
+        "specs",
+        "details",
+        "properties",
+    ),
+}
+"""Standard columns and the names they go by, the preferred first, whatever case and punctuation."""
+
+_ALIASES = {
+    alias: (order, standard)
+    for standard, aliases in COLUMNS.items()
+    for order, alias in enumerate(aliases)
+}
+_CURRENCIES = frozenset(
+    f"_{code}"
+    for code in (
+        "aed aud brl cad chf cny czk dkk eur gbp hkd huf inr jpy krw mxn nok nzd pln ron sek sgd "
+        "try usd zar"
+    ).split()
+)
+_CURRENCY_CHARS = len("_eur")
+TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
+
+# Standard columns without which a search is worse: those that a build remarks on.
+WANTED_COLUMNS = ("id", "title", "description", "brand", "price")
+
+# ESCI's columns that belong to a judged query, not to the product.
+JUDGEMENT_COLUMNS = frozenset(
+    "example_id query query_id esci_label small_version large_version split product_text".split()
+)
+
+# Icecat's attributes, whose names tell a type: text, number or boolean.
+ICECAT = re.compile(r"attr_([tnb])_(?=.)")
+
+
+def column_names(
+    names: Iterable[str], columns: Mapping[str, str], present: Iterable[str] | None = None
+) -> dict[str, str]:
+    """Map standard columns to those of a file: by `columns`, else by the preferred alias.
+
+    `present` are all columns of the file, if `names` are only those that a row has values in.
+    """
+    names = list(names)
+    explicit = {standard: name for standard, name in columns.items() if name in names}
+    several_currencies = sum(map(_has_currency, names if present is None else present)) > 1
+    recognised = sorted(
+        (*alias, name)
+        for name in names
+        if name not in columns.values()
+        and (alias := _alias(name)) is not None
+        # Prices of several currencies are told apart by their columns only.
+        and not (several_currencies and _has_currency(name))
+    )
+
+    # Reversed, so that the preferred alias is the last to be set.
+    return {standard: name for _, standard, name in reversed(recognised)} | explicit
+
+
+def _alias(name: str) -> tuple[int, str] | None:
+    """How much the alias is preferred (0 is best), and the standard column that it stands for."""
+    key = _key(name)
+    if key in _ALIASES or not _has_currency(name):
+        return _ALIASES.get(key)
+    order, standard = _ALIASES[key[:-_CURRENCY_CHARS]]
+    return order + len(_ALIASES), standard
+
+
+def _has_currency(name: str) -> bool:
+    """Whether a column has prices in the currency that ends its name, as "List price (EUR)"."""
+    key = _key(name)
+    base, currency = key[:-_CURRENCY_CHARS], key[-_CURRENCY_CHARS:]
+    return currency in _CURRENCIES and _ALIASES.get(base, (0, ""))[1] == "price"
+
+
+def is_alias(name: str) -> bool:
+    """Whether a column's name is that of a standard column."""
+    return _alias(name) is not None
+
+
+def check_roles(columns: Mapping[str, str]) -> None:
+    """Raise InvalidInput for names that are none of the standard columns."""
+    if unknown := sorted(columns.keys() - COLUMNS.keys()):
+        raise InvalidInput(
+            f"--column {unknown[0]}=...: unknown column {unknown[0]!r}; "
+            f"known are {', '.join(COLUMNS)}.",
+            field="columns",
+        )
+
+
+def listing(names: Iterable[str]) -> str:
+    """The first columns of a file, for messages."""
+    return ", ".join(list(names)[:30]) or "none"
+
+
+def may_be_id(name: str) -> bool:
+    """Whether a column has ids, or replaces the column of ids in rows where that is empty."""
+    return _ALIASES.get(_key(name), (0, ""))[1] == "id"
+
+
+@lru_cache(maxsize=4096)
+def _key(name: str) -> str:
+    return re.sub(r"\W+", "_", name.lower()).strip("_")

@@ -1,0 +1,123 @@
+"""Checks which columns of product tables are assigned to standard ones, by first rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+from purlin.index.errors import InvalidInput
+from purlin.index.sources import beir, product
+from purlin.index.sources.product_columns import (
+    ICECAT,
+    JUDGEMENT_COLUMNS,
+    WANTED_COLUMNS,
+    check_roles,
+    column_names,
+    is_alias,
+    listing,
+)
+from purlin.index.sources.product_values import number_or_text, price_of
+from purlin.index.sources.tables import Row, read_rows, table_format
+
+# Columns that a remark lists.
+_LISTED = 5
+
+Records = Sequence[Mapping[str, object]]
+
+
+def check_columns(paths: Sequence[Path], columns: Mapping[str, str]) -> None:
+    """Check that each of the `columns` is in at least one of the tables at `paths`.
+
+    Raises InvalidInput, which names the option of the command line and the columns that there are.
+    """
+    check_roles(columns)
+    present = dict.fromkeys(
+        name for table in _tables(paths) for record in _first_rows(table) for name in record
+    )
+    for standard, name in columns.items():
+        if name not in present:
+            is_file = len(paths) == 1 and paths[0].is_file()
+            lacks = f"{paths[0].name} has no" if is_file else "no table has a"
+            raise InvalidInput(
+                f"--column {standard}={name!r}: {lacks} column {name!r}; "
+                f"columns are {listing(present)}.",
+                field="columns",
+            )
+
+
+def remark(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
+    """A line on what was not recognised and the columns that may be it; empty if there is none."""
+    assigned: dict[str, str] = {}
+    fitting: dict[str, None] = {}
+    for table in _tables(paths):
+        records = _first_rows(table)
+        cells = {name: [row.get(name) for row in records] for name in chain.from_iterable(records)}
+        standard = column_names(cells, columns)
+        candidates = {
+            role: [name for name in _others(cells, columns) if _may_be(role, cells[name])]
+            for role in WANTED_COLUMNS
+            if role not in standard
+        }
+        assigned |= {
+            role: _likeliest(role, names, cells) for role, names in candidates.items() if names
+        }
+        fitting |= dict.fromkeys(name for name in cells if name in chain(*candidates.values()))
+
+    if not assigned:
+        return ""
+
+    roles = [role for role in WANTED_COLUMNS if role in assigned]
+    listed = ", ".join(f'"{name}"' for name in list(fitting)[:_LISTED])
+    more = ", …" if len(fitting) > _LISTED else ""
+    are = "column {} is" if len(fitting) == 1 else "columns {} are"
+    return (
+        f"not recognised as {', '.join(roles)}: {are.format(listed + more)} only filterable; "
+        f'--column {roles[0]}="{assigned[roles[0]]}" assigns one'
+    )
+
+
+def _tables(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(path / name for name in product.names(path))
+        elif table_format(path) and not beir.is_corpus(path):
+            yield path
+
+
+def _first_rows(table: Path) -> Records:
+    try:
+        rows = islice(read_rows(table, table.name), product.SAMPLE_ROWS)
+        return [row.record for row in rows if isinstance(row, Row)]
+    except InvalidInput:
+        # The build itself tells of files that cannot be read.
+        return []
+
+
+def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
+    """Columns that have no standard meaning."""
+    excluded = {"", *columns.values()} | (JUDGEMENT_COLUMNS if "query_id" in present else set())
+    return [
+        name
+        for name in present
+        if name not in excluded and not is_alias(name) and not ICECAT.match(name)
+    ]
+
+
+def _may_be(standard: str, cells: Sequence[object]) -> bool:
+    """Whether values could be those of a standard column, so that a remark is of use."""
+    values = [
+        number_or_text(cell) for cell in cells if isinstance(cell, str | int | float) and cell
+    ]
+    if standard == "price":
+        return any(price_of(value) is not None for value in values)
+    if standard == "id":
+        return bool(values) and len(set(values)) == len(cells)
+    return any(isinstance(value, str) for value in values)
+
+
+def _likeliest(standard: str, names: Sequence[str], cells: Mapping[str, Sequence[object]]) -> str:
+    """The column to propose: the longest texts for a description, else the first."""
+    if standard == "description":
+        return max(names, key=lambda name: sum(len(str(cell)) for cell in cells[name]))
+    return names[0]

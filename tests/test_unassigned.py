@@ -1,0 +1,92 @@
+"""Columns of product tables that are assigned by hand, and those that nobody assigned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from purlin.index.builds import current, read_manifest
+from purlin.index.errors import InvalidInput
+from purlin.index.indexing.build import Options, build
+from purlin.index.indexing.repeat import repeat_build
+from purlin.index.search.corpus import Corpus
+from purlin.index.sources import open_source
+from purlin.index.sources.unassigned import remark
+from tests.conftest import HashEncoder
+from tests.product_files import write
+
+ODD = "Ref,Title,Prose,Firm,Amount\nA-1,Saw,Cuts wood,Acme,5\nA-2,Vice,Holds wood,Acme,6\n"
+
+
+def test_a_remark_names_what_was_not_recognised(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", ODD)
+    line = (
+        'not recognised as id, description, brand, price: columns "Ref", "Prose", "Firm", "Amount" '
+        'are only filterable; --column id="Ref" assigns one'
+    )
+    assert remark([path], {}) == line
+    assert remark([tmp_path], {}) == line
+
+    assert remark([path], {"id": "Ref"}).endswith('; --column description="Prose" assigns one')
+
+    columns = {"id": "Ref", "brand": "Firm", "description": "Prose"}
+    assert remark([path], columns) == (
+        'not recognised as price: column "Amount" is only filterable; '
+        '--column price="Amount" assigns one'
+    )
+    assert remark([path], {**columns, "price": "Amount"}) == ""
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "id,title,description,brand,price,Weight\n1,Saw,Cuts wood,Acme,5,2\n",
+        "title\nSaw\n",
+        # A number is neither brand nor description, and repeats are no ids.
+        "title,price,Stock\nSaw,5,2\nVice,6,2\n",
+    ],
+)
+def test_no_remark_where_nothing_could_be_assigned(tmp_path: Path, table: str) -> None:
+    assert remark([write(tmp_path / "a.csv", table)], {}) == ""
+
+
+def test_beir_corpora_have_no_remark(tmp_path: Path) -> None:
+    record = {"_id": "1", "title": "Saw", "text": "Cuts wood.", "Firm": "Acme"}
+    assert remark([write(tmp_path / "corpus.jsonl", json.dumps(record))], {}) == ""
+
+
+def test_wrong_columns_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", ODD)
+
+    with pytest.raises(InvalidInput, match="unknown column 'text'; known are id, title, descr"):
+        open_source("product", [path], columns={"text": "Prose"})
+    with pytest.raises(
+        InvalidInput,
+        match=r"--column id='Nr': a\.csv has no column 'Nr'; columns are Ref, Title, Prose, Firm",
+    ):
+        open_source("product", [path], columns={"id": "Nr"})
+    with pytest.raises(InvalidInput, match="no table has a column 'Nr'; columns are Ref, Title"):
+        open_source("product", [tmp_path], columns={"id": "Nr"})
+    with pytest.raises(InvalidInput, match="--column is for tables of products, not for code"):
+        open_source("code", [path], columns={"id": "Ref"})
+
+
+def test_builds_are_repeated_with_their_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", ODD)
+    columns = {"id": "Ref", "description": "Prose"}
+    sources = open_source("product", [path], columns=columns)
+    options = Options(columns=columns)
+    build(tmp_path, "c", "product", sources, HashEncoder(), options=options, origin=(str(path),))
+
+    write(path, ODD + "A-3,Plane,Smooths wood,Acme,7\n")
+    repeat_build(tmp_path, "c", HashEncoder())
+
+    directory = current(tmp_path, "c")
+    assert read_manifest(directory).columns == columns
+    corpus = Corpus.load(directory, HashEncoder())
+    try:
+        assert corpus.document("A-3").body.startswith("Smooths wood")
+    finally:
+        corpus.close()
