@@ -38,15 +38,16 @@ from purlin.app.fields import (
     Text,
 )
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.qa.ask import UNLIKELY
 from purlin.index.records import Answer, Content, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
 from purlin.index.search.several import MAX_CORPORA
+from purlin.index.search.why import why
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 MAX_HITS = 20
 MAX_TEXTS_PER_CALL = 100
 MAX_ID_CHARS = 2_000
-_MAX_WORDS = 5  # words given as the reason of a hit
 _MAX_NAMES = 20  # corpora listed in an error
 _MAX_SHOWN = 200  # characters of a title, path or link
 _MAX_FIELDS = 12  # fields of a product that are shown
@@ -99,7 +100,10 @@ class Backend(Protocol):
         filter: Mapping[str, Any],
         content: Content,
     ) -> SearchReply:
-        """Hits of one or several corpora; `content` matters where documents say what they are."""
+        """Hits of one or several corpora, with their explanations.
+
+        `content` matters where documents say what they are.
+        """
         ...
 
     def related(self, corpus: str, where: Where, k: int) -> SearchReply:
@@ -219,13 +223,15 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
         conditions["path"] = {"gte": path, "lte": path + _LAST}
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
-    return _code_hits(reply, arguments.max_tokens)
+    return _code_hits(reply, arguments.max_tokens, query=arguments.query)
 
 
-def _code_hits(reply: SearchReply, max_tokens: int, near: str | None = None) -> Result:
+def _code_hits(
+    reply: SearchReply, max_tokens: int, *, query: str = "", near: str | None = None
+) -> Result:
     """Hits in code as a result, those in files that have changed since marked."""
     changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
-    parts = [_code_part(hit) for hit in reply.hits]
+    parts = [_code_part(query, hit) for hit in reply.hits]
     return fit(_search_head(reply, near, len(changed)), "hits", parts, max_tokens)
 
 
@@ -274,19 +280,19 @@ def _shown_origin(reply: SearchReply | QaReply) -> str:
     )
 
 
-def _code_part(hit: Hit) -> Part:
+def _code_part(query: str, hit: Hit) -> Part:
     path, lines, span = _place(hit.location, hit.document_id)
     title = hit.title[:_MAX_SHOWN]
-    why = _why(hit)
+    reason = _reason(query, hit)
 
     fields: dict[str, Any] = {
         "path": path,
         **lines,
         "title": title,
         "score": hit.score,
-        "why": why,
+        "why": reason,
     }
-    head = f"{path}{span} {title} · {hit.score:.2f} · {why}"
+    head = f"{path}{span} {title} · {hit.score:.2f} · {reason}"
     if hit.corpus:
         fields["corpus"] = hit.corpus
         head = f"{hit.corpus}: {head}"
@@ -305,10 +311,9 @@ def _place(location: Location, document_id: str) -> tuple[str, dict[str, Any], s
     return path, lines, f":{location.start_line}-{location.end_line}"
 
 
-def _why(hit: Hit) -> str:
-    """Why a hit matches: the words of the query that it has, if any."""
-    words = dict.fromkeys(hit.text[start:end].lower()[:40] for start, end in hit.highlights)
-    return f"has {', '.join(list(words)[:_MAX_WORDS])}" if words else "near in meaning"
+def _reason(query: str, hit: Hit) -> str:
+    """Why a hit matches, as people read it; words of a query can be of any length."""
+    return why(query, hit)[:_MAX_SHOWN]
 
 
 # ---- find_related
@@ -420,19 +425,25 @@ def search_products(arguments: SearchProducts, backend: Backend) -> Result:
     """Find products: hits with id, title, fields and description."""
     corpora = _corpora(backend, "product", arguments.corpus)
     reply = backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
-    parts = [_product_part(hit) for hit in reply.hits]
+    parts = [_product_part(arguments.query, hit) for hit in reply.hits]
     return fit(_search_head(reply), "hits", parts, arguments.max_tokens)
 
 
-def _product_part(hit: Hit) -> Part:
+def _product_part(query: str, hit: Hit) -> Part:
     shown = {name: value for name, value in hit.fields.items() if len(str(value)) <= _MAX_SHOWN}
     shown = dict(list(shown.items())[:_MAX_FIELDS])
-    title, why = hit.title[:_MAX_SHOWN], _why(hit)
+    title, reason = hit.title[:_MAX_SHOWN], _reason(query, hit)
 
     identifier = hit.document_id[:_MAX_SHOWN]
     values = ", ".join(f"{name}={value}" for name, value in shown.items())
-    head = f"{identifier} {title} · {hit.score:.2f} · {why} · {values}".removesuffix(" · ")
-    fields = {"id": identifier, "title": title, "score": hit.score, "why": why, "fields": shown}
+    head = f"{identifier} {title} · {hit.score:.2f} · {reason} · {values}".removesuffix(" · ")
+    fields = {
+        "id": identifier,
+        "title": title,
+        "score": hit.score,
+        "why": reason,
+        "fields": shown,
+    }
     if hit.corpus:
         fields["corpus"] = hit.corpus
         head = f"{hit.corpus}: {head}"
@@ -472,9 +483,10 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
         changed = answer.passage_id in stale
         parts.append(_answer_part(answer, number, first[answer.passage_id], changed=changed))
 
+    doubt = " (low: it may be silent)" if reply.answerable < UNLIKELY else ""
     head = Head(
         f"{len(reply.answers)} answers from {_shown_origin(reply)}; "
-        f"answerable {reply.answerable:.2f} (low: it may be silent)",
+        f"answerable {reply.answerable:.2f}{doubt}",
         {
             "answerable": reply.answerable,
             "answer_type": reply.answer_type,

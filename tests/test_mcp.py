@@ -20,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from purlin.app import budget, tools
 from purlin.app.mcp import HANDSHAKE, STATELESS
+from purlin.app.served import ServedCorpora
 from purlin.index.indexing.build import build
 from purlin.index.records import Document
 from purlin.index.search.corpus import Corpus
@@ -166,7 +167,7 @@ def test_code_hits_have_lines_reason_and_text(client: TestClient) -> None:
     assert first["path"] == "tools/sort.py"
     assert (first["start_line"], first["end_line"]) == (1, 3)
     assert first["code"] == FILES["tools/sort.py"].rstrip()
-    assert first["why"].startswith("has ")
+    assert first["why"].startswith("name: sort, numbers; text: order; meaning ")
     assert "cut" not in first
 
     lines = text(result).splitlines()
@@ -260,6 +261,21 @@ def test_answers_have_passage_and_link(client: TestClient) -> None:
     assert any("sentence" in answer for answer in content["answers"])
 
 
+@pytest.mark.parametrize(("answerable", "is_doubted"), [(0.99, False), (0.5, False), (0.49, True)])
+def test_only_an_unlikely_answer_is_doubted(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, answerable: float, is_doubted: bool
+) -> None:
+    ask = ServedCorpora.ask
+
+    def sure(*arguments: Any) -> Any:
+        return replace(ask(*arguments), answerable=answerable)
+
+    monkeypatch.setattr(ServedCorpora, "ask", sure)
+    shown = text(call(client, "ask_reference", question="What is the default step of range?"))
+    assert f"answerable {answerable:.2f}" in shown
+    assert ("it may be silent" in shown) == is_doubted
+
+
 def test_labels_keep_the_order_of_texts(client: TestClient) -> None:
     result = call(
         client, "classify", texts=["sports", "business"], labels=["business", "sports", "world"]
@@ -349,8 +365,10 @@ def test_a_missing_reader_is_named(home: Path, tmp_path: Path) -> None:
 
 
 def test_related_code_excludes_the_code_itself(client: TestClient) -> None:
-    by_place = call(client, "find_related", id="tools/sort.py:2", k=20)
-    by_id = call(client, "find_related", id="tools/sort.py::sort_numbers", k=20)
+    by_place = call(client, "find_related", id="tools/sort.py:2", k=20, max_tokens=20_000)
+    by_id = call(
+        client, "find_related", id="tools/sort.py::sort_numbers", k=20, max_tokens=20_000
+    )
     hits = by_place["structuredContent"]["hits"]
 
     assert {hit["path"] for hit in hits} == FILES.keys() - {"tools/sort.py"}
@@ -423,6 +441,7 @@ def test_products_have_their_fields(tmp_path: Path) -> None:
         whole = call(client, "read_document", id="drill:30")
 
     (hit,) = result["structuredContent"]["hits"]
+    assert hit["why"].startswith("name: drill; meaning ")
     assert (hit["id"], hit["fields"]) == ("drill:10", {"brand": "Acme", "price": 10})
     assert "1. drill:10 Drill 10 · " in text(result)
     assert "A drill for stone." in text(result)

@@ -313,6 +313,8 @@ def test_answers_follow_the_files(local: LocalCorpora, project: Path) -> None:
         return reply["result"]["structuredContent"]["hits"][0]
 
     assert first("sort numbers")["path"] == "tools/sort.py"
+    assert first("sort numbers")["why"].startswith("name: sort, numbers; ")
+    assert first("sort_numbers")["why"] == "it is what you named"
     (project / "tools/sort.py").write_text("\n\ndef sort_numbers(numbers):\n    return numbers\n")
     assert first("sort numbers")["start_line"] == 3
     (project / "tools/stack.py").write_text("def push_onto_stack(item):\n    pass\n")

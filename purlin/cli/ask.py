@@ -24,8 +24,6 @@ ABOUT = """Answer a question from the documentation in the repository around a d
 and reStructuredText. Answers are its exact words, with file, line and anchor. With --corpus, a
 corpus of kind reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
 EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
-# Below this probability the documentation probably has no answer.
-_UNLIKELY = 0.5
 # A page that is larger is not searched for the line of an answer.
 _MAX_PAGE_BYTES = 8 << 20
 # Characters before an answer that must stand before it in the page, too.
@@ -108,9 +106,11 @@ def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
 
 
 def _print_answers(result: AskResult, root: Path | None) -> None:
+    from purlin.index.qa.ask import UNLIKELY
+
     if not result.answers:
         terminal.print_note("no answer")
-    elif result.answerable < _UNLIKELY:
+    elif result.answerable < UNLIKELY:
         terminal.print_note(f"probably not answered here (probability {result.answerable:.2f})")
 
     for rank, answer in enumerate(result.answers, 1):
