@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
 from purlin.cli.search import add_home
-from purlin.cli.terminal import Parser, print_line, styled
+from purlin.cli.terminal import Parser, print_line, styled, visible
 
 if TYPE_CHECKING:
     from purlin.index.qa.ask import AskResult
@@ -114,12 +114,13 @@ def _print_answers(result: AskResult, root: Path | None) -> None:
         terminal.print_note(f"probably not answered here (probability {result.answerable:.2f})")
 
     for rank, answer in enumerate(result.answers, 1):
-        location = styled(_location(answer, root), terminal.GREEN)
-        title = styled(" > ".join((*answer.terms, answer.title)), terminal.CYAN)
+        location = styled(visible(_location(answer, root)), terminal.GREEN)
+        title = styled(visible(" > ".join((*answer.terms, answer.title))), terminal.CYAN)
         print_line(f"{location}  {rank}. {title}  {answer.score:.2f}")
-        _print_quoted(answer.text)
+        _print_quoted(visible(answer.text))
         if answer.shown_sentence:
-            _print_quoted(styled(" ".join(answer.shown_sentence.split()), terminal.DIM))
+            sentence = visible(" ".join(answer.shown_sentence.split()))
+            _print_quoted(styled(sentence, terminal.DIM))
         print_line()
 
 
