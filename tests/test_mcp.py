@@ -366,9 +366,7 @@ def test_a_missing_reader_is_named(home: Path, tmp_path: Path) -> None:
 
 def test_related_code_excludes_the_code_itself(client: TestClient) -> None:
     by_place = call(client, "find_related", id="tools/sort.py:2", k=20, max_tokens=20_000)
-    by_id = call(
-        client, "find_related", id="tools/sort.py::sort_numbers", k=20, max_tokens=20_000
-    )
+    by_id = call(client, "find_related", id="tools/sort.py::sort_numbers", k=20, max_tokens=20_000)
     hits = by_place["structuredContent"]["hits"]
 
     assert {hit["path"] for hit in hits} == FILES.keys() - {"tools/sort.py"}
