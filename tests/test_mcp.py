@@ -400,7 +400,7 @@ def test_related_code_excludes_the_code_itself(client: TestClient) -> None:
     assert {hit["path"] for hit in hits} == FILES.keys() - {"tools/sort.py"}
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
     assert by_id["structuredContent"] == by_place["structuredContent"]
-    assert text(by_place).startswith("4 hits near tools/sort.py:2 in project (build ")
+    assert text(by_place).startswith("3 hits near tools/sort.py:2 in project (build ")
 
 
 def test_a_document_is_read_in_parts(client: TestClient) -> None:
