@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,10 @@ class Head:
     text: str
     structured: Mapping[str, Any]
 
+    def size(self) -> int:
+        """Bytes of the longer of the two."""
+        return max(size(self.text), size(self.structured))
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -58,22 +62,27 @@ class Part:
         return max(size(self.head), size(self.fields)) + len(self.name) + 20
 
 
-def fit(head: Head, name: str, parts: Sequence[Part], max_tokens: int) -> Result:
+def fit(
+    head_of: Callable[[int], Head], name: str, parts: Sequence[Part], max_tokens: int
+) -> Result:
     """Combine as many parts as fit, best first, and say how to get what does not.
 
-    Their texts share the remaining bytes: short ones are whole, long ones are cut to equal sizes.
+    `head_of` makes the head of a result that shows the first N parts. The first part is always
+    shown, so that a result is never empty for a small budget. The texts share the remaining bytes:
+    short ones are whole, long ones are cut to equal sizes.
     """
-    head_size = max(size(head.text), size(head.structured))
-    room = max_tokens * BYTES_PER_TOKEN - head_size - 3 * _MARK
-
+    budget = max_tokens * BYTES_PER_TOKEN - 3 * _MARK
     shown: list[Part] = []
+    fixed_size = 0
     for part in parts:
-        if part.fixed_size() > room:
+        fixed_size += part.fixed_size()
+        if shown and fixed_size + head_of(len(shown) + 1).size() > budget:
             break
-        room -= part.fixed_size()
         shown.append(part)
     omitted = len(parts) - len(shown)
 
+    head = head_of(len(shown))
+    room = budget - head.size() - sum(part.fixed_size() for part in shown)
     limit = _share([size(part.text) + _MARK for part in shown if part.text], room)
     cut = [_cut(part, limit - _MARK) for part in shown]
 
@@ -92,8 +101,7 @@ def fit_lines(head: Head, lines: Sequence[str], first: int, last: int, max_token
 
     At least one line is shown, its end cut if it is too long by itself.
     """
-    head_size = max(size(head.text), size(head.structured))
-    room = max_tokens * BYTES_PER_TOKEN - head_size - 4 * _MARK
+    room = max_tokens * BYTES_PER_TOKEN - head.size() - 4 * _MARK
 
     end = first - 1
     while end < last and (line_size := size(lines[end]) - _QUOTES + 2) <= room:
@@ -104,8 +112,9 @@ def fit_lines(head: Head, lines: Sequence[str], first: int, last: int, max_token
     structured = {**head.structured, "first_line": first}
     texts = [head.text]
     if not shown:
-        start, stop = _part_of_line(lines[first - 1], 0, len(lines[first - 1]), 0, room)
-        shown, end = [lines[first - 1][start:stop]], first
+        line = lines[first - 1]
+        _, stop = _part_of_line(line, 0, len(line), 0, room)
+        shown, end = [line[: stop or _MIN_PART]], first
         structured["cut"] = True
         texts.append(f"Line {first} is cut: raise max_tokens.")
 

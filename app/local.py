@@ -107,7 +107,8 @@ class LocalCorpora:
             return self._in_home().search(corpora, query, k, filter, content)
         with self._fresh(corpora[0]) as opened:
             conditions = content_filter(opened.field_names, content, filter)
-            return _reply(corpora[0], opened, opened.search(query, k=k, filter=conditions))
+            result = opened.search(query, k=k, filter=conditions, explain=True)
+            return _reply(corpora[0], opened, result)
 
     def related(self, corpus: str, where: Where, k: int) -> SearchReply:
         """Documents near one, nearest first. Raises NotFound."""

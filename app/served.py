@@ -67,7 +67,7 @@ class ServedCorpora:
         conditions: dict[str, Any] = dict(content_filter(shared, content, filter) or {})
 
         names = list(corpora) if len(corpora) > 1 else corpora[0]
-        request = SearchRequest(query=query, corpus=names, k=k, filter=conditions)
+        request = SearchRequest(query=query, corpus=names, k=k, filter=conditions, explain=True)
         return search_reply(request, self._service)
 
     def _field_names(self, corpus: str) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field, ValidationError
@@ -38,15 +38,16 @@ from purlin.app.fields import (
     Text,
 )
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.qa.ask import UNLIKELY
 from purlin.index.records import Answer, Content, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
 from purlin.index.search.several import MAX_CORPORA
+from purlin.index.search.why import why
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 MAX_HITS = 20
 MAX_TEXTS_PER_CALL = 100
 MAX_ID_CHARS = 2_000
-_MAX_WORDS = 5  # words given as the reason of a hit
 _MAX_NAMES = 20  # corpora listed in an error
 _MAX_SHOWN = 200  # characters of a title, path or link
 _MAX_FIELDS = 12  # fields of a product that are shown
@@ -99,7 +100,10 @@ class Backend(Protocol):
         filter: Mapping[str, Any],
         content: Content,
     ) -> SearchReply:
-        """Hits of one or several corpora; `content` matters where documents say what they are."""
+        """Hits of one or several corpora, with their explanations.
+
+        `content` matters where documents say what they are.
+        """
         ...
 
     def related(self, corpus: str, where: Where, k: int) -> SearchReply:
@@ -201,7 +205,7 @@ class SearchCode(Strict):
         default=None, description="Only files whose path begins so: a folder, or a whole path."
     )
     language: Text | None = Field(
-        default=None, description="Only this language, in lower case.", examples=["python"]
+        default=None, description="Only this language.", examples=["python", "go"]
     )
     content: Content = Field(
         default="code", description="What is searched: docs are READMEs and other prose."
@@ -213,37 +217,72 @@ class SearchCode(Strict):
 def search_code(arguments: SearchCode, backend: Backend) -> Result:
     """Find code: hits with path and lines, why they match, and their text."""
     corpora = _corpora(backend, "code", arguments.corpus)
-    conditions: dict[str, Any] = {"language": arguments.language} if arguments.language else {}
+    conditions: dict[str, Any] = {}
+    if arguments.language:
+        # As the index has them.
+        conditions["language"] = arguments.language.lower()
     if arguments.path and (path := backend.relative(corpora[0], arguments.path)):
         # All paths that begin with this one.
         conditions["path"] = {"gte": path, "lte": path + _LAST}
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
-    return _code_hits(reply, arguments.max_tokens)
+    if conditions and not reply.hits:
+        return _nothing_passes(arguments, corpora, reply, backend)
+    return _code_hits(reply, arguments.max_tokens, query=arguments.query)
 
 
-def _code_hits(reply: SearchReply, max_tokens: int, near: str | None = None) -> Result:
+def _nothing_passes(
+    arguments: SearchCode, corpora: Sequence[str], reply: SearchReply, backend: Backend
+) -> Result:
+    """A result without hits, which says what to change about the path and the language."""
+    filters = [
+        f"{name} {value[:_MAX_SHOWN]}"
+        for name, value in (("language", arguments.language), ("path", arguments.path))
+        if value
+    ]
+    advice = "leave it out" if len(filters) == 1 else "leave one of them out"
+    if arguments.content != "all":
+        advice += ', or search content "all"'
+    text = f"Nothing in {_names(reply)} fits {' and '.join(filters)}: {advice}."
+    if arguments.language:
+        nearest = backend.search(corpora, arguments.query, MAX_HITS, {}, arguments.content)
+        languages = sorted({str(hit.fields.get("language", "")) for hit in nearest.hits} - {""})
+        text += f" Languages of the nearest hits: {', '.join(languages)[:_MAX_SHOWN] or 'none'}."
+    head = _warned(Head(text, _origin(reply, ())), reply)
+    return fit(lambda _: head, "hits", [], arguments.max_tokens)
+
+
+def _code_hits(
+    reply: SearchReply, max_tokens: int, *, query: str = "", near: str | None = None
+) -> Result:
     """Hits in code as a result, those in files that have changed since marked."""
+    reply = _without_unlike(reply)
     changed = {(hit.corpus, hit.location.path) for hit in reply.hits if hit.stale}
-    parts = [_code_part(hit) for hit in reply.hits]
-    return fit(_search_head(reply, near, len(changed)), "hits", parts, max_tokens)
-
-
-def _search_head(reply: SearchReply, near: str | None = None, changed: int = 0) -> Head:
-    if not reply.hits:
-        names = ", ".join(origin["corpus"] for origin in _origins(reply))
-        return _warned(Head(f"Nothing in {names} fits.", _origin(reply)), reply)
-
-    count = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
-    subject = f" near {near[:_MAX_SHOWN]}" if near else ""
-    text = f"{count}{subject} in {_shown_origin(reply)}"
-    if not changed:
-        return _warned(Head(text, _origin(reply)), reply)
-    head = Head(
-        f"{text}; files changed since: {changed}, read these before you rely on them",
-        {**_origin(reply), "changed_files": changed},
+    parts = [_code_part(query, hit) for hit in reply.hits]
+    return fit(
+        lambda count: _search_head(reply, count, near, len(changed)), "hits", parts, max_tokens
     )
-    return _warned(head, reply)
+
+
+def _without_unlike(reply: SearchReply) -> SearchReply:
+    """The reply without hits that have nothing in common with the query: their score shows as 0."""
+    return replace(reply, hits=tuple(hit for hit in reply.hits if round(hit.score, 2) > 0))
+
+
+def _search_head(reply: SearchReply, count: int, near: str | None = None, changed: int = 0) -> Head:
+    """The head of a result that shows the first `count` hits."""
+    shown = reply.hits[:count]
+    if not shown:
+        return _warned(Head(f"Nothing in {_names(reply)} fits.", _origin(reply, ())), reply)
+
+    total = "1 hit" if len(reply.hits) == 1 else f"{len(reply.hits)} hits"
+    subject = f" near {near[:_MAX_SHOWN]}" if near else ""
+    text = f"{total}{subject} in {_shown_origin(reply, shown)}"
+    structured = _origin(reply, shown)
+    if changed:
+        text += f"; files changed since: {changed}, read these before you rely on them"
+        structured["changed_files"] = changed
+    return _warned(Head(text, structured), reply)
 
 
 def _warned(head: Head, reply: SearchReply | QaReply) -> Head:
@@ -254,39 +293,53 @@ def _warned(head: Head, reply: SearchReply | QaReply) -> Head:
     return Head(f"{head.text}. {warning}", {**head.structured, "warning": warning})
 
 
-def _origins(reply: SearchReply | QaReply) -> list[dict[str, Any]]:
-    """Corpus, build and encoder of each corpus that a reply is of."""
-    searched = getattr(reply, "corpora", None) or [reply]
+def _origins(reply: SearchReply | QaReply, shown: Sequence[Hit]) -> list[dict[str, Any]]:
+    """Corpus, build and encoder of the corpus that a reply is of; of several, those of `shown`."""
+    searched: Sequence[Any] = [reply]
+    if isinstance(reply, SearchReply) and reply.corpora:
+        names = {hit.corpus for hit in shown}
+        searched = [each for each in reply.corpora if each.corpus in names]
     return [
         {"corpus": each.corpus, "build": each.build, "encoder": each.encoder} for each in searched
     ]
 
 
-def _origin(reply: SearchReply | QaReply) -> dict[str, Any]:
-    origins = _origins(reply)
-    return origins[0] if len(origins) == 1 else {"corpora": origins}
+def _origin(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> dict[str, Any]:
+    """The origins for JSON."""
+    origins = _origins(reply, shown)
+    if isinstance(reply, SearchReply) and reply.corpora:
+        return {"corpora": origins}
+    return origins[0]
 
 
-def _shown_origin(reply: SearchReply | QaReply) -> str:
+def _shown_origin(reply: SearchReply | QaReply, shown: Sequence[Hit] = ()) -> str:
+    """The origins for text."""
     return ", ".join(
         f"{origin['corpus']} (build {origin['build']}, {origin['encoder']})"
-        for origin in _origins(reply)
+        for origin in _origins(reply, shown)
     )
 
 
-def _code_part(hit: Hit) -> Part:
+def _names(reply: SearchReply) -> str:
+    """Names of all corpora that were searched, as many as a line takes."""
+    names = [str(each.corpus) for each in reply.corpora or [reply]]
+    line = ", ".join(names)
+    return line if len(line) <= _MAX_SHOWN else f"{line[:_MAX_SHOWN]}… ({len(names)} corpora)"
+
+
+def _code_part(query: str, hit: Hit) -> Part:
     path, lines, span = _place(hit.location, hit.document_id)
     title = hit.title[:_MAX_SHOWN]
-    why = _why(hit)
+    reason = _reason(query, hit)
 
     fields: dict[str, Any] = {
         "path": path,
         **lines,
         "title": title,
         "score": hit.score,
-        "why": why,
+        "why": reason,
     }
-    head = f"{path}{span} {title} · {hit.score:.2f} · {why}"
+    head = f"{path}{span} {title} · {hit.score:.2f} · {reason}"
     if hit.corpus:
         fields["corpus"] = hit.corpus
         head = f"{hit.corpus}: {head}"
@@ -305,10 +358,9 @@ def _place(location: Location, document_id: str) -> tuple[str, dict[str, Any], s
     return path, lines, f":{location.start_line}-{location.end_line}"
 
 
-def _why(hit: Hit) -> str:
-    """Why a hit matches: the words of the query that it has, if any."""
-    words = dict.fromkeys(hit.text[start:end].lower()[:40] for start, end in hit.highlights)
-    return f"has {', '.join(list(words)[:_MAX_WORDS])}" if words else "near in meaning"
+def _reason(query: str, hit: Hit) -> str:
+    """Why a hit matches, as people read it; words of a query can be of any length."""
+    return why(query, hit)[:_MAX_SHOWN]
 
 
 # ---- find_related
@@ -364,14 +416,22 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     path, lines, span = _place(reply.location, reply.id)
     all_lines = reply.body.split("\n")
     first, last = _line_range(arguments.lines, len(all_lines))
+    identifier, title = reply.id[:_MAX_SHOWN], reply.title[:_MAX_SHOWN]
+    # What the id ends or begins with is not said again.
+    names = {
+        name: value
+        for name, value in (("path", path), ("title", title))
+        if value != identifier
+        and not (name == "path" and identifier.startswith(f"{path}::"))
+        and not (name == "title" and identifier.endswith(f"::{title}"))
+    }
     head = Head(
-        f"{path}{span} {reply.title[:_MAX_SHOWN]} · {corpus} (build {reply.build})"
+        f"{path}{span} {title} · {corpus} (build {reply.build})"
         + (" · CHANGED since" if reply.stale else ""),
         {
-            "id": reply.id[:_MAX_SHOWN],
-            "path": path,
+            "id": identifier,
+            **names,
             **lines,
-            "title": reply.title[:_MAX_SHOWN],
             "corpus": corpus,
             "build": reply.build,
             "changed": bool(reply.stale),
@@ -419,20 +479,28 @@ class SearchProducts(Strict):
 def search_products(arguments: SearchProducts, backend: Backend) -> Result:
     """Find products: hits with id, title, fields and description."""
     corpora = _corpora(backend, "product", arguments.corpus)
-    reply = backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
-    parts = [_product_part(hit) for hit in reply.hits]
-    return fit(_search_head(reply), "hits", parts, arguments.max_tokens)
+    reply = _without_unlike(
+        backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
+    )
+    parts = [_product_part(arguments.query, hit) for hit in reply.hits]
+    return fit(lambda count: _search_head(reply, count), "hits", parts, arguments.max_tokens)
 
 
-def _product_part(hit: Hit) -> Part:
+def _product_part(query: str, hit: Hit) -> Part:
     shown = {name: value for name, value in hit.fields.items() if len(str(value)) <= _MAX_SHOWN}
     shown = dict(list(shown.items())[:_MAX_FIELDS])
-    title, why = hit.title[:_MAX_SHOWN], _why(hit)
+    title, reason = hit.title[:_MAX_SHOWN], _reason(query, hit)
 
     identifier = hit.document_id[:_MAX_SHOWN]
     values = ", ".join(f"{name}={value}" for name, value in shown.items())
-    head = f"{identifier} {title} · {hit.score:.2f} · {why} · {values}".removesuffix(" · ")
-    fields = {"id": identifier, "title": title, "score": hit.score, "why": why, "fields": shown}
+    head = f"{identifier} {title} · {hit.score:.2f} · {reason} · {values}".removesuffix(" · ")
+    fields = {
+        "id": identifier,
+        "title": title,
+        "score": hit.score,
+        "why": reason,
+        "fields": shown,
+    }
     if hit.corpus:
         fields["corpus"] = hit.corpus
         head = f"{hit.corpus}: {head}"
@@ -472,9 +540,10 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
         changed = answer.passage_id in stale
         parts.append(_answer_part(answer, number, first[answer.passage_id], changed=changed))
 
+    doubt = " (low: it may be silent)" if reply.answerable < UNLIKELY else ""
     head = Head(
         f"{len(reply.answers)} answers from {_shown_origin(reply)}; "
-        f"answerable {reply.answerable:.2f} (low: it may be silent)",
+        f"answerable {reply.answerable:.2f}{doubt}",
         {
             "answerable": reply.answerable,
             "answer_type": reply.answer_type,
@@ -482,7 +551,8 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
             "reader": reply.reader,
         },
     )
-    return fit(_warned(head, reply), "answers", parts, arguments.max_tokens)
+    warned = _warned(head, reply)
+    return fit(lambda _: warned, "answers", parts, arguments.max_tokens)
 
 
 def _answer_part(answer: Answer, number: int, first: int, *, changed: bool) -> Part:
@@ -547,7 +617,8 @@ def classify_texts(arguments: ClassifyTexts, backend: Backend) -> Result:
     text = f"{len(parts)} texts, the best labels of each"
     if reply.warnings:
         text = f"{text}. {reply.warnings[0][:_MAX_SHOWN]}"
-    return fit(Head(text, structured), "results", parts, arguments.max_tokens)
+    head = Head(text, structured)
+    return fit(lambda _: head, "results", parts, arguments.max_tokens)
 
 
 # ---- choosing a corpus

@@ -131,7 +131,7 @@ class ProblemError(ClientError):
 
 
 class Overloaded(ProblemError):
-    """The server still answered 429 or 503 when `max_wait_s` was used up."""
+    """The server still answered 429 or 503, and asked to try again, when `max_wait_s` was used up."""
 
 
 # ---- documents
@@ -333,7 +333,8 @@ def _error(outcome: _Outcome) -> ClientError:
         return Unreachable(f"{type(outcome).__name__}: {outcome}")
 
     status, text = outcome.status_code, outcome.text[:_MAX_QUOTED_CHARS]
-    error_type = Overloaded if status in _RETRY_STATUSES else ProblemError
+    # Damage, say, is a 503 too, but one that no retry helps.
+    error_type = ProblemError if _wait_s(outcome, 0) is None else Overloaded
     if not _is_problem(outcome):
         return error_type("about:blank", outcome.reason_phrase, status, text)
 

@@ -221,6 +221,57 @@ def test_toml_keeps_all_other_values(home: Path, project: Path, text: str) -> No
     assert after == before
 
 
+SPREAD = """\
+[mcp_servers.purlin]
+command = "old"
+args = [
+  "mcp", # of old
+  "--path",
+]
+enabled_tools = [
+  "search_code",
+]
+
+[mcp_servers.purlin.env]
+A = "b"
+
+[mcp_servers.other]
+command = "o"
+"""
+
+
+def test_values_over_several_lines_are_replaced(home: Path, project: Path) -> None:
+    file = project / ".codex/config.toml"
+    file.parent.mkdir()
+    file.write_text(SPREAD)
+    run("install", "--agent", "codex", "--yes")
+
+    purlin = tomllib.loads(file.read_text())["mcp_servers"]["purlin"]
+    assert purlin == {
+        "command": "purlin",
+        "args": ["mcp"],
+        "enabled_tools": ["search_code"],
+        "env": {"A": "b"},
+    }
+
+
+@pytest.mark.parametrize("text", [SPREAD, TOML])
+def test_uninstalling_removes_the_tables_inside_it(home: Path, project: Path, text: str) -> None:
+    file = project / ".codex/config.toml"
+    file.parent.mkdir()
+    file.write_text(text)
+    run("uninstall", "--agent", "codex", "--yes")
+    assert tomllib.loads(file.read_text())["mcp_servers"] == {"other": {"command": "o"}}
+
+
+def test_an_edit_that_cannot_be_read_is_called_unusual(home: Path, project: Path) -> None:
+    file = project / ".codex/config.toml"
+    file.parent.mkdir()
+    file.write_text('mcp_servers = {purlin = {command = "old"}}\n')
+    with pytest.raises(InvalidInput, match="too unusual"):
+        agents.installation("codex", "project", home, project)
+
+
 # ---- refusing and asking
 
 

@@ -227,6 +227,15 @@ def test_body_over_the_limit_is_refused(client: TestClient, with_length: bool) -
     assert "3,145,728 bytes" in reply["detail"]
 
 
+def test_body_of_too_many_values_is_refused(client: TestClient) -> None:
+    body = b'{"texts": [' + b"[]," * 500_000 + b"0]}"
+    refused = problem(client.post("/classify", content=body, headers=JSON), 413)
+    assert "1,000,000 commas and opening brackets" in refused["detail"]
+
+    fewer = b'{"texts": [' + b"[]," * 400_000 + b"0]}"
+    assert client.post("/classify", content=fewer, headers=JSON).status_code == 422
+
+
 def test_body_may_arrive_in_pieces(client: TestClient) -> None:
     body = json.dumps(SEARCH).encode()
     assert (

@@ -300,7 +300,8 @@ def test_network_errors_are_retried_with_backoff(error: httpx.RequestError) -> N
     [
         (httpx.ReadTimeout("x"), Unreachable),
         (httpx.UnsupportedProtocol("x"), Unreachable),
-        (response(503, BUSY, PROBLEM), Overloaded),
+        (response(503, BUSY, PROBLEM), ProblemError),
+        (busy("99"), Overloaded),
         (response(500, BUSY, PROBLEM), ProblemError),
         (response(404, "no", {"content-type": "text/html"}), ProblemError),
         (response(422, {"nothing": "known"}, PROBLEM), Unexpected),

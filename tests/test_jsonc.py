@@ -85,6 +85,7 @@ def test_a_member_is_removed_with_its_comma(text: str, expected: str) -> None:
         ('{\n"a" 1}', "line 2"),
         ('{"a": }', "a value is expected"),
         ('{"a": tru}', "tru is no value"),
+        (r'{"a\q": 1}', "is no value"),
         ('{"a": 1} x', "after the end"),
         ('{"a": 1, "a": 2}', "there twice"),
         ("{a: 1}", "double quotes"),

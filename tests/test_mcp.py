@@ -20,8 +20,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from purlin.app import budget, tools
 from purlin.app.mcp import HANDSHAKE, STATELESS
+from purlin.app.served import ServedCorpora
 from purlin.index.indexing.build import build
-from purlin.index.records import Document
+from purlin.index.records import Document, Location
 from purlin.index.search.corpus import Corpus
 from purlin.index.sources import open_source
 from tests.conftest import HashEncoder
@@ -166,7 +167,7 @@ def test_code_hits_have_lines_reason_and_text(client: TestClient) -> None:
     assert first["path"] == "tools/sort.py"
     assert (first["start_line"], first["end_line"]) == (1, 3)
     assert first["code"] == FILES["tools/sort.py"].rstrip()
-    assert first["why"].startswith("has ")
+    assert first["why"].startswith("name: sort, numbers; text: order; meaning ")
     assert "cut" not in first
 
     lines = text(result).splitlines()
@@ -190,10 +191,38 @@ def test_code_hits_have_lines_reason_and_text(client: TestClient) -> None:
 def test_search_filters_by_path_and_language(
     client: TestClient, arguments: dict[str, str], paths: set[str]
 ) -> None:
-    result = call(client, "search_code", query="rows of a page", **arguments)
+    result = call(client, "search_code", query="sort rows of a page", **arguments)
     assert {hit["path"] for hit in result["structuredContent"]["hits"]} == paths
     if not paths:
-        assert text(result) == "Nothing in project fits."
+        assert text(result) == (
+            'Nothing in project fits path nowhere: leave it out, or search content "all".'
+        )
+
+
+def test_languages_are_in_lower_case_and_listed_if_none_is_meant(client: TestClient) -> None:
+    result = call(client, "search_code", query="download a page", language="JavaScript")
+    assert [hit["path"] for hit in result["structuredContent"]["hits"]] == ["web/fetch.js"]
+
+    result = call(client, "search_code", query="sort rows of a page", language="Golang")
+    assert result["structuredContent"]["hits"] == []
+    assert "Nothing in project fits language Golang: leave it out" in text(result)
+    assert "Languages of the nearest hits: javascript, python." in text(result)
+
+
+@pytest.mark.parametrize("query", ["?", "水桶"])
+def test_hits_that_share_nothing_are_left_out(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    search = Corpus.search
+
+    def unlike(*arguments: Any, **options: Any) -> Any:
+        result = search(*arguments, **options)
+        return replace(result, hits=tuple(replace(hit, score=0.004) for hit in result.hits))
+
+    monkeypatch.setattr(Corpus, "search", unlike)
+    result = call(client, "search_code", query=query)
+    assert result["structuredContent"]["hits"] == []
+    assert text(result) == "Nothing in project fits."
 
 
 @pytest.mark.parametrize(
@@ -258,6 +287,21 @@ def test_answers_have_passage_and_link(client: TestClient) -> None:
 
     assert len(set(passages.values())) == sum("passage" in answer for answer in content["answers"])
     assert any("sentence" in answer for answer in content["answers"])
+
+
+@pytest.mark.parametrize(("answerable", "is_doubted"), [(0.99, False), (0.5, False), (0.49, True)])
+def test_only_an_unlikely_answer_is_doubted(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, answerable: float, is_doubted: bool
+) -> None:
+    ask = ServedCorpora.ask
+
+    def sure(*arguments: Any) -> Any:
+        return replace(ask(*arguments), answerable=answerable)
+
+    monkeypatch.setattr(ServedCorpora, "ask", sure)
+    shown = text(call(client, "ask_reference", question="What is the default step of range?"))
+    assert f"answerable {answerable:.2f}" in shown
+    assert ("it may be silent" in shown) == is_doubted
 
 
 def test_labels_keep_the_order_of_texts(client: TestClient) -> None:
@@ -328,7 +372,7 @@ def test_all_corpora_of_a_kind_are_searched_by_default(home: Path, tmp_path: Pat
 
         for name in ("one", "two"):
             make(tmp_path, name, numbered(2), HashEncoder())
-        until(lambda: "in one (" in text(call(client, "search_code", query="x")))
+        until(lambda: "in one (" in text(call(client, "search_code", query="number 0")))
 
         several = call(client, "find_related", id="n0")
         assert "`corpus` to one of one, two" in text(several)
@@ -349,14 +393,14 @@ def test_a_missing_reader_is_named(home: Path, tmp_path: Path) -> None:
 
 
 def test_related_code_excludes_the_code_itself(client: TestClient) -> None:
-    by_place = call(client, "find_related", id="tools/sort.py:2", k=20)
-    by_id = call(client, "find_related", id="tools/sort.py::sort_numbers", k=20)
+    by_place = call(client, "find_related", id="tools/sort.py:2", k=20, max_tokens=20_000)
+    by_id = call(client, "find_related", id="tools/sort.py::sort_numbers", k=20, max_tokens=20_000)
     hits = by_place["structuredContent"]["hits"]
 
     assert {hit["path"] for hit in hits} == FILES.keys() - {"tools/sort.py"}
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
     assert by_id["structuredContent"] == by_place["structuredContent"]
-    assert text(by_place).startswith("4 hits near tools/sort.py:2 in project (build ")
+    assert text(by_place).startswith("3 hits near tools/sort.py:2 in project (build ")
 
 
 def test_a_document_is_read_in_parts(client: TestClient) -> None:
@@ -369,7 +413,8 @@ def test_a_document_is_read_in_parts(client: TestClient) -> None:
         content = result["structuredContent"]
 
         assert content["first_line"] == len(read) + 1
-        assert (content["path"], content["changed"]) == ("web/long.py", False)
+        assert (content["id"], content["changed"]) == ("web/long.py::long", False)
+        assert not content.keys() & {"path", "title"}
         assert content["total_lines"] == len(lines)
         read += content["text"].split("\n")
         next_lines = content.get("next_lines")
@@ -423,6 +468,7 @@ def test_products_have_their_fields(tmp_path: Path) -> None:
         whole = call(client, "read_document", id="drill:30")
 
     (hit,) = result["structuredContent"]["hits"]
+    assert hit["why"].startswith("name: drill; meaning ")
     assert (hit["id"], hit["fields"]) == ("drill:10", {"brand": "Acme", "price": 10})
     assert "1. drill:10 Drill 10 · " in text(result)
     assert "A drill for stone." in text(result)
@@ -518,6 +564,65 @@ def test_text_and_structure_each_fit_the_budget(client: TestClient, max_tokens: 
         items = [*fields.values()][-2 if "left_out" in fields else -1]
 
         assert len(items) >= 1
+
+
+def test_origins_of_many_corpora_leave_room_for_hits(tmp_path: Path) -> None:
+    for number in range(8):
+        make(tmp_path, f"corpus-with-a-long-name-{number}", numbered(2), HashEncoder())
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        result = call(client, "search_code", query="number 0", max_tokens=200)
+    content = result["structuredContent"]
+
+    assert content["hits"]
+    assert {each["corpus"] for each in content["corpora"]} == {
+        hit["corpus"] for hit in content["hits"]
+    }
+    assert len(json.dumps(content, ensure_ascii=False).encode()) <= 600
+    assert len(text(result).encode()) <= 600
+
+
+def test_the_first_hit_and_line_are_shown_whatever_the_budget(tmp_path: Path) -> None:
+    path = "folder/" * 15 + "file.py"
+    line = "é" * 400
+    document = Document(f"{path}::App.run", "code", "App.run", line, location=Location(path, 1, 1))
+    make(tmp_path, "code", [document], HashEncoder())
+    with serving(tmp_path) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        hits = call(client, "search_code", query="App.run", max_tokens=200)
+        read = call(client, "read_document", id=document.id, max_tokens=200)
+
+    assert hits["structuredContent"]["hits"][0]["title"] == "App.run"
+    assert len(read["structuredContent"]["text"]) >= 30
+    for result in (hits, read):
+        assert len(text(result).encode()) <= 600
+        assert len(json.dumps(result["structuredContent"], ensure_ascii=False).encode()) <= 600
+
+
+def test_the_first_part_is_named_over_any_budget() -> None:
+    part = budget.Part("x" * 900, {"title": "x" * 900}, "code", "text")
+    result = budget.fit(lambda _: budget.Head("head", {}), "hits", [part, part], 200)
+    assert [hit["title"] for hit in result.structured["hits"]] == ["x" * 900]
+    assert result.structured["left_out"] == 1
+
+    result = budget.fit_lines(budget.Head("x" * 900, {}), ["y" * 500], 1, 1, 200)
+    assert result.structured["text"] == "y" * 40
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("classify", {"texts": ["a"], "labels": "a,b"}, "labels must be a valid list"),
+        ("search_code", {"query": "x", "corpus": 5}, "corpus must be a valid string"),
+        ("search_code", {"query": "x", "language": ["go"]}, "language must be a valid string"),
+    ],
+)
+def test_wrong_types_of_optional_arguments_are_named_plainly(
+    client: TestClient, name: str, arguments: dict[str, Any], message: str
+) -> None:
+    result = call(client, name, **arguments)
+    assert result["isError"] is True
+    assert text(result).startswith(message)
 
 
 def test_lone_surrogates_are_refused_as_escapes(client: TestClient) -> None:

@@ -313,6 +313,8 @@ def test_answers_follow_the_files(local: LocalCorpora, project: Path) -> None:
         return reply["result"]["structuredContent"]["hits"][0]
 
     assert first("sort numbers")["path"] == "tools/sort.py"
+    assert first("sort numbers")["why"].startswith("name: sort, numbers; ")
+    assert first("sort_numbers")["why"] == "it is what you named"
     (project / "tools/sort.py").write_text("\n\ndef sort_numbers(numbers):\n    return numbers\n")
     assert first("sort numbers")["start_line"] == 3
     (project / "tools/stack.py").write_text("def push_onto_stack(item):\n    pass\n")
@@ -376,6 +378,16 @@ def test_a_home_directory_is_no_workspace(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 # ---- a home beside the workspace
+
+
+def test_settings_of_a_server_beside_it_do_not_count(
+    local: LocalCorpora, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("purlin.index.encoder.Encoder.load", lambda directory, **_: HashEncoder())
+    for name, value in (("WATCH", "1"), ("DEMO", "1"), ("MILVUS", "http://127.0.0.1:1")):
+        monkeypatch.setenv(f"PURLIN_{name}", value)
+    settings = local._in_home()._service._settings
+    assert (settings.watch, settings.demo, settings.milvus) == (False, False, "")
 
 
 def test_corpora_of_a_home_are_searched_by_name(

@@ -190,6 +190,32 @@ def test_names_that_are_not_utf8_can_be_printed(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "caf?\n"
 
 
+def test_control_characters_of_files_do_not_reach_the_terminal(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert terminal.visible("a\x1b[31m\tb\n\x7f\x9bc\r") == "a\ufffd[31m\tb\n\ufffd\ufffdc\ufffd"
+    (shop / "alarm.py").write_text('def alarm():\n    """Clear \x1b[2J the screen."""\n')
+    assert _purlin("search", "alarm", "--encoder", encoder, "-k", 1) == 0
+    out = capsys.readouterr().out
+    assert "Clear \ufffd[2J the screen." in out
+    assert "\x1b" not in out
+
+
+def test_control_characters_of_answers_do_not_reach_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from purlin.cli.ask import _print_answers
+    from purlin.index.qa.ask import AskResult
+    from purlin.index.records import Answer
+
+    passage = "It is \x1b[2J 5."
+    answer = Answer("\x1b[2J 5", 0.9, 6, 13, "a.md#a", "A\x07", (), "a.md#a\x9b", passage)
+    _print_answers(AskResult((answer,), 0.9, "number", (), 1, {}, ()), None)
+    out = capsys.readouterr().out
+    assert "\ufffd[2J 5" in out
+    assert not set(out) & {"\x1b", "\x07", "\x9b"}
+
+
 # ---- ask, classify, cache
 
 
@@ -238,13 +264,22 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     assert _location(answer, shop) == "sessions.md#sessions"
 
 
+def test_classify_names_a_line_that_is_not_utf8(
+    encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = io.TextIOWrapper(io.BytesIO(b"good\ncaf\xe9\n"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", lines)
+    assert _purlin("classify", "-", "--labels", "a,b", "--encoder", encoder) == 2
+    assert "Line 2 of stdin is not UTF-8" in capsys.readouterr().err
+
+
 def test_classify_labels_texts_and_lines_of_stdin(
     shop: Path,
     encoder: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("format price\n\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"format price\n\n")))
     options = ("--labels", "send receipt, format price", "--template", "{label}")
     assert _purlin("classify", "send receipt", "-", *options, "--encoder", encoder) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]

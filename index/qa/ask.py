@@ -23,6 +23,7 @@ RANKED_DEPTH = 100  # passages that are ranked by their features
 READING_SECONDS = 2.0  # passages not read by then are not searched for answers
 DEFAULT_HITS = 10
 MAX_ANSWERS = 20
+UNLIKELY = 0.5  # below this `answerable`, a corpus probably has no answer
 
 
 @dataclass(frozen=True, slots=True)

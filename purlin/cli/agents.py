@@ -6,13 +6,14 @@ comments; a file that cannot be read as its format is refused and left alone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -293,7 +294,9 @@ def _is_group(servers: Any) -> bool:
 # ---- TOML
 
 
-_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
+# A table's name; a line of a value that begins with a bracket is seldom one of names alone.
+_HEADER = re.compile(r"^[ \t]*\[\[?[ \t\w.\"'-]+\]\]?[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+_MAX_VALUE_LINES = 200
 
 
 def _edited_toml(text: str, container: Sequence[str], entry: Mapping[str, Any] | None) -> str:
@@ -309,7 +312,7 @@ def _edited_toml(text: str, container: Sequence[str], entry: Mapping[str, Any] |
     if entry is not None and present is not None and present | dict(entry) == present:
         return text
 
-    start, end = _table(text, group)
+    start, end = _table(text, group, with_subtables=entry is None)
     header = text[start : text.find("\n", start) + 1 or len(text)] if start < end else ""
     expected = {**settings, group: {**servers, NAME: {**(present or {}), **(entry or {})}}}
     if entry is None:
@@ -321,26 +324,50 @@ def _edited_toml(text: str, container: Sequence[str], entry: Mapping[str, Any] |
             f"{key} = {json.dumps(value, ensure_ascii=False)}{newline}"
             for key, value in entry.items()
         )
-        kept = "".join(
-            line
-            for line in text[start + len(header) : end].splitlines(keepends=True)
-            if line.partition("=")[0].strip() not in entry
-        )
+        kept = _without_keys(text[start + len(header) : end], entry)
         header = header or f"[{group}.{NAME}]{newline}"
         edited = f"{_separated(text[:start], newline)}{header}{values}{kept}{text[end:]}"
 
-    if not _same(tomllib.loads(edited), expected):
+    if not _means(edited, expected):
         raise jsonc.NotJson(f"its table {group} is too unusual to change it safely")
     return edited
 
 
-def _table(text: str, group: str) -> tuple[int, int]:
-    """Where Purlin's table begins and ends; twice the end of the text if there is none."""
-    own = re.compile(rf"^[ \t]*\[[ \t]*{group}[ \t]*\.[ \t]*\"?{NAME}\"?[ \t]*\]", re.MULTILINE)
+def _without_keys(table: str, keys: Collection[str]) -> str:
+    """The lines of a table without those of some keys, whose values may go over several lines."""
+    kept: list[str] = []
+    lines = table.splitlines(keepends=True)
+    while lines:
+        length = _statement_length(lines)
+        if lines[0].partition("=")[0].strip().strip("\"'") not in keys:
+            kept += lines[:length]
+        del lines[:length]
+    return "".join(kept)
+
+
+def _statement_length(lines: Sequence[str]) -> int:
+    """How many of the lines the first key and its value take; one if they cannot be read."""
+    for length in range(1, min(len(lines), _MAX_VALUE_LINES) + 1):
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            tomllib.loads("".join(lines[:length]))
+            return length
+    return 1
+
+
+def _table(text: str, group: str, *, with_subtables: bool) -> tuple[int, int]:
+    """Where Purlin's table begins and ends; twice the end of the text if there is none.
+
+    The tables inside it may be counted in where they follow it.
+    """
+    name = rf"[ \t]*\[[ \t]*{group}[ \t]*\.[ \t]*(?:{NAME}|\"{NAME}\"|'{NAME}')[ \t]*"
+    ends = r"[.\]]" if with_subtables else r"\]"
+    own = re.compile(f"^{name}{ends}", re.MULTILINE)
     header = own.search(text)
     if header is None:
         return len(text), len(text)
     following = _HEADER.search(text, header.end())
+    while with_subtables and following and own.match(text, following.start()):
+        following = _HEADER.search(text, following.end())
     return header.start(), following.start() if following else len(text)
 
 
@@ -351,9 +378,12 @@ def _separated(text: str, newline: str) -> str:
     return text.rstrip("\r\n") + 2 * newline
 
 
-def _same(settings: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    """Whether two settings are equal, an empty table counting as none."""
-    return _pruned(settings) == _pruned(expected)
+def _means(text: str, expected: Mapping[str, Any]) -> bool:
+    """Whether a text is TOML of these settings, an empty table counting as none."""
+    try:
+        return _pruned(tomllib.loads(text)) == _pruned(expected)
+    except tomllib.TOMLDecodeError:
+        return False
 
 
 def _pruned(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
 from purlin.cli.search import add_home
-from purlin.cli.terminal import Parser, print_line, styled
+from purlin.cli.terminal import Parser, print_line, styled, visible
 
 if TYPE_CHECKING:
     from purlin.index.qa.ask import AskResult
@@ -24,8 +24,6 @@ ABOUT = """Answer a question from the documentation in the repository around a d
 and reStructuredText. Answers are its exact words, with file, line and anchor. With --corpus, a
 corpus of kind reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
 EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
-# Below this probability the documentation probably has no answer.
-_UNLIKELY = 0.5
 # A page that is larger is not searched for the line of an answer.
 _MAX_PAGE_BYTES = 8 << 20
 # Characters before an answer that must stand before it in the page, too.
@@ -108,18 +106,21 @@ def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
 
 
 def _print_answers(result: AskResult, root: Path | None) -> None:
+    from purlin.index.qa.ask import UNLIKELY
+
     if not result.answers:
         terminal.print_note("no answer")
-    elif result.answerable < _UNLIKELY:
+    elif result.answerable < UNLIKELY:
         terminal.print_note(f"probably not answered here (probability {result.answerable:.2f})")
 
     for rank, answer in enumerate(result.answers, 1):
-        location = styled(_location(answer, root), terminal.GREEN)
-        title = styled(" > ".join((*answer.terms, answer.title)), terminal.CYAN)
+        location = styled(visible(_location(answer, root)), terminal.GREEN)
+        title = styled(visible(" > ".join((*answer.terms, answer.title))), terminal.CYAN)
         print_line(f"{location}  {rank}. {title}  {answer.score:.2f}")
-        _print_quoted(answer.text)
+        _print_quoted(visible(answer.text))
         if answer.shown_sentence:
-            _print_quoted(styled(" ".join(answer.shown_sentence.split()), terminal.DIM))
+            sentence = visible(" ".join(answer.shown_sentence.split()))
+            _print_quoted(styled(sentence, terminal.DIM))
         print_line()
 
 

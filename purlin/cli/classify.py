@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,14 +92,32 @@ def _lines(file: Path) -> list[str]:
 
 
 def _texts(arguments: Sequence[str]) -> list[str]:
-    """The texts, where each - stands for the lines of stdin that are not empty."""
+    """The texts, where each - stands for the lines of stdin that are not empty.
+
+    Raises InvalidInput for lines that are not UTF-8.
+    """
     texts: list[str] = []
     for argument in arguments:
         if argument == "-":
-            texts += [line.rstrip("\n") for line in sys.stdin if line.strip()]
+            texts += filter(str.strip, _input_lines())
         else:
             texts.append(argument)
     return texts
+
+
+def _input_lines() -> Iterator[str]:
+    """The lines of stdin, whatever encoding the locale has. Raises InvalidInput."""
+    from purlin.index.errors import InvalidInput
+
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise InvalidInput(
+                f"Line {number} of stdin is not UTF-8: convert it first, "
+                "such as with `iconv -f latin1 -t utf-8`.",
+                field="text",
+            ) from None
 
 
 def _print_result(text: str, result: Classification) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from purlin.cli import terminal
-from purlin.cli.terminal import Parser, print_line, styled
+from purlin.cli.terminal import Parser, print_line, styled, visible
 
 if TYPE_CHECKING:
     from purlin.index.records import Hit
@@ -219,13 +219,13 @@ def _print_hit(query: str, hit: Hit, lines: int, root: Path | None, *, named: bo
     """
     from purlin.index.search.why import why
 
-    location = styled(_location(hit, root), terminal.GREEN)
+    location = styled(visible(_location(hit, root)), terminal.GREEN)
     corpus = f"[{hit.corpus}] " if named else ""
-    title = corpus + styled(hit.title, terminal.CYAN)
-    reason = styled(f"({why(query, hit)})", terminal.DIM)
+    title = corpus + styled(visible(hit.title), terminal.CYAN)
+    reason = styled(f"({visible(why(query, hit))})", terminal.DIM)
     print_line(f"{location}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
 
-    shown = terminal.highlighted(hit.text, hit.highlights).split("\n")
+    shown = terminal.highlighted(visible(hit.text), hit.highlights).split("\n")
     for line in shown[: max(lines, 0)]:
         print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
     print_line()

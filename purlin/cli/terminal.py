@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ from typing import TextIO
 from purlin.index.pace import Lines, Pace, Progress
 
 _QUIET_S = 5.0
+# C0 without tab and newline, DEL, and C1.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "1;31", "32", "1;33", "1;36"
 
 
@@ -37,6 +40,14 @@ def print_line(line: str = "") -> None:
 def _printable(text: str) -> str:
     """Text that any stream takes: names of files that are not UTF-8 hold lone surrogates."""
     return text.encode(errors="replace").decode()
+
+
+def visible(text: str) -> str:
+    """Text of a searched file whose control characters cannot reach the terminal.
+
+    Each becomes one character, so that offsets into the text still hold.
+    """
+    return _CONTROL.sub("\ufffd", text)
 
 
 def styled(text: str, style: str, stream: TextIO | None = None) -> str:
