@@ -36,7 +36,7 @@ from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.search.filters import Filter
+from purlin.index.search.filters import Condition, Filter
 from purlin.index.search.listing import IndexedFile, Listing
 from purlin.index.sources import open_source
 from purlin.index.storage import atomic_write, exclusive, storage_errors
@@ -48,6 +48,7 @@ MAX_FILES = 100_000
 # How long another process's indexing is waited for: without an earlier build, and with one.
 FIRST_WAIT_S, WAIT_S = 120.0, 2.0
 _POLL_S = 0.1
+_LAST = "\U0010ffff"  # sorts after every character
 # What the names of indexes of a kind end in.
 _VARIANTS: dict[Kind, str] = {"code": "", "reference": "-docs", "product": "-products"}
 
@@ -393,6 +394,20 @@ def content_filter(
     if content == "all" or "content" not in field_names:
         return filter
     return {"content": content, **(filter or {})}
+
+
+def within(root: Path, path: Path | str) -> dict[str, Condition]:
+    """Return the filter of files that lie in a directory below the root, none for all others.
+
+    `path` is what `open_workspace` was given; a URL stands for a whole repository.
+    """
+    if isinstance(path, str) and repositories.is_url(path):
+        return {}
+    directory = Path(path).expanduser().resolve()
+    if directory == root or not directory.is_relative_to(root):
+        return {}
+    start = f"{directory.relative_to(root).as_posix()}/"
+    return {"path": {"gte": start, "lte": start + _LAST}}
 
 
 def _encoder(choice: TextEncoder | str) -> tuple[TextEncoder, str]:

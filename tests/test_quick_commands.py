@@ -92,6 +92,32 @@ def test_search_names_files_from_the_working_directory(
     assert capsys.readouterr().out.startswith("shop/mail.py:1-3  1. send_receipt  1.00  ")
 
 
+def test_path_restricts_hits_to_a_directory(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shop / "website").mkdir()
+    (shop / "website" / "price.py").write_text(PRICE)
+
+    def paths(*options: str) -> set[str]:
+        assert _purlin("search", "format price", "--encoder", encoder, "--json", *options) == 0
+        records = map(json.loads, capsys.readouterr().out.splitlines())
+        return {record["location"]["path"] for record in records}
+
+    assert paths() >= {"web/price.py", "website/price.py"}
+    for folder in ("web", "web/", str(shop / "web")):
+        assert paths("--path", folder) == {"web/price.py"}
+    assert paths("--path", "web", "--filter", "language=python") == {"web/price.py"}
+
+    monkeypatch.chdir(shop / "web")
+    assert paths("--path", ".") == {"web/price.py"}
+    assert "website/price.py" in paths("--path", "..")
+
+    monkeypatch.chdir(shop)
+    options = ("--encoder", encoder, "--path", "web", "--filter", "path=mail.py")
+    assert _purlin("search", "receipt", *options) == 2
+    assert "--filter path= cannot be combined" in capsys.readouterr().err
+
+
 def test_search_sees_what_changed_since(
     shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

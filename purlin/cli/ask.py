@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ABOUT = """Answer a question from the documentation in the repository around a directory: HTML, Markdown
 and reStructuredText. Answers are its exact words, with file, line and anchor. With --corpus, a
 corpus of kind reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
-EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
+EXAMPLE = 'purlin ask "how long is a session kept?" --path ~/src/shop'
 # Below this probability the documentation probably has no answer.
 _UNLIKELY = 0.5
 # A page that is larger is not searched for the line of an answer.
@@ -67,7 +67,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser("ask", "QUESTION [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
     add("question", metavar="QUESTION", help="What you want to know.")
-    add("--path", default=".", metavar="DIR|URL", help="A directory, or a git URL [default: .].")
+    add(
+        "--path",
+        default=".",
+        metavar="DIR|URL",
+        help="The repository around this directory, or a git URL [default: .].",
+    )
     add("-k", type=int, default=3, help="How many answers [default: 3].")
     add("--json", action="store_true", help="One JSON object.")
     add(

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from purlin.index.records import Hit
     from purlin.index.search.contracts import PassageReranker
     from purlin.index.search.corpus import Corpus
+    from purlin.index.search.filters import Filter
 
-ABOUT = """Search the repository around a directory, in words or by name. What changed since the last
-search is indexed first; the index is kept in the user's cache directory (PURLIN_CACHE). With
---corpus, corpora of a home are searched instead. Exit status: 0 with hits, 1 without, 2 for an error."""
+ABOUT = """Search the repository around the working directory, or a directory of it, in words or by name.
+What changed since the last search is indexed first; the index is that of the whole repository, and
+is kept in the user's cache directory (PURLIN_CACHE). With --corpus, corpora of a home are searched
+instead. Exit status: 0 with hits, 1 without, 2 for an error."""
 EXAMPLE = 'purlin search "where are uploads retried" --path src -k 3'
 
 
@@ -39,7 +41,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser("search", "[CORPUS] QUERY [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
     add("query", metavar="QUERY", nargs="+", help="What to look for; CORPUS is --corpus CORPUS.")
-    add("--path", default=".", metavar="DIR|URL", help="A directory, or a git URL [default: .].")
+    add(
+        "--path",
+        metavar="DIR|URL",
+        help="Only what is in this directory, or a git URL [default: the repository around .].",
+    )
     add("-k", type=int, default=5, help="How many hits [default: 5].")
     add("--offset", type=int, default=0, help="How many hits to pass over.")
     add(
@@ -106,22 +112,22 @@ def add_home(parser: Parser) -> None:
 def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
     from purlin.cli.corpora import parse_filter
-    from purlin.index.workspace import open_workspace
+    from purlin.index.workspace import open_workspace, within
 
-    conditions = parse_filter(options.filter)
+    path = options.path or "."
+    conditions = parse_filter(options.filter) or {}
     with terminal.progress() as progress:
-        workspace = open_workspace(
-            options.path, encoder=options.encoder or "static", progress=progress
-        )
+        workspace = open_workspace(path, encoder=options.encoder or "static", progress=progress)
     with workspace:
         for note in workspace.notes:
             terminal.print_note(note)
+        folder = within(workspace.root, options.path) if options.path else {}
         result = workspace.search(
             options.query,
             options.k,
             offset=options.offset,
             content=options.content or "code",
-            filter=conditions,
+            filter=_both(folder, conditions),
             mode=options.mode,
             explain=True,
             reranker=_rerankers(options, [workspace.corpus])[0],
@@ -130,6 +136,19 @@ def _search_directory(options: argparse.Namespace) -> int:
             terminal.print_note(f"warning: {result.warning}")
         _print_hits(options, result.hits, {workspace.corpus.name: workspace.corpus}, workspace.root)
     return len(result.hits)
+
+
+def _both(folder: Filter, conditions: Filter) -> Filter:
+    """Join the condition of --path with those of --filter, as a field can have only one."""
+    if folder.keys() & conditions.keys():
+        from purlin.index.errors import InvalidInput
+
+        raise InvalidInput(
+            "--path below the root of the repository and --filter path= cannot be combined; "
+            "leave out --path.",
+            field="path",
+        )
+    return {**conditions, **folder}
 
 
 # ---- corpora
