@@ -146,11 +146,37 @@ def test_json_has_a_record_per_line(
 
 
 def test_no_hits_are_status_1(shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--encoder", encoder, "--filter", "language=go")
-    assert _purlin("search", "receipt", *options) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines()[-1].startswith("no hits; --content all")
+    for query, *options in (["receipt", "--filter", "language=go"], ["?"], ["?", "--json"]):
+        assert _purlin("search", query, "--encoder", encoder, *options) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        has_hint = query == "?"
+        assert err.splitlines()[-1].startswith("no hits; --content all" if has_hint else "no hits")
+        assert ("--content all" in err) == has_hint
+
+
+def test_low_scores_point_to_other_content(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def hint(*options: str) -> bool:
+        _purlin("search", *options, "--encoder", encoder)
+        return "--content all also searches" in capsys.readouterr().err
+
+    assert hint("session kept")
+    assert not hint("send_receipt")
+    assert not hint("session kept", "--content", "all")
+    assert not hint("session kept", "--filter", "language=python")
+    assert not hint("session kept", "--path", "web")
+    (shop / "sessions.md").unlink()
+    assert not hint("session kept")
+
+
+def test_languages_may_be_written_in_capitals(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--encoder", encoder, "--filter", "language=Python")
+    assert _purlin("search", "send_receipt", *options) == 0
+    assert capsys.readouterr().out.startswith("mail.py:1-3")
 
 
 @pytest.mark.parametrize(
