@@ -72,7 +72,8 @@ _CONFIG = _languages(
     toml="toml", xml="xml xsd xsl xslt plist", yaml="yaml yml",
 )  # fmt: skip
 _CONFIG_NAMES = {
-    "makefile": "make", "gnumakefile": "make", "cmakelists.txt": "cmake", "jenkinsfile": "groovy", "procfile": "text", "go.mod": "text", "build": "bazel",
+    "makefile": "make", "gnumakefile": "make", "cmakelists.txt": "cmake",
+    "jenkinsfile": "groovy", "procfile": "text", "go.mod": "text", "build": "bazel",
     "workspace": "bazel", "justfile": "make", "codeowners": "text", "caddyfile": "text", "meson.build": "meson",
     "tsconfig.json": "json", "requirements.txt": "text", "constraints.txt": "text", "configure.ac": "text",
 }  # fmt: skip
