@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,7 @@ def test_ask_answers_from_the_documentation(
     answer = record["answers"][0]
     assert answer["text"] in PAGE
     assert answer["place"].startswith("sessions.md")
+    assert f":{answer['line']}#" in answer["place"]
 
     assert _purlin("ask", "how long is a session kept?", *options, "-k", 1) == 0
     head, *quoted = capsys.readouterr().out.splitlines()
@@ -286,8 +288,37 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     )  # fmt: skip
     assert _location(answer, shop) == "sessions.md:3#sessions"
     assert _location(answer, None) == "sessions.md#sessions"
-    (shop / "sessions.md").write_text("# Sessions\n\nA session is kept for *31* days.\n")
+
+    # Markup before and in the answer.
+    for text in (
+        "A session is `kept` for *31* days.",
+        "A **session is\nkept** for [31 days](limits.md), unless",
+        "A session\nis\nkept for __31\\\ndays__.",
+    ):
+        line = 3 + text.partition("31")[0].count("\n")
+        (shop / "sessions.md").write_text(f"# Sessions\n\n{text}\n")
+        assert _location(answer, shop) == f"sessions.md:{line}#sessions"
+
+    # Other words than the passage has: the heading's line, which the anchor tells.
+    (shop / "sessions.md").write_text("Intro\n\n## `Sessions`\n\nKept for a month.\n")
+    assert _location(answer, shop) == "sessions.md:3#sessions"
+    (shop / "sessions.md").write_text('<p>Intro</p>\n<h2 id="sessions">Sessions</h2>\n')
+    assert _location(answer, shop) == "sessions.md:2#sessions"
+    (shop / "sessions.md").write_text("Nothing of it.\n")
     assert _location(answer, shop) == "sessions.md#sessions"
+
+
+def test_the_line_of_an_answer_takes_linear_time(shop: Path) -> None:
+    from purlin.cli.ask import _location
+    from purlin.index.records import Answer
+
+    passage = "A session is kept for 31 days."
+    answer = Answer("31 days", 0.9, 22, 29, "sessions.md#x", "X", (), "sessions.md#x", passage)
+    for pattern in ("](", "](a", "[](", "*_`", "# ", "id="):
+        (shop / "sessions.md").write_text(pattern * (1_000_000 // len(pattern)))
+        started = time.monotonic()
+        assert _location(answer, shop) == "sessions.md#x"
+        assert time.monotonic() - started < 5
 
 
 def test_classify_labels_texts_and_lines_of_stdin(
