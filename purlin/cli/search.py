@@ -175,7 +175,7 @@ def _print_hint(
 
 def _has_other_files(workspace: Workspace, folder: Filter) -> bool:
     """Whether there is documentation or configuration to search."""
-    conditions = {"content": ["docs", "config"], **folder}
+    conditions: Filter = {"content": ["docs", "config"], **folder}
     # Every document that passes the filter is near the query to some degree.
     result = workspace.search("anything", 1, content="all", filter=conditions, mode="dense")
     return bool(result.hits)
