@@ -22,7 +22,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -36,9 +36,10 @@ from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.search.filters import Filter
+from purlin.index.search.filters import Condition, Filter
 from purlin.index.search.listing import IndexedFile, Listing
 from purlin.index.sources import open_source
+from purlin.index.sources.contents import LeftOut, file_type
 from purlin.index.storage import atomic_write, exclusive, storage_errors
 
 CONTENTS: tuple[Content, ...] = get_args(Content)
@@ -48,6 +49,9 @@ MAX_FILES = 100_000
 # How long another process's indexing is waited for: without an earlier build, and with one.
 FIRST_WAIT_S, WAIT_S = 120.0, 2.0
 _POLL_S = 0.1
+# How the reasons begin for which a file is left out although it could be read.
+_CHOICES = ("another worktree", "data rather than")
+_LAST = "\U0010ffff"  # sorts after every character
 # What the names of indexes of a kind end in.
 _VARIANTS: dict[Kind, str] = {"code": "", "reference": "-docs", "product": "-products"}
 
@@ -238,19 +242,21 @@ class Workspace:
                 field="path",
             )
 
-        skipped = sum(isinstance(source, Skipped) for source in sources)
-        if skipped == len(sources):
+        if all(isinstance(source, Skipped) for source in sources):
             what = "files" if self.kind == "code" else "documentation"
+            unread = "".join(f" ({note})" for note in _unread_note(sources))
             raise InvalidInput(
-                f"{self.root} has no {what} that Purlin reads, or .gitignore leaves them out "
-                f"({skipped:,} could not be read).",
+                f"{self.root} has no {what} that Purlin reads, or .gitignore leaves them out{unread}.",
                 field="path",
             )
         return sources
 
     def _is_current(self, sources: list[SourceFile | Skipped], indexed: Listing) -> bool:
-        """Whether the open build has just these files."""
+        """Whether the open build has just these files, and lacks the same ones."""
         if self._corpus is None or self._corpus.manifest.texts != TEXTS_VERSION:
+            return False
+        # Otherwise a file that cannot be read would be noted with each search, or never.
+        if _unread(sources) != _unread(indexed.skipped):
             return False
         files = [source for source in sources if isinstance(source, SourceFile)]
         by_path = {file.path: file for file in indexed.files}
@@ -309,6 +315,7 @@ class Workspace:
         self.notes += (
             f"indexed {files:,} files of {self.root} in {time.monotonic() - started:.1f} s "
             f"({manifest.documents:,} documents, {new:,} new)",
+            *_unread_note(sources),
         )
         # Later builds hardly add to the size, and counting it takes time.
         removed = cache.trim(self._cache, {self._name, self.root.name}) if is_new else []
@@ -331,6 +338,31 @@ class Workspace:
                         copy.rename(directory / source.name)
                     builds.switch(directory, source.name)
                 return
+
+
+def _unread(sources: Sequence[SourceFile | Skipped]) -> dict[str, str]:
+    """Reasons of the files that could not be read, by path.
+
+    Those are not among them that are left out for what they are, such as licences and data.
+    """
+    return {
+        source.path: source.reason
+        for source in sources
+        if isinstance(source, Skipped)
+        and not source.reason.startswith(_CHOICES)
+        and not isinstance(file_type(source.path), LeftOut)
+    }
+
+
+def _unread_note(sources: Sequence[SourceFile | Skipped]) -> tuple[str, ...]:
+    """A note on the files that could not be read, if there are any."""
+    unread = _unread(sources)
+    if not unread:
+        return ()
+    path, reason = next(iter(unread.items()))
+    if len(unread) == 1:
+        return (f"1 file could not be read: {path}: {reason}",)
+    return (f"{len(unread):,} files could not be read, the first: {path}: {reason}",)
 
 
 def _is_same(source: SourceFile, file: IndexedFile) -> bool:
@@ -393,6 +425,20 @@ def content_filter(
     if content == "all" or "content" not in field_names:
         return filter
     return {"content": content, **(filter or {})}
+
+
+def within(root: Path, path: Path | str) -> dict[str, Condition]:
+    """Return the filter of files that lie in a directory below the root, none for all others.
+
+    `path` is what `open_workspace` was given; a URL stands for a whole repository.
+    """
+    if isinstance(path, str) and repositories.is_url(path):
+        return {}
+    directory = Path(path).expanduser().resolve()
+    if directory == root or not directory.is_relative_to(root):
+        return {}
+    start = f"{directory.relative_to(root).as_posix()}/"
+    return {"path": {"gte": start, "lte": start + _LAST}}
 
 
 def _encoder(choice: TextEncoder | str) -> tuple[TextEncoder, str]:

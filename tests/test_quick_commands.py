@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,32 @@ def test_search_names_files_from_the_working_directory(
     assert capsys.readouterr().out.startswith("shop/mail.py:1-3  1. send_receipt  1.00  ")
 
 
+def test_path_restricts_hits_to_a_directory(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shop / "website").mkdir()
+    (shop / "website" / "price.py").write_text(PRICE)
+
+    def paths(*options: str) -> set[str]:
+        assert _purlin("search", "format price", "--encoder", encoder, "--json", *options) == 0
+        records = map(json.loads, capsys.readouterr().out.splitlines())
+        return {record["location"]["path"] for record in records}
+
+    assert paths() >= {"web/price.py", "website/price.py"}
+    for folder in ("web", "web/", str(shop / "web")):
+        assert paths("--path", folder) == {"web/price.py"}
+    assert paths("--path", "web", "--filter", "language=python") == {"web/price.py"}
+
+    monkeypatch.chdir(shop / "web")
+    assert paths("--path", ".") == {"web/price.py"}
+    assert "website/price.py" in paths("--path", "..")
+
+    monkeypatch.chdir(shop)
+    options = ("--encoder", encoder, "--path", "web", "--filter", "path=mail.py")
+    assert _purlin("search", "receipt", *options) == 2
+    assert "--filter path= cannot be combined" in capsys.readouterr().err
+
+
 def test_search_sees_what_changed_since(
     shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,11 +147,37 @@ def test_json_has_a_record_per_line(
 
 
 def test_no_hits_are_status_1(shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--encoder", encoder, "--filter", "language=go")
-    assert _purlin("search", "receipt", *options) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines()[-1].startswith("no hits; --content all")
+    for query, *options in (["receipt", "--filter", "language=go"], ["?"], ["?", "--json"]):
+        assert _purlin("search", query, "--encoder", encoder, *options) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        has_hint = query == "?"
+        assert err.splitlines()[-1].startswith("no hits; --content all" if has_hint else "no hits")
+        assert ("--content all" in err) == has_hint
+
+
+def test_low_scores_point_to_other_content(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def hint(*options: str) -> bool:
+        _purlin("search", *options, "--encoder", encoder)
+        return "--content all also searches" in capsys.readouterr().err
+
+    assert hint("session kept")
+    assert not hint("send_receipt")
+    assert not hint("session kept", "--content", "all")
+    assert not hint("session kept", "--filter", "language=python")
+    assert not hint("session kept", "--path", "web")
+    (shop / "sessions.md").unlink()
+    assert not hint("session kept")
+
+
+def test_languages_may_be_written_in_capitals(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--encoder", encoder, "--filter", "language=Python")
+    assert _purlin("search", "send_receipt", *options) == 0
+    assert capsys.readouterr().out.startswith("mail.py:1-3")
 
 
 @pytest.mark.parametrize(
@@ -229,6 +282,7 @@ def test_ask_answers_from_the_documentation(
     answer = record["answers"][0]
     assert answer["text"] in PAGE
     assert answer["place"].startswith("sessions.md")
+    assert f":{answer['line']}#" in answer["place"]
 
     assert _purlin("ask", "how long is a session kept?", *options, "-k", 1) == 0
     head, *quoted = capsys.readouterr().out.splitlines()
@@ -260,7 +314,23 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     )  # fmt: skip
     assert _location(answer, shop) == "sessions.md:3#sessions"
     assert _location(answer, None) == "sessions.md#sessions"
-    (shop / "sessions.md").write_text("# Sessions\n\nA session is kept for *31* days.\n")
+
+    # Markup before and in the answer.
+    for text in (
+        "A session is `kept` for *31* days.",
+        "A **session is\nkept** for [31 days](limits.md), unless",
+        "A session\nis\nkept for __31\\\ndays__.",
+    ):
+        line = 3 + text.partition("31")[0].count("\n")
+        (shop / "sessions.md").write_text(f"# Sessions\n\n{text}\n")
+        assert _location(answer, shop) == f"sessions.md:{line}#sessions"
+
+    # Other words than the passage has: the heading's line, which the anchor tells.
+    (shop / "sessions.md").write_text("Intro\n\n## `Sessions`\n\nKept for a month.\n")
+    assert _location(answer, shop) == "sessions.md:3#sessions"
+    (shop / "sessions.md").write_text('<p>Intro</p>\n<h2 id="sessions">Sessions</h2>\n')
+    assert _location(answer, shop) == "sessions.md:2#sessions"
+    (shop / "sessions.md").write_text("Nothing of it.\n")
     assert _location(answer, shop) == "sessions.md#sessions"
 
 
@@ -271,6 +341,17 @@ def test_classify_names_a_line_that_is_not_utf8(
     monkeypatch.setattr(sys, "stdin", lines)
     assert _purlin("classify", "-", "--labels", "a,b", "--encoder", encoder) == 2
     assert "Line 2 of stdin is not UTF-8" in capsys.readouterr().err
+
+
+def test_time_for_the_line_of_an_answer_does_not_explode(shop: Path) -> None:
+    from purlin.cli.ask import _location
+    from purlin.index.records import Answer
+
+    passage = "A session is kept for 31 days."
+    answer = Answer("31 days", 0.9, 22, 29, "sessions.md#x", "X", (), "sessions.md#x", passage)
+    for pattern in ("](", "](a", "[](", "*_`", "# ", "id="):
+        (shop / "sessions.md").write_text(pattern * (1_000_000 // len(pattern)))
+        assert _location(answer, shop) == "sessions.md#x"
 
 
 def test_classify_labels_texts_and_lines_of_stdin(

@@ -307,6 +307,47 @@ def test_files_that_cannot_be_read_are_passed_over(
         assert "circle" not in str(opened.corpus.file_names(100))
 
 
+def test_files_that_cannot_be_read_are_noted_once(
+    root: Path, kept: Path, encoder: HashEncoder
+) -> None:
+    (root / "legacy").mkdir()
+    (root / "legacy" / "latin.py").write_bytes(b"price = 'caf\xe9'\n")
+    # These are left out for what they are.
+    (root / "LICENSE").write_bytes(b"\xe9")
+    (root / "rows.csv").write_bytes(b"\xe9")
+    (root / "rows.json").write_text(" " * (65 << 10))
+    (root / "photo.png").write_bytes(b"\0")
+    first = "legacy/latin.py: not UTF-8: "
+    with _open(root, kept, encoder) as opened:
+        assert opened.notes[1].startswith(f"1 file could not be read: {first}")
+        assert not opened.refresh()
+        assert opened.notes == ()
+
+        (root / "mail.py").write_bytes(b"\0")
+        (root / "zero.md").write_bytes(b"\0")
+        opened.refresh()
+        assert opened.notes[1].startswith(f"3 files could not be read, the first: {first}")
+    with _open(root, kept, encoder) as opened:
+        assert opened.notes == ()
+        # Nothing that is searched changes, yet the file is missed.
+        (root / "new.py").write_bytes(b"\0")
+        opened.refresh()
+        assert opened.notes[1].startswith("4 files could not be read")
+        assert not opened.refresh()
+
+
+def test_only_what_cannot_be_read_is_counted_in_the_refusal(
+    tmp_path: Path, kept: Path, encoder: HashEncoder
+) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "LICENSE").write_text("All rights reserved.\n")
+    with pytest.raises(InvalidInput, match=r"\.gitignore leaves them out\.$"):
+        _open(tmp_path / "old", kept, encoder)
+    (tmp_path / "old" / "latin.py").write_bytes(b"\xe9")
+    with pytest.raises(InvalidInput, match=r"\(1 file could not be read: latin\.py: not UTF-8"):
+        _open(tmp_path / "old", kept, encoder)
+
+
 def test_content_chooses_the_files(root: Path, kept: Path, encoder: HashEncoder) -> None:
     (root / "README.md").write_text("# Receipts\n\nWe send a receipt with each order.\n")
     (root / "settings.toml").write_text('[receipt]\nsender = "order@example.org"\n')

@@ -49,13 +49,14 @@ def _languages(**suffixes: str) -> dict[str, str]:
 # Source code that is read without a grammar.
 _OTHER_CODE = _languages(
     assembly="asm s", astro="astro", clojure="clj cljs cljc edn", cobol="cob cbl", coffeescript="coffee",
-    commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl", d="d", dart="dart", elm="elm",
-    emacslisp="el", erlang="erl hrl", fortran="f f77 f90 f95 f03", fsharp="fs fsi fsx", gleam="gleam",
-    glsl="glsl vert frag", graphql="graphql gql", groovy="groovy", hack="hack", haxe="hx", julia="jl",
-    literatehaskell="lhs", nim="nim nims", nix="nix", objectivec="m mm", ocaml="ml mli", odin="odin",
+    commonlisp="lisp lsp cl", crystal="cr", css="css scss sass less styl", d="d", dart="dart",
+    docker="dockerfile", elm="elm", emacslisp="el", erlang="erl hrl", fortran="f f77 f90 f95 f03",
+    fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql", groovy="groovy",
+    hack="hack", haxe="hx", hcl="tf hcl", julia="jl", literatehaskell="lhs", nim="nim nims", nix="nix",
+    objectivec="m mm", ocaml="ml mli", odin="odin",
     pascal="pas pp", perl="pl pm t", php="phtml", powershell="ps1 psm1 psd1", prolog="pro", protobuf="proto",
     purescript="purs", r="r rmd", racket="rkt", raku="raku", rescript="res resi", scheme="scm ss sld",
-    smalltalk="st", solidity="sol", svelte="svelte", tcl="tcl",
+    smalltalk="st", solidity="sol", sql="sql ddl", svelte="svelte", tcl="tcl",
     template="j2 jinja jinja2 erb ejs hbs mustache twig liquid haml slim pug tmpl", thrift="thrift", v="v",
     vala="vala", verilog="sv svh", vhdl="vhd vhdl", vim="vim", visualbasic="vb bas", vue="vue", wgsl="wgsl",
     zig="zon",
@@ -65,17 +66,18 @@ _DOCS = _languages(
     org="org", rst="rst rest", text="txt text", troff="1 2 3 4 5 6 7 8 man",
 )  # fmt: skip
 _CONFIG = _languages(
-    bazel="bzl bazel star", cmake="cmake", docker="dockerfile", gradle="gradle", hcl="tf tfvars hcl",
+    bazel="bzl bazel star", cmake="cmake", gradle="gradle", hcl="tfvars",
     ini="ini cfg conf cnf properties editorconfig service desktop", json="json jsonc json5 webmanifest",
-    make="mk mak make am", meson="meson", msbuild="csproj fsproj vbproj vcxproj props targets sln", sql="sql ddl",
+    make="mk mak make am", meson="meson", msbuild="csproj fsproj vbproj vcxproj props targets sln",
     toml="toml", xml="xml xsd xsl xslt plist", yaml="yaml yml",
 )  # fmt: skip
 _CONFIG_NAMES = {
-    "dockerfile": "docker", "containerfile": "docker", "makefile": "make", "gnumakefile": "make",
-    "cmakelists.txt": "cmake", "jenkinsfile": "groovy", "procfile": "text", "go.mod": "text", "build": "bazel",
+    "makefile": "make", "gnumakefile": "make", "cmakelists.txt": "cmake",
+    "jenkinsfile": "groovy", "procfile": "text", "go.mod": "text", "build": "bazel",
     "workspace": "bazel", "justfile": "make", "codeowners": "text", "caddyfile": "text", "meson.build": "meson",
     "tsconfig.json": "json", "requirements.txt": "text", "constraints.txt": "text", "configure.ac": "text",
 }  # fmt: skip
+_DOCKER_NAMES = _words("dockerfile containerfile")
 _RUBY_NAMES = _words("rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile")
 _BASH_NAMES = _words(".bashrc .bash_profile .profile .zshrc .zprofile pkgbuild")
 _PYTHON_NAMES = _words("sconstruct sconscript wscript")
@@ -132,6 +134,8 @@ def file_type(path: str) -> FileType | LeftOut | None:
     for names, language in ((_RUBY_NAMES, RUBY), (_BASH_NAMES, BASH), (_PYTHON_NAMES, PYTHON)):
         if name in names:
             return FileType("code", language.name, language)
+    if name in _DOCKER_NAMES:
+        return FileType("code", "docker")
     if label := _CONFIG_NAMES.get(name):
         return FileType("config", label)
     if name.partition(".")[0] in _LICENCES:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
 ABOUT = """Answer a question from the documentation in the repository around a directory: HTML, Markdown
 and reStructuredText. Answers are its exact words, with file, line and anchor. With --corpus, a
 corpus of kind reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
-EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
+EXAMPLE = 'purlin ask "how long is a session kept?" --path ~/src/shop'
 # A page that is larger is not searched for the line of an answer.
 _MAX_PAGE_BYTES = 8 << 20
 # Characters before an answer that must stand before it in the page, too.
 _WORDS_BEFORE = 12
+# White space, emphasis, code and links of Markdown, which rendered text lacks or has otherwise. No
+# alternative can read over the start of another, so that its time is linear.
+_MARKUP = re.compile(r"\]\([^()\[\]\n]*\)|[\s`*_\[\]()\\]")
+_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -65,7 +71,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser("ask", "QUESTION [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
     add("question", metavar="QUESTION", help="What you want to know.")
-    add("--path", default=".", metavar="DIR|URL", help="A directory, or a git URL [default: .].")
+    add(
+        "--path",
+        default=".",
+        metavar="DIR|URL",
+        help="The repository around this directory, or a git URL [default: .].",
+    )
     add("-k", type=int, default=3, help="How many answers [default: 3].")
     add("--json", action="store_true", help="One JSON object.")
     add(
@@ -92,7 +103,10 @@ def _answer(options: argparse.Namespace, reader: Reader, corpus: Corpus, root: P
 
 
 def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
-    answers = [asdict(answer) | {"place": _location(answer, root)} for answer in result.answers]
+    answers = [
+        asdict(answer) | {"place": _location(answer, root), "line": _line(answer, root)}
+        for answer in result.answers
+    ]
     record = {
         "answers": answers,
         "answerable": round(result.answerable, 4),
@@ -131,27 +145,78 @@ def _print_quoted(text: str) -> None:
 
 def _location(answer: Answer, root: Path | None) -> str:
     """PATH:LINE#ANCHOR from the working directory as far as they are known, else the URL."""
-    page, _, _ = answer.passage_id.partition("#")
-    if root is None or not (root / page).is_file():
+    page = _page(answer, root)
+    if page is None:
         return answer.url or answer.passage_id
 
     _, sharp, anchor = (answer.url or "").partition("#")
-    line = _line(root / page, answer)
+    line = _line(answer, root)
     number = "" if line is None else f":{line}"
-    return f"{os.path.relpath(root / page)}{number}{sharp}{anchor}"
+    return f"{os.path.relpath(page)}{number}{sharp}{anchor}"
 
 
-def _line(page: Path, answer: Answer) -> int | None:
-    """Line of the page where the answer stands, if page and passage have the same words there."""
+def _page(answer: Answer, root: Path | None) -> Path | None:
+    """The file that an answer is from; None if it is from no directory, or gone."""
+    page = root / answer.passage_id.partition("#")[0] if root is not None else None
+    return page if page is not None and page.is_file() else None
+
+
+def _line(answer: Answer, root: Path | None) -> int | None:
+    """Line of the page where the answer stands, else that of its heading, if there is one."""
+    page = _page(answer, root)
+    text = None if page is None else _text(page)
+    if text is None:
+        return None
+    position = _position(text, answer)
+    if position is None:
+        return _heading_line(text, (answer.url or "").partition("#")[2])
+    return text.count("\n", 0, position) + 1
+
+
+def _text(page: Path) -> str | None:
+    """The text of a page; None if it is too large or cannot be read."""
     try:
         if page.stat().st_size > _MAX_PAGE_BYTES:
             return None
-        text = page.read_text(encoding="utf-8", errors="replace")
+        return page.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
 
+
+def _position(text: str, answer: Answer) -> int | None:
+    """Where the answer begins in a page, if the page has its words apart from markup."""
     # Words before the answer tell which of several places it is; markup may interrupt more of them.
     before = answer.passage[max(answer.start - _WORDS_BEFORE, 0) : answer.start].rpartition("\n")[2]
     words = before + answer.text.partition("\n")[0]
-    position = text.find(words) if len(words) >= _WORDS_BEFORE else -1
-    return None if position < 0 else text.count("\n", 0, position + len(before)) + 1
+    bare_words = _MARKUP.sub("", words)
+    if len(words) < _WORDS_BEFORE or not bare_words:
+        return None
+    start = _MARKUP.sub("", text).find(bare_words)
+    return None if start < 0 else _with_markup(text, start + len(_MARKUP.sub("", before)))
+
+
+def _with_markup(text: str, position: int) -> int:
+    """Position in a text of what has this one in the text without markup."""
+    end = 0
+    for markup in _MARKUP.finditer(text):
+        if position < markup.start() - end:
+            break
+        position -= markup.start() - end
+        end = markup.end()
+    return end + position
+
+
+def _heading_line(text: str, anchor: str) -> int | None:
+    """Line of the Markdown heading that has an anchor by GitHub's rule, or of the id in HTML."""
+    if not anchor:
+        return None
+    counts: Counter[str] = Counter()
+    for number, line in enumerate(text.split("\n"), 1):
+        if f'id="{anchor}"' in line:
+            return number
+        if line.startswith("#"):
+            slug = _NOT_IN_SLUG.sub("", line.strip().strip("#").strip().lower()).replace(" ", "-")
+            if anchor == (f"{slug}-{counts[slug]}" if counts[slug] else slug):
+                return number
+            counts[slug] += 1
+    return None

@@ -17,29 +17,34 @@ if TYPE_CHECKING:
     from purlin.index.records import Hit
     from purlin.index.search.contracts import PassageReranker
     from purlin.index.search.corpus import Corpus
+    from purlin.index.search.filters import Filter, Scalar
+    from purlin.index.workspace import Workspace
 
-ABOUT = """Search the repository around a directory, in words or by name. What changed since the last
-search is indexed first; the index is kept in the user's cache directory (PURLIN_CACHE). With
---corpus, corpora of a home are searched instead. Exit status: 0 with hits, 1 without, 2 for an error."""
+ABOUT = """Search the repository around the working directory, or a directory of it, in words or by name.
+What changed since the last search is indexed first; the index is that of the whole repository, and
+is kept in the user's cache directory (PURLIN_CACHE). With --corpus, corpora of a home are searched
+instead. Exit status: 0 with hits, 1 without, 2 for an error."""
 EXAMPLE = 'purlin search "where are uploads retried" --path src -k 3'
+# A best score below it suggests that what is searched for is elsewhere.
+_LOW_SCORE = 0.1
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; returns 0 with hits, 1 without."""
     options = _parse(arguments)
-    hits = _search_corpora(options) if options.corpus else _search_directory(options)
-    if not hits:
-        only_code = options.content is None and not options.corpus
-        hint = "; --content all also searches documentation and configuration" if only_code else ""
-        terminal.print_note(f"no hits{hint}")
-    return 0 if hits else 1
+    shown = _search_corpora(options) if options.corpus else _search_directory(options)
+    return 0 if shown else 1
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser("search", "[CORPUS] QUERY [options]", ABOUT, EXAMPLE)
     add = parser.add_argument
     add("query", metavar="QUERY", nargs="+", help="What to look for; CORPUS is --corpus CORPUS.")
-    add("--path", default=".", metavar="DIR|URL", help="A directory, or a git URL [default: .].")
+    add(
+        "--path",
+        metavar="DIR|URL",
+        help="Only what is in this directory, or a git URL [default: the repository around .].",
+    )
     add("-k", type=int, default=5, help="How many hits [default: 5].")
     add("--offset", type=int, default=0, help="How many hits to pass over.")
     add(
@@ -106,30 +111,74 @@ def add_home(parser: Parser) -> None:
 def _search_directory(options: argparse.Namespace) -> int:
     """Search the repository around a directory and print its hits; returns their number."""
     from purlin.cli.corpora import parse_filter
-    from purlin.index.workspace import open_workspace
+    from purlin.index.workspace import open_workspace, within
 
-    conditions = parse_filter(options.filter)
+    path = options.path or "."
+    conditions = _lower_languages(parse_filter(options.filter) or {})
     with terminal.progress() as progress:
-        workspace = open_workspace(
-            options.path, encoder=options.encoder or "static", progress=progress
-        )
+        workspace = open_workspace(path, encoder=options.encoder or "static", progress=progress)
     with workspace:
         for note in workspace.notes:
             terminal.print_note(note)
+        folder = within(workspace.root, options.path) if options.path else {}
         result = workspace.search(
             options.query,
             options.k,
             offset=options.offset,
             content=options.content or "code",
-            filter=conditions,
+            filter=_both(folder, conditions),
             mode=options.mode,
             explain=True,
             reranker=_rerankers(options, [workspace.corpus])[0],
         )
         if result.warning is not None:
             terminal.print_note(f"warning: {result.warning}")
-        _print_hits(options, result.hits, {workspace.corpus.name: workspace.corpus}, workspace.root)
-    return len(result.hits)
+        hits = _print_hits(
+            options, result.hits, {workspace.corpus.name: workspace.corpus}, workspace.root
+        )
+        _print_hint(options, hits, workspace, folder)
+    return len(hits)
+
+
+def _both(folder: Filter, conditions: Filter) -> Filter:
+    """Join the condition of --path with those of --filter, as a field can have only one."""
+    if folder.keys() & conditions.keys():
+        from purlin.index.errors import InvalidInput
+
+        raise InvalidInput(
+            "--path below the root of the repository and --filter path= cannot be combined; "
+            "leave out --path.",
+            field="path",
+        )
+    return {**conditions, **folder}
+
+
+def _lower_languages(conditions: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequence[Scalar]]:
+    """Write languages as the index of a directory does, so that Go is found as go."""
+    languages = [str(value).lower() for value in conditions.get("language", ())]
+    return {**conditions, "language": languages} if languages else dict(conditions)
+
+
+def _print_hint(
+    options: argparse.Namespace, hits: Sequence[Hit], workspace: Workspace, folder: Filter
+) -> None:
+    """Say that nothing was found, and what else could be searched if little or nothing was."""
+    if hits and (hits[0].score >= _LOW_SCORE or options.offset):
+        return
+    outcome = "the best score is low" if hits else "no hits"
+    if options.content is None and not options.filter and _has_other_files(workspace, folder):
+        outcome += "; --content all also searches documentation and configuration"
+    elif hits:
+        return
+    terminal.print_note(outcome)
+
+
+def _has_other_files(workspace: Workspace, folder: Filter) -> bool:
+    """Whether there is documentation or configuration to search."""
+    conditions: Filter = {"content": ["docs", "config"], **folder}
+    # Every document that passes the filter is near the query to some degree.
+    result = workspace.search("anything", 1, content="all", filter=conditions, mode="dense")
+    return bool(result.hits)
 
 
 # ---- corpora
@@ -156,11 +205,13 @@ def _search_corpora(options: argparse.Namespace) -> int:
         )
         if result.warning is not None:
             terminal.print_note(f"warning: {result.warning}")
-        _print_hits(options, result.hits, {corpus.name: corpus for corpus in corpora}, None)
+        hits = _print_hits(options, result.hits, {corpus.name: corpus for corpus in corpora}, None)
     finally:
         for corpus in corpora:
             corpus.close()
-    return len(result.hits)
+    if not hits:
+        terminal.print_note("no hits")
+    return len(hits)
 
 
 def _rerankers(
@@ -187,14 +238,20 @@ def _print_hits(
     hits: Sequence[Hit],
     corpora: Mapping[str, Corpus],
     root: Path | None,
-) -> None:
-    """Print hits of corpora, by name, whose files are below `root` if they are a directory's."""
+) -> list[Hit]:
+    """Print hits of corpora, by name, whose files are below `root` if they are a directory's.
+
+    Those whose score is printed as 0.00 are left out: they have nothing of the query. Returns the
+    others.
+    """
     [first, *others] = corpora.values()
-    for hit in hits:
+    relevant = [hit for hit in hits if round(hit.score, 2) > 0]
+    for hit in relevant:
         if options.json:
             _print_json(options.query, hit, corpora[hit.corpus or first.name], root)
         else:
             _print_hit(options.query, hit, options.lines, root, named=bool(others))
+    return relevant
 
 
 def _print_json(query: str, hit: Hit, corpus: Corpus, root: Path | None) -> None:
