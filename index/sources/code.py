@@ -40,7 +40,7 @@ from purlin.index.sources.roles import role
 from purlin.index.sources.syntax import PARSE_SECONDS, parse
 from purlin.index.sources.windows import windows
 
-VERSION = 2
+VERSION = 3
 
 MAX_SIGNATURE_LINE = 300  # characters
 _FIRST_LINE_BYTES = 128

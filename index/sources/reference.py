@@ -26,7 +26,7 @@ from purlin.index.sources.html import Block, Page, Section, read_page
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 5
+VERSION = 6
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 PAGE_FORMATS = {
