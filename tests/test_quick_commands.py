@@ -246,6 +246,7 @@ def test_control_characters_of_files_do_not_reach_the_terminal(
     shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert terminal.visible("a\x1b[31m\tb\n\x7f\x9bc\r") == "a\ufffd[31m\tb\n\ufffd\ufffdc\ufffd"
+    assert terminal.visible("a file of Windows\r\n") == "a file of Windows\r\n"
     (shop / "alarm.py").write_text('def alarm():\n    """Clear \x1b[2J the screen."""\n')
     assert _purlin("search", "alarm", "--encoder", encoder, "-k", 1) == 0
     out = capsys.readouterr().out

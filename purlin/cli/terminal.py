@@ -17,8 +17,8 @@ from typing import TextIO
 from purlin.index.pace import Lines, Pace, Progress
 
 _QUIET_S = 5.0
-# C0 without tab and newline, DEL, and C1.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# C0 without tab, newline and the return before one, DEL, and C1.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "1;31", "32", "1;33", "1;36"
 
 
