@@ -12,12 +12,13 @@ Prints, in this order:
   fifth of these answered by weights fitted to the others.
 - SENTENCE_WEIGHTS of `purlin.index.qa.sentences`, fitted in the same way over the questions that want a
   statement, and how many of these are answered by the right sentence with a sixth of them left out.
-- `calibration`, fitted by logistic regression, with the AUROC of `answerable` on the questions it
-  was fitted to (optimistic) and cross-validated in tenths.
+- `calibration`, fitted by logistic regression to answers under all these weights, with the AUROC of
+  `answerable` on the questions it was fitted to (optimistic) and cross-validated in tenths.
 - A row of measures for each corpus and depth, unless `--brief`.
 
-Copy the weights to `index/qa/features.py`, and `prior_weight` and the calibration to the recipe's
-`[export]`. `--write` puts these two into the reader's directory.
+The calibration and the table are those of the reader with the fitted weights: copy these to
+`index/qa/features.py` and `index/qa/sentences.py`, and `prior_weight` and the calibration to the
+recipe's `[export]`. `--write` puts these two into the reader's directory.
 """
 
 from __future__ import annotations
@@ -348,6 +349,15 @@ def fit_weights(
     return passage_weights, span_weights, exact
 
 
+def install(weights: dict[str, float], fitted: Floats) -> dict[str, float]:
+    """Put fitted weights in place of a module's own in this process, and return them.
+
+    What is measured afterwards is what it will be once they are copied to the module.
+    """
+    weights.update(zip(weights, fitted.round(2).tolist(), strict=True))
+    return weights
+
+
 def write_settings(reader: Reader, directory: Path) -> None:
     """Put the reader's settings and their fingerprint into its directory."""
     path = directory / READER_SETTINGS
@@ -421,15 +431,11 @@ def main() -> None:
     statements = [each for each in with_answers if parse_question(each[1].question).statement]
     answered = [each for each in with_answers if each not in statements]
 
-    if statements:
-        sentence_weights, share = fit_sentences(statements, reader)
-        named = zip(("prior", *SENTENCE_WEIGHTS), sentence_weights.round(2).tolist(), strict=True)
-        print("SENTENCE", dict(named), f"right {share:.3f} of {len(statements)}")
     passage_weights, span_weights, exact = fit_weights(answered, statements, reader)
     prior_weight = round(float(span_weights[0]), 2)
-    print("PASSAGE", dict(zip(PASSAGE_WEIGHTS, passage_weights.round(2).tolist(), strict=True)))
-    spans = dict(zip(SPAN_WEIGHTS, span_weights[1:].round(2).tolist(), strict=True))
-    print("prior_weight", prior_weight, "SPAN", spans)
+    reader.settings = replace(reader.settings, prior_weight=prior_weight)
+    print("PASSAGE", install(PASSAGE_WEIGHTS, passage_weights))
+    print("prior_weight", prior_weight, "SPAN", install(SPAN_WEIGHTS, span_weights[1:]))
 
     for corpus, _ in corpora:
         of_corpus = np.array([each is corpus for each, _ in answered])
@@ -438,6 +444,13 @@ def main() -> None:
             f"{exact[of_corpus].mean():.3f} of {of_corpus.sum()}",
             flush=True,
         )
+
+    # After the passages' weights, which decide what is read.
+    if statements:
+        sentence_weights, share = fit_sentences(statements, reader)
+        fitted = {"prior": round(float(sentence_weights[0]), 2)}
+        fitted |= install(SENTENCE_WEIGHTS, sentence_weights[1:])
+        print("SENTENCE", fitted, f"right {share:.3f} of {len(statements)}")
 
     features = np.concatenate(
         [question_features(corpus, reader, questions) for corpus, questions in corpora]
@@ -453,7 +466,7 @@ def main() -> None:
 
     # The table is that of the reader as it would be released.
     calibration = tuple(weights.round(4).tolist())
-    reader.settings = replace(reader.settings, prior_weight=prior_weight, calibration=calibration)
+    reader.settings = replace(reader.settings, calibration=calibration)
     if options.write:
         write_settings(reader, options.reader)
     if not options.brief:

@@ -2,7 +2,7 @@
 
     python benchmarks/refqa.py --data DIR --out DIR [--trained untrained questions ...]
         [--splitters ...] [--validated ...] [--seeds 1 2 3] [--reader released|trained|none|DIR]
-        [--recipe configs/refqa-dpr.toml] [--pages N]
+        [--recipe configs/refqa-dpr.toml] [--pages N] [--template-test]
 
 `--data` has references/python3.11/library, as in the paper Python's library reference alone, whose
 passages are cut as the paper's splitters do (`purlin.training.data.splitting`): simple in windows of whole
@@ -24,6 +24,10 @@ Measured are the questions of the dev halves of `--questions` whose page is in t
 `--pages`, that is a random choice of the pages that have any. A passage is right if an accepted
 answer is in it within the right entry ("entry"), or anywhere ("answer", the paper's). Results of
 earlier calls are kept, and unfinished training is resumed.
+
+With `--template-test` the same systems are measured, in a second report, on the questions by the
+paper's template about the entries of its split "test", as in its table 6 and the column D_temp of
+its table 4. Systems trained on "questions", which may be about these entries, are not.
 
 The report has means over questions and seeds with 95 % intervals, paired differences to the simple
 splitter with the same training, the two-way analysis of variance and Tukey's HSD.
@@ -57,11 +61,12 @@ from purlin.index.search.postings import Postings
 from purlin.training import export, model, reader, santa
 from purlin.training.anova import tukey_hsd, two_way_anova
 from purlin.training.config import load_recipe
+from purlin.training.data import templates
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
 from purlin.training.data.questions import QuestionSource, answer_spans
 from purlin.training.data.splitting import SplitReference, read_split
-from purlin.training.data.templates import PAPER_RULES, document_entry
+from purlin.training.data.templates import document_entry
 from purlin.training.dev import DevSet
 from purlin.training.loop import LoopSettings, StepProgress
 
@@ -101,28 +106,43 @@ def log_line(message: str) -> None:
     print(f"  {message}", file=sys.stderr, flush=True)
 
 
+@cache
+def read_reference(root: Path, splitter: Splitter) -> SplitReference:
+    """The whole reference, cut by a splitter."""
+    return read_split(root, splitter)
+
+
 class Ablation:
     """The command's options, and the collections, models and questions that cells share."""
+
+    measured = "questions"
+    """What the report calls the questions."""
+
+    result_suffix = ""
+    """Of the names of files with results, which differ by what is measured."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.out = options, options.out
         self.root = options.data / "references/python3.11"
         self.out.mkdir(parents=True, exist_ok=True)
 
-    @cache  # noqa: B019
     def reference(self, splitter: Splitter) -> SplitReference:
         """The whole reference, cut by a splitter."""
-        return read_split(self.root, splitter)
+        return read_reference(self.root, splitter)
 
-    @cache  # noqa: B019
-    def questions(self) -> list[Question]:
-        """The answerable questions about the measured pages, in the order of their files."""
-        every = [
+    def all_questions(self) -> list[Question]:
+        """The answerable questions about all pages, in the order of their files."""
+        return [
             question
             for path in self.options.questions
             for question in read_questions(path, "dev")
             if question.answers and (self.root / page_of(question)).is_file()
         ]
+
+    @cache  # noqa: B019
+    def questions(self) -> list[Question]:
+        """The questions about the measured pages."""
+        every = self.all_questions()
         pages = sorted({page_of(question) for question in every})
         random.Random(0).shuffle(pages)
         chosen = set(pages[: self.options.pages])
@@ -185,7 +205,7 @@ class Ablation:
             "templates",
             self.root,
             kind="reference",
-            rules=PAPER_RULES,
+            rules="paper",
             leave_out=tuple(self.options.questions),
             splitter=splitter,
             **self.translation(kind),
@@ -252,7 +272,7 @@ class Ablation:
                 path=self.root,
                 kind="reference",
                 measure="-loss",
-                rules=PAPER_RULES,
+                rules="paper",
                 splitter=splitter,
                 translators=() if kind == "template" else tuple(self.options.translators),
                 originals=kind != "back",
@@ -280,7 +300,7 @@ class Ablation:
             format="questions" if kind == "questions" else "templates",
             path=TRAINING_QUESTIONS if kind == "questions" else self.root,
             reference=self.root if kind == "questions" else None,
-            rules=None if kind == "questions" else PAPER_RULES,
+            rules=None if kind == "questions" else "paper",
             leave_out=() if kind == "questions" else tuple(self.options.questions),
             splitter=splitter,
         )
@@ -306,7 +326,7 @@ class Ablation:
 
     def _seed_values(self, splitter: Splitter, kind: Kind, seed: int) -> QuestionValues:
         name = cell_name(splitter, kind, seed)
-        path = self.out / f"{name}-{Path(self.options.reader).name}.json"
+        path = self.out / f"{name}-{Path(self.options.reader).name}{self.result_suffix}.json"
         if not path.is_file():
             log_line(f"measuring {name}")
             path.write_text(json.dumps(self._measure(splitter, kind, seed)))
@@ -355,6 +375,29 @@ class Ablation:
                     for measure_name, value in rank_values(rank).items():
                         values.setdefault(f"{name}, {relevance} {measure_name}", []).append(value)
         return values
+
+
+class TemplateTest(Ablation):
+    """The same systems, measured on the paper's D_temp: the test split of its template."""
+
+    measured = "questions by template"
+    result_suffix = "-template-test"
+
+    def all_questions(self) -> list[Question]:
+        """The questions by the paper's template about entries that nothing else by it is about."""
+        definitions = self.reference(self.options.splitters[0]).definitions
+        examples = templates.questions(definitions, "test", "paper")
+        return [
+            Question(
+                id=str(number),
+                question=example.question,
+                answers=(example.answer,),
+                entry=example.entry,
+                form=example.form,
+                split="test",
+            )
+            for number, example in enumerate(examples)
+        ]
 
 
 def bm25_scores(queries: Sequence[str], texts: Sequence[str]) -> NDArray[np.float32]:
@@ -470,6 +513,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--reader", default="released")
     parser.add_argument("--read", type=int, default=10, help="passages that the reader ranks")
     parser.add_argument("--pages", type=int)
+    parser.add_argument(
+        "--template-test", action="store_true", help="also measure the template's test split"
+    )
     parser.add_argument("--recipe", type=Path)
     parser.add_argument("--translators", nargs=2, default=(), metavar=("THERE", "BACK"))
     parser.add_argument("--steps", type=int, help="instead of the recipe's epochs")
@@ -499,22 +545,30 @@ def read_recipe(options: argparse.Namespace) -> None:
 
 def main() -> None:
     options = parse_options()
-    ablation = Ablation(options)
-    kinds = dict.fromkeys(
-        (trained, "none" if trained in ("bm25", "untrained") else validated)
-        for trained in options.trained
-        for validated in options.validated
+    kinds = list(
+        dict.fromkeys(
+            (trained, "none" if trained in ("bm25", "untrained") else validated)
+            for trained in options.trained
+            for validated in options.validated
+        )
     )
+    print_report(Ablation(options), kinds)
+    if options.template_test:
+        print()
+        print_report(TemplateTest(options), [kind for kind in kinds if kind[0] != "questions"])
+
+
+def print_report(ablation: Ablation, kinds: Sequence[Kind]) -> None:
+    """Measure the systems of all splitters and of `kinds`, and print the report."""
+    splitters = ablation.options.splitters
     cells = {
-        (splitter, kind): ablation.cell(splitter, kind)
-        for kind in kinds
-        for splitter in options.splitters
+        (splitter, kind): ablation.cell(splitter, kind) for kind in kinds for splitter in splitters
     }
 
-    counts = {splitter: len(ablation.rows(splitter)) for splitter in options.splitters}
-    sizes = ", ".join(f"{splitter} {count:,}" for splitter, count in counts.items())
-    print(f"{len(ablation.questions())} questions; passages: {sizes}\n")
-    print("\n".join(report(cells)))
+    sizes = ", ".join(f"{splitter} {len(ablation.rows(splitter)):,}" for splitter in splitters)
+    print(f"{len(ablation.questions())} {ablation.measured}; passages: {sizes}\n")
+    if cells:
+        print("\n".join(report(cells)))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.training.config import MAX_RECIPE_BYTES, build_recipe, in_range, load_recipe
+from purlin.training.config import (
+    MAX_RECIPE_BYTES,
+    MAX_SEED,
+    build_recipe,
+    in_range,
+    load_recipe,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,7 @@ class Recipe:
     shuffle: bool = True
     limits: tuple[str, ...] = ()
     exclude: tuple[Path, ...] = ()
-    extra: Path | None = None
+    extra: Path | Literal["paper"] | None = None
     part: int | None = None
 
 
@@ -83,6 +89,12 @@ def test_recipe_is_read_with_defaults(tmp_path: Path) -> None:
     )
     assert type(recipe.rate) is float
     assert type(recipe.stage[1].loop.epochs) is float
+
+
+def test_word_stands_in_place_of_a_path(tmp_path: Path) -> None:
+    assert read_text('name = "x"\nextra = "paper"', tmp_path).extra == "paper"
+    (tmp_path / "other").write_text("")
+    assert read_text('name = "x"\nextra = "other"', tmp_path).extra == tmp_path / "other"
 
 
 def test_paths_are_relative_to_data(tmp_path: Path) -> None:
@@ -212,6 +224,12 @@ def test_value_in_range_passes(value: float) -> None:
 def test_value_out_of_range_is_refused(value: float) -> None:
     with pytest.raises(InvalidInput, match="x must be from 1 to 3"):
         in_range("x", value, 1, 3)
+
+
+def test_range_shows_whole_numbers_in_full() -> None:
+    message = "seed must be from 0 to 4,294,967,295, not 4,294,967,296."
+    with pytest.raises(InvalidInput, match=message):
+        in_range("seed", MAX_SEED + 1, 0, MAX_SEED)
 
 
 PLAIN = st.one_of(

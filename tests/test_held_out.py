@@ -98,6 +98,21 @@ def test_pair_files_and_bare_corpora_are_evaluation_sets(tmp_path: Path) -> None
         read_held_out([empty])
 
 
+def test_rows_with_short_queries_are_held_out(tmp_path: Path) -> None:
+    rows = [{"query": "flood", "passage": FLOOD}, {"query": "how deep", "passage": ""}]
+    measured = write_jsonl(tmp_path / "measured.jsonl", rows)
+    training = [
+        {"query": "fill a deck with water", "passage": FLOOD},
+        {"query": "set new to one", "passage": "new = 1"},
+    ]
+    source = PairSource("pairs", write_jsonl(tmp_path / "train.jsonl", training))
+
+    (pairs,), report = load_pairs([source], [measured])
+    assert [pair.passage for pair in pairs] == ["new = 1"]
+    assert report.held_out == 1
+    assert "rows that could not be compared, 1: the passage is empty" in str(report)
+
+
 SHORT = {"_id": "1", "title": "Ceramic mug", "text": "Red, with a handle for two fingers"}
 LONG = {
     "_id": "2",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,11 @@ from purlin.index.records import Document, SourceFile
 from purlin.index.sources import open_source
 from purlin.training.data.pairs import PairSource
 from purlin.training.data.questions import QuestionSource, load_questions
+from purlin.training.data.templates import PAPER_RULES
 from purlin.training.dev import DevSet, read_dev_set
 from tests.pair_files import REFERENCE, read_all, write_jsonl
+
+CONFIGS = Path(__file__).parents[1] / "configs"
 
 
 def entries_of(source: QuestionSource) -> set[str]:
@@ -34,6 +39,41 @@ def test_template_questions_have_passages() -> None:
     # All entries of this small reference are in the train split.
     with pytest.raises(InvalidInput, match="no usable pair"):
         read_all(PairSource("templates", REFERENCE, split="dev"))
+
+
+def test_recipes_name_the_rules_of_the_paper() -> None:
+    by_word, _ = read_all(PairSource("templates", REFERENCE, rules="paper"))
+    by_path, _ = read_all(PairSource("templates", REFERENCE, rules=PAPER_RULES))
+    assert by_word == by_path
+    _, asked = load_questions(QuestionSource(format="templates", path=REFERENCE, rules="paper"), {})
+    assert {question.form for question in asked} == {"term"}
+
+
+def test_recipe_of_the_paper_has_its_template() -> None:
+    for name in ("refqa-dpr", "refqa-dpr-reader"):
+        recipe = tomllib.loads((CONFIGS / f"{name}.toml").read_text())
+        sources = [*recipe.get("pairs", ()), *recipe.get("asked", ()), *recipe["dev"]]
+        assert [source["rules"] for source in sources] == ["paper", "paper"]
+
+
+def test_every_question_of_a_passage_is_judged(tmp_path: Path) -> None:
+    rows = [
+        {"queries": ["what is red", "what has one colour"], "passage": "a red box"},
+        {"queries": ["what is blue", "what has one colour"], "passage": "a blue box"},
+    ]
+    path = write_jsonl(tmp_path / "pairs.jsonl", rows)
+    dev_set = DevSet(name="dev", path=path, format="pairs")
+    judged = read_dev_set(dev_set)
+    assert list(judged.queries.values()) == [
+        "what is red",
+        "what is blue",
+        "what has one colour",
+        "what has one colour",
+    ]
+    assert list(judged.qrels.values()) == [{"0": 1.0}, {"1": 1.0}, *[{"0": 1.0, "1": 1.0}] * 2]
+
+    limited = read_dev_set(replace(dev_set, limit=2))
+    assert list(limited.queries.values()) == ["what is red", "what is blue"]
 
 
 @pytest.fixture

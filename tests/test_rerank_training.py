@@ -8,7 +8,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -219,6 +220,14 @@ def test_a_batch_has_lists_and_the_loss_of_their_logits(directory: Path, tmp_pat
     assert [ids.tolist() for ids in task.batch(0).sequences] == [
         ids.tolist() for ids in batch.sequences
     ]
+    # Together, two processes see the same batch.
+    for process in range(2):
+        task.accelerator = cast(Any, SimpleNamespace(process_index=process, num_processes=2))
+        assert task.batch(0).rows.tolist() == batch.rows[process::2].tolist()
+        assert task.batch(0).relevant == batch.relevant[process::2]
+        assert task.batch(0).sequences[0].tolist() == batch.sequences[3 * process].tolist()
+    task.accelerator = accelerator
+
     # A query's own passage has the query's verb and object, and comes first unless it is left out.
     words = model.tokenizer.convert_ids_to_tokens
     for number, relevant in enumerate(batch.relevant):

@@ -910,6 +910,9 @@ def test_a_dev_set_without_judgements_is_refused(tmp_path: Path) -> None:
 # -- whole runs ----------------------------------------------------------------------------------
 
 
+HELD = '{name = "held", path = "dev.jsonl", format = "pairs"}'
+
+
 def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) -> Path:
     """Write a recipe of two stages on 24 pairs, which mines hard negatives three times."""
     lines = [
@@ -924,7 +927,7 @@ def write_recipe(home: Path, base: Path, changes: Callable[[str], str] = str) ->
         seed = 3
         model = {{base = "{base}", max_query_tokens = 16, max_passage_tokens = 48, max_target_tokens = 32}}
         pairs = [{{format = "pairs", path = "pairs.jsonl"}}]
-        dev = [{{name = "held", path = "dev.jsonl", format = "pairs"}}]
+        dev = [{HELD}]
         export = {{max_tokens = 48, quantization = "none", base_share = 0.25}}
 
         [[stage]]
@@ -1263,6 +1266,8 @@ def test_two_processes_train_as_one_does(bert: Path, tmp_path: Path) -> None:
         ("pairs.jsonl", "nowhere.jsonl", "nowhere.jsonl does not exist"),
         ("batch_size = 8", "batch_size = 64", "A batch of 64 exceeds the 24 pairs"),
         ('name = "finetune"', 'name = "pretrain"', "Stages need different names"),
+        (HELD, f"{HELD}, {HELD}", "Dev sets need different names; these are held, held"),
+        ('name = "finetune"', 'name = "b"\npairs = ["c"]', "named 'c'; give each a name."),
         ('name = "finetune"', 'name = "../up"', "letters, digits and dashes"),
         ("depth = 5", "depth = 0", "depth must be from 1"),
         ("hard_negatives = 1", "hard_negatives = 6", "depth must be from 6"),

@@ -323,6 +323,8 @@ def test_names_and_measures_that_cannot_work_are_refused(data: Path) -> None:
         replace(recipe, name=CHECKPOINTS)
     with pytest.raises(InvalidInput, match="needs a transformer"):
         replace(recipe, dev=(replace(recipe.dev[0], measure="-loss"),))
+    with pytest.raises(InvalidInput, match="Dev sets need different names"):
+        replace(recipe, dev=recipe.dev * 2)
     with pytest.raises(InvalidInput, match="at least one"):
         replace(recipe, pairs=())
 

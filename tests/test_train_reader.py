@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import shutil
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -390,6 +392,31 @@ def test_groups_of_similar_length_give_the_same_logits(base: Path, squad: Path) 
             grouped_logits[visible], whole_logits[visible], rtol=1e-4, atol=1e-4
         )
     torch.testing.assert_close(grouped[2], whole[2], rtol=1e-4, atol=1e-4)
+
+
+def test_processes_draw_the_batch_that_a_single_one_would(base: Path, squad: Path) -> None:
+    task = task_of(base, squad)
+    whole, rows = task.drawn(3)
+    for process in range(2):
+        task.accelerator = cast(Any, SimpleNamespace(process_index=process, num_processes=2))
+        part, part_rows = task.drawn(3)
+        assert part_rows.tolist() == rows[process::2].tolist()
+        assert [(drawn.number, drawn.candidates) for drawn in part] == [
+            (drawn.number, drawn.candidates) for drawn in whole[process::2]
+        ]
+
+
+def test_wrong_passages_are_drawn_once(base: Path, squad: Path) -> None:
+    reading = reader.ReadingSettings(passages=3, depth=3, missing=0.0, max_tokens=64)
+    task = task_of(base, squad, reading=reading)
+    source = replace(task.sources[0], wrong=np.array([[1, 2, 2, 1], [0, 3, 3, 3], *[[4] * 4] * 2]))
+    for seed in range(20):
+        for number, others in ((0, {1, 2}), (1, {0, 3})):
+            positions = task._positions(source, number, random.Random(seed), with_own=True)
+            rows = source.candidates(number, 5)
+            assert {rows[position] for position in positions[1:]} == others
+    # Where there are too few, they are repeated.
+    assert len(task._positions(source, 2, random.Random(1), with_own=True)) == 3
 
 
 # -- whole runs ----------------------------------------------------------------------------------

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from purlin.training.data.questions import TrainingQuestion
+from pathlib import Path
+
+import pytest
+
+from purlin.index.errors import InvalidInput
+from purlin.training.data.questions import QuestionSource, TrainingQuestion
+from purlin.training.dev import DevSet
 
 
 def test_repr_is_stable_for_checkpoint_digests() -> None:
@@ -10,3 +16,11 @@ def test_repr_is_stable_for_checkpoint_digests() -> None:
     assert repr(question) == (
         "Asked(question='which', passage=3, start=0, end=2, form='form', answered=True)"
     )
+
+
+def test_limit_of_no_questions_is_refused() -> None:
+    message = "limit must be from 1 to 1,073,741,824, not 0"
+    with pytest.raises(InvalidInput, match=message):
+        QuestionSource(format="templates", path=Path("reference"), limit=0)
+    with pytest.raises(InvalidInput, match=message):
+        DevSet(name="dev", format="templates", path=Path("reference"), limit=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -92,10 +92,13 @@ def _convert(kind: Any, value: Any, root: Path, key: str) -> Any:
     """Return a TOML value as the type `kind`."""
     origin, arguments = get_origin(kind), get_args(kind)
 
-    # The only unions are `X | None`: TOML has no null, so any value must be an X.
+    # TOML has no null, so a value of `X | None` must be an X.
     if origin in (Union, UnionType):
-        inner = next(argument for argument in arguments if argument is not NoneType)
-        return _convert(inner, value, root, key)
+        kinds = [argument for argument in arguments if argument is not NoneType]
+        words = [get_args(each) for each in kinds if get_origin(each) is Literal]
+        # Words may stand in place of the first kind, such as "paper" in place of a path.
+        is_word = any(value in choices for choices in words)
+        return value if is_word else _convert(kinds[0], value, root, key)
 
     if origin is Literal:
         choices = ", ".join(map(repr, arguments))
@@ -168,4 +171,23 @@ def _join(key: str, name: str) -> str:
 def in_range(name: str, value: float, low: float, high: float) -> None:
     """Raise InvalidInput unless low <= value <= high; for the `__post_init__` of recipes."""
     if not low <= value <= high:
-        raise InvalidInput(f"{name} must be from {low:g} to {high:g}, not {value:g}.", field=name)
+        shown_low, shown_high, shown = map(_number, (low, high, value))
+        raise InvalidInput(
+            f"{name} must be from {shown_low} to {shown_high}, not {shown}.", field=name
+        )
+
+
+def _number(value: float) -> str:
+    # Six digits of a large whole number would hide by how much it is too large.
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def refuse_repeated(names: Sequence[str], things: str, field: str) -> None:
+    """Raise InvalidInput if a name is repeated; for the `__post_init__` of recipes.
+
+    `things` says in the message what is named.
+    """
+    if len(set(names)) < len(names):
+        raise InvalidInput(
+            f"{things} need different names; these are {', '.join(names)}.", field=field
+        )

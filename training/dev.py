@@ -29,6 +29,7 @@ from purlin.training.data.judged import (
 )
 from purlin.training.data.pair_formats import read_pairs
 from purlin.training.data.pairs import Pair, PairSource
+from purlin.training.data.templates import RulesChoice
 from purlin.training.losses import contrastive
 from purlin.training.model import TextModel, pad_texts
 
@@ -54,8 +55,9 @@ class DevSet:
     file of pairs, a reference whose entries of `split` are asked about by template, a question set
     over `reference`, of which the questions of `split` are used, searches that lead to functions of
     `reference`, or a published set that `read_judged` reads, with whole queries and, for ESCI,
-    rankings of the judged products alone. Relevant to the query of a pair are its own passage and
-    those of equal queries. `limit` is the maximum number of queries.
+    rankings of the judged products alone. Every query of a pair is judged; relevant to it are
+    the pair's passage and those of equal queries. `limit` is the maximum number of pairs, and of
+    queries: the first of each pair go before the others.
 
     `measure` is one of `purlin.index.evaluation.ranking`'s names or "-loss", eq. 3 over batches of
     `LOSS_BATCH` queries with its sign inverted, so that higher is better here too. The paper on
@@ -74,13 +76,14 @@ class DevSet:
     reference: Path | None = None
     limit: int | None = None
     measure: Literal["MRR@100", "nDCG@10", "nDCG@100", "Recall@100", "-loss"] = "MRR@100"
-    rules: Path | None = None
+    rules: RulesChoice | None = None
     translators: tuple[str, ...] = ()
     originals: bool = True
     splitter: Splitter | None = None
 
     def __post_init__(self) -> None:
-        in_range("limit", self.limit or 1, 1, 1 << 30)
+        if self.limit is not None:
+            in_range("limit", self.limit, 1, 1 << 30)
         # Refuses the keys that the format does not use.
         self.pair_source()
 
@@ -202,13 +205,24 @@ def _read_pairs(dev_set: DevSet) -> JudgedSet:
 
     relevant: dict[str, dict[str, float]] = {}
     for pair in pairs:
-        relevant.setdefault(pair.queries[0], {})[ids[pair.passage]] = 1.0
+        for query in pair.queries:
+            relevant.setdefault(query, {})[ids[pair.passage]] = 1.0
 
+    queries = list(islice(_in_turns(pairs), dev_set.limit))
     return JudgedSet(
-        {str(number): pair.queries[0] for number, pair in enumerate(pairs)},
+        {str(number): query for number, query in enumerate(queries)},
         {id_: passage for passage, id_ in ids.items()},
-        {str(number): relevant[pair.queries[0]] for number, pair in enumerate(pairs)},
+        {str(number): relevant[query] for number, query in enumerate(queries)},
     )
+
+
+def _in_turns(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield the first query of each pair, then the second ones, and so on.
+
+    Queries of one passage stand apart, as passages that `dev_loss` contrasts should differ.
+    """
+    for turn in range(max((len(pair.queries) for pair in pairs), default=0)):
+        yield from (pair.queries[turn] for pair in pairs if turn < len(pair.queries))
 
 
 def rank_passages(

@@ -24,7 +24,7 @@ from purlin.index.ensemble_encoder import (
     EnsembleSettings,
 )
 from purlin.index.errors import InvalidInput
-from purlin.training.config import MAX_SEED, in_range
+from purlin.training.config import MAX_SEED, in_range, refuse_repeated
 from purlin.training.data import augment
 from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pair_loading import load_pairs
@@ -96,6 +96,7 @@ class EnsembleRecipe:
             )
         if not self.pairs:
             raise InvalidInput("A recipe needs at least one [[pairs]].", field="pairs")
+        refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
         if losses := [dev_set.name for dev_set in self.dev if dev_set.measure == "-loss"]:
             raise InvalidInput(
                 f"The dev set {losses[0]} has the measure '-loss', which needs a model to train; "

@@ -411,15 +411,12 @@ class RankerTask(CrossEncoderTask):
 
     def batch(self, number: int) -> RankingBatch:
         """Return this process's part of batch `number`."""
-        process, count = self.accelerator.process_index, self.accelerator.num_processes
-        # Processes take turns, so that each gets the same number of queries.
-        rows = self.schedule.rows(number)[process::count]
+        rows, rngs = self.schedule.part(number, self.accelerator)
 
         sequences: list[TokenIds] = []
         relevant: list[int] = []
         scores: list[list[float]] = []
-        for slot, row in enumerate(rows):
-            rng = random.Random(f"{self.recipe.seed} {number} {slot} {process}")
+        for row, rng in zip(rows, rngs, strict=True):
             source_number = int(np.searchsorted(self.starts, row, side="right")) - 1
             source = self.sources[source_number]
             own = source.held_out + int(row - self.starts[source_number])

@@ -102,7 +102,7 @@ class ReadingSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderExport:
     """How the reader is exported; `prior_weight` and `calibration` as in
-    `purlin.index.qa.reader.Settings`.
+    `purlin.index.qa.reader.ReaderSettings`.
 
     Their defaults are those of the released reader; `benchmarks/reader.py --write` tunes them on
     dev questions. `base_share` is the share of the base's weights that is mixed into the trained
@@ -464,15 +464,9 @@ class ReaderTask(CrossEncoderTask):
         self.packer = reader.packer(recipe.reading.max_tokens)
 
     def drawn(self, number: int) -> tuple[list[DrawnQuestion], NDArray[np.int64]]:
-        """Return this process's questions of a batch, and the rows of all questions in it."""
-        process, count = self.accelerator.process_index, self.accelerator.num_processes
-        # Processes take turns, so that each gets the same number of questions.
-        rows = self.schedule.rows(number)[process::count]
-
-        questions = []
-        for slot, row in enumerate(rows):
-            rng = random.Random(f"{self.recipe.seed} {number} {slot} {process}")
-            questions.append(self._drawn(int(row), rng))
+        """Return this process's questions of a batch, and their rows."""
+        rows, rngs = self.schedule.part(number, self.accelerator)
+        questions = [self._drawn(int(row), rng) for row, rng in zip(rows, rngs, strict=True)]
         return questions, rows
 
     def _drawn(self, row: int, rng: random.Random) -> DrawnQuestion:
@@ -499,17 +493,21 @@ class ReaderTask(CrossEncoderTask):
         self, source: Questions, number: int, rng: random.Random, *, with_own: bool
     ) -> list[int]:
         """Draw passages of a question, as positions among its candidates; its own comes first."""
-        labelled = source.items[number].labelled
-        teacher = self.recipe.teacher
         # Of a question with labels, the first candidate is its own passage.
-        wrong_count = teacher.passages - labelled if teacher else source.wrong.shape[1]
+        first_wrong = int(source.items[number].labelled)
+        teacher = self.recipe.teacher
+        scored = teacher.passages if teacher else first_wrong + source.wrong.shape[1]
 
-        passages = self.recipe.reading.passages
-        if not labelled:
-            return rng.sample(range(wrong_count), passages)
+        # The same passage may be mined twice: by BM25 and by the encoder, or for want of others.
+        rows = source.candidates(number, scored)
+        positions = {row: position for position, row in enumerate(rows) if position >= first_wrong}
+        wrong = list(positions.values())
+
         # All questions have the same number of passages, whether or not one of them answers.
-        wrong = [1 + rng.choice(range(wrong_count)) for _ in range(passages - with_own)]
-        return [0, *wrong] if with_own else wrong
+        count = self.recipe.reading.passages - with_own
+        drawn = rng.sample(wrong, min(count, len(wrong)))
+        drawn += rng.choices(wrong, k=count - len(drawn))
+        return [0, *drawn] if with_own else drawn
 
     def batch(self, number: int) -> ReadingBatch:
         """Return this process's part of batch `number`."""

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from purlin.index.encoder import Role
 from purlin.index.errors import InvalidInput
 from purlin.training import export, mining, model
-from purlin.training.config import MAX_SEED, in_range
+from purlin.training.config import MAX_SEED, in_range, refuse_repeated
 from purlin.training.data import augment, masking
 from purlin.training.data.pair_loading import Report, load_pairs
 from purlin.training.data.pairs import Pair, PairSource
@@ -187,16 +187,14 @@ class SantaRecipe:
                 "A recipe needs at least one [[pairs]] and one [[stage]].", field="pairs"
             )
 
+        refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
         self._check_directories()
         self._check_stages()
 
     def _check_directories(self) -> None:
         """Raise InvalidInput if two checkpoints or the encoder would share a directory."""
         names = [stage.name for stage in self.stage]
-        if len(set(names)) < len(names):
-            raise InvalidInput(
-                f"Stages need different names; these are {', '.join(names)}.", field="stage"
-            )
+        refuse_repeated(names, "Stages", "stage")
         if self.name in names:
             raise InvalidInput(
                 f"The stage {self.name!r} has the recipe's name, so the encoder would replace its "
@@ -213,13 +211,12 @@ class SantaRecipe:
 
     def _check_stages(self) -> None:
         """Raise InvalidInput if stages contradict the sources, each other or the model."""
-        known_names = {source.name for source in self.pairs if source.name}
-        unknown = [name for stage in self.stage for name in stage.pairs if name not in known_names]
+        source_names = {source.name for source in self.pairs if source.name}
+        unknown = [name for stage in self.stage for name in stage.pairs if name not in source_names]
         if unknown:
-            raise InvalidInput(
-                f"No [[pairs]] is named {unknown[0]!r}; known are {', '.join(sorted(known_names))}.",
-                field="stage",
-            )
+            names = ", ".join(sorted(source_names))
+            hint = f"there are {names}." if names else "give each a name."
+            raise InvalidInput(f"No [[pairs]] is named {unknown[0]!r}; {hint}", field="stage")
         if len({stage.loop.precision for stage in self.stage}) > 1:
             raise InvalidInput("All stages need the same precision.", field="stage")
         if self.export.base_share and self.model.scratch:
@@ -470,11 +467,7 @@ class SantaTask:
 
     def batch(self, number: int) -> PairBatch:
         """Return this process's part of a batch, which depends on seed and number only."""
-        mine = slice(self.accelerator.process_index, None, self.accelerator.num_processes)
-        rows = self.schedule.rows(number)[mine]
-        # Random numbers belong to slots, so that batches do not depend on the number of processes.
-        slots = range(self.schedule.batch_size)[mine]
-        rngs = [random.Random(f"{self.seed} {number} {slot}") for slot in slots]
+        rows, rngs = self.schedule.part(number, self.accelerator)
         pairs = [self.pairs[row] for row in rows]
 
         drawn = [
@@ -750,6 +743,17 @@ class Schedule:
 
         rows: RowNumbers = self.epoch[1][number_in_epoch]
         return rows
+
+    def part(self, number: int, accelerator: Accelerator) -> tuple[RowNumbers, list[random.Random]]:
+        """Return the rows of this process's part of a batch, each with its random numbers.
+
+        Processes take turns, so that each gets the same number of rows. Random numbers belong to
+        slots of the whole batch, which so does not depend on the number of processes.
+        """
+        mine = slice(accelerator.process_index, None, accelerator.num_processes)
+        slots = range(self.batch_size)[mine]
+        rngs = [random.Random(f"{self.seed} {number} {slot}") for slot in slots]
+        return self.rows(number)[mine], rngs
 
     def _shuffled(self, epoch: int) -> RowNumbers:
         """Return the rows (batches, batch_size) of one epoch."""

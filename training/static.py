@@ -46,7 +46,7 @@ from purlin.index.static_encoder import (
     identifiers,
     parts,
 )
-from purlin.training.config import MAX_SEED, in_range
+from purlin.training.config import MAX_SEED, in_range, refuse_repeated
 from purlin.training.data import augment
 from purlin.training.data.judged import mean_measure, rank
 from purlin.training.data.pair_loading import Report, load_pairs
@@ -142,6 +142,7 @@ class StaticRecipe:
         in_range("max_tokens", self.max_tokens, 8, 8192)
         in_range("temperature", self.temperature, 1e-3, 100.0)
         in_range("seed", self.seed, 0, MAX_SEED)
+        refuse_repeated([dev_set.name for dev_set in self.dev], "Dev sets", "dev")
         if losses := [dev_set.name for dev_set in self.dev if dev_set.measure == "-loss"]:
             raise InvalidInput(
                 f"The dev set {losses[0]} has the measure '-loss', which needs a transformer; take "

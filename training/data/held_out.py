@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from purlin.index.errors import InvalidInput
 from purlin.index.evaluation.ranking import read_queries
 from purlin.index.passages import render
-from purlin.index.records import KINDS, Document, SourceFile
+from purlin.index.records import KINDS, Document, Skipped, SourceFile
 from purlin.index.sources import beir
 from purlin.training.data.docstrings import letters_and_digits, without_comments
 from purlin.training.data.pair_documents import find_file, product_pair
@@ -55,13 +55,22 @@ class HeldOut:
     enough where half of a passage must match a single document.
     """
 
-    def __init__(self, documents: Iterable[HeldOutDocument]) -> None:
-        """Index the documents. One may lack queries, and queries may come without texts."""
+    def __init__(self, documents: Iterable[HeldOutDocument | Skipped]) -> None:
+        """Index the documents. One may lack queries, and queries may come without texts.
+
+        `skipped` counts, by reason, the rows of which nothing can be held out.
+        """
+        self.skipped: Counter[str] = Counter()
         self._digests: set[bytes] = set()
         self._queries: set[bytes] = set()
         shingles: list[NDArray[np.uint64]] = []
 
-        for texts, queries in documents:
+        for document in documents:
+            if isinstance(document, Skipped):
+                self.skipped[document.reason.partition(":")[0]] += 1
+                continue
+
+            texts, queries = document
             self._queries.update(map(_normal_digest, filter(_is_specific, queries)))
             forms = {
                 letters_and_digits(form): form
@@ -140,11 +149,14 @@ def read_held_out(paths: Sequence[Path]) -> HeldOut:
     return HeldOut(chain.from_iterable(map(_read_set, paths)))
 
 
-def _read_set(path: Path) -> Iterator[HeldOutDocument]:
+def _read_set(path: Path) -> Iterator[HeldOutDocument | Skipped]:
     if not path.is_dir() and not beir.is_corpus(path):
-        for pair in read_pairs(PairSource("pairs", path)):
+        # A query too short to train on has a passage to hold out like any other.
+        for pair in read_pairs(PairSource("pairs", path), allow_short=True):
             if isinstance(pair, Pair):
                 yield HeldOutDocument((pair.passage,), (*pair.queries, pair.title))
+            else:
+                yield pair
         return
 
     if path.is_dir():

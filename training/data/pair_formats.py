@@ -52,24 +52,24 @@ _READERS: dict[PairFormat, Callable[[PairSource], Drafts]] = {
 }
 
 
-def read_pairs(source: PairSource) -> Iterator[Pair | Skipped]:
+def read_pairs(source: PairSource, *, allow_short: bool = False) -> Iterator[Pair | Skipped]:
     """Yield the source's pairs, cleaned, and a `Skipped` for everything that is not used.
 
-    Raises NotFound at once if the path does not exist and, at the end, InvalidInput if the source
-    has no usable pair.
+    Short queries are kept if people typed them, or with `allow_short`. Raises NotFound at once if
+    the path does not exist and, at the end, InvalidInput if the source has no usable pair.
     """
     # Not part of the generator, which would raise only when the first pair is read.
     if not source.path.exists():
         raise NotFound(f"There is no file or directory {source.path}.", field="path")
-    return _read(source)
+    return _read(source, allow_short or source.format in SEARCH_FORMATS)
 
 
-def _read(source: PairSource) -> Iterator[Pair | Skipped]:
+def _read(source: PairSource, allow_short: bool) -> Iterator[Pair | Skipped]:
     kept = skipped = 0
     first_skipped: Skipped | None = None
 
     for draft in _READERS[source.format](source):
-        item = draft if isinstance(draft, Skipped) else _clean_draft(draft, source)
+        item = draft if isinstance(draft, Skipped) else _clean_draft(draft, allow_short)
         yield item
         if isinstance(item, Skipped):
             first_skipped = first_skipped or item
@@ -88,9 +88,9 @@ def _read(source: PairSource) -> Iterator[Pair | Skipped]:
         )
 
 
-def _clean_draft(draft: Draft, source: PairSource) -> Pair | Skipped:
+def _clean_draft(draft: Draft, allow_short: bool) -> Pair | Skipped:
     try:
-        return clean(draft.pair, allow_short=source.format in SEARCH_FORMATS)
+        return clean(draft.pair, allow_short=allow_short)
     except InvalidInput as error:
         return Skipped(draft.path, error.message, draft.line)
 

@@ -54,10 +54,14 @@ class SourceReport:
 
 @dataclass(slots=True)
 class Report:
-    """The reports of all sources; `held_out` evaluation documents were compared with the pairs."""
+    """The reports of all sources; `held_out` evaluation documents were compared with the pairs.
+
+    `not_held_out` counts, by reason, the rows of evaluation sets that could not be.
+    """
 
     sources: list[SourceReport]
     held_out: int = 0
+    not_held_out: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         kept = sum(source.kept for source in self.sources)
@@ -66,7 +70,10 @@ class Report:
             f"{kept:,} pairs; {removed:,} removed as copies from {self.held_out:,} "
             "evaluation documents"
         )
-        return "\n".join([*map(str, self.sources), total])
+        lines = [*map(str, self.sources), total]
+        for reason, count in self.not_held_out.most_common(MAX_REASONS):
+            lines.append(f"  evaluation rows that could not be compared, {count:,}: {reason}")
+        return "\n".join(lines)
 
 
 def load_pairs(
@@ -97,7 +104,7 @@ def load_pairs(
         loaded.append(pairs)
         reports.append(report)
 
-    return loaded, Report(reports, held_out.documents)
+    return loaded, Report(reports, held_out.documents, held_out.skipped)
 
 
 def _new_pairs(

@@ -13,6 +13,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import KINDS, Kind, Skipped, Splitter
 from purlin.training.config import in_range
 from purlin.training.data.questions import check_options
+from purlin.training.data.templates import RulesChoice
 
 PairFormat = Literal[
     "pairs",
@@ -86,10 +87,11 @@ class PairSource:
     that `purlin.index.evaluation.answers` reads) and linked (rows {title, question, entry}),
     documented functions for the format searches (rows {function, queries, split}).
 
-    For the format templates, whose path is a reference, `rules` is a file of custom templates, and
-    `translators` are two models, there and back, whose rephrasings are added as queries. With
-    `translate` "pairs" they are pairs of their own, of a question and a passage that were both
-    translated, as in the paper on reference QA. Without `originals` there are no others.
+    For the format templates, whose path is a reference, `rules` is a file of custom templates, or
+    "paper" for the single one of the paper on reference QA, and `translators` are two models, there
+    and back, whose rephrasings are added as queries. With `translate` "pairs" they are pairs of
+    their own, of a question and a passage that were both translated, as in that paper. Without
+    `originals` there are no others.
 
     The formats templates and linked produce no questions about the entries that the question sets
     in `leave_out` ask about. `splitter` cuts the passages of templates and questions as the paper's
@@ -106,7 +108,7 @@ class PairSource:
     size: Literal["large", "small"] = "large"
     split: str = "train"
     reference: Path | None = None
-    rules: Path | None = None
+    rules: RulesChoice | None = None
     translators: tuple[str, ...] = ()
     leave_out: tuple[Path, ...] = ()
     name: str = ""

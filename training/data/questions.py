@@ -46,7 +46,7 @@ MAX_SAME_FORM = 0.3
 def check_options(
     format: str,
     reference: Path | None,
-    rules: Path | None,
+    rules: templates.RulesChoice | None,
     translators: Sequence[str],
     leave_out: Sequence[Path],
     splitter: Splitter | None = None,
@@ -107,8 +107,8 @@ class QuestionSource:
     """Where questions come from, as a recipe names it. Raises InvalidInput naming the field.
 
     templates: questions made from the definitions in a reference's HTML, for the entries of
-    `split`. `rules` is a file of custom templates; `translators` are two models, there and back,
-    whose rephrasings are added.
+    `split`. `rules` is a file of custom templates, or "paper" for the paper's single one;
+    `translators` are two models, there and back, whose rephrasings are added.
 
     linked: rows {title, question, entry} of questions that led to an entry of `reference`, whose
     term is the answer.
@@ -135,7 +135,7 @@ class QuestionSource:
     weight: float = 1.0
     limit: int | None = None
     split: str = "train"
-    rules: Path | None = None
+    rules: templates.RulesChoice | None = None
     translators: tuple[str, ...] = ()
     leave_out: tuple[Path, ...] = ()
     splitter: Splitter | None = None
@@ -154,7 +154,8 @@ class QuestionSource:
             self.splitter,
         )
         in_range("weight", self.weight, 1e-6, 100.0)
-        in_range("limit", self.limit or 1, 1, 1 << 30)
+        if self.limit is not None:
+            in_range("limit", self.limit, 1, 1 << 30)
 
 
 @dataclass(slots=True)

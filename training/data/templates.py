@@ -32,6 +32,7 @@ __all__ = [
     "TEMPLATE_RULES",
     "Example",
     "Rules",
+    "RulesChoice",
     "document_entry",
     "examples",
     "questions",
@@ -42,6 +43,9 @@ __all__ = [
 
 TEMPLATE_RULES = Path(__file__).with_name("templates.toml")
 PAPER_RULES = Path(__file__).with_name("paper_templates.toml")
+RulesChoice = Path | Literal["paper"]
+"""A file of rules, or the word for `PAPER_RULES`."""
+
 Split = Literal["train", "dev", "test"]
 Rephrase = Callable[[Sequence[str]], Sequence[str | None]]
 
@@ -346,9 +350,9 @@ class _Entry:
         return self.body[span.start : span.end]
 
 
-def read_rules(path: Path = TEMPLATE_RULES) -> Rules:
-    """The rules of a TOML file. Raises NotFound or InvalidInput, which name the key."""
-    return load_recipe(path, Rules)
+def read_rules(choice: RulesChoice = TEMPLATE_RULES) -> Rules:
+    """Read the rules of a TOML file. Raises NotFound or InvalidInput, which name the key."""
+    return load_recipe(PAPER_RULES if choice == "paper" else choice, Rules)
 
 
 def examples(document: Document, rules: Rules, rng: Random) -> Iterator[Example]:
@@ -380,7 +384,7 @@ def examples(document: Document, rules: Rules, rng: Random) -> Iterator[Example]
 def questions(
     documents: Iterable[Document],
     split: str,
-    rules: Path | None = None,
+    rules: RulesChoice | None = None,
     rephrase: Rephrase | None = None,
     leave_out: Collection[str] = (),
     *,
@@ -388,9 +392,9 @@ def questions(
 ) -> list[Example]:
     """Return the unambiguous questions about a reference's entries of one split.
 
-    They are the same in every run. `rules` is a file of templates to use instead of `TEMPLATE_RULES`.
-    Questions that `rephrase` returns for others are added, or replace them without `originals`.
-    There are none about the entries `leave_out`.
+    They are the same in every run. `rules` are used instead of `TEMPLATE_RULES`. Questions that
+    `rephrase` returns for others are added, or replace them without `originals`. There are none
+    about the entries `leave_out`.
     """
 
     def is_chosen(example: Example) -> bool:
