@@ -219,8 +219,10 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
     corpora = _corpora(backend, "code", arguments.corpus)
     conditions: dict[str, Any] = {}
     if arguments.language:
-        # As the index has them.
-        conditions["language"] = arguments.language.lower()
+        # Repositories have it in lower case, other corpora as their records do.
+        conditions["language"] = list(
+            dict.fromkeys([arguments.language, arguments.language.lower()])
+        )
     if arguments.path and (path := backend.relative(corpora[0], arguments.path)):
         # All paths that begin with this one.
         conditions["path"] = {"gte": path, "lte": path + _LAST}

@@ -27,7 +27,8 @@ earlier calls are kept, and unfinished training is resumed.
 
 With `--template-test` the same systems are measured, in a second report, on the questions by the
 paper's template about the entries of its split "test", as in its table 6 and the column D_temp of
-its table 4. Systems trained on "questions", which may be about these entries, are not.
+its table 4. Systems trained on "questions", which may be about these entries, are not; nor may the
+released reader, which learnt from such questions, take part.
 
 The report has means over questions and seeds with 95 % intervals, paired differences to the simple
 splitter with the same training, the two-way analysis of variance and Tukey's HSD.
@@ -384,7 +385,7 @@ class TemplateTest(Ablation):
     result_suffix = "-template-test"
 
     def all_questions(self) -> list[Question]:
-        """The questions by the paper's template about entries that nothing else by it is about."""
+        """The unambiguous questions by the paper's template about entries of its split "test"."""
         definitions = self.reference(self.options.splitters[0]).definitions
         examples = templates.questions(definitions, "test", "paper")
         return [
@@ -525,6 +526,16 @@ def parse_options() -> argparse.Namespace:
     translated = {*options.trained, *options.validated} & {"back", "template+back"}
     if translated and not options.translators:
         parser.error(f"{translated.pop()} needs --translators THERE BACK")
+
+    uses_released = options.reader == "released" or (
+        options.reader == "trained" and {"bm25", "untrained"} & {*options.trained}
+    )
+    if options.template_test and uses_released:
+        parser.error(
+            "the released reader has learnt from questions about entries of the template's test split: "
+            "with --template-test, give --reader none or the directory of another, or leave "
+            "bm25 and untrained out"
+        )
 
     read_recipe(options)
     return options

@@ -264,6 +264,19 @@ def test_uninstalling_removes_the_tables_inside_it(home: Path, project: Path, te
     assert tomllib.loads(file.read_text())["mcp_servers"] == {"other": {"command": "o"}}
 
 
+@pytest.mark.parametrize("name", ['projects."/home/me/proj"', 'mcp_servers."@a/b"', "'c d'"])
+def test_a_table_of_any_name_ends_purlins(home: Path, project: Path, name: str) -> None:
+    following = f'[{name}]\ncommand = "o"\n'
+    file = project / ".codex/config.toml"
+    file.parent.mkdir()
+    file.write_text(f'[mcp_servers.purlin]\ncommand = "old"\n\n{following}')
+
+    run("install", "--agent", "codex", "--yes")
+    assert file.read_text().endswith(f'args = ["mcp"]\n\n{following}')
+    run("uninstall", "--agent", "codex", "--yes")
+    assert file.read_text() == following
+
+
 def test_an_edit_that_cannot_be_read_is_called_unusual(home: Path, project: Path) -> None:
     file = project / ".codex/config.toml"
     file.parent.mkdir()

@@ -14,6 +14,7 @@ from benchmarks import reader as benchmark
 from purlin.index.evaluation.answers import Question
 from purlin.index.qa.features import PASSAGE_WEIGHTS, SPAN_WEIGHTS
 from purlin.index.qa.reader import ReaderSettings
+from purlin.index.qa.sentences import SENTENCE_WEIGHTS
 
 
 @dataclass
@@ -32,7 +33,7 @@ class FakeCorpus:
 def test_calibration_is_fitted_under_the_fitted_weights(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for weights in (PASSAGE_WEIGHTS, SPAN_WEIGHTS):
+    for weights in (PASSAGE_WEIGHTS, SPAN_WEIGHTS, SENTENCE_WEIGHTS):
         for name, weight in weights.items():
             monkeypatch.setitem(weights, name, weight)  # restored afterwards
 
@@ -44,6 +45,7 @@ def test_calibration_is_fitted_under_the_fitted_weights(
     asked = [
         Question("1", "what is the default of x?", ("1",), "a", "default value", "dev"),
         Question("2", "what is the default of y?", (), None, "default value", "dev"),
+        Question("3", "why does z stop?", ("It ends.",), "b", "reason", "dev"),
     ]
     monkeypatch.setattr(benchmark.CachingReader, "load", lambda directory: reader)
     monkeypatch.setattr(benchmark, "load_corpora", lambda options: [(FakeCorpus(), asked)])
@@ -57,10 +59,19 @@ def test_calibration_is_fitted_under_the_fitted_weights(
         ),
     )
 
+    def fit_sentences(statements: list[tuple[Any, Question]], _: FakeReader) -> Any:
+        assert [question.id for _, question in statements] == ["3"]
+        # They decide which sentences are read.
+        assert set(PASSAGE_WEIGHTS.values()) == {2.0}
+        return np.full(1 + len(SENTENCE_WEIGHTS), 4.0), 1.0
+
+    monkeypatch.setattr(benchmark, "fit_sentences", fit_sentences)
+
     def question_features(corpus: Any, reader: FakeReader, questions: list[Question]) -> Any:
         assert reader.settings.prior_weight == 3.0
         assert set(PASSAGE_WEIGHTS.values()) == {2.0}
         assert set(SPAN_WEIGHTS.values()) == {3.0}
+        assert set(SENTENCE_WEIGHTS.values()) == {4.0}
         return np.arange(4.0 * len(questions)).reshape(-1, 4)
 
     written = []

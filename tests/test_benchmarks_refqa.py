@@ -73,6 +73,15 @@ def test_template_test_is_reported_apart(
     assert "1.000 (1.000 to 1.000)" in by_template
 
 
+@pytest.mark.parametrize("reader", ["released", "trained"])
+def test_no_reader_that_may_know_the_template_test_is_measured_on_it(
+    run: Callable[..., None], capsys: pytest.CaptureFixture[str], reader: str
+) -> None:
+    with pytest.raises(SystemExit):
+        run("--template-test", "--reader", reader)
+    assert "the released reader has learnt" in capsys.readouterr().err
+
+
 def test_template_test_asks_about_other_entries_than_training(
     run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -247,6 +247,8 @@ def test_control_characters_of_files_do_not_reach_the_terminal(
 ) -> None:
     assert terminal.visible("a\x1b[31m\tb\n\x7f\x9bc\r") == "a\ufffd[31m\tb\n\ufffd\ufffdc\ufffd"
     assert terminal.visible("a file of Windows\r\n") == "a file of Windows\r\n"
+    terminal.print_note("1 file could not be read: a\x1b[2J.py")
+    assert "\x1b" not in capsys.readouterr().err
     (shop / "alarm.py").write_text('def alarm():\n    """Clear \x1b[2J the screen."""\n')
     assert _purlin("search", "alarm", "--encoder", encoder, "-k", 1) == 0
     out = capsys.readouterr().out
@@ -330,6 +332,8 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     assert _location(answer, shop) == "sessions.md:3#sessions"
     (shop / "sessions.md").write_text('<p>Intro</p>\n<h2 id="sessions">Sessions</h2>\n')
     assert _location(answer, shop) == "sessions.md:2#sessions"
+    (shop / "sessions.md").write_text("```sh\n# Sessions\n```\n\n## [Sessions](a.md)\n")
+    assert _location(answer, shop) == "sessions.md:5#sessions"
     (shop / "sessions.md").write_text("Nothing of it.\n")
     assert _location(answer, shop) == "sessions.md#sessions"
 

@@ -111,6 +111,14 @@ def test_a_verdict_belongs_to_its_explanation() -> None:
         "Yes! It is fast.",
     ]
 
+    text = "Is it safe to use? No.\n- Use a lock for it.\n- Or a queue."
+    passage = ReadingPassage(text)
+    assert [text[each.start : each.end] for each in sentences(passage)] == [
+        "Is it safe to use?",
+        "Use a lock for it.",
+        "Or a queue.",
+    ]
+
 
 @given(st.text(alphabet="aB. \n->:e.g()|", max_size=600))
 def test_sentences_are_in_order_and_do_not_overlap(text: str) -> None:

@@ -548,7 +548,7 @@ def test_markdown_sections_code_and_tables() -> None:
     ("heading", "anchor"),
     [
         ('The [`pump`](https://pumps.example/a "A pump")', "the-pump"),
-        ("![Hand pump](images/hand.png) Pumps", "hand-pump-pumps"),
+        ("![Hand pump](images/hand.png) Pumps", "-pumps"),
         ("[Pumps][1]", "pumps"),
         ('<a name="old"></a>Pumps &amp; *wells*', "pumps--wells"),
         (r"read\_all", "read_all"),

@@ -102,6 +102,7 @@ def rows(documents: list[Document]) -> list[tuple[str, tuple[str, ...], int | No
         ("docs/a.md", "docs", "markdown"),
         ("notes/plan.ipynb", "docs", "notebook"),
         ("Dockerfile", "code", "docker"),
+        ("Dockerfile.prod", "code", "docker"),
         ("deploy/web.dockerfile", "code", "docker"),
         ("infra/main.tf", "code", "hcl"),
         ("infra/prod.tfvars", "config", "hcl"),
@@ -369,7 +370,7 @@ def test_underlines_are_no_fences(tmp_path: Path) -> None:
     assert [document.title for document in documents(tmp_path)] == ["Pumps", "Wells", "Taps"]
 
 
-@pytest.mark.parametrize("mark", ["----", "....", "------", "```", "~~~"])
+@pytest.mark.parametrize("mark", ["----", "....", "------", "```"])
 def test_listings_of_asciidoc(tmp_path: Path, mark: str) -> None:
     listing = f"{mark}\n== no\n--\n{mark}"
     text = f"= Pumps\n\n[source,sh]\n{listing}\n\n== Wells\n\nA sentence:\n{listing}\n== Taps\n\nText.\n"
@@ -381,6 +382,14 @@ def test_underlined_titles_of_asciidoc_begin_no_listing(tmp_path: Path) -> None:
     text = "Pumps\n-----\n\n== Wells\n\nText.\n\n== Taps\n\nText.\n"
     write(tmp_path, {"a.adoc": text})
     assert [document.title for document in documents(tmp_path)] == ["a.adoc", "Wells", "Taps"]
+    write(tmp_path, {"a.adoc": text.replace("-----", "~~~~~")})
+    assert [document.title for document in documents(tmp_path)] == ["a.adoc", "Wells", "Taps"]
+
+
+def test_a_listing_below_a_paragraph_of_asciidoc_begins_no_title(tmp_path: Path) -> None:
+    text = "= Pumps\n\nA long\nRun:\n----\n== no\n----\n\n== Wells\n\nText.\n"
+    write(tmp_path, {"a.adoc": text})
+    assert [document.title for document in documents(tmp_path)] == ["Pumps", "Wells"]
 
 
 @pytest.mark.timeout(60)

@@ -46,15 +46,26 @@ def test_a_remark_names_what_was_not_recognised(tmp_path: Path) -> None:
         "title\nSaw\n",
         # A number is neither brand nor description, and repeats are no ids.
         "title,price,Stock\nSaw,5,2\nVice,6,2\n",
+        # A rating is no price.
+        "id,title,description,brand,Rating\n1,Saw,Cuts wood,Acme,4.5\n",
     ],
 )
 def test_no_remark_where_nothing_could_be_assigned(tmp_path: Path, table: str) -> None:
     assert remark([write(tmp_path / "a.csv", table)], {}) == ""
 
 
-def test_beir_corpora_have_no_remark(tmp_path: Path) -> None:
+def test_beir_corpora_have_no_remark_and_no_columns_to_assign(tmp_path: Path) -> None:
     record = {"_id": "1", "title": "Saw", "text": "Cuts wood.", "Firm": "Acme"}
-    assert remark([write(tmp_path / "corpus.jsonl", json.dumps(record))], {}) == ""
+    path = write(tmp_path / "corpus.jsonl", json.dumps(record))
+    assert remark([path], {}) == ""
+    with pytest.raises(InvalidInput, match=r"corpus\.jsonl is a corpus of BEIR's form"):
+        open_source("product", [path], columns={"brand": "Firm"})
+
+
+def test_a_cell_that_is_no_text_does_not_stop_the_remark(tmp_path: Path) -> None:
+    rows = [{"id": 1, "title": "Saw", "Price tag": "a\0b"}, {"id": 2, "title": "Vice"}]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert "price" not in remark([path], {})
 
 
 def test_wrong_columns_are_refused_before_anything_is_read(tmp_path: Path) -> None:

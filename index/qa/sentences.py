@@ -49,11 +49,13 @@ SENTENCE_WEIGHTS = {
 MAX_SENTENCES = 64  # of a passage; the rest is not considered
 MAX_LISTED = 2  # parameters in a sentence about one of them
 
+# The beginning of an item of a list, or of an example.
+_ITEM = re.compile(r"\n[^\S\n]*(?:[-*•] |\d+\. |>>> )")
 # After a full stop or a question mark with its closing quotes, unless an abbreviation ends there.
 _STOP = re.compile(
     r"(?<![ (]e\.g)(?<![ (]i\.e)(?<![ (]cf)(?<![ (]vs)[.!?][)\]”\"’']*(?=\s)"
     r"|:(?=\n)"
-    r"|(?=\n[^\S\n]*(?:[-*•] |\d+\. |>>> ))"
+    rf"|(?={_ITEM.pattern})"
 )
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 _LEADING = re.compile(r"\s*(?:(?:[-*•]|\d+\.) )?\s*")
@@ -153,7 +155,7 @@ def _split(text: str, start: int, end: int) -> Iterator[CharSpan]:
         first = leading.end() if leading else position
         last = first + len(text[first:border].rstrip())
         said = text[first:last]
-        if _VERDICT.fullmatch(said):
+        if _VERDICT.fullmatch(said) and not _ITEM.match(text, border):
             # It begins the sentence that explains it.
             continue
         if " " in said and not _ASIDE.match(said):

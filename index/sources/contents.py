@@ -88,7 +88,7 @@ _LICENCES = _words("license licence copying unlicense notice license-mit license
 
 _LOCKS = _words(
     "package-lock.json npm-shrinkwrap.json pnpm-lock.yaml packages.lock.json go.sum go.work.sum bun.lockb"
-    " gradle.lockfile pubspec.lock project.assets.json"
+    " gradle.lockfile pubspec.lock project.assets.json .terraform.lock.hcl"
 )
 _SECRETS = re.compile(
     r"\.env(\.(?!example|sample|template|dist)[\w.-]+)?|\.(netrc|pypirc|npmrc|htpasswd|pgpass)"
@@ -134,7 +134,8 @@ def file_type(path: str) -> FileType | LeftOut | None:
     for names, language in ((_RUBY_NAMES, RUBY), (_BASH_NAMES, BASH), (_PYTHON_NAMES, PYTHON)):
         if name in names:
             return FileType("code", language.name, language)
-    if name in _DOCKER_NAMES:
+    # "Dockerfile.prod" is one, too.
+    if name.partition(".")[0] in _DOCKER_NAMES and _by_suffix(suffix) is None:
         return FileType("code", "docker")
     if label := _CONFIG_NAMES.get(name):
         return FileType("config", label)

@@ -115,8 +115,11 @@ def _limit_inline_nesting(state: StateCore) -> None:
 
 
 def _slug(heading: Token) -> str:
-    """The id that GitHub gives a heading of this text; tags and the URLs of links are no text."""
-    parts = ("" if part.type == "html_inline" else part.content for part in heading.children or ())
+    """The id that GitHub gives a heading; tags, images and the URLs of links are no text of it."""
+    parts = (
+        "" if part.type in ("html_inline", "image") else part.content
+        for part in heading.children or ()
+    )
     return _NOT_IN_SLUG.sub("", "".join(parts).lower()).replace(" ", "-")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, time
 from decimal import Decimal
 
@@ -31,6 +31,7 @@ _TEXT_KEYS = ("name", "value", "@value", "title", "rendered", "text", "html", "l
 _MAIN_KEYS = {
     "id": ("value", "@value", "id"),
     "description": ("text", "html", "rendered", "value", "@value"),
+    "bullets": ("text", "html", "rendered", "value", "@value", "name", "title", "label"),
     "price": ("value", "amount", "price", "@value"),
     "url": ("url", "href", "@id", "value", "@value"),
 }
@@ -62,30 +63,36 @@ def split_value(raw: object, standard: str) -> tuple[object, Rest]:
     currency. All of a mapping that has none of the expected keys is rest.
     """
     if isinstance(raw, Mapping):
-        return _split_mapping(raw, _MAIN_KEYS.get(standard, _TEXT_KEYS))
+        return _split_mapping(raw, standard)
 
     if isinstance(raw, list | tuple) and any(isinstance(item, Mapping) for item in raw):
-        keys = _MAIN_KEYS.get(standard, _TEXT_KEYS)
         pairs = [
-            _split_mapping(item, keys) if isinstance(item, Mapping) else (item, {}) for item in raw
+            _split_mapping(item, standard) if isinstance(item, Mapping) else (item, {})
+            for item in raw
         ]
         return [main for main, _ in pairs if main is not None], [rest for _, rest in pairs if rest]
 
     return raw, None
 
 
-def _split_mapping(
-    raw: Mapping[str, object], keys: Sequence[str]
-) -> tuple[object, Mapping[str, object]]:
-    main = next((key for key in keys if _is_filled_scalar(raw.get(key))), None)
-    if main is None:
+def _split_mapping(raw: Mapping[str, object], standard: str) -> tuple[object, Mapping[str, object]]:
+    keys = _MAIN_KEYS.get(standard, _TEXT_KEYS)
+    mains = [key for key in keys if _is_filled_scalar(raw.get(key))][:1]
+    if not mains:
         return None, raw
+
+    main = raw[mains[0]]
+    if standard == "bullets" and mains == ["value"] and _is_filled_scalar(raw.get("name")):
+        # A line of the text, as an attribute is.
+        main, mains = f"{raw['name']}: {main}", ["name", "value"]
 
     # Keys such as JSON-LD's @type tell of the notation, not of the product.
     rest = {
-        key: value for key, value in raw.items() if key != main and not str(key).startswith("@")
+        key: value
+        for key, value in raw.items()
+        if key not in mains and not str(key).startswith("@")
     }
-    return raw[main], rest
+    return main, rest
 
 
 def _is_filled_scalar(value: object) -> bool:

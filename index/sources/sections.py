@@ -155,8 +155,9 @@ def _opening_fence(lines: Sequence[str], row: int, language: str) -> str:
     if language not in _FENCED:
         return ""
     match = _FENCE.match(lines[row])
-    if language == "asciidoc" and not match and not _underlines_title(lines, row):
-        match = _LISTING.match(lines[row])
+    if language == "asciidoc" and (not match or "~" in match[1]):
+        # Tildes underline titles there.
+        match = None if _underlines_title(lines, row) else _LISTING.match(lines[row])
     return match[1] if match else ""
 
 
@@ -176,7 +177,11 @@ def _indent(line: str) -> int:
 def _underlines_title(lines: Sequence[str], row: int) -> bool:
     """Whether an AsciiDoc line of dashes decorates the title above it, which is as long."""
     line, title = lines[row].rstrip(), lines[row - 1].rstrip() if row else ""
-    return line.startswith("-") and title[:1].isalnum() and abs(len(title) - len(line)) <= 1
+    above = lines[row - 2].strip() if row > 1 else ""
+    # A title begins a block; the last line of a paragraph is none.
+    begins_block = not above or above.startswith("[")
+    is_title = title[:1].isalnum() and abs(len(title) - len(line)) <= 1
+    return line.startswith("-") and is_title and begins_block
 
 
 def _is_overline(lines: Sequence[str], row: int, language: str) -> bool:

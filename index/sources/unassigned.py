@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -20,6 +21,9 @@ from purlin.index.sources.product_columns import (
 from purlin.index.sources.product_values import number_or_text, price_of
 from purlin.index.sources.tables import Row, read_rows, table_format
 
+_PRICE_NAME = re.compile(
+    r"price|cost|amount|rrp|msrp|preis|prix|precio|prijs|\b(?:eur|usd|gbp)\b", re.I
+)
 # Columns that a remark lists.
 _LISTED = 5
 
@@ -32,6 +36,12 @@ def check_columns(paths: Sequence[Path], columns: Mapping[str, str]) -> None:
     Raises InvalidInput, which names the option of the command line and the columns that there are.
     """
     check_roles(columns)
+    if columns and (beir_files := [path for path in paths if beir.is_corpus(path)]):
+        raise InvalidInput(
+            f"--column: {beir_files[0].name} is a corpus of BEIR's form (its records have _id), whose "
+            "columns cannot be assigned.",
+            field="columns",
+        )
     present = dict.fromkeys(
         name for table in _tables(paths) for record in _first_rows(table) for name in record
     )
@@ -52,17 +62,19 @@ def remark(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
     fitting: dict[str, None] = {}
     for table in _tables(paths):
         records = _first_rows(table)
-        cells = {name: [row.get(name) for row in records] for name in chain.from_iterable(records)}
+        names = dict.fromkeys(chain.from_iterable(records))
+        cells = {name: [row.get(name) for row in records] for name in names}
         standard = column_names(cells, columns)
         candidates = {
-            role: [name for name in _others(cells, columns) if _may_be(role, cells[name])]
+            role: [name for name in _others(cells, columns) if _may_be(role, name, cells[name])]
             for role in WANTED_COLUMNS
             if role not in standard
         }
         assigned |= {
             role: _likeliest(role, names, cells) for role, names in candidates.items() if names
         }
-        fitting |= dict.fromkeys(name for name in cells if name in chain(*candidates.values()))
+        fits = set(chain.from_iterable(candidates.values()))
+        fitting |= dict.fromkeys(name for name in cells if name in fits)
 
     if not assigned:
         return ""
@@ -104,16 +116,25 @@ def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _may_be(standard: str, cells: Sequence[object]) -> bool:
+def _may_be(standard: str, name: str, cells: Sequence[object]) -> bool:
     """Whether values could be those of a standard column, so that a remark is of use."""
     values = [
         number_or_text(cell) for cell in cells if isinstance(cell, str | int | float) and cell
     ]
     if standard == "price":
-        return any(price_of(value) is not None for value in values)
+        # Any number could be one: a rating is not.
+        return bool(_PRICE_NAME.search(name)) and any(map(_is_price, values))
     if standard == "id":
         return bool(values) and len(set(values)) == len(cells)
     return any(isinstance(value, str) for value in values)
+
+
+def _is_price(value: object) -> bool:
+    try:
+        return price_of(value) is not None
+    except InvalidInput:
+        # The build leaves such rows out.
+        return False
 
 
 def _likeliest(standard: str, names: Sequence[str], cells: Mapping[str, Sequence[object]]) -> str:

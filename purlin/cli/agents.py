@@ -294,8 +294,11 @@ def _is_group(servers: Any) -> bool:
 # ---- TOML
 
 
-# A table's name; a line of a value that begins with a bracket is seldom one of names alone.
-_HEADER = re.compile(r"^[ \t]*\[\[?[ \t\w.\"'-]+\]\]?[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+# A table's name; a line of a value that begins with a bracket is seldom one of keys and dots alone.
+_KEY = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_HEADER = re.compile(
+    rf"^[ \t]*\[\[?[ \t]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*[ \t]*\]\]?[ \t]*(?:#.*)?\r?$", re.MULTILINE
+)
 _MAX_VALUE_LINES = 200
 
 

@@ -34,6 +34,8 @@ _WORDS_BEFORE = 12
 # alternative can read over the start of another, so that its time is linear.
 _MARKUP = re.compile(r"\]\([^()\[\]\n]*\)|[\s`*_\[\]()\\]")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
+_LINK_TARGET = re.compile(r"\]\([^()\[\]\n]*\)")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -211,11 +213,16 @@ def _heading_line(text: str, anchor: str) -> int | None:
     if not anchor:
         return None
     counts: Counter[str] = Counter()
+    fence = ""
     for number, line in enumerate(text.split("\n"), 1):
         if f'id="{anchor}"' in line:
             return number
-        if line.startswith("#"):
-            slug = _NOT_IN_SLUG.sub("", line.strip().strip("#").strip().lower()).replace(" ", "-")
+        mark = _FENCE.match(line)
+        if mark and (not fence or mark[1].startswith(fence)):
+            fence = "" if fence else mark[1]
+        elif line.startswith("#") and not fence:
+            heading = _LINK_TARGET.sub("", line).strip().strip("#").strip()
+            slug = _NOT_IN_SLUG.sub("", heading.lower()).replace(" ", "-")
             if anchor == (f"{slug}-{counts[slug]}" if counts[slug] else slug):
                 return number
             counts[slug] += 1

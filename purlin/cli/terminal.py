@@ -24,12 +24,12 @@ BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "1;31", "32", "1;33", "1;36"
 
 def print_error(message: str) -> None:
     """Print the message of an expected error on stderr."""
-    sys.stderr.write(f"{styled('error:', RED, sys.stderr)} {_printable(message)}\n")
+    sys.stderr.write(f"{styled('error:', RED, sys.stderr)} {visible(_printable(message))}\n")
 
 
 def print_note(message: str) -> None:
     """Print what a user should know beside the answer, on stderr."""
-    sys.stderr.write(f"{styled(_printable(message), DIM, sys.stderr)}\n")
+    sys.stderr.write(f"{styled(visible(_printable(message)), DIM, sys.stderr)}\n")
 
 
 def print_line(line: str = "") -> None:
