@@ -54,6 +54,7 @@ name = "same"
 format = "pairs"
 path = "pairs.jsonl"
 """
+DEV = RECIPE[RECIPE.index("[[dev]]") :]
 
 
 @pytest.fixture
@@ -164,7 +165,7 @@ def test_the_command_says_where(data: Path) -> None:
         ('encoder = "narrow"', 'encoder = "elsewhere/narrow"', "in different directories"),
         ("sample = 20", "sample = 1", "sample"),
         ('name = "same"', 'name = "same"\nmeasure = "-loss"', "needs a model to train"),
-        ("[[dev]]", '[[dev]]\nname = "same"\npath = "same"\n[[dev]]', "need different names"),
+        ("[[dev]]", f"{DEV}[[dev]]", "need different names"),
     ],
 )
 def test_invalid_recipes_are_refused(data: Path, old: str, new: str, message: str) -> None:

@@ -647,7 +647,7 @@ def test_a_hub_name_without_a_network_is_one_sentence(
     ("kind", "values", "message"),
     [
         (ModelSettings, {"max_query_tokens": 3}, "max_query_tokens must be from 4"),
-        (ModelSettings, {"max_target_tokens": 9000}, "max_target_tokens must be from 4 to 8192"),
+        (ModelSettings, {"max_target_tokens": 9000}, "max_target_tokens must be from 4 to 8,192"),
         (ModelSettings, {"decoder_layers": 0}, "decoder_layers must be from 1"),
         (ModelSettings, {"dropout": 1.0}, "dropout must be from 0 to 0.9"),
         (Scratch, {"dim": 100, "heads": 3}, "dim 100 must be a multiple of heads 3"),
