@@ -65,8 +65,6 @@ class BodyLimit:
 class _Body:
     """The body of one request; `size` is the number of bytes that have arrived."""
 
-    _separators = 0
-
     def __init__(
         self,
         receive: Receive,
@@ -76,6 +74,7 @@ class _Body:
         hold: Callable[[_Body, int], None],
     ) -> None:
         self.size = 0
+        self._separators = 0
         self._receive = receive
         self._hold = hold
         self._content_length = content_length

@@ -41,8 +41,9 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.ask import UNLIKELY
 from purlin.index.records import Answer, Content, Hit, Kind, Location
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus
+from purlin.index.search.filters import beginning_with
 from purlin.index.search.several import MAX_CORPORA
-from purlin.index.search.why import why
+from purlin.index.search.why import relevant, why
 from purlin.replies import ClassifyReply, DocumentReply, QaReply, SearchReply
 
 MAX_HITS = 20
@@ -51,7 +52,6 @@ MAX_ID_CHARS = 2_000
 _MAX_NAMES = 20  # corpora listed in an error
 _MAX_SHOWN = 200  # characters of a title, path or link
 _MAX_FIELDS = 12  # fields of a product that are shown
-_LAST = "\U0010ffff"  # sorts after every character
 _PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})(?:-\d{1,9})?")
 _LINES = r"[1-9]\d{0,8}(-[1-9]\d{0,8})?"
 
@@ -129,7 +129,7 @@ class Backend(Protocol):
         ...
 
 
-_Path = Annotated[str, Field(max_length=MAX_VALUE_CHARS - len(_LAST))]
+_Path = Annotated[str, Field(max_length=MAX_VALUE_CHARS - 1)]  # as a beginning it is one longer
 _Corpus = CorpusName | None
 Budget = Field(
     default=DEFAULT_TOKENS,
@@ -224,8 +224,7 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
             dict.fromkeys([arguments.language, arguments.language.lower()])
         )
     if arguments.path and (path := backend.relative(corpora[0], arguments.path)):
-        # All paths that begin with this one.
-        conditions["path"] = {"gte": path, "lte": path + _LAST}
+        conditions["path"] = beginning_with(path)
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
     if conditions and not reply.hits:
@@ -267,8 +266,8 @@ def _code_hits(
 
 
 def _without_unlike(reply: SearchReply) -> SearchReply:
-    """The reply without hits that have nothing in common with the query: their score shows as 0."""
-    return replace(reply, hits=tuple(hit for hit in reply.hits if round(hit.score, 2) > 0))
+    """The reply without hits that have nothing in common with the query."""
+    return replace(reply, hits=tuple(relevant(reply.hits)))
 
 
 def _search_head(reply: SearchReply, count: int, near: str | None = None, changed: int = 0) -> Head:
@@ -420,13 +419,11 @@ def read_document(arguments: ReadDocument, backend: Backend) -> Result:
     first, last = _line_range(arguments.lines, len(all_lines))
     identifier, title = reply.id[:_MAX_SHOWN], reply.title[:_MAX_SHOWN]
     # What the id ends or begins with is not said again.
-    names = {
-        name: value
-        for name, value in (("path", path), ("title", title))
-        if value != identifier
-        and not (name == "path" and identifier.startswith(f"{path}::"))
-        and not (name == "title" and identifier.endswith(f"::{title}"))
-    }
+    names = {}
+    if not f"{identifier}::".startswith(f"{path}::"):
+        names["path"] = path
+    if not f"::{identifier}".endswith(f"::{title}"):
+        names["title"] = title
     head = Head(
         f"{path}{span} {title} · {corpus} (build {reply.build})"
         + (" · CHANGED since" if reply.stale else ""),

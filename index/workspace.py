@@ -36,7 +36,7 @@ from purlin.index.passages import TEXTS_VERSION
 from purlin.index.records import Content, Document, Kind, Mode, Skipped, SourceFile
 from purlin.index.search.contracts import PassageReranker
 from purlin.index.search.corpus import Corpus, SearchResult
-from purlin.index.search.filters import Condition, Filter
+from purlin.index.search.filters import Condition, Filter, beginning_with
 from purlin.index.search.listing import IndexedFile, Listing
 from purlin.index.sources import open_source
 from purlin.index.sources.contents import LeftOut, file_type
@@ -51,7 +51,6 @@ FIRST_WAIT_S, WAIT_S = 120.0, 2.0
 _POLL_S = 0.1
 # How the reasons begin for which a file is left out although it could be read.
 _CHOICES = ("another worktree", "data rather than")
-_LAST = "\U0010ffff"  # sorts after every character
 # What the names of indexes of a kind end in.
 _VARIANTS: dict[Kind, str] = {"code": "", "reference": "-docs", "product": "-products"}
 
@@ -437,8 +436,7 @@ def within(root: Path, path: Path | str) -> dict[str, Condition]:
     directory = Path(path).expanduser().resolve()
     if directory == root or not directory.is_relative_to(root):
         return {}
-    start = f"{directory.relative_to(root).as_posix()}/"
-    return {"path": {"gte": start, "lte": start + _LAST}}
+    return {"path": beginning_with(f"{directory.relative_to(root).as_posix()}/")}
 
 
 def _encoder(choice: TextEncoder | str) -> tuple[TextEncoder, str]:

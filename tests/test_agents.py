@@ -179,10 +179,15 @@ command = "o"
 """
 
 
-def test_a_table_is_brought_up_to_date_in_place(home: Path, project: Path) -> None:
+def codex_settings(project: Path, text: str) -> Path:
     file = project / ".codex/config.toml"
     file.parent.mkdir()
-    file.write_text(TOML)
+    file.write_bytes(text.encode())
+    return file
+
+
+def test_a_table_is_brought_up_to_date_in_place(home: Path, project: Path) -> None:
+    file = codex_settings(project, TOML)
     run("install", "--agent", "codex", "--yes")
 
     assert file.read_text() == TOML.replace('"old"', '"purlin"\nargs = ["mcp"]')
@@ -199,9 +204,7 @@ def test_a_table_is_brought_up_to_date_in_place(home: Path, project: Path) -> No
     ],
 )
 def test_unusual_toml_is_left_alone(home: Path, project: Path, text: str) -> None:
-    file = project / ".codex/config.toml"
-    file.parent.mkdir()
-    file.write_text(text)
+    file = codex_settings(project, text)
     with pytest.raises(InvalidInput, match=r"config.toml is left as it is"):
         agents.installation("codex", "project", home, project)
     assert file.read_text() == text
@@ -209,9 +212,7 @@ def test_unusual_toml_is_left_alone(home: Path, project: Path, text: str) -> Non
 
 @pytest.mark.parametrize("text", ["", "a = 1\n", TOML, "[mcp_servers.other]\r\ncommand = 'o'\r\n"])
 def test_toml_keeps_all_other_values(home: Path, project: Path, text: str) -> None:
-    file = project / ".codex/config.toml"
-    file.parent.mkdir()
-    file.write_bytes(text.encode())
+    file = codex_settings(project, text)
     agents.installation("codex", "project", home, project).write()
 
     before, after = tomllib.loads(text), tomllib.loads(file.read_bytes().decode())
@@ -241,9 +242,7 @@ command = "o"
 
 
 def test_values_over_several_lines_are_replaced(home: Path, project: Path) -> None:
-    file = project / ".codex/config.toml"
-    file.parent.mkdir()
-    file.write_text(SPREAD)
+    file = codex_settings(project, SPREAD)
     run("install", "--agent", "codex", "--yes")
 
     purlin = tomllib.loads(file.read_text())["mcp_servers"]["purlin"]
@@ -257,9 +256,7 @@ def test_values_over_several_lines_are_replaced(home: Path, project: Path) -> No
 
 @pytest.mark.parametrize("text", [SPREAD, TOML])
 def test_uninstalling_removes_the_tables_inside_it(home: Path, project: Path, text: str) -> None:
-    file = project / ".codex/config.toml"
-    file.parent.mkdir()
-    file.write_text(text)
+    file = codex_settings(project, text)
     run("uninstall", "--agent", "codex", "--yes")
     assert tomllib.loads(file.read_text())["mcp_servers"] == {"other": {"command": "o"}}
 
@@ -267,9 +264,7 @@ def test_uninstalling_removes_the_tables_inside_it(home: Path, project: Path, te
 @pytest.mark.parametrize("name", ['projects."/home/me/proj"', 'mcp_servers."@a/b"', "'c d'"])
 def test_a_table_of_any_name_ends_purlins(home: Path, project: Path, name: str) -> None:
     following = f'[{name}]\ncommand = "o"\n'
-    file = project / ".codex/config.toml"
-    file.parent.mkdir()
-    file.write_text(f'[mcp_servers.purlin]\ncommand = "old"\n\n{following}')
+    file = codex_settings(project, f'[mcp_servers.purlin]\ncommand = "old"\n\n{following}')
 
     run("install", "--agent", "codex", "--yes")
     assert file.read_text().endswith(f'args = ["mcp"]\n\n{following}')
@@ -278,9 +273,7 @@ def test_a_table_of_any_name_ends_purlins(home: Path, project: Path, name: str) 
 
 
 def test_an_edit_that_cannot_be_read_is_called_unusual(home: Path, project: Path) -> None:
-    file = project / ".codex/config.toml"
-    file.parent.mkdir()
-    file.write_text('mcp_servers = {purlin = {command = "old"}}\n')
+    codex_settings(project, 'mcp_servers = {purlin = {command = "old"}}\n')
     with pytest.raises(InvalidInput, match="too unusual"):
         agents.installation("codex", "project", home, project)
 

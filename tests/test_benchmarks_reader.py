@@ -42,13 +42,13 @@ def test_calibration_is_fitted_under_the_fitted_weights(
             name="reader", max_tokens=256, prior_weight=0.1, calibration=(0.0,) * 5, files={}
         )
     )
-    asked = [
+    questions = [
         Question("1", "what is the default of x?", ("1",), "a", "default value", "dev"),
         Question("2", "what is the default of y?", (), None, "default value", "dev"),
         Question("3", "why does z stop?", ("It ends.",), "b", "reason", "dev"),
     ]
     monkeypatch.setattr(benchmark.CachingReader, "load", lambda directory: reader)
-    monkeypatch.setattr(benchmark, "load_corpora", lambda options: [(FakeCorpus(), asked)])
+    monkeypatch.setattr(benchmark, "load_corpora", lambda options: [(FakeCorpus(), questions)])
     monkeypatch.setattr(
         benchmark,
         "fit_weights",

@@ -89,9 +89,9 @@ def test_template_test_asks_about_other_entries_than_training(
     monkeypatch.setattr(refqa, "print_report", lambda ablation, kinds: seen.append(ablation))
     run("--template-test")
     _, ablation = seen
-    asked = ablation.questions()
-    assert all(question.entry for question in asked)
-    for question, relevant in zip(asked, ablation.relevant("structure"), strict=True):
+    questions = ablation.questions()
+    assert all(question.entry for question in questions)
+    for question, relevant in zip(questions, ablation.relevant("structure"), strict=True):
         assert question.answers[0] in question.entry
         assert relevant
 
@@ -102,4 +102,4 @@ def test_template_test_asks_about_other_entries_than_training(
         for query in pair.queries
     ]
     assert trained
-    assert not {question.question for question in asked} & set(trained)
+    assert not {question.question for question in questions} & set(trained)

@@ -102,18 +102,18 @@ def test_rows_of_a_table_are_sentences_of_their_own() -> None:
     ]
 
 
+def _texts(text: str) -> list[str]:
+    return [text[each.start : each.end] for each in sentences(ReadingPassage(text))]
+
+
 def test_a_verdict_belongs_to_its_explanation() -> None:
-    text = "Is it encrypted? No. Use an encrypted disk. Yes! It is fast.\n\nNo."
-    passage = ReadingPassage(text)
-    assert [text[each.start : each.end] for each in sentences(passage)] == [
+    assert _texts("Is it encrypted? No. Use an encrypted disk. Yes! It is fast.\n\nNo.") == [
         "Is it encrypted?",
         "No. Use an encrypted disk.",
         "Yes! It is fast.",
     ]
 
-    text = "Is it safe to use? No.\n- Use a lock for it.\n- Or a queue."
-    passage = ReadingPassage(text)
-    assert [text[each.start : each.end] for each in sentences(passage)] == [
+    assert _texts("Is it safe to use? No.\n- Use a lock for it.\n- Or a queue.") == [
         "Is it safe to use?",
         "Use a lock for it.",
         "Or a queue.",

@@ -16,6 +16,12 @@ Filter = Mapping[str, Condition]
 MAX_CONDITIONS = 32
 MAX_VALUES = 1000
 _OPERATORS = ("gte", "lte")
+_LAST = "\U0010ffff"  # sorts after every character
+
+
+def beginning_with(prefix: str) -> Condition:
+    """Return the condition that a value begins with `prefix`, one character longer than that."""
+    return {"gte": prefix, "lte": prefix + _LAST}
 
 
 @dataclass(frozen=True, slots=True)

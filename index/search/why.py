@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from purlin.index.records import Hit
@@ -14,6 +14,11 @@ _WORD = re.compile(r"[^\W_]+(?:[-_.:/]+[^\W_]+)*")
 _LISTED = 4
 # The parts of a score in words.
 _PARTS = {"path": "its path", "name": "its name", "file": "its file", "definition": "its name"}
+
+
+def relevant(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits without those whose score shows as 0.00: they have nothing of the query."""
+    return [hit for hit in hits if round(hit.score, 2) > 0]
 
 
 def why(query: str, hit: Hit) -> str:

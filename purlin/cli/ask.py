@@ -32,9 +32,9 @@ _MAX_PAGE_BYTES = 8 << 20
 _WORDS_BEFORE = 12
 # White space, emphasis, code and links of Markdown, which rendered text lacks or has otherwise. No
 # alternative can read over the start of another, so that its time is linear.
-_MARKUP = re.compile(r"\]\([^()\[\]\n]*\)|[\s`*_\[\]()\\]")
-_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _LINK_TARGET = re.compile(r"\]\([^()\[\]\n]*\)")
+_MARKUP = re.compile(rf"{_LINK_TARGET.pattern}|[\s`*_\[\]()\\]")
+_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -105,10 +105,10 @@ def _answer(options: argparse.Namespace, reader: Reader, corpus: Corpus, root: P
 
 
 def _print_json(result: AskResult, corpus: Corpus, root: Path | None) -> None:
-    answers = [
-        asdict(answer) | {"place": _location(answer, root), "line": _line(answer, root)}
-        for answer in result.answers
-    ]
+    answers = []
+    for answer in result.answers:
+        place, line = _place(answer, root)
+        answers.append(asdict(answer) | {"place": place, "line": line})
     record = {
         "answers": answers,
         "answerable": round(result.answerable, 4),
@@ -147,26 +147,25 @@ def _print_quoted(text: str) -> None:
 
 def _location(answer: Answer, root: Path | None) -> str:
     """PATH:LINE#ANCHOR from the working directory as far as they are known, else the URL."""
-    page = _page(answer, root)
-    if page is None:
-        return answer.url or answer.passage_id
+    place, _ = _place(answer, root)
+    return place
+
+
+def _place(answer: Answer, root: Path | None) -> tuple[str, int | None]:
+    """The location of an answer, and its line alone, if that is known."""
+    page = None if root is None else root / answer.passage_id.partition("#")[0]
+    if page is None or not page.is_file():
+        return answer.url or answer.passage_id, None
 
     _, sharp, anchor = (answer.url or "").partition("#")
-    line = _line(answer, root)
+    line = _line(page, answer)
     number = "" if line is None else f":{line}"
-    return f"{os.path.relpath(page)}{number}{sharp}{anchor}"
+    return f"{os.path.relpath(page)}{number}{sharp}{anchor}", line
 
 
-def _page(answer: Answer, root: Path | None) -> Path | None:
-    """The file that an answer is from; None if it is from no directory, or gone."""
-    page = root / answer.passage_id.partition("#")[0] if root is not None else None
-    return page if page is not None and page.is_file() else None
-
-
-def _line(answer: Answer, root: Path | None) -> int | None:
+def _line(page: Path, answer: Answer) -> int | None:
     """Line of the page where the answer stands, else that of its heading, if there is one."""
-    page = _page(answer, root)
-    text = None if page is None else _text(page)
+    text = _text(page)
     if text is None:
         return None
     position = _position(text, answer)

@@ -241,17 +241,18 @@ def _print_hits(
 ) -> list[Hit]:
     """Print hits of corpora, by name, whose files are below `root` if they are a directory's.
 
-    Those whose score is printed as 0.00 are left out: they have nothing of the query. Returns the
-    others.
+    Those that have nothing of the query are left out. Returns the others.
     """
+    from purlin.index.search.why import relevant
+
     [first, *others] = corpora.values()
-    relevant = [hit for hit in hits if round(hit.score, 2) > 0]
-    for hit in relevant:
+    shown = relevant(hits)
+    for hit in shown:
         if options.json:
             _print_json(options.query, hit, corpora[hit.corpus or first.name], root)
         else:
             _print_hit(options.query, hit, options.lines, root, named=bool(others))
-    return relevant
+    return shown
 
 
 def _print_json(query: str, hit: Hit, corpus: Corpus, root: Path | None) -> None:
