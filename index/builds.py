@@ -36,7 +36,7 @@ from purlin.index.errors import Damaged, InvalidInput, NotFound, Worse
 from purlin.index.records import Kind, Secondary, Splitter
 from purlin.index.storage import TEMPORARY, atomic_write, exclusive, fsync, storage_errors
 
-MANIFEST_FORMAT = 4
+MANIFEST_FORMAT = 5
 KEPT_BUILDS = 3
 # Directory of what the next build of a corpus goes on from.
 UNFINISHED = ".unfinished"

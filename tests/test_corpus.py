@@ -49,6 +49,16 @@ def test_ranking_equals_brute_force(corpus: Corpus, query: str, mode: Mode) -> N
     assert len(scores) == min(150, result.total)
 
 
+def test_query_without_a_vector_is_scored_by_its_words_alone(corpus: Corpus) -> None:
+    query = "parse file_name"
+    ranked = corpus.rank(query, 10, vector=np.zeros(HashEncoder().dim, np.float32))
+    hits = corpus.hits(ranked, 0, 10)
+    power = corpus.manifest.lexical_power
+    assert hits[0].score == pytest.approx(hits[0].scores["lexical"] ** power, abs=1e-3)
+    by_words = corpus.search(query, mode="lexical").hits
+    assert [hit.id for hit in hits] == [hit.id for hit in by_words]
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 40), st.sampled_from(["upload retry", "open", "zzz unknown"]))
 def test_pages_are_consistent(corpus: Corpus, k: int, query: str) -> None:

@@ -29,6 +29,14 @@ def test_words_are_told_by_the_first_place_that_has_them() -> None:
     )
 
 
+def test_stretches_of_a_script_without_spaces_are_told_apart() -> None:
+    hit = replace(HIT, text="# クッキーに署名する\ndef f(): ...")
+    assert (
+        why("クッキーの署名はどこ", hit)
+        == "text: クッキー, の署名はどこ; meaning 0.61; mostly meaning"
+    )
+
+
 def test_named_hit_has_no_other_reason() -> None:
     named = replace(HIT, explanation={"named": True})
     assert why("sign_cookie", named) == "it is what you named"

@@ -704,7 +704,7 @@ class Corpus:
                 more = more or query.mode == "lexical"
             clock.lap("lexical")
 
-        fusion = self._fusion(query.mode)
+        fusion = self._fusion(query)
         bound = fusion.fuse(np.array([cosine], np.float32), np.array([share], np.float32))
         if query.nearness is not None:
             documents, nearness = query.nearness.nearest(depth)
@@ -752,7 +752,7 @@ class Corpus:
             shares[np.isin(rows, query.named)] = 1.0
             clock.lap("lexical")
 
-        texts = self._fusion(query.mode).fuse(cosines, shares)
+        texts = self._fusion(query).fuse(cosines, shares)
         if not query.reranked:
             texts = texts * self._priors(documents)
         if query.nearness is not None:
@@ -775,9 +775,12 @@ class Corpus:
         secondary = self._passages.secondary(documents)
         return np.where(secondary, np.float32(_SECONDARY_PRIOR), np.float32(1.0))
 
-    def _fusion(self, mode: Mode) -> Fusion:
-        hybrid = Fusion(self.manifest.dense_weight, self.manifest.lexical_power)
-        return {"dense": DENSE, "lexical": LEXICAL, "hybrid": hybrid}[mode]
+    def _fusion(self, query: _Query) -> Fusion:
+        if query.mode != "hybrid" or query.vector is None:
+            return DENSE if query.mode == "dense" else LEXICAL
+        # A static encoder has no vector for a query whose every word is new to it, such as one in Japanese.
+        dense_weight = self.manifest.dense_weight if query.vector.any() else 0.0
+        return Fusion(dense_weight, self.manifest.lexical_power)
 
     def _total(self, query: _Query) -> int:
         """Count the documents that the query can return."""
@@ -836,7 +839,7 @@ class Corpus:
     def _explanation(self, query: _Query, ranking: _Ranking, position: int) -> dict[str, Any]:
         row = int(ranking.rows[position])
         document = self._passages.document_of(ranking.rows[position : position + 1])
-        fusion = self._fusion(query.mode)
+        fusion = self._fusion(query)
         explanation: dict[str, Any] = {}
         if query.vector is not None and self._log is not None:
             explanation["earlier"] = self._log.nearest(query.vector, int(document[0]))

@@ -14,9 +14,30 @@ import Stemmer
 
 _MAX_TOKEN_CHARS = 64
 
+# Scripts that put no space between words, and Hangul, which joins particles to them. A run of katakana is
+# nearly always a word of its own.
+_KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_OTHER_UNSPACED = (
+    f"{_HAN}\u3041-\u3096\u309d-\u309f\uac00-\ud7a3"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
+)
+# Regular expressions of a run of letters and digits, and of one of a script without spaces.
+LETTERS = rf"[^\W_{_KATAKANA}{_OTHER_UNSPACED}]+"
+UNSPACED_RUN = rf"[{_KATAKANA}]+|[{_OTHER_UNSPACED}]+"
+_UNSPACED = re.compile(f"[{_KATAKANA}{_OTHER_UNSPACED}]")
+# Voicing marks of kana, and vowels and finals of Hangul, in texts that are not composed.
+_JOINING = re.compile("[\u3099\u309a\u1160-\u11ff]")
+_HAN_CHARACTER = re.compile(f"[{_HAN}]")
+
 # A word is what a person would call one name: DDR4-3200, os.path.join, read_csv, Foo::bar, C++.
 _WORD = re.compile(r"[A-Za-z](?:\+\+|\#)(?!\w)|[^\W_]+(?:(?:::|->|[-_.'’])[^\W_]+)*")
-# The same in ASCII, where it takes half the time.
+# The same, and each run of a script without spaces, in a text that has such.
+_WORD_OR_RUN = re.compile(
+    rf"[A-Za-z](?:\+\+|\#)(?![^\W{_KATAKANA}{_OTHER_UNSPACED}])"
+    rf"|{LETTERS}(?:(?:::|->|[-_.'’]){LETTERS})*|{UNSPACED_RUN}"
+)
+# Words in ASCII, where it takes half the time.
 _ASCII_WORD = re.compile(
     r"[A-Za-z](?:\+\+|\#)(?!\w)|[A-Za-z0-9]+(?:(?:::|->|[-_.'])[A-Za-z0-9]+)*", re.ASCII
 )
@@ -30,6 +51,21 @@ _STOP = frozenset(
 )
 
 
+class _Bare(dict[int, int | None]):
+    """Characters without marks, for `str.translate`: accents, and vowel signs, which would end a word.
+
+    What makes another kana of one, as が of か, stays.
+    """
+
+    def __missing__(self, code: int) -> int | None:
+        is_mark = unicodedata.category(chr(code))[0] == "M" and code not in (0x3099, 0x309A)
+        self[code] = None if is_mark else code
+        return self[code]
+
+
+_BARE = _Bare()
+
+
 def words(text: str) -> list[str]:
     """Return the words of `text`, in order; `split` gives the tokens of each."""
     folded = _fold(text)
@@ -37,7 +73,9 @@ def words(text: str) -> list[str]:
 
 
 def _pattern(folded: str) -> re.Pattern[str]:
-    return _ASCII_WORD if folded.isascii() else _WORD
+    if folded.isascii():
+        return _ASCII_WORD
+    return _WORD_OR_RUN if _UNSPACED.search(folded) else _WORD
 
 
 def tokens(text: str) -> list[str]:
@@ -47,6 +85,7 @@ def tokens(text: str) -> list[str]:
 
     `getHTTPResponses` -> gethttprespons, get, http, respons
     `DDR4-3200` -> ddr43200, ddr4, 3200, ddr, 4
+    `検索エンジン` -> 検, 検索, 索, エン, ンジ, ジン
     """
     return [token for word in words(text) for token in split(word)]
 
@@ -63,7 +102,7 @@ def matches(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]
         return
 
     # Folding changes lengths: `ends` maps offsets in the folded text back to characters.
-    folded = list(map(_fold_character, text))
+    folded = _folded_characters(text)
     ends = list(accumulate(map(len, folded)))
     previous_end = 0
     for folded_start, folded_end in _matches("".join(folded), query_tokens):
@@ -83,6 +122,9 @@ def _matches(folded: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, i
         word = match.group()
         if query_tokens.isdisjoint(split(word)):
             continue
+        if _is_unspaced(word):
+            yield from _gram_matches(word, match.start(), query_tokens)
+            continue
         if _stem(_joined(word)) in query_tokens:
             yield match.span()
             continue
@@ -90,6 +132,20 @@ def _matches(folded: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, i
         for part in _PART.finditer(word):
             if _stem(part.group().lower()) in query_tokens:
                 yield match.start() + part.start(), match.start() + part.end()
+
+
+def _gram_matches(run: str, offset: int, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of the stretches of `run` whose grams match the query."""
+    start = end = 0
+    for gram_start, gram in _grams(run):
+        if gram not in query_tokens:
+            continue
+        if gram_start > end:
+            if end:
+                yield offset + start, offset + end
+            start = gram_start
+        end = gram_start + len(gram)
+    yield offset + start, offset + end
 
 
 def _lines_to_search(text: str, query_tokens: frozenset[str]) -> Iterator[tuple[int, int]]:
@@ -130,20 +186,58 @@ def _fold(text: str) -> str:
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text)
-    # NFKD leaves ß as it is.
-    return "".join(c for c in decomposed if not unicodedata.combining(c)).replace("ß", "ss")
+    # NFKD leaves ß as it is, and takes kana and Hangul apart.
+    return unicodedata.normalize("NFC", decomposed.translate(_BARE)).replace("ß", "ss")
 
 
 _fold_character = lru_cache(maxsize=65_536)(_fold)
+
+
+def _folded_characters(text: str) -> list[str]:
+    """What each character becomes, "" for one that is composed with the character before it."""
+    folded = list(map(_fold_character, text))
+    if not _JOINING.search("".join(folded)):
+        return folded
+
+    base = 0
+    for position, piece in enumerate(folded):
+        if position and _JOINING.match(piece):
+            folded[base] = unicodedata.normalize("NFC", folded[base] + piece)
+            folded[position] = ""
+        elif piece:
+            base = position
+    return folded
 
 
 def _joined(word: str) -> str:
     return word.lower() if word[-1] in "+#" else "".join(_PIECE.findall(word)).lower()
 
 
-@lru_cache(maxsize=65_536)
 def split(word: str) -> tuple[str, ...]:
-    """Distinct tokens of a word: the joined whole, pieces between separators, parts of pieces."""
+    """Distinct tokens of a word: the joined whole, pieces between separators, parts of pieces.
+
+    A run of a script without spaces is split into overlapping pairs of characters.
+    """
+    if _is_unspaced(word):
+        return tuple(dict.fromkeys(gram for _, gram in _grams(word)))
+    return _split_name(word)
+
+
+def _is_unspaced(word: str) -> bool:
+    return not word.isascii() and _UNSPACED.match(word) is not None
+
+
+def _grams(run: str) -> Iterator[tuple[int, str]]:
+    """Yield the offset and text of each pair of characters, and of characters that can be a word."""
+    for start, character in enumerate(run):
+        if len(run) == 1 or _HAN_CHARACTER.match(character):
+            yield start, character
+        if start + 1 < len(run):
+            yield start, run[start : start + 2]
+
+
+@lru_cache(maxsize=65_536)
+def _split_name(word: str) -> tuple[str, ...]:
     lower = word.lower()
     if word.isalnum():
         # A word in lower case is its own only part.

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from purlin.index.records import Hit
-from purlin.index.search.tokens import tokens
+from purlin.index.search.tokens import LETTERS, UNSPACED_RUN, tokens
 
-_WORD = re.compile(r"[^\W_]+(?:[-_.:/]+[^\W_]+)*")
+_WORD = re.compile(rf"{LETTERS}(?:[-_.:/]+{LETTERS})*|{UNSPACED_RUN}")
 # Words of one place that are listed.
 _LISTED = 4
 # The parts of a score in words.
