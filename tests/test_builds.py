@@ -176,7 +176,7 @@ def _rewritten(home: Path, old: str, new: str) -> Path:
     return rewritten
 
 
-@pytest.mark.parametrize(("old", "new"), [('"format": 4', '"format": 9'), ('"demote": true,', "")])
+@pytest.mark.parametrize(("old", "new"), [('"format": 5', '"format": 9'), ('"demote": true,', "")])
 def test_build_of_another_version_is_refused(tmp_path: Path, old: str, new: str) -> None:
     directory = _rewritten(tmp_path, old, new)
     with pytest.raises(Damaged, match=r"another version.*build the corpus again"):
