@@ -366,7 +366,9 @@ def _toml_type(annotation: Any) -> str:
     if origin is tuple:
         return f"list of {_toml_type(arguments[0])}"
     if origin in (Union, UnionType):
-        return next(_toml_type(argument) for argument in arguments if argument is not NoneType)
+        return " or ".join(
+            _toml_type(argument) for argument in arguments if argument is not NoneType
+        )
 
     words = {int: "whole number", float: "number", str: "text", bool: "true or false", Path: "path"}
     return words.get(annotation, "table")
