@@ -138,6 +138,16 @@ def test_ids_of_every_column_stay_text(tmp_path: Path) -> None:
     assert documents[2].fields["ean"] == "7"
 
 
+def test_codes_beside_the_id_are_texts_and_lines(tmp_path: Path) -> None:
+    table = "ID,SKU,Name,Variant Barcode,Stock\n11,TV-65,Aurora,4006381333931,10.10\n"
+    (document,), _ = read_products(write(tmp_path / "a.csv", table))
+
+    assert document.id == "11"
+    assert atom_texts(document) == ["SKU: TV-65", "Variant Barcode: 4006381333931"]
+    assert document.fields == {"SKU": "TV-65", "Variant Barcode": "4006381333931", "Stock": 10.1}
+    assert document.summary == ""
+
+
 # Real formats
 
 
@@ -192,6 +202,7 @@ def test_shop_export_with_semicolons_and_odd_rows() -> None:
         "Three shades of white",
         "USB socket",
         "Brand: Lumo",
+        "EAN: 0401234567890",
         "Lumen: 800",
         "Dimmable: Yes",
     ]

@@ -18,6 +18,7 @@ from typing import Any
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.product_fields import is_code
 from purlin.index.records import (
     MAX_FILTERABLE_CHARS,
     Document,
@@ -62,7 +63,7 @@ from purlin.index.sources.tables import (
     table_format,
 )
 
-VERSION = 3
+VERSION = 4
 MAX_PRODUCT_FIELDS = 1_000
 MAX_ATTRIBUTE_NESTING = 5
 
@@ -115,7 +116,7 @@ def from_record(
     """Make a document of one product record; `columns` and `entities` as for `files`.
 
     The body is the description, then a line for each bullet and for texts of other columns that are
-    too long to filter by, then `Name: value` lines for brand, category, colour and attributes;
+    too long to filter by, then `Name: value` lines for brand, category, colour, codes and attributes;
     these lines are its atoms. The summary is the body without the `Name: value` lines.
 
     Raises InvalidInput for a record without text, with characters that are not valid text, or
@@ -136,7 +137,9 @@ def from_record(
         *_long_texts(others, description),
     ]
     summary, _ = _compose(description, lines)
-    body, atoms = _compose(description, [*lines, *_named_lines(named), *_named_lines(attributes)])
+    codes = {name: value for name, value in others.items() if is_code(name)}
+    named_lines = _named_lines({**named, **codes}) + _named_lines(attributes)
+    body, atoms = _compose(description, [*lines, *named_lines])
 
     title = line_of(values.get("title")) or _title_from_body(body)
     if not title:

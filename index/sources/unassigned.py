@@ -17,6 +17,7 @@ from purlin.index.sources.product_columns import (
     column_names,
     is_alias,
     listing,
+    may_be_id,
 )
 from purlin.index.sources.product_values import number_or_text, price_of
 from purlin.index.sources.tables import Row, read_rows, table_format
@@ -112,7 +113,10 @@ def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
     return [
         name
         for name in present
-        if name not in excluded and not is_alias(name) and not ICECAT.match(name)
+        if name not in excluded
+        and not is_alias(name)
+        and not may_be_id(name)
+        and not ICECAT.match(name)
     ]
 
 
