@@ -229,6 +229,7 @@ def test_json_array_with_nested_records() -> None:
     assert trail.fields == {
         "brand": "Vale",
         "tags": ("pump", "bike"),
+        "images.src": ("a.png",),
         "size.length_mm": 230,
         "size.packed.mm": 180,
     }
@@ -472,11 +473,57 @@ def test_mappings_stand_for_titles_ids_texts_and_addresses() -> None:
         ([{"name": "Use", "value": "in"}, {"name": "Use", "value": "out"}], {"Use": ("in", "out")}),
         ([{"name": "Net", "value": {"kg": 5}}], {"Net.kg": 5}),
         ([{"power": 9}, {"plug": "EU"}], {"power": ("9",), "plug": ("EU",)}),
+        (
+            [{"name": "Screen", "value": 55, "unit": "inch"}, {"name": "Ports", "value": 4}],
+            {"Screen": 55, "Screen.unit": "inch", "Ports": 4},
+        ),
+        (
+            [
+                {"name": "Cable", "value": 2.0, "unit": "m"},
+                {"name": "Cable", "value": 6, "unit": "ft"},
+            ],
+            {"Cable": ("2 m", "6 ft")},
+        ),
+        ({"Capacity": {"value": 2, "unit": "TB"}}, {"Capacity": 2, "Capacity.unit": "TB"}),
+        ({"Plug": {"value": 2, "type": "EU"}}, {"Plug.value": 2, "Plug.type": "EU"}),
     ],
 )
 def test_attributes_of_lists(pairs: object, attributes: dict[str, object]) -> None:
     document = product.from_record({"title": "T", "attributes": pairs})
     assert document.fields == {f"attrs.{name}": value for name, value in attributes.items()}
+
+
+def test_quantities_are_lines_with_their_units(tmp_path: Path) -> None:
+    table = "sku,name,weight,weight_unit,stock\nA-1,Saw,0.9,kg,4\n"
+    (saw,), _ = read_products(write(tmp_path / "a.csv", table))
+    screen = {"name": "Screen", "value": 55, "unit": "inch"}
+    television = product.from_record({"title": "T", "attributes": [screen]})
+
+    assert (atom_texts(saw), saw.fields["weight"]) == (["Weight: 0.9 kg"], 0.9)
+    assert atom_texts(television) == ["Screen: 55 inch"]
+
+
+def test_lists_of_mappings_lose_nothing() -> None:
+    record = {
+        "title": "Linen shirt",
+        "variants": [
+            {"sku": "NL-1", "price": "59.90", "image": {"src": "https://shop.example/1"}},
+            {"sku": "NL-2", "price": "64.90"},
+        ],
+        "options": [{"name": "Size", "values": ["S", "M"]}],
+        "notes": ["plain", {"by": "Ann"}],
+    }
+    document = product.from_record(record)
+
+    assert document.fields == {
+        "variants.sku": ("NL-1", "NL-2"),
+        "variants.price": ("59.90", "64.90"),
+        "variants.image.src": ("https://shop.example/1",),
+        "options.Size": ("S", "M"),
+        "notes.by": ("Ann",),
+        "notes": ("plain",),
+    }
+    assert document.body == "Variants sku: NL-1, NL-2"
 
 
 def test_attributes_among_prose() -> None:

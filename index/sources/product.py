@@ -18,7 +18,7 @@ from typing import Any
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
-from purlin.index.product_fields import is_code
+from purlin.index.product_fields import codes_and_quantities, units_of
 from purlin.index.records import (
     MAX_FILTERABLE_CHARS,
     Document,
@@ -73,6 +73,7 @@ MAX_TITLE_FROM_BODY = 80
 # Keys of an attribute's name and value in lists of attributes.
 _NAME_KEYS = ("name", "key", "label")
 _VALUE_KEYS = ("value", "values", "options")
+_UNIT_KEYS = ("unit", "units", "unitText", "unit_text", "uom")
 
 _NO_PROSE = re.compile("[!-~]+")
 
@@ -116,8 +117,9 @@ def from_record(
     """Make a document of one product record; `columns` and `entities` as for `files`.
 
     The body is the description, then a line for each bullet and for texts of other columns that are
-    too long to filter by, then `Name: value` lines for brand, category, colour, codes and attributes;
-    these lines are its atoms. The summary is the body without the `Name: value` lines.
+    too long to filter by, then `Name: value` lines for brand, category, colour, codes, quantities
+    with units and attributes; these lines are its atoms. The summary is the body without the
+    `Name: value` lines.
 
     Raises InvalidInput for a record without text, with characters that are not valid text, or
     beyond the limits on length, depth and number of fields.
@@ -137,8 +139,10 @@ def from_record(
         *_long_texts(others, description),
     ]
     summary, _ = _compose(description, lines)
-    codes = {name: value for name, value in others.items() if is_code(name)}
-    named_lines = _named_lines({**named, **codes}) + _named_lines(attributes)
+    named_lines = [
+        *_named_lines({**named, **codes_and_quantities(others)}),
+        *_named_lines(attributes),
+    ]
     body, atoms = _compose(description, [*lines, *named_lines])
 
     title = line_of(values.get("title")) or _title_from_body(body)
@@ -379,9 +383,11 @@ def _attributes(record: Mapping[str, object], column: object) -> tuple[dict[str,
 def _named_attributes(pairs: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Attributes of a list of {"name": ..., "value": ...}, as many feeds have them.
 
-    All keys of the other mappings in the list are attributes.
+    All keys of the other mappings in the list are attributes. The unit of a single value becomes an
+    attribute beside it, so that the value stays a number; several values have theirs behind them.
     """
     attributes: dict[str, list[object]] = {}
+    units: dict[str, list[object]] = {}
     others = []
     for pair in pairs:
         name = next((pair[key] for key in _NAME_KEYS if pair.get(key)), None)
@@ -391,11 +397,21 @@ def _named_attributes(pairs: Sequence[Mapping[str, object]]) -> dict[str, object
             continue
 
         value = pair[value_key]
-        attributes.setdefault(str(name), []).extend(value if isinstance(value, list) else [value])
+        values = value if isinstance(value, list) else [value]
+        attributes.setdefault(str(name), []).extend(values)
+        unit = next((pair[key] for key in _UNIT_KEYS if pair.get(key)), None)
+        units.setdefault(str(name), []).extend([unit] * len(values))
 
-    return _by_key(others) | {
-        name: values[0] if len(values) == 1 else values for name, values in attributes.items()
-    }
+    named: dict[str, object] = {}
+    for name, values in attributes.items():
+        if len(values) == 1:
+            named |= {name: values[0], f"{name}.unit": units[name][0]}
+        else:
+            named[name] = [
+                value if unit is None else f"{text_of(value)} {text_of(unit)}"
+                for value, unit in zip(values, units[name], strict=True)
+            ]
+    return _by_key(others) | named
 
 
 def _by_key(mappings: Iterable[Mapping[str, object]]) -> dict[str, object]:
@@ -429,10 +445,28 @@ def _flat(
 
     for key, value in values.items():
         name = prefix + str(key)
+        if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+            yield from _flat(
+                _named_attributes([item for item in value if isinstance(item, Mapping)]),
+                f"{name}.",
+                depth + 1,
+            )
+            value = [item for item in value if not isinstance(item, Mapping)]
+
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}.", depth + 1)
+            quantity = _quantity(name, value)
+            yield from _flat(quantity or value, "" if quantity else f"{name}.", depth + 1)
         elif name and (typed := _typed(name, field_value(value))) is not None:
             yield checked(name), typed
+
+
+def _quantity(name: str, parts: Mapping[str, object]) -> dict[str, object] | None:
+    """The fields of a mapping such as {"value": 2, "unit": "TB"}, or None if it is no quantity."""
+    keys = {key for key in parts if not key.startswith("@")}
+    unit_keys = keys.intersection(_UNIT_KEYS)
+    if "value" not in keys or not unit_keys or keys - {"value", *unit_keys}:
+        return None
+    return {name: parts["value"], f"{name}.unit": parts[min(unit_keys)]}
 
 
 def _typed(name: str, value: Value | None) -> Value | None:
@@ -468,8 +502,18 @@ def _text_items(text: str) -> list[str]:
 
 
 def _named_lines(values: Mapping[str, Value | None]) -> list[str]:
-    present = ((_readable(name), value) for name, value in values.items() if value is not None)
-    return [f"{name}: {' '.join(displayed(value).split())}" for name, value in present]
+    """A line `Name: value` for each value; a quantity has its unit behind it."""
+    present = {name: value for name, value in values.items() if value is not None}
+    units = units_of(present)
+    unit_names = set(units.values())
+
+    lines = []
+    for name, value in present.items():
+        if name in unit_names:
+            continue
+        unit = displayed(present[units[name]]) if name in units else ""
+        lines.append(f"{_readable(name)}: {' '.join(f'{displayed(value)} {unit}'.split())}")
+    return lines
 
 
 def _readable(name: str) -> str:
