@@ -522,6 +522,7 @@ def test_lists_of_mappings_lose_nothing() -> None:
         "options.Size": ("S", "M"),
         "notes.by": ("Ann",),
         "notes": ("plain",),
+        "price": 59.9,
     }
     assert document.body == "Variants sku: NL-1, NL-2"
 

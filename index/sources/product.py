@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -39,7 +39,9 @@ from purlin.index.sources.product_columns import (
     column_names,
     listing,
     may_be_id,
+    standard_of,
 )
+from purlin.index.sources.product_rows import joined, paired_attributes, paired_columns
 from purlin.index.sources.product_values import (
     NUMBER,
     checked,
@@ -48,10 +50,10 @@ from purlin.index.sources.product_values import (
     identifier,
     line_of,
     named_value,
-    number_or_text,
     price_of,
     split_value,
     text_of,
+    typed_cell,
     web_address,
 )
 from purlin.index.sources.tables import (
@@ -128,15 +130,18 @@ def from_record(
     names = column_names(filled_names, columns or {}, record)
     values, rest = _standard_values(record, names)
 
+    pairs = paired_columns(name for name in record if name not in names.values())
     attributes, attribute_prose = _attributes(record, values.get("attributes"))
+    attributes |= dict(_flat(paired_attributes(record, pairs)))
     named = {key: named_value(values.get(key)) for key in ("brand", "category", "colour")}
-    others = dict(_flat({**_other_columns(record, names), **rest}))
+    excluded = {*names.values(), *pairs, *pairs.values()}
+    others = dict(_flat({**_other_columns(record, excluded), **rest}))
 
     description = text_of(values.get("description"))
     lines = [
         *_bullets(values.get("bullets")),
         *attribute_prose,
-        *_long_texts(others, description),
+        *_other_prose(others, description),
     ]
     summary, _ = _compose(description, lines)
     named_lines = [
@@ -152,7 +157,8 @@ def from_record(
         raise InvalidInput(TOO_LONG, field="description")
 
     # These two are fields only: nobody searches for their text.
-    unnamed = {"locale": named_value(values.get("locale")), "price": price_of(values.get("price"))}
+    price = values.get("price") if "price" in names else _nested_price(others)
+    unnamed = {"locale": named_value(values.get("locale")), "price": price_of(price)}
     return Document(
         id=identifier(values.get("id")) or _content_id(title, body),
         kind="product",
@@ -240,7 +246,7 @@ def _documents_of(
     is_text = table_format(path) in (".csv", ".tsv")
     # Digest of an id -> the first half of its content's digest.
     contents = DigestMap()
-    for row in chain(sample, rows):
+    for row in joined(chain(sample, rows), columns):
         if isinstance(row, Skipped):
             yield row
             continue
@@ -305,27 +311,41 @@ def _standard_values(
     return values, rest
 
 
-def _other_columns(record: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
-    """The columns that are not standard, without those of an ESCI judgement."""
-    excluded = {"", *names.values()}
+def _other_columns(record: Mapping[str, object], excluded: Set[str]) -> dict[str, object]:
+    """The columns that are not `excluded`, without those of an ESCI judgement."""
+    excluded = excluded | {""}
     if "query_id" in record:
         excluded |= JUDGEMENT_COLUMNS
 
     return {
-        name: value
+        name: _amount(value) if standard_of(name) == "price" else value
         for name, value in record.items()
         if name not in excluded and not ICECAT.match(name)
     }
 
 
+def _nested_price(others: Mapping[str, Value]) -> object:
+    """The first price among schema.org's offers or Shopify's variants, or None."""
+    prices = others.get("offers.price", others.get("variants.price"))
+    return prices[0] if isinstance(prices, tuple) else prices
+
+
+def _amount(cell: object) -> object:
+    """The number of a price beside the one that counts, such as that of a sale."""
+    price = price_of(cell) if isinstance(cell, str) else None
+    return cell if price is None else price
+
+
 def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
-    """A CSV row whose numeric cells are numbers, except in standard columns, which are text.
+    """A CSV row whose cells are numbers, true or false where they say so.
+
+    Not in standard columns, which are text.
 
     So are all columns that may hold ids: as numbers, 10.10 and 10.1 would be the same.
     """
     standard = set(column_names(list(record), columns).values())
     return {
-        name: cell if name in standard or may_be_id(name) else number_or_text(cell)
+        name: cell if name in standard or may_be_id(name) else typed_cell(cell)
         for name, cell in record.items()
     }
 
@@ -347,16 +367,18 @@ def _fields(
     return fields
 
 
-def _long_texts(others: Mapping[str, Value], description: str) -> Iterator[str]:
-    """Lines of texts too long to filter by, so that they can be searched."""
-    for text in _texts(others):
-        # A text without a space is an address or encoded data.
-        if (
-            len(text) > MAX_FILTERABLE_CHARS
-            and not _NO_PROSE.fullmatch(text)
-            and text not in description
-        ):
-            yield from text.split("\n")
+def _other_prose(others: Mapping[str, Value], description: str) -> Iterator[str]:
+    """Lines of further descriptions, and of texts too long to filter by, so that they are searched."""
+    for name, value in others.items():
+        is_prose = standard_of(name) in ("description", "bullets")
+        for text in _texts({name: value}):
+            # A text without a space is an address or encoded data.
+            if (
+                (is_prose or len(text) > MAX_FILTERABLE_CHARS)
+                and not _NO_PROSE.fullmatch(text)
+                and text not in description
+            ):
+                yield from text.split("\n")
 
 
 def _texts(fields: Mapping[str, Value]) -> Iterator[str]:

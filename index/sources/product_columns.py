@@ -53,8 +53,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
             "categories",
             "product_category",
             "category_name",
-            "google_product_category",
+            # Google's own categories are often numbers.
             "product_type",
+            "google_product_category",
         ),
         *("product_class", "main_category"),
     ),
@@ -141,9 +142,10 @@ def _has_currency(name: str) -> bool:
     return currency in _CURRENCIES and _ALIASES.get(base, (0, ""))[1] == "price"
 
 
-def is_alias(name: str) -> bool:
-    """Whether a column's name is that of a standard column."""
-    return _alias(name) is not None
+def standard_of(name: str) -> str | None:
+    """The standard column that a column's name stands for, or None."""
+    alias = _alias(name)
+    return None if alias is None else alias[1]
 
 
 def check_roles(columns: Mapping[str, str]) -> None:

@@ -15,11 +15,11 @@ from purlin.index.sources.product_columns import (
     WANTED_COLUMNS,
     check_roles,
     column_names,
-    is_alias,
     listing,
     may_be_id,
+    standard_of,
 )
-from purlin.index.sources.product_values import number_or_text, price_of
+from purlin.index.sources.product_values import price_of, typed_cell
 from purlin.index.sources.tables import Row, read_rows, table_format
 
 _PRICE_NAME = re.compile(
@@ -114,7 +114,7 @@ def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
         name
         for name in present
         if name not in excluded
-        and not is_alias(name)
+        and standard_of(name) is None
         and not may_be_id(name)
         and not ICECAT.match(name)
     ]
@@ -122,9 +122,7 @@ def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
 
 def _may_be(standard: str, name: str, cells: Sequence[object]) -> bool:
     """Whether values could be those of a standard column, so that a remark is of use."""
-    values = [
-        number_or_text(cell) for cell in cells if isinstance(cell, str | int | float) and cell
-    ]
+    values = [typed_cell(cell) for cell in cells if isinstance(cell, str | int | float) and cell]
     if standard == "price":
         # Any number could be one: a rating is not.
         return bool(_PRICE_NAME.search(name)) and any(map(_is_price, values))
