@@ -470,6 +470,7 @@ def test_mappings_stand_for_titles_ids_texts_and_addresses() -> None:
             [{"key": "Power", "value": 9}, {"label": "Plug", "value": "EU"}],
             {"Power": 9, "Plug": "EU"},
         ),
+        ([{"attribute_code": "volume", "value": "1.5 l"}], {"volume": "1.5 l"}),
         ([{"name": "Use", "value": "in"}, {"name": "Use", "value": "out"}], {"Use": ("in", "out")}),
         ([{"name": "Net", "value": {"kg": 5}}], {"Net.kg": 5}),
         ([{"power": 9}, {"plug": "EU"}], {"power": ("9",), "plug": ("EU",)}),
@@ -519,12 +520,12 @@ def test_lists_of_mappings_lose_nothing() -> None:
         "variants.sku": ("NL-1", "NL-2"),
         "variants.price": ("59.90", "64.90"),
         "variants.image.src": ("https://shop.example/1",),
-        "options.Size": ("S", "M"),
+        "attrs.Size": ("S", "M"),
         "notes.by": ("Ann",),
         "notes": ("plain",),
         "price": 59.9,
     }
-    assert document.body == "Variants sku: NL-1, NL-2"
+    assert document.body == "Variants sku: NL-1, NL-2\nSize: S, M"
 
 
 def test_attributes_among_prose() -> None:

@@ -73,7 +73,7 @@ MAX_ATTRIBUTE_NESTING = 5
 MAX_TITLE_FROM_BODY = 80
 
 # Keys of an attribute's name and value in lists of attributes.
-_NAME_KEYS = ("name", "key", "label")
+_NAME_KEYS = ("name", "key", "label", "attribute_code")
 _VALUE_KEYS = ("value", "values", "options")
 _UNIT_KEYS = ("unit", "units", "unitText", "unit_text", "uom")
 

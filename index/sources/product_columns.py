@@ -72,6 +72,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "specs",
         "details",
         "properties",
+        # Magento's, schema.org's and Shopify's.
+        *("custom_attributes", "additionalproperty", "options"),
     ),
 }
 """Standard columns and the names they go by, the preferred first, whatever case and punctuation."""
