@@ -91,6 +91,7 @@ def test_products_are_found_by_their_codes(
         ("04006381333931", "a"),
         ("0194644098766", "b"),
         ("tv-ol-65", "c"),
+        ("nl-sh-m-t", "e"),
     ],
 )
 def test_a_code_as_query_scores_one_and_honours_filters(
@@ -102,6 +103,7 @@ def test_a_code_as_query_scores_one_and_honours_filters(
         {"id": "b", "name": "Borealis", "upc": "194644098766", "stock": 1},
         {"id": "c", "name": "Corona", "mpn": "TV-OL-65", "stock": 1},
         {"id": "d", "name": f"{query} {query} and more", "stock": 0},
+        {"id": "e", "name": "Emerald", "variants": [{"sku": "NL-SH-M-T"}], "stock": 1},
     ]
     documents = [product.from_record(record) for record in records]
     build(tmp_path, "p", "product", [source("f", documents)], encoder)

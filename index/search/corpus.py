@@ -61,7 +61,7 @@ _SECONDARY_PRIOR = 0.9
 # A code as a number, which has no leading zeros and fits in 64 bits.
 _NUMBER = re.compile(r"[1-9][0-9]{3,17}")
 # A shorter one is more often a size or a number of something.
-_CODE = re.compile(r"(?=[^0-9]{,63}[0-9])\S{4,64}")
+_CODE = re.compile(r"(?=[^-_./0-9]{,63}[-_./0-9])\S{4,64}")
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
@@ -600,7 +600,7 @@ class Corpus:
         return named
 
     def _coded(self, query: str) -> Rows:
-        """Rows with a code that is the query, such as a barcode; a word without digits is none."""
+        """Rows with a code that is the query, such as a barcode; a word of letters alone is none."""
         if not _CODE.fullmatch(query):
             return _NO_ROWS
         codes = [*spellings(query), query.upper(), query.lower()]

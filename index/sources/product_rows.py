@@ -91,7 +91,7 @@ def paired_columns(names: Iterable[str]) -> dict[str, str]:
 
 def paired_attributes(record: Mapping[str, object], pairs: Mapping[str, str]) -> dict[str, object]:
     """Attributes of the pairs of columns, with numbers as they stand there: sizes are names."""
-    attributes = {}
+    attributes: dict[str, object] = {}
     for name_column, value_column in pairs.items():
         name, value = record[name_column], record[value_column]
         if isinstance(name, str) and name and value not in ("", None, _NO_VARIANTS):

@@ -8,6 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from purlin.index.errors import InvalidInput
+from purlin.index.product_fields import units_of
 from purlin.index.sources import beir, product
 from purlin.index.sources.product_columns import (
     ICECAT,
@@ -109,7 +110,8 @@ def _first_rows(table: Path) -> Records:
 
 def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
     """Columns that have no standard meaning."""
-    excluded = {"", *columns.values()} | (JUDGEMENT_COLUMNS if "query_id" in present else set())
+    excluded = {"", *columns.values(), *units_of(dict.fromkeys(present, "")).values()}
+    excluded |= JUDGEMENT_COLUMNS if "query_id" in present else set()
     return [
         name
         for name in present
