@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from purlin.index.records import Document, Kind, Passage, Span, Splitter, Value
+from purlin.index.product_fields import plain, searched_values, spellings
+from purlin.index.records import Document, Kind, Passage, Span, Splitter
 
 # Raised when `split`, `render`, `lexical_text` or the tokens of BM25 yield anything else: builds
 # then take over no passages of earlier ones.
@@ -60,7 +61,7 @@ def _render_product(document: Document, text: str, context: str | None) -> str:
 
     Attributes blur the vector (nDCG@10 on Icecat dev 0.54 without, 0.49 with their values).
     """
-    brand = _plain(document.fields.get("brand", ""))
+    brand = plain(document.fields.get("brand", ""))
     new_brand = "" if brand in document.title else brand
     return _lines(context, new_brand, document.title, _prose_of(document, text))
 
@@ -83,17 +84,16 @@ def lexical_text(document: Document, passage: Passage) -> str:
     The words of a path say what a file of code is for. Every passage has them, so that a word of
     many paths weighs little.
 
-    A product is also found by its id, which is often its model number. Of its attributes only the
-    values count: the names are the same for a whole category (nDCG@10 on Icecat dev 0.67 without
-    the names, 0.64 with them).
+    A product is also found by its id and other codes, which are often its model number.
     """
     text = document.body[passage.start : passage.end]
     title_twice = (document.title, document.title)
 
     if document.kind == "product":
-        brand = _plain(document.fields.get("brand", ""))
+        brand = plain(document.fields.get("brand", ""))
         prose = _prose_of(document, text)
-        return _lines(*title_twice, document.id, brand, prose, *_attribute_values(document))
+        codes = spellings(document.id)
+        return _lines(*title_twice, *codes, brand, prose, *searched_values(document.fields))
     if document.kind == "reference":
         return _lines(*title_twice, *document.context, text)
 
@@ -107,13 +107,6 @@ def path_text(path: str) -> str:
     return directory + slash + (name.rpartition(".")[0] or name)
 
 
-def _attribute_values(document: Document) -> Iterator[str]:
-    for name, value in document.fields.items():
-        is_attribute = name.startswith(("attrs.", "attributes.")) or name in ("colour", "category")
-        if is_attribute and not isinstance(value, bool):
-            yield _plain(value)
-
-
 _RENDERERS: dict[Kind, Callable[[Document, str, str | None], str]] = {
     "code": _render_code,
     "product": _render_product,
@@ -123,14 +116,6 @@ _RENDERERS: dict[Kind, Callable[[Document, str, str | None], str]] = {
 
 def _lines(*parts: str | None) -> str:
     return "\n".join(part for part in parts if part)
-
-
-def _plain(value: Value) -> str:
-    if isinstance(value, tuple):
-        return " ".join(value)
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value)
 
 
 # ---- passages

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -286,7 +287,7 @@ def test_any_filter_passes_the_same_documents(opened: Corpus, conditions: Filter
     try:
         result = opened.search("open", k=40, mode="dense", filter=conditions)
     except InvalidInput as refused:
-        assert "has no numbers to compare with" in refused.message  # noqa: PT017
+        assert re.search("has no numbers to compare|has numbers; give", refused.message)  # noqa: PT017
         return
     assert {hit.document_id for hit in result.hits} == allowed
     assert result.total == len(allowed)

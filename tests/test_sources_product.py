@@ -138,6 +138,16 @@ def test_ids_of_every_column_stay_text(tmp_path: Path) -> None:
     assert documents[2].fields["ean"] == "7"
 
 
+def test_codes_beside_the_id_are_texts_and_lines(tmp_path: Path) -> None:
+    table = "ID,SKU,Name,Variant Barcode,Stock\n11,TV-65,Aurora,4006381333931,10.10\n"
+    (document,), _ = read_products(write(tmp_path / "a.csv", table))
+
+    assert document.id == "11"
+    assert atom_texts(document) == ["SKU: TV-65", "Variant Barcode: 4006381333931"]
+    assert document.fields == {"SKU": "TV-65", "Variant Barcode": "4006381333931", "Stock": 10.1}
+    assert document.summary == ""
+
+
 # Real formats
 
 
@@ -192,6 +202,7 @@ def test_shop_export_with_semicolons_and_odd_rows() -> None:
         "Three shades of white",
         "USB socket",
         "Brand: Lumo",
+        "EAN: 0401234567890",
         "Lumen: 800",
         "Dimmable: Yes",
     ]
@@ -218,6 +229,7 @@ def test_json_array_with_nested_records() -> None:
     assert trail.fields == {
         "brand": "Vale",
         "tags": ("pump", "bike"),
+        "images.src": ("a.png",),
         "size.length_mm": 230,
         "size.packed.mm": 180,
     }
@@ -458,14 +470,62 @@ def test_mappings_stand_for_titles_ids_texts_and_addresses() -> None:
             [{"key": "Power", "value": 9}, {"label": "Plug", "value": "EU"}],
             {"Power": 9, "Plug": "EU"},
         ),
+        ([{"attribute_code": "volume", "value": "1.5 l"}], {"volume": "1.5 l"}),
         ([{"name": "Use", "value": "in"}, {"name": "Use", "value": "out"}], {"Use": ("in", "out")}),
         ([{"name": "Net", "value": {"kg": 5}}], {"Net.kg": 5}),
         ([{"power": 9}, {"plug": "EU"}], {"power": ("9",), "plug": ("EU",)}),
+        (
+            [{"name": "Screen", "value": 55, "unit": "inch"}, {"name": "Ports", "value": 4}],
+            {"Screen": 55, "Screen.unit": "inch", "Ports": 4},
+        ),
+        (
+            [
+                {"name": "Cable", "value": 2.0, "unit": "m"},
+                {"name": "Cable", "value": 6, "unit": "ft"},
+            ],
+            {"Cable": ("2 m", "6 ft")},
+        ),
+        ({"Capacity": {"value": 2, "unit": "TB"}}, {"Capacity": 2, "Capacity.unit": "TB"}),
+        ({"Plug": {"value": 2, "type": "EU"}}, {"Plug.value": 2, "Plug.type": "EU"}),
     ],
 )
 def test_attributes_of_lists(pairs: object, attributes: dict[str, object]) -> None:
     document = product.from_record({"title": "T", "attributes": pairs})
     assert document.fields == {f"attrs.{name}": value for name, value in attributes.items()}
+
+
+def test_quantities_are_lines_with_their_units(tmp_path: Path) -> None:
+    table = "sku,name,weight,weight_unit,stock\nA-1,Saw,0.9,kg,4\n"
+    (saw,), _ = read_products(write(tmp_path / "a.csv", table))
+    screen = {"name": "Screen", "value": 55, "unit": "inch"}
+    television = product.from_record({"title": "T", "attributes": [screen]})
+
+    assert (atom_texts(saw), saw.fields["weight"]) == (["Weight: 0.9 kg"], 0.9)
+    assert atom_texts(television) == ["Screen: 55 inch"]
+
+
+def test_lists_of_mappings_lose_nothing() -> None:
+    record = {
+        "title": "Linen shirt",
+        "variants": [
+            {"sku": "NL-1", "price": "59.90", "image": {"src": "https://shop.example/1"}},
+            {"sku": "NL-2", "price": "64.90"},
+        ],
+        "options": [{"name": "Size", "values": ["S", "M"]}],
+        "notes": ["plain", {"by": "Ann"}],
+    }
+    document = product.from_record(record)
+
+    assert document.fields == {
+        "variants.sku": ("NL-1", "NL-2"),
+        "variants.price": ("59.90", "64.90"),
+        "variants.image.src": ("https://shop.example/1",),
+        "attrs.Size": ("S", "M"),
+        "notes.by": ("Ann",),
+        "notes": ("plain",),
+        "price": 59.9,
+    }
+    assert document.body == "Variants sku: NL-1, NL-2\nSize: S, M"
 
 
 def test_attributes_among_prose() -> None:

@@ -196,6 +196,7 @@ def test_filters(documents: Documents, conditions: Filter, rows: list[int]) -> N
         ({"price": {}}, "filter.price", "nothing was given"),
         ({"price": {"gte": True}}, "filter.price.gte", "number"),
         ({"language": {"gte": 1}}, "filter.language.gte", "no numbers"),
+        ({"price": {"lte": "2.5"}}, "filter.price.lte", "give lte as a number, 2.5 without quotes"),
         ({"language": []}, "filter.language", "1 to 1000"),
         ({"language": ["x"] * 1001}, "filter.language", "1001"),
         ({"language": [["x"]]}, "filter.language", "text, a number"),

@@ -48,6 +48,8 @@ def test_a_remark_names_what_was_not_recognised(tmp_path: Path) -> None:
         "title,price,Stock\nSaw,5,2\nVice,6,2\n",
         # A rating is no price.
         "id,title,description,brand,Rating\n1,Saw,Cuts wood,Acme,4.5\n",
+        # Codes, units and what is true or false are no brands.
+        "id,title,description,price,weight,weight_unit,mpn,new\n1,Saw,Cuts wood,5,2,kg,A-1,TRUE\n",
     ],
 )
 def test_no_remark_where_nothing_could_be_assigned(tmp_path: Path, table: str) -> None:

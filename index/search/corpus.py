@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -20,6 +21,7 @@ from purlin.index import builds, self_check
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
+from purlin.index.product_fields import is_code, spellings
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
 from purlin.index.search import query_log, repository, segments
 from purlin.index.search.contracts import (
@@ -56,6 +58,10 @@ _FIRST_DEPTH = 200
 _CACHED_FILTERS = 64
 # Factor on the score of test, vendored, generated and minified code.
 _SECONDARY_PRIOR = 0.9
+# A code as a number, which has no leading zeros and fits in 64 bits.
+_NUMBER = re.compile(r"[1-9][0-9]{3,17}")
+# A shorter one is more often a size or a number of something.
+_CODE = re.compile(r"(?=[^-_./0-9]{,63}[-_./0-9])\S{4,64}")
 _NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 _NO_SCORES: Vectors = np.zeros(0, dtype=np.float32)
 
@@ -174,7 +180,7 @@ class _Query:
 
     `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
-    whose id or title is exactly the query: they score 1. `defining` are those whose last name is
+    whose id, title or code is exactly the query: they score 1. `defining` are those whose last name is
     the query, `excluded` those that are no hits. `tokens` are those of the text, for highlights.
     `reranked` tells whether a ranking model follows.
     """
@@ -584,12 +590,27 @@ class Corpus:
         return prepared
 
     def _named(self, query: str) -> Rows:
-        """Rows whose id or title is the query; titles of code have dots, whatever the query has."""
+        """Rows whose id, title or code is the query; titles of code have dots, whatever it has."""
         named = self._passages.rows_named(query)
+        if self.manifest.kind == "product":
+            return np.union1d(named, self._coded(query))
         title = ".".join(repository.names_of(query))
         if self.manifest.kind == "code" and title not in ("", query):
             named = np.union1d(named, self._passages.rows_named(title))
         return named
+
+    def _coded(self, query: str) -> Rows:
+        """Rows with a code that is the query, such as a barcode; a word of letters alone is none."""
+        if not _CODE.fullmatch(query):
+            return _NO_ROWS
+        codes = [*spellings(query), query.upper(), query.lower()]
+        numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
+        rows = [
+            self._passages.rows_where({name: [*codes, *numbers]}, _FIRST_DEPTH)
+            for name in self.field_names
+            if is_code(name)
+        ]
+        return np.concatenate([_NO_ROWS, *rows])
 
     def _defining(self, query: str) -> Rows:
         """Rows whose last name is that of the symbol that the query is, as far as any is ranked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,6 +17,7 @@ Filter = Mapping[str, Condition]
 MAX_CONDITIONS = 32
 MAX_VALUES = 1000
 _OPERATORS = ("gte", "lte")
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _LAST = "\U0010ffff"  # sorts after every character
 
 
@@ -99,6 +101,12 @@ def _range(name: str, bounds: Mapping[str, int | float | str], numeric: bool) ->
         if not isinstance(bound, str) and not numeric:
             raise InvalidInput(
                 f"{name!r} has no numbers to compare with.", field=f"{field}.{operator}"
+            )
+        # It would be compared with texts only, and no number would pass.
+        if numeric and isinstance(bound, str) and _NUMBER.fullmatch(bound):
+            raise InvalidInput(
+                f"{name!r} has numbers; give {operator} as a number, {bound} without quotes.",
+                field=f"{field}.{operator}",
             )
         _stored(bound, f"{field}.{operator}")
     return Clause(name, gte=bounds.get("gte"), lte=bounds.get("lte"))

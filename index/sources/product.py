@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput, NotFound
+from purlin.index.product_fields import codes_and_quantities, units_of
 from purlin.index.records import (
     MAX_FILTERABLE_CHARS,
     Document,
@@ -38,7 +39,9 @@ from purlin.index.sources.product_columns import (
     column_names,
     listing,
     may_be_id,
+    standard_of,
 )
+from purlin.index.sources.product_rows import joined, paired_attributes, paired_columns
 from purlin.index.sources.product_values import (
     NUMBER,
     checked,
@@ -47,10 +50,10 @@ from purlin.index.sources.product_values import (
     identifier,
     line_of,
     named_value,
-    number_or_text,
     price_of,
     split_value,
     text_of,
+    typed_cell,
     web_address,
 )
 from purlin.index.sources.tables import (
@@ -62,7 +65,7 @@ from purlin.index.sources.tables import (
     table_format,
 )
 
-VERSION = 3
+VERSION = 4
 MAX_PRODUCT_FIELDS = 1_000
 MAX_ATTRIBUTE_NESTING = 5
 
@@ -70,8 +73,9 @@ MAX_ATTRIBUTE_NESTING = 5
 MAX_TITLE_FROM_BODY = 80
 
 # Keys of an attribute's name and value in lists of attributes.
-_NAME_KEYS = ("name", "key", "label")
+_NAME_KEYS = ("name", "key", "label", "attribute_code")
 _VALUE_KEYS = ("value", "values", "options")
+_UNIT_KEYS = ("unit", "units", "unitText", "unit_text", "uom")
 
 _NO_PROSE = re.compile("[!-~]+")
 
@@ -115,8 +119,9 @@ def from_record(
     """Make a document of one product record; `columns` and `entities` as for `files`.
 
     The body is the description, then a line for each bullet and for texts of other columns that are
-    too long to filter by, then `Name: value` lines for brand, category, colour and attributes;
-    these lines are its atoms. The summary is the body without the `Name: value` lines.
+    too long to filter by, then `Name: value` lines for brand, category, colour, codes, quantities
+    with units and attributes; these lines are its atoms. The summary is the body without the
+    `Name: value` lines.
 
     Raises InvalidInput for a record without text, with characters that are not valid text, or
     beyond the limits on length, depth and number of fields.
@@ -125,18 +130,25 @@ def from_record(
     names = column_names(filled_names, columns or {}, record)
     values, rest = _standard_values(record, names)
 
+    pairs = paired_columns(name for name in record if name not in names.values())
     attributes, attribute_prose = _attributes(record, values.get("attributes"))
+    attributes |= dict(_flat(paired_attributes(record, pairs)))
     named = {key: named_value(values.get(key)) for key in ("brand", "category", "colour")}
-    others = dict(_flat({**_other_columns(record, names), **rest}))
+    excluded = {*names.values(), *pairs, *pairs.values()}
+    others = dict(_flat({**_other_columns(record, excluded), **rest}))
 
     description = text_of(values.get("description"))
     lines = [
         *_bullets(values.get("bullets")),
         *attribute_prose,
-        *_long_texts(others, description),
+        *_other_prose(others, description),
     ]
     summary, _ = _compose(description, lines)
-    body, atoms = _compose(description, [*lines, *_named_lines(named), *_named_lines(attributes)])
+    named_lines = [
+        *_named_lines({**named, **codes_and_quantities(others)}),
+        *_named_lines(attributes),
+    ]
+    body, atoms = _compose(description, [*lines, *named_lines])
 
     title = line_of(values.get("title")) or _title_from_body(body)
     if not title:
@@ -145,7 +157,8 @@ def from_record(
         raise InvalidInput(TOO_LONG, field="description")
 
     # These two are fields only: nobody searches for their text.
-    unnamed = {"locale": named_value(values.get("locale")), "price": price_of(values.get("price"))}
+    price = values.get("price") if "price" in names else _nested_price(others)
+    unnamed = {"locale": named_value(values.get("locale")), "price": price_of(price)}
     return Document(
         id=identifier(values.get("id")) or _content_id(title, body),
         kind="product",
@@ -233,7 +246,7 @@ def _documents_of(
     is_text = table_format(path) in (".csv", ".tsv")
     # Digest of an id -> the first half of its content's digest.
     contents = DigestMap()
-    for row in chain(sample, rows):
+    for row in joined(chain(sample, rows), columns):
         if isinstance(row, Skipped):
             yield row
             continue
@@ -298,27 +311,41 @@ def _standard_values(
     return values, rest
 
 
-def _other_columns(record: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
-    """The columns that are not standard, without those of an ESCI judgement."""
-    excluded = {"", *names.values()}
+def _other_columns(record: Mapping[str, object], excluded: Set[str]) -> dict[str, object]:
+    """The columns that are not `excluded`, without those of an ESCI judgement."""
+    excluded = excluded | {""}
     if "query_id" in record:
         excluded |= JUDGEMENT_COLUMNS
 
     return {
-        name: value
+        name: _amount(value) if standard_of(name) == "price" else value
         for name, value in record.items()
         if name not in excluded and not ICECAT.match(name)
     }
 
 
+def _nested_price(others: Mapping[str, Value]) -> object:
+    """The first price among schema.org's offers or Shopify's variants, or None."""
+    prices = others.get("offers.price", others.get("variants.price"))
+    return prices[0] if isinstance(prices, tuple) else prices
+
+
+def _amount(cell: object) -> object:
+    """The number of a price beside the one that counts, such as that of a sale."""
+    price = price_of(cell) if isinstance(cell, str) else None
+    return cell if price is None else price
+
+
 def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
-    """A CSV row whose numeric cells are numbers, except in standard columns, which are text.
+    """A CSV row whose cells are numbers, true or false where they say so.
+
+    Not in standard columns, which are text.
 
     So are all columns that may hold ids: as numbers, 10.10 and 10.1 would be the same.
     """
     standard = set(column_names(list(record), columns).values())
     return {
-        name: cell if name in standard or may_be_id(name) else number_or_text(cell)
+        name: cell if name in standard or may_be_id(name) else typed_cell(cell)
         for name, cell in record.items()
     }
 
@@ -340,16 +367,18 @@ def _fields(
     return fields
 
 
-def _long_texts(others: Mapping[str, Value], description: str) -> Iterator[str]:
-    """Lines of texts too long to filter by, so that they can be searched."""
-    for text in _texts(others):
-        # A text without a space is an address or encoded data.
-        if (
-            len(text) > MAX_FILTERABLE_CHARS
-            and not _NO_PROSE.fullmatch(text)
-            and text not in description
-        ):
-            yield from text.split("\n")
+def _other_prose(others: Mapping[str, Value], description: str) -> Iterator[str]:
+    """Lines of further descriptions, and of texts too long to filter by, so that they are searched."""
+    for name, value in others.items():
+        is_prose = standard_of(name) in ("description", "bullets")
+        for text in _texts({name: value}):
+            # A text without a space is an address or encoded data.
+            if (
+                (is_prose or len(text) > MAX_FILTERABLE_CHARS)
+                and not _NO_PROSE.fullmatch(text)
+                and text not in description
+            ):
+                yield from text.split("\n")
 
 
 def _texts(fields: Mapping[str, Value]) -> Iterator[str]:
@@ -376,9 +405,11 @@ def _attributes(record: Mapping[str, object], column: object) -> tuple[dict[str,
 def _named_attributes(pairs: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Attributes of a list of {"name": ..., "value": ...}, as many feeds have them.
 
-    All keys of the other mappings in the list are attributes.
+    All keys of the other mappings in the list are attributes. The unit of a single value becomes an
+    attribute beside it, so that the value stays a number; several values have theirs behind them.
     """
     attributes: dict[str, list[object]] = {}
+    units: dict[str, list[object]] = {}
     others = []
     for pair in pairs:
         name = next((pair[key] for key in _NAME_KEYS if pair.get(key)), None)
@@ -388,11 +419,21 @@ def _named_attributes(pairs: Sequence[Mapping[str, object]]) -> dict[str, object
             continue
 
         value = pair[value_key]
-        attributes.setdefault(str(name), []).extend(value if isinstance(value, list) else [value])
+        values = value if isinstance(value, list) else [value]
+        attributes.setdefault(str(name), []).extend(values)
+        unit = next((pair[key] for key in _UNIT_KEYS if pair.get(key)), None)
+        units.setdefault(str(name), []).extend([unit] * len(values))
 
-    return _by_key(others) | {
-        name: values[0] if len(values) == 1 else values for name, values in attributes.items()
-    }
+    named: dict[str, object] = {}
+    for name, values in attributes.items():
+        if len(values) == 1:
+            named |= {name: values[0], f"{name}.unit": units[name][0]}
+        else:
+            named[name] = [
+                value if unit is None else f"{text_of(value)} {text_of(unit)}"
+                for value, unit in zip(values, units[name], strict=True)
+            ]
+    return _by_key(others) | named
 
 
 def _by_key(mappings: Iterable[Mapping[str, object]]) -> dict[str, object]:
@@ -426,10 +467,28 @@ def _flat(
 
     for key, value in values.items():
         name = prefix + str(key)
+        if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+            yield from _flat(
+                _named_attributes([item for item in value if isinstance(item, Mapping)]),
+                f"{name}.",
+                depth + 1,
+            )
+            value = [item for item in value if not isinstance(item, Mapping)]
+
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}.", depth + 1)
+            quantity = _quantity(name, value)
+            yield from _flat(quantity or value, "" if quantity else f"{name}.", depth + 1)
         elif name and (typed := _typed(name, field_value(value))) is not None:
             yield checked(name), typed
+
+
+def _quantity(name: str, parts: Mapping[str, object]) -> dict[str, object] | None:
+    """The fields of a mapping such as {"value": 2, "unit": "TB"}, or None if it is no quantity."""
+    keys = {key for key in parts if not key.startswith("@")}
+    unit_keys = keys.intersection(_UNIT_KEYS)
+    if "value" not in keys or not unit_keys or keys - {"value", *unit_keys}:
+        return None
+    return {name: parts["value"], f"{name}.unit": parts[min(unit_keys)]}
 
 
 def _typed(name: str, value: Value | None) -> Value | None:
@@ -465,8 +524,18 @@ def _text_items(text: str) -> list[str]:
 
 
 def _named_lines(values: Mapping[str, Value | None]) -> list[str]:
-    present = ((_readable(name), value) for name, value in values.items() if value is not None)
-    return [f"{name}: {' '.join(displayed(value).split())}" for name, value in present]
+    """A line `Name: value` for each value; a quantity has its unit behind it."""
+    present = {name: value for name, value in values.items() if value is not None}
+    units = units_of(present)
+    unit_names = set(units.values())
+
+    lines = []
+    for name, value in present.items():
+        if name in unit_names:
+            continue
+        unit = displayed(present[units[name]]) if name in units else ""
+        lines.append(f"{_readable(name)}: {' '.join(f'{displayed(value)} {unit}'.split())}")
+    return lines
 
 
 def _readable(name: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 from purlin.index.errors import InvalidInput
+from purlin.index.product_fields import is_code, key_of
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "id": (
@@ -53,8 +53,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
             "categories",
             "product_category",
             "category_name",
-            "google_product_category",
+            # Google's own categories are often numbers.
             "product_type",
+            "google_product_category",
         ),
         *("product_class", "main_category"),
     ),
@@ -71,6 +72,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "specs",
         "details",
         "properties",
+        # Magento's, schema.org's and Shopify's.
+        *("custom_attributes", "additionalproperty", "options"),
     ),
 }
 """Standard columns and the names they go by, the preferred first, whatever case and punctuation."""
@@ -127,7 +130,7 @@ def column_names(
 
 def _alias(name: str) -> tuple[int, str] | None:
     """How much the alias is preferred (0 is best), and the standard column that it stands for."""
-    key = _key(name)
+    key = key_of(name)
     if key in _ALIASES or not _has_currency(name):
         return _ALIASES.get(key)
     order, standard = _ALIASES[key[:-_CURRENCY_CHARS]]
@@ -136,14 +139,15 @@ def _alias(name: str) -> tuple[int, str] | None:
 
 def _has_currency(name: str) -> bool:
     """Whether a column has prices in the currency that ends its name, as "List price (EUR)"."""
-    key = _key(name)
+    key = key_of(name)
     base, currency = key[:-_CURRENCY_CHARS], key[-_CURRENCY_CHARS:]
     return currency in _CURRENCIES and _ALIASES.get(base, (0, ""))[1] == "price"
 
 
-def is_alias(name: str) -> bool:
-    """Whether a column's name is that of a standard column."""
-    return _alias(name) is not None
+def standard_of(name: str) -> str | None:
+    """The standard column that a column's name stands for, or None."""
+    alias = _alias(name)
+    return None if alias is None else alias[1]
 
 
 def check_roles(columns: Mapping[str, str]) -> None:
@@ -162,10 +166,5 @@ def listing(names: Iterable[str]) -> str:
 
 
 def may_be_id(name: str) -> bool:
-    """Whether a column has ids, or replaces the column of ids in rows where that is empty."""
-    return _ALIASES.get(_key(name), (0, ""))[1] == "id"
-
-
-@lru_cache(maxsize=4096)
-def _key(name: str) -> str:
-    return re.sub(r"\W+", "_", name.lower()).strip("_")
+    """Whether a column has ids or other codes, which are texts even where all are digits."""
+    return _ALIASES.get(key_of(name), (0, ""))[1] == "id" or is_code(name)

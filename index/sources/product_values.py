@@ -49,8 +49,10 @@ _CONTROL = dict.fromkeys([*range(1, 9), *range(14, 32), 127], " ")
 _AMOUNT = re.compile(r"(?:[^\d,.-]*\b[^\W\d_]{1,4}\.)*[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
 
 
-def number_or_text(cell: object) -> object:
-    """The number that the cell of a CSV stands for, or the cell as it is."""
+def typed_cell(cell: object) -> object:
+    """The number, true or false that the cell of a CSV stands for, or the cell as it is."""
+    if isinstance(cell, str) and cell.lower() in ("true", "false"):
+        return cell.lower() == "true"
     if not isinstance(cell, str) or not NUMBER.fullmatch(cell):
         return cell
     return float(cell) if "." in cell else int(cell)

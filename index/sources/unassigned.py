@@ -8,6 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from purlin.index.errors import InvalidInput
+from purlin.index.product_fields import units_of
 from purlin.index.sources import beir, product
 from purlin.index.sources.product_columns import (
     ICECAT,
@@ -15,10 +16,11 @@ from purlin.index.sources.product_columns import (
     WANTED_COLUMNS,
     check_roles,
     column_names,
-    is_alias,
     listing,
+    may_be_id,
+    standard_of,
 )
-from purlin.index.sources.product_values import number_or_text, price_of
+from purlin.index.sources.product_values import price_of, typed_cell
 from purlin.index.sources.tables import Row, read_rows, table_format
 
 _PRICE_NAME = re.compile(
@@ -108,19 +110,21 @@ def _first_rows(table: Path) -> Records:
 
 def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
     """Columns that have no standard meaning."""
-    excluded = {"", *columns.values()} | (JUDGEMENT_COLUMNS if "query_id" in present else set())
+    excluded = {"", *columns.values(), *units_of(dict.fromkeys(present, "")).values()}
+    excluded |= JUDGEMENT_COLUMNS if "query_id" in present else set()
     return [
         name
         for name in present
-        if name not in excluded and not is_alias(name) and not ICECAT.match(name)
+        if name not in excluded
+        and standard_of(name) is None
+        and not may_be_id(name)
+        and not ICECAT.match(name)
     ]
 
 
 def _may_be(standard: str, name: str, cells: Sequence[object]) -> bool:
     """Whether values could be those of a standard column, so that a remark is of use."""
-    values = [
-        number_or_text(cell) for cell in cells if isinstance(cell, str | int | float) and cell
-    ]
+    values = [typed_cell(cell) for cell in cells if isinstance(cell, str | int | float) and cell]
     if standard == "price":
         # Any number could be one: a rating is not.
         return bool(_PRICE_NAME.search(name)) and any(map(_is_price, values))

@@ -1,0 +1,83 @@
+"""Which fields of products are searched by their words: attributes, codes, and quantities.
+
+A code is what stands on the product or in the dealer's books: its number at the maker, its barcode.
+The unit of a quantity is a field of its own, so that the quantity stays a number: `weight` and
+`weight_unit`, `attrs.Screen` and `attrs.Screen.unit`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from purlin.index.records import Value
+
+_CODE_NAME = re.compile(
+    r"(?:\w*_)?(?:sku|asin|mpn|upc|ean|gtin|isbn|barcode)(?:_?\d{1,2})?(?:_(?:code|no|nr|number))?"
+    r"|(?:\w*_)?(?:part|model|item|article|product|style)_?(?:code|no|nr|number)"
+    r"|model"
+)
+_UNIT_NAME = re.compile(r"(.+)[ _.](?:units?|uom|unit_?text)", re.I | re.S)
+# Lengths of a GTIN, which is written with as many leading zeros as a form has room for.
+_BARCODE_DIGITS = (12, 13, 14)
+_BARCODE = re.compile(r"0*([1-9][0-9]{9,13})")
+
+
+def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
+    """Texts of a product's fields that BM25 searches; names of fields are not among them.
+
+    The names are the same for a whole category (nDCG@10 on Icecat dev 0.67 without them, 0.64 with
+    them).
+    """
+    others = codes_and_quantities(fields)
+    for name, value in fields.items():
+        is_attribute = name.startswith(("attrs.", "attributes.")) or name in ("colour", "category")
+        if isinstance(value, bool) or not (is_attribute or name in others):
+            continue
+        if is_code(name):
+            codes = value if isinstance(value, tuple) else (plain(value),)
+            yield " ".join(spelling for code in codes for spelling in spellings(code))
+        else:
+            yield plain(value)
+
+
+def codes_and_quantities(fields: Mapping[str, Value]) -> dict[str, Value]:
+    """The fields that have codes, quantities or the units of these."""
+    units = units_of(fields)
+    quantities = {*units, *units.values()}
+    return {name: value for name, value in fields.items() if is_code(name) or name in quantities}
+
+
+@lru_cache(maxsize=4096)
+def is_code(name: str) -> bool:
+    """Whether a field has codes, by the last part of its name: `EAN`, `variants.sku`."""
+    return _CODE_NAME.fullmatch(key_of(name.rpartition(".")[2])) is not None
+
+
+def spellings(code: str) -> list[str]:
+    """The code, and a barcode also with as many leading zeros as scanners and feeds write."""
+    barcode = _BARCODE.fullmatch(code)
+    if barcode is None:
+        return [code]
+    return list(dict.fromkeys([code, barcode[1], *map(barcode[1].zfill, _BARCODE_DIGITS)]))
+
+
+def units_of(fields: Mapping[str, Value]) -> dict[str, str]:
+    """Map each field that is a quantity to the field that has its unit."""
+    unit_names = {name: match[1] for name in fields if (match := _UNIT_NAME.fullmatch(name))}
+    return {quantity: name for name, quantity in unit_names.items() if quantity in fields}
+
+
+def plain(value: Value) -> str:
+    """The value as words to search."""
+    if isinstance(value, tuple):
+        return " ".join(value)
+    # Barcodes have up to 14 digits.
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+@lru_cache(maxsize=4096)
+def key_of(name: str) -> str:
+    """The name of a column whatever its case and punctuation: `Weight (kg)` is weight_kg."""
+    return re.sub(r"\W+", "_", name.lower()).strip("_")

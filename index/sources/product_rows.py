@@ -1,0 +1,99 @@
+"""Shapes that shops export products in: several rows of one product, attributes in pairs of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from purlin.index.product_fields import key_of
+from purlin.index.records import Skipped
+from purlin.index.sources.product_columns import TEXT_COLUMNS, column_names, may_be_id
+from purlin.index.sources.product_values import NUMBER
+from purlin.index.sources.tables import MAX_ROW, Row
+
+# What Shopify writes as the only option of a product without variants.
+_NO_VARIANTS = "Default Title"
+
+
+def joined(rows: Iterable[Row | Skipped], columns: Mapping[str, str]) -> Iterator[Row | Skipped]:
+    """Join each row with those after it that have its id and no text: variants of the product.
+
+    Different texts of a column become a list; of numbers and in standard columns what the first
+    row says counts. Together the rows have no more characters than one may have.
+    """
+    lines: list[Row] = []
+    size = 0
+    for row in rows:
+        row_size = _size(row) if isinstance(row, Row) else 0
+        if (
+            isinstance(row, Row)
+            and lines
+            and size + row_size <= MAX_ROW
+            and _continues(row, lines[0], columns)
+        ):
+            lines.append(row)
+            size += row_size
+            continue
+
+        if lines:
+            yield _join(lines, columns)
+        lines, size = [row] if isinstance(row, Row) else [], row_size
+        if isinstance(row, Skipped):
+            yield row
+    if lines:
+        yield _join(lines, columns)
+
+
+def _size(row: Row) -> int:
+    return sum(len(cell) for cell in row.record.values() if isinstance(cell, str))
+
+
+def _continues(row: Row, first: Row, columns: Mapping[str, str]) -> bool:
+    names = column_names([name for name, cell in row.record.items() if cell], columns, row.record)
+    id_name = names.get("id")
+    return (
+        id_name is not None
+        and row.record[id_name] == first.record.get(id_name)
+        and not names.keys() & TEXT_COLUMNS
+    )
+
+
+def _join(lines: Sequence[Row], columns: Mapping[str, str]) -> Row:
+    if len(lines) == 1:
+        return lines[0]
+
+    record = dict(lines[0].record)
+    standard = set(column_names(list(record), columns).values())
+    options = set(paired_columns(record).values())
+    for name in record.keys() - standard:
+        cells = (line.record.get(name) for line in lines)
+        texts = list(dict.fromkeys(cell for cell in cells if isinstance(cell, str) and cell))
+        is_text = name in options or may_be_id(name)
+        are_numbers = not is_text and all(map(NUMBER.fullmatch, texts))
+        if len(texts) > 1 and not are_numbers:
+            record[name] = texts
+        elif texts:
+            record[name] = texts[0]
+    return Row(lines[0].number, record)
+
+
+def paired_columns(names: Iterable[str]) -> dict[str, str]:
+    """Map columns that name an attribute to those of its value: "Option1 Name" to "Option1 Value"."""
+    by_key = {key_of(name): name for name in names}
+    pairs = {}
+    for key, name in by_key.items():
+        base = key.removesuffix("_name")
+        values = (by_key.get(base + suffix) for suffix in ("_value", "_values", "_value_s"))
+        value_name = next(filter(None, values), None)
+        if base != key and value_name is not None:
+            pairs[name] = value_name
+    return pairs
+
+
+def paired_attributes(record: Mapping[str, object], pairs: Mapping[str, str]) -> dict[str, object]:
+    """Attributes of the pairs of columns, with numbers as they stand there: sizes are names."""
+    attributes: dict[str, object] = {}
+    for name_column, value_column in pairs.items():
+        name, value = record[name_column], record[value_column]
+        if isinstance(name, str) and name and value not in ("", None, _NO_VARIANTS):
+            attributes[name] = value if isinstance(value, list) else str(value)
+    return attributes

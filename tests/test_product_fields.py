@@ -1,0 +1,116 @@
+"""Fields of products that are searched by words: attributes, codes and quantities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from purlin.index import builds
+from purlin.index.indexing.build import build
+from purlin.index.product_fields import is_code, searched_values, spellings, units_of
+from purlin.index.search.corpus import Corpus
+from purlin.index.sources import product
+from tests.conftest import HashEncoder, source
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("SKU", "Variant SKU", "ean", "EAN-13", "gtin14", "GTIN", "mpn", "UPC code", "Barcode"),
+        *("Model number", "article_no", "partNumber", "Manufacturer part number", "model"),
+        *("variants.sku", "offers.gtin13"),
+    ],
+)
+def test_names_of_codes(name: str) -> None:
+    assert is_code(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Stock", "Model year", "Ocean", "item_group_id", "Number of parts", "skus", "sku.note", ""],
+)
+def test_names_of_other_fields(name: str) -> None:
+    assert not is_code(name)
+
+
+@pytest.mark.parametrize(
+    ("code", "others"),
+    [
+        ("0194644098766", ["194644098766", "00194644098766"]),
+        ("194644098766", ["0194644098766", "00194644098766"]),
+        # Spreadsheets drop leading zeros.
+        ("12345678905", ["012345678905", "0012345678905", "00012345678905"]),
+        ("4006381333931", ["04006381333931"]),
+        ("3920564", []),
+        ("0" * 14, []),
+        ("WH1000XM4B.CE7", []),
+        ("123456789012345", []),
+    ],
+)
+def test_barcodes_are_spelled_with_all_leading_zeros(code: str, others: list[str]) -> None:
+    assert spellings(code) == [code, *others]
+
+
+def test_values_are_searched_and_names_are_not() -> None:
+    fields = {
+        "brand": "Acme",
+        "stock": 4,
+        "colour": "Red",
+        "attrs.pages": 1_234_567.0,
+        "attrs.wireless": True,
+        "variants.sku": ("A-1", "A-2"),
+        "weight": 12.5,
+        "weight_unit": "kg",
+    }
+
+    assert list(searched_values(fields)) == ["Red", "1234567", "A-1 A-2", "12.5", "kg"]
+    assert units_of(fields) == {"weight": "weight_unit"}
+
+
+@pytest.mark.parametrize("query", ["04006381333931", "4006381333931", "tv ol 65", "TVOL65"])
+def test_products_are_found_by_their_codes(
+    tmp_path: Path, encoder: HashEncoder, query: str
+) -> None:
+    records = [
+        {"id": 11, "sku": "TV-OL-65", "name": "Aurora", "ean": 4006381333931},
+        {"id": 12, "sku": "TV-OL-55", "name": "Borealis", "ean": 4006381333948},
+    ]
+    documents = [product.from_record(record) for record in records]
+    build(tmp_path, "p", "product", [source("f", documents)], encoder)
+
+    hit = Corpus.load(builds.current(tmp_path, "p"), encoder).search(query, k=1).hits[0]
+
+    assert hit.id == "11"
+
+
+@pytest.mark.parametrize(
+    ("query", "id_"),
+    [
+        ("4006381333931", "a"),
+        ("04006381333931", "a"),
+        ("0194644098766", "b"),
+        ("tv-ol-65", "c"),
+        ("nl-sh-m-t", "e"),
+    ],
+)
+def test_a_code_as_query_scores_one_and_honours_filters(
+    tmp_path: Path, encoder: HashEncoder, query: str, id_: str
+) -> None:
+    records = [
+        # As a number, as text with a leading zero too few, and in capitals.
+        {"id": "a", "name": "Aurora", "ean": 4006381333931, "stock": 1},
+        {"id": "b", "name": "Borealis", "upc": "194644098766", "stock": 1},
+        {"id": "c", "name": "Corona", "mpn": "TV-OL-65", "stock": 1},
+        {"id": "d", "name": f"{query} {query} and more", "stock": 0},
+        {"id": "e", "name": "Emerald", "variants": [{"sku": "NL-SH-M-T"}], "stock": 1},
+    ]
+    documents = [product.from_record(record) for record in records]
+    build(tmp_path, "p", "product", [source("f", documents)], encoder)
+    corpus = Corpus.load(builds.current(tmp_path, "p"), encoder)
+
+    hit, other = corpus.search(query, k=2, explain=True).hits
+
+    assert (hit.id, hit.score, other.id) == (id_, 1.0, "d")
+    assert other.score < 1
+    assert [each.id for each in corpus.search(query, filter={"stock": 0}).hits] == ["d"]
