@@ -445,12 +445,15 @@ def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
 # ---- probes
 
 
+# Monitors ask probes with HEAD, too.
+@_router.head("/livez", include_in_schema=False)
 @_router.get("/livez", responses=responses())
 async def live() -> ProbeReply:
     """Report that the server runs."""
     return ProbeReply()
 
 
+@_router.head("/readyz", include_in_schema=False)
 @_router.get("/readyz", response_model_exclude_none=True, responses=responses(503))
 async def ready(service: ServiceOf) -> ReadyReply:
     """Report whether all corpora and classifiers that existed at the start are open, or refused.
