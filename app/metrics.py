@@ -240,7 +240,7 @@ class Meter:
 metrics_router = APIRouter()
 
 
-@metrics_router.get("/metrics", include_in_schema=False)
+@metrics_router.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
 async def metrics(request: Request) -> Response:
     """Return all metrics."""
     server_metrics: Metrics = request.app.state.metrics

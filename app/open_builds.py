@@ -337,7 +337,8 @@ class OpenCorpora(OpenBuilds[Corpus]):
     def of_kind(self, kind: Kind) -> list[str]:
         """Sorted names of the corpora of a kind that are in service.
 
-        Raises NotFound if there is none, and Opening while any corpus is still being opened.
+        Raises NotFound if there is none, Opening while any corpus is still being opened, and what a
+        corpus of the kind is refused with if no other is in service.
         """
         statuses = self.statuses()
         names = [
@@ -347,9 +348,24 @@ class OpenCorpora(OpenBuilds[Corpus]):
         ]
         if any(status.state == "opening" for status in statuses):
             raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
+        if not names and (refused := self.refused(kind)):
+            with self.lease(refused[0]):
+                return refused[:1]
         if not names:
             raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
         return names
+
+    def refused(self, kind: Kind) -> list[str]:
+        """Sorted names of the corpora of a kind that cannot be served."""
+        refused = [status.name for status in self.statuses() if status.state == "refused"]
+        return [name for name in refused if self._recorded_kind(name) == kind]
+
+    def _recorded_kind(self, name: str) -> str | None:
+        """Kind in the manifest of a corpus, which may be of another version; None if it is damaged."""
+        with suppress(PurlinError, ValueError):
+            active = builds.current(self._home, name)
+            return str(builds.read_manifest_json(active).get("kind"))
+        return None
 
     def _load_corpus(self, build: Path) -> Corpus:
         encoder = self._encoders.of_build(builds.read_manifest(build).encoder)

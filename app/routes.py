@@ -32,6 +32,7 @@ from purlin.index import builds
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.engines import hosting
 from purlin.index.qa.ask import answer_question
+from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.several import search_corpora
 from purlin.replies import (
@@ -51,6 +52,7 @@ from purlin.replies import (
     SearchReply,
 )
 
+_MAX_NAMES = 20  # corpora listed in a warning
 _SEARCH_REPLY = TypeAdapter(SearchReply)
 _QA_REPLY = TypeAdapter(QaReply)
 _CLASSIFY_REPLY = TypeAdapter(ClassifyReply)
@@ -128,7 +130,11 @@ def _search_one(request: SearchRequest, name: str, service: Service) -> SearchRe
 def _search_several(
     request: SearchRequest, chosen: list[str] | CorporaOfKind, service: Service
 ) -> SearchReply:
-    names = chosen if isinstance(chosen, list) else service.corpora.of_kind(chosen.kind)
+    if isinstance(chosen, list):
+        names, left_out = chosen, None
+    else:
+        names, left_out = _corpora_of_kind(chosen.kind, service)
+
     with ExitStack() as leases:
         # A name that is given twice counts once.
         corpora = [leases.enter_context(service.lease(name)) for name in dict.fromkeys(names)]
@@ -154,9 +160,19 @@ def _search_several(
             total=results.total,
             took_ms=0,
             corpora=results.corpora,
-            warning=results.warning,
+            warning=" ".join(filter(None, [left_out, results.warning])) or None,
             timings_ms=results.timings_ms if request.explain else None,
         )
+
+
+def _corpora_of_kind(kind: Kind, service: Service) -> tuple[list[str], str | None]:
+    """Return the corpora of a kind that are in service, and a warning that names the others."""
+    names = service.corpora.of_kind(kind)
+    refused = [name for name in service.corpora.refused(kind) if name not in names]
+    if not refused:
+        return names, None
+    listed = ", ".join(refused[:_MAX_NAMES])
+    return names, f"Not searched, as they cannot be served: {listed}; see /corpora."
 
 
 @_json_router.post(
@@ -429,12 +445,15 @@ def delete_corpus(name: str, service: ServiceOf) -> DeletedReply:
 # ---- probes
 
 
+# Monitors ask probes with HEAD, too.
+@_router.head("/livez", include_in_schema=False)
 @_router.get("/livez", responses=responses())
 async def live() -> ProbeReply:
     """Report that the server runs."""
     return ProbeReply()
 
 
+@_router.head("/readyz", include_in_schema=False)
 @_router.get("/readyz", response_model_exclude_none=True, responses=responses(503))
 async def ready(service: ServiceOf) -> ReadyReply:
     """Report whether all corpora and classifiers that existed at the start are open, or refused.

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from purlin.app.errors import Opening
 from purlin.app.routes import classify_reply, qa_reply, search_reply, show_document
 from purlin.app.schemas import ClassifyRequest, QaRequest, SearchRequest
 from purlin.app.service import Service
 from purlin.app.tools import Place, Where, document_id
-from purlin.index.errors import InvalidInput
+from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa.ask import answer_question
 from purlin.index.records import Content, Kind
 from purlin.index.search.corpus import Corpus
@@ -26,15 +25,11 @@ class ServedCorpora:
         self._service = service
 
     def names(self, kind: Kind) -> list[str]:
-        """Corpora of a kind that are in service. Raises Opening while any is still being opened."""
-        statuses = self._service.corpora.statuses()
-        if any(status.state == "opening" for status in statuses):
-            raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
-        return [
-            status.name
-            for status in statuses
-            if status.opened is not None and status.opened.manifest.kind == kind
-        ]
+        """Corpora of a kind that are in service. Raises Opening and refusals as `of_kind` does."""
+        try:
+            return self._service.corpora.of_kind(kind)
+        except NotFound:
+            return []
 
     def default(self, kind: Kind) -> str | None:
         """No corpus stands out."""

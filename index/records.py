@@ -22,6 +22,8 @@ Value = str | int | float | bool | tuple[str, ...]
 Stamp = tuple[int, int]
 KINDS: tuple[Kind, ...] = ("code", "product", "reference")
 
+# Ends the name of a file in the path of one of its parts: no file's name has it.
+PART = "\0"
 # Longer texts cannot be filtered on.
 MAX_FILTERABLE_CHARS = 256
 
@@ -106,7 +108,8 @@ class Skipped:
 class SourceFile:
     """A part of a source that is read or reused as a whole: a file, or a module for docstrings.
 
-    `path` is relative to the source's root, with forward slashes. `digest` covers the content and
+    `path` is relative to the source's root, with forward slashes; that of a part of a long file
+    ends with PART and the part's name. `digest` covers the content and
     the reader's version and options: it changes whenever `read()` would yield anything else, except
     for failures that are `passing`.
 

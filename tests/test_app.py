@@ -231,6 +231,11 @@ def test_probes_answer_ok(client: TestClient) -> None:
     assert client.get(client.get("/").json()["openapi"]).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+def test_probes_answer_head(client: TestClient, path: str) -> None:
+    assert client.head(path).status_code == 200
+
+
 def test_openapi_lists_problems_per_route(client: TestClient) -> None:
     openapi = client.get("/openapi.json").json()
     schemas = openapi["components"]["schemas"]

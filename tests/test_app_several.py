@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
-from purlin.index.builds import current
+from purlin.index.builds import MANIFEST_FORMAT, current
 from tests.conftest import HashEncoder
 from tests.serving import FUNCTIONS, make, numbered, problem, serving, until
 
@@ -59,3 +60,40 @@ def test_wrong_choice_of_corpora_is_explained(
         until(lambda: client.get("/readyz").status_code == 200)
         response = client.post("/search", json={"query": "sort", "corpus": corpus})
         assert message in problem(response, status)["detail"]
+
+
+def test_a_refused_corpus_is_not_left_out_silently(home: Path, encoder: HashEncoder) -> None:
+    make(home, "old", FUNCTIONS, encoder)
+    of_another_version(home, "old")
+    body = {"query": "sort numbers", "corpus": {"kind": "code"}}
+    with serving(home) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        reply = client.post("/search", json=body).json()
+        assert [each["corpus"] for each in reply["corpora"]] == ["code"]
+        assert reply["warning"] == "Not searched, as they cannot be served: old; see /corpora."
+
+        of_another_version(home, "code")
+        until(lambda: client.get("/corpora/code").json().get("problem"))
+        of_another_kind = body | {"corpus": {"kind": "product"}}
+        problem(client.post("/search", json=of_another_kind), 404)
+
+    with serving(home) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        response = client.post("/search", json=body)
+        assert "was written by another version" in problem(response, 503)["detail"]
+        tool = {"name": "search_code", "arguments": {"query": "sort numbers"}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool}
+        result = client.post("/mcp", json=message).json()["result"]
+        assert result["isError"] is True
+        assert "was written by another version" in result["content"][0]["text"]
+
+
+def of_another_version(home: Path, name: str) -> None:
+    """Make the active build of a corpus one of an earlier format."""
+    active = current(home, name)
+    manifest = active / "manifest.json"
+    content = manifest.read_bytes().replace(b'"format": %d' % MANIFEST_FORMAT, b'"format": 1')
+    manifest.write_bytes(content)
+    build = f"{active.name.partition('-')[0]}-{hashlib.sha256(content).hexdigest()[:12]}"
+    active.rename(active.with_name(build))
+    (active.parent / "CURRENT").write_text(build)

@@ -356,7 +356,7 @@ class _Builder:
         if again != replace(active, files=files):
             return None
         # Otherwise, the files would count as changed since the build for ever.
-        names = (file.path for file in self._earlier.listing.files)
+        names = {file.name for file in self._earlier.listing.files}
         return None if changed_since(active, names) else active
 
     # ---- documents

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from purlin.index.records import Skipped, Stamp
+from purlin.index.records import PART, Skipped, Stamp
 from purlin.index.search.store import printable
 
 LISTING_FILE = "files.json"
@@ -26,6 +26,11 @@ class IndexedFile:
     stamp: Stamp | None
     segment: int
     number: int
+
+    @property
+    def name(self) -> str:
+        """Path of the file that this is, or is a part of."""
+        return self.path.partition(PART)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,9 @@ class Listing:
 
     def names(self, most: int) -> tuple[list[str], list[str]]:
         """Names of the files that were read, and of the skipped ones; at most `most` of each."""
+        read = dict.fromkeys(file.name for file in self.files)
         skipped = dict.fromkeys(item.path for item in self.skipped)
-        return [file.path for file in islice(self.files, most)], list(islice(skipped, most))
+        return list(islice(read, most)), list(islice(skipped, most))
 
     def of_segment(self, segment: int) -> Iterator[IndexedFile]:
         """Yield the files that one segment has."""

@@ -11,16 +11,18 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput
-from purlin.index.records import Document, Kind, Location, Skipped, SourceFile, Value
+from purlin.index.records import PART, Document, Kind, Location, Skipped, SourceFile, Value
 from purlin.index.sources.files import file_stamp, is_transient, unchanged
+from purlin.index.sources.parts import Part, Records, cut
 
 VERSION = 2
 CORPUS_SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -33,6 +35,9 @@ PEEK_LINES = 20
 # The other keys of a record become fields.
 _TEXT_KEYS = frozenset({"_id", "title", "text"})
 _READ_ERRORS = (OSError, EOFError, zlib.error)
+
+# The number of a line, and the line; None for one that is too long.
+_Line = tuple[int, bytes | None]
 
 
 def is_corpus(path: Path) -> bool:
@@ -55,7 +60,10 @@ def is_corpus(path: Path) -> bool:
 
 
 def files(path: Path, kind: Kind) -> Iterator[SourceFile | Skipped]:
-    """Yield the corpus as one file whose documents are of `kind`, or a `Skipped` if unreadable."""
+    """Yield the corpus as one file whose documents are of `kind`, or a `Skipped` if unreadable.
+
+    A long one comes in parts, see `purlin.index.sources.parts`.
+    """
     # Not at the top, since it takes longer than listing a directory, which asks `is_corpus`. Nor in
     # the generator, which runs while a build is under way: lxml loses a Ctrl-C that comes while it
     # is being imported.
@@ -73,24 +81,51 @@ def _files(path: Path, kind: Kind, product_version: int) -> Iterator[SourceFile 
         yield Skipped(path.name, f"cannot be read: {error.strerror}")
         return
 
-    # The product reader's version is part of it, since `_product_document` goes through that.
-    file_digest = hashlib.sha256(
-        f"beir {VERSION} {product_version} {kind} {path.name} {content}".encode()
-    ).hexdigest()
-    yield SourceFile(
-        path.name, file_digest, lambda: unchanged(_read(path, kind), path, path.name, before)
-    )
+    def digest_of(content: str) -> str:
+        # The product reader's version is part of it, since `_product_document` goes through that.
+        facts = f"beir {VERSION} {product_version} {kind} {path.name} {content}"
+        return hashlib.sha256(facts.encode()).hexdigest()
+
+    def read(lines: Callable[[], Iterator[_Line]]) -> Iterator[Document | Skipped]:
+        return unchanged(_read(lines(), path.name, kind), path, path.name, before)
+
+    parts = _parts(path)
+    if not parts:
+        yield SourceFile(path.name, digest_of(content), partial(read, partial(_lines, path)))
+    lines = Records(partial(_lines, path))
+    for part in parts:
+        name = f"{path.name}{PART}{part.name}"
+        yield SourceFile(name, digest_of(part.name), partial(read, partial(lines.read, part)))
 
 
-def _read(path: Path, kind: Kind) -> Iterator[Document | Skipped]:
+def _parts(path: Path) -> list[Part]:
+    try:
+        return cut(map(_identified, _lines(path)))
+    except _READ_ERRORS:
+        # Read as a whole: what is wrong is reported where it is met.
+        return []
+
+
+def _identified(numbered: _Line) -> tuple[str | None, bytes]:
+    """The id of a line's record, and the line; a broken one is known by its number."""
+    number, line = numbered
+    try:
+        if line is not None:
+            return _id(_record(line)), line
+    except ValueError:
+        pass
+    return f"{PART}{number}", b"%d " % number + (line or b"")
+
+
+def _read(lines: Iterator[_Line], name: str, kind: Kind) -> Iterator[Document | Skipped]:
     """Documents of a file's rows; a broken row is a `Skipped` with its line number."""
     ids = DigestMap()
     number = 0
 
     try:
-        for number, line in _lines(path):
+        for number, line in lines:
             if line is None:
-                yield Skipped(path.name, f"the line is longer than {MAX_LINE_BYTES} bytes", number)
+                yield Skipped(name, f"the line is longer than {MAX_LINE_BYTES} bytes", number)
                 continue
 
             try:
@@ -99,17 +134,17 @@ def _read(path: Path, kind: Kind) -> Iterator[Document | Skipped]:
                 if ids.get(key) is not None:
                     raise ValueError(f"the _id {document.id!r} was used before")
             except ValueError as error:
-                yield Skipped(path.name, str(error), number)
+                yield Skipped(name, str(error), number)
             else:
                 ids.add(key, number)
                 yield document
 
     except _READ_ERRORS as error:
         reason = f"cannot be read any further: {error}; what came before is kept"
-        yield Skipped(path.name, reason, number + 1, is_transient(error))
+        yield Skipped(name, reason, number + 1, is_transient(error))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
+def _lines(path: Path) -> Iterator[_Line]:
     """Numbered lines that are not blank; None for a line over `MAX_LINE_BYTES`."""
     with _open(path) as stream:
         number = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -21,16 +21,17 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.product_fields import codes_and_quantities, units_of
 from purlin.index.records import (
     MAX_FILTERABLE_CHARS,
+    PART,
     Document,
     Location,
     Skipped,
     SourceFile,
     Span,
-    Stamp,
     Value,
 )
 from purlin.index.sources import nouns
 from purlin.index.sources.files import file_stamp, files_below, unchanged
+from purlin.index.sources.parts import Part, Records, cut
 from purlin.index.sources.product_columns import (
     ICECAT,
     JUDGEMENT_COLUMNS,
@@ -81,6 +82,8 @@ _NO_PROSE = re.compile("[!-~]+")
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
+# The cells of these formats are all text.
+_TEXT_FORMATS = (".csv", ".tsv")
 
 
 def files(
@@ -126,8 +129,7 @@ def from_record(
     Raises InvalidInput for a record without text, with characters that are not valid text, or
     beyond the limits on length, depth and number of fields.
     """
-    filled_names = [name for name, value in record.items() if value not in (None, "", [], {})]
-    names = column_names(filled_names, columns or {}, record)
+    names = _recognised(record, columns or {})
     values, rest = _standard_values(record, names)
 
     pairs = paired_columns(name for name in record if name not in names.values())
@@ -172,6 +174,12 @@ def from_record(
     )
 
 
+def _recognised(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, str]:
+    """The standard columns in which a record has values, and their names in it."""
+    filled_names = [name for name, value in record.items() if value not in (None, "", [], {})]
+    return column_names(filled_names, columns, record)
+
+
 # Files
 
 
@@ -190,14 +198,73 @@ def _files(path: Path, columns: dict[str, str], entities: bool) -> Iterator[Sour
             yield Skipped(name, f"is no product table ({', '.join(TABLE_SUFFIXES)})")
             continue
 
-        before = file_stamp(file)
         try:
-            file_digest = _digest(file, columns, entities)
+            yield from _tables(file, name, columns, entities)
         except OSError as error:
             yield Skipped(name, f"cannot be read: {error.strerror}")
-            continue
 
-        yield SourceFile(name, file_digest, partial(_read, file, name, columns, entities, before))
+
+def _tables(
+    path: Path, name: str, columns: Mapping[str, str], entities: bool
+) -> Iterator[SourceFile]:
+    """Yield a table as one file, or as its parts if it is long."""
+    before = file_stamp(path)
+    options = [
+        VERSION,
+        table_format(path),
+        sorted(columns.items()),
+        nouns.NOUN_RULES if entities else None,
+    ]
+    is_text = table_format(path) in _TEXT_FORMATS
+
+    def read(rows: Callable[[], Iterator[Row | Skipped]]) -> Iterator[Document | Skipped]:
+        documents = _documents(rows(), name, columns, entities, is_text)
+        return unchanged(documents, path, name, before)
+
+    with path.open("rb") as handle:
+        content = hashlib.file_digest(handle, "sha256")
+    content.update(json.dumps(options).encode())
+
+    parts = _parts(path, name, columns)
+    if not parts:
+        rows = partial(_checked_rows, path, name, columns)
+        yield SourceFile(name, content.hexdigest(), partial(read, rows))
+    records = Records(partial(read_rows, path, name))
+    for part in parts:
+        part_digest = hashlib.sha256(json.dumps([*options, part.name]).encode()).hexdigest()
+        rows = partial(records.read, part)
+        yield SourceFile(f"{name}{PART}{part.name}", part_digest, partial(read, rows))
+
+
+def _parts(path: Path, name: str, columns: Mapping[str, str]) -> list[Part]:
+    """Cut a table of products; it has no parts if it is read, or refused, as a whole."""
+    try:
+        rows, reason = _sampled(path, name, columns)
+        return [] if reason else cut(_identified(row, columns) for row in rows)
+    except InvalidInput:
+        return []
+
+
+def _identified(row: Row | Skipped, columns: Mapping[str, str]) -> tuple[str | None, bytes]:
+    """The id of a row's product, if the row has one, and its content.
+
+    A broken row is known by its number; after an error that may not repeat, nothing is.
+    """
+    if isinstance(row, Skipped):
+        return None if row.passing else f"{PART}{row.line}", f"{row.line} {row.reason}".encode(
+            errors="replace"
+        )
+    content = repr(row.record).encode(errors="surrogatepass")
+    try:
+        return _row_id(row.record, columns) or None, content
+    except InvalidInput:
+        return f"{PART}{row.number}", b"%d " % row.number + content
+
+
+def _row_id(record: Mapping[str, object], columns: Mapping[str, str]) -> str:
+    """The id that `from_record` finds in a record; empty if there is none. Raises InvalidInput."""
+    column = _recognised(record, columns).get("id")
+    return identifier(split_value(record.get(column), "id")[0]) if column else ""
 
 
 def names(root: Path) -> Iterator[str]:
@@ -211,42 +278,37 @@ def _is_not_hidden(name: str) -> bool:
     return not name.startswith(".")
 
 
-def _digest(path: Path, columns: Mapping[str, str], entities: bool) -> str:
-    options = [
-        VERSION,
-        table_format(path),
-        sorted(columns.items()),
-        nouns.NOUN_RULES if entities else None,
-    ]
-
-    with path.open("rb") as handle:
-        content = hashlib.file_digest(handle, "sha256")
-
-    content.update(json.dumps(options).encode())
-    return content.hexdigest()
-
-
-def _read(
-    path: Path, name: str, columns: Mapping[str, str], entities: bool, before: Stamp | None
-) -> Iterator[Document | Skipped]:
-    return unchanged(_documents_of(path, name, columns, entities), path, name, before)
-
-
-def _documents_of(
-    path: Path, name: str, columns: Mapping[str, str], entities: bool
-) -> Iterator[Document | Skipped]:
+def _sampled(
+    path: Path, name: str, columns: Mapping[str, str]
+) -> tuple[Iterator[Row | Skipped], str | None]:
+    """The rows of a table, and why it holds no products, judging by the first ones."""
     rows = read_rows(path, name)
     sample = list(islice(rows, SAMPLE_ROWS))
     records = [row.record for row in sample if isinstance(row, Row)]
-    if reason := _reason_to_skip(records, columns):
-        yield Skipped(name, reason)
-        rows, sample = iter(()), [row for row in sample if isinstance(row, Skipped)]
+    return chain(sample, rows), _reason_to_skip(records, columns)
 
-    # The cells of these formats are all text.
-    is_text = table_format(path) in (".csv", ".tsv")
+
+def _checked_rows(path: Path, name: str, columns: Mapping[str, str]) -> Iterator[Row | Skipped]:
+    """The rows of a table, none but the broken ones among the first if it holds no products."""
+    rows, reason = _sampled(path, name, columns)
+    if reason is None:
+        yield from rows
+        return
+    yield Skipped(name, reason)
+    yield from (row for row in islice(rows, SAMPLE_ROWS) if isinstance(row, Skipped))
+
+
+def _documents(
+    rows: Iterable[Row | Skipped],
+    name: str,
+    columns: Mapping[str, str],
+    entities: bool,
+    is_text: bool,
+) -> Iterator[Document | Skipped]:
+    """The products of rows. The cells of formats that are all text may be numbers."""
     # Digest of an id -> the first half of its content's digest.
     contents = DigestMap()
-    for row in joined(chain(sample, rows), columns):
+    for row in joined(rows, columns):
         if isinstance(row, Skipped):
             yield row
             continue
