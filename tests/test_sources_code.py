@@ -785,7 +785,7 @@ def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason", "line"),
     [
-        (b"x = 1\ny = '\xff'\n", "not UTF-8", 2),
+        (b"x = 1\ny = '\x81'\n", "not UTF-8", 2),
         (b"x = 1\n\0\n", "binary", None),
         (b"#" * (MAX_FILE_BYTES + 1), "larger than 2 MiB", None),
     ],

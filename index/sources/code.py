@@ -34,13 +34,14 @@ from purlin.index.sources.contents import (
     refined_type,
 )
 from purlin.index.sources.definitions import LEAVES, Definition, Outline, outline
+from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 from purlin.index.sources.identifiers import identifiers
 from purlin.index.sources.roles import role
 from purlin.index.sources.syntax import PARSE_SECONDS, parse
 from purlin.index.sources.windows import windows
 
-VERSION = 3
+VERSION = 4
 
 MAX_SIGNATURE_LINE = 300  # characters
 _FIRST_LINE_BYTES = 128
@@ -187,20 +188,28 @@ def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
     content = read_bounded(path, name)
     if isinstance(content, Skipped):
         return content
-    if b"\0" in content.data:
+    text = decoded(content.data)
+    if b"\0" in content.data and (text is None or "\0" in text):
         return Skipped(name, "binary: it holds a zero byte")
 
     limit = MAX_JSON_BYTES if kind.language == "json" else MAX_CONFIG_BYTES
     if kind.content == "config" and len(content.data) > limit:
         return Skipped(name, f"data rather than configuration: larger than {limit >> 10} KiB")
 
-    try:
-        content.data.decode()
-    except UnicodeDecodeError as error:
-        line = content.data.count(b"\n", 0, error.start) + 1
-        return Skipped(name, f"not UTF-8: {error.reason}", line)
+    if text is None:
+        line = content.data.count(b"\n", 0, _first_invalid(content.data)) + 1
+        return Skipped(name, "not UTF-8, and its encoding cannot be told; save it as UTF-8", line)
 
-    return replace(content, data=content.data.removeprefix(b"\xef\xbb\xbf"))
+    return replace(content, data=text.encode())
+
+
+def _first_invalid(content: bytes) -> int:
+    """The position of the first byte that is not UTF-8."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return 0
 
 
 # ---- documents
