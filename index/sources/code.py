@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import tree_sitter as ts
+
 from purlin.index.records import (
     Content,
     Document,
@@ -23,6 +25,7 @@ from purlin.index.records import (
     Value,
 )
 from purlin.index.sources import sections
+from purlin.index.sources.components import scripts_only
 from purlin.index.sources.contents import (
     HIDDEN_DIRS,
     MAX_CONFIG_BYTES,
@@ -37,8 +40,9 @@ from purlin.index.sources.definitions import LEAVES, Definition, Outline, outlin
 from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 from purlin.index.sources.identifiers import identifiers
+from purlin.index.sources.languages import DIALECTS
 from purlin.index.sources.roles import role
-from purlin.index.sources.syntax import PARSE_SECONDS, parse
+from purlin.index.sources.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.windows import windows
 
 VERSION = 4
@@ -252,14 +256,14 @@ def _all_documents(
         yield from sections.text_documents(source.decode(), path, fields)
         return
 
-    tree = parse(source, kind.grammar)
+    tree, grammar = _parsed(source, kind.grammar)
     if tree is None:
         yield Skipped(path, f"takes more than {PARSE_SECONDS:g} s to parse", passing=True)
         yield from sections.text_documents(source.decode(), path, fields)
         return
 
     lines = source.split(b"\n")
-    contents = outline(tree.root_node, source, kind.grammar)
+    contents = outline(tree.root_node, source, grammar)
     covered: set[int] = set()
 
     for definition in contents.definitions:
@@ -274,6 +278,19 @@ def _all_documents(
         yield _document(definition, source, path, body.decode(), fields)
 
     yield from _module_documents(contents, lines, covered, path, fields)
+
+
+def _parsed(source: bytes, language: Language) -> tuple[ts.Tree | None, Language]:
+    """The syntax tree, and the language or the dialect of it that reads more of the source."""
+    content = scripts_only(source) if language.component else source
+    tree, dialect = parse(content, language), DIALECTS.get(language)
+    if tree is None or dialect is None or not tree.root_node.has_error:
+        return tree, language
+
+    other = parse(content, dialect)
+    if other is None or unread_bytes(other) >= unread_bytes(tree):
+        return tree, language
+    return other, dialect
 
 
 def _document(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from inspect import cleandoc
 
 import tree_sitter as ts
@@ -231,6 +232,18 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
 TYPESCRIPT = _typescript((".ts", ".mts", ".cts"), "language_typescript")
 TSX = _typescript((".tsx",), "language_tsx")
 
+# JavaScript with types, as Flow checks them: its own grammar stops at the first one. What this one
+# does not know, such as `?string`, is an error in the signature.
+FLOW = replace(TSX, name=JAVASCRIPT.name, suffixes=(), is_tolerant=True)
+VUE = replace(TYPESCRIPT, name="vue", suffixes=(".vue",), component=True)
+SVELTE = replace(TYPESCRIPT, name="svelte", suffixes=(".svelte",), component=True)
+
+# How a file may be written that the grammar of its suffix cannot read.
+DIALECTS: dict[Language, Language] = {
+    JAVASCRIPT: FLOW,
+    VUE: replace(TSX, name=VUE.name, suffixes=(), component=True),
+}
+
 
 # ---- Go, Java, PHP, Ruby
 
@@ -286,7 +299,7 @@ JAVA = Language(
 
 PHP = Language(
     name="php",
-    suffixes=(".php",),
+    suffixes=(".php", ".phtml"),
     module="tree_sitter_php",
     function="language_php",
     definitions=_kinds(
@@ -800,7 +813,7 @@ HASKELL = Language(
 )
 
 LANGUAGES = (
-    PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST, ZIG, BASH,
-    LUA, ELIXIR, HASKELL,
+    PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST,
+    ZIG, BASH, LUA, ELIXIR, HASKELL,
 )  # fmt: skip
 BY_SUFFIX = {suffix: language for language in LANGUAGES for suffix in language.suffixes}
