@@ -550,6 +550,11 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          [("A", "module"), ("A.adds two", "test")]),
         (".zig", 'test "adds two" {\n}\n', [("adds two", "test")]),
         (".hs", "f 0 = 1\nf n = n\ng = f\n", [("f", "function"), ("g", "function")]),
+        (".hs", "foldl' f = f\nfoldl f = f\n", [("foldl'", "function"), ("foldl", "function")]),
+        (".hs", "instance C (Either a b) where\n  c = 1\ninstance C (M.Map k v)\ninstance C (a, b)\ninstance C [a]\n",
+         [("C.Either", "instance"), ("C.M.Map", "instance"), ("C.(a,b)", "instance"), ("C.[a]", "instance")]),
+        (".cc", "TEST_F(Suite, Adds) { f(); }\nBOOST_AUTO_TEST_CASE(adds) {}\nAPI void TESTING(int a) {}\nT::T() {}\n",
+         [("Suite.Adds", "test"), ("adds", "test"), ("TESTING", "function"), ("T.T", "method")]),
         (".swift", "extension A {\n  var b: Int {\n    1\n  }\n}\n", [("A.b", "constant")]),
     ],
 )  # fmt: skip

@@ -360,6 +360,32 @@ def _declared(node: ts.Node) -> ts.Node | None:
     return inner
 
 
+def _is_cpp_test(node: ts.Node) -> bool:
+    """Whether a macro stands where a function's name would: `TEST(Suite, Case) { … }`."""
+    macro = _text(_at_declarator(node))
+    return "TEST" in macro and macro.isupper() and node.child_by_field_name("type") is None
+
+
+def _at_declarator(node: ts.Node) -> ts.Node | None:
+    declarator = node.child_by_field_name("declarator")
+    return declarator.child_by_field_name("declarator") if declarator is not None else None
+
+
+def _cpp_kind(node: ts.Node) -> str | None:
+    # `= default` and `= delete` are left to the class.
+    if _child(node, "default_method_clause", "delete_method_clause"):
+        return None
+    return "test" if _is_cpp_test(node) else "function"
+
+
+def _cpp_name(node: ts.Node) -> ts.Node | str | None:
+    """The name; of a test, what its macro is given: `Suite.Case`."""
+    if node.type != "function_definition" or not _is_cpp_test(node):
+        return _declared(node)
+    parameters = _child(node.child_by_field_name("declarator"), "parameter_list")
+    return ".".join(_text(each) for each in parameters.named_children) if parameters else None
+
+
 def _has_body(kind: str) -> Callable[[ts.Node], str | None]:
     """A kind of definition that counts only with a body; `struct a b;` uses a type."""
     return lambda node: kind if node.child_by_field_name("body") else None
@@ -404,16 +430,13 @@ CPP = Language(
     module="tree_sitter_cpp",
     definitions=_C_DEFINITIONS
     | {
-        # `= default` and `= delete` are left to the class.
-        "function_definition": lambda node: (
-            None if _child(node, "default_method_clause", "delete_method_clause") else "function"
-        ),
+        "function_definition": _cpp_kind,
         "class_specifier": _has_body("class"),
         "namespace_definition": "namespace",
         "alias_declaration": "type",
         "concept_definition": "type",
     },
-    find_name=_declared,
+    find_name=_cpp_name,
     inside=_types(_C_INSIDE + " field_declaration_list field_declaration template_declaration"),
     identifiers=_types(_NAMES + " namespace_identifier"),
     wrappers=_types("template_declaration"),
@@ -778,11 +801,17 @@ ELIXIR = Language(
 )
 
 
+_HASKELL_CONSTRUCTOR = re.compile(r"\b[A-Z][\w.']*")
+
+
 def _haskell_name(node: ts.Node) -> ts.Node | str | None:
     """The name, without the parentheses around an operator; of an instance, class and type."""
     if node.type == "instance":
-        types = _child(node, "type_patterns")
-        return f"{_text(node.child_by_field_name('name'))}.{_text(_child(_last(types), 'name') or _last(types))}"
+        type_text = _text(_last(_child(node, "type_patterns")))
+        # Of `(Either a b)` the constructor; `(a, b)` and `(a -> b)` have none.
+        constructor = _HASKELL_CONSTRUCTOR.search(type_text)
+        instance_of = constructor[0] if constructor else "".join(type_text.split())
+        return f"{_text(node.child_by_field_name('name'))}.{instance_of}"
     name = node.child_by_field_name("name")
     if name is None:
         name = (_child(node, "infix") or node).child_by_field_name("operator")
