@@ -70,6 +70,17 @@ EXPECTED = {
         ("default", "function", 43, 45, ""),
     ],
     "badge.tsx": [("Badge", "function", 2, 4, "Shows how many messages wait.")],
+    "berth.vue": [
+        ("moor", "function", 9, 11, "Ties a boat to its berth."),
+        ("label", "function", 13, 13, ""),
+        ("methods", "constant", 18, 20, ""),
+        ("methods.leave", "method", 19, 19, ""),
+        ("berth", "module", 1, 26, ""),
+    ],
+    "buoy.svelte": [
+        ("blink", "function", 6, 8, "Blinks once, whatever the weather."),
+        ("buoy", "module", 1, 12, ""),
+    ],
     "ring.go": [
         ("Ring", "struct", 13, 16, "Ring holds values of one type."),
         ("Sizer", "interface", 20, 22, "Sizer tells a size."),
@@ -482,6 +493,13 @@ def test_what_counts_as_a_doc_comment(
         (".js", "a['two words'] = function () {}; const o = { 'x y': function () {}, 'z': function () {} };", ["o.z"]),
         (".js", "function* g() {} export const h = async () => {}", ["g", "h"]),
         (".ts", "declare module 'lib' { function f(): void; class C { m(): void } }", ["lib.C"]),
+        # Flow's types, some of which TypeScript does not have.
+        (".js", "// @flow\nimport type {A} from 'a';\nexport class B<T> { c(d: ?A, e?: {...}): Array<T> {} }\n"
+         "function f(g: mixed): void {}", ["B", "B.c", "f"]),
+        (".js", "const div = <p>{a ?? b}</p>;\nfunction f() { return < }", []),
+        (".vue", "<script lang='tsx'>\nconst V = () => <b>{x}</b>;\n</script>", ["V"]),
+        (".vue", "<SCRIPT>function f() {}</SCRIPT ><script>function g() {}", ["f", "g"]),
+        (".vue", "<script-x>function f() {}</script-x><script src='a' function g() {}", []),
         (".tsx", "class V extends C<P> { render() { return <b>{this.x}</b>; } }", ["V", "V.render"]),
         (".go", "package p\nfunc (*T) M() {}\nfunc (t pkg) N() {}\ntype F func()", ["T.M", "pkg.N", "F"]),
         (".rb", "class A\n included do\n  def b; end\n end\n def A.c; end\n def A2.d; end\nend",
@@ -532,6 +550,11 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          [("A", "module"), ("A.adds two", "test")]),
         (".zig", 'test "adds two" {\n}\n', [("adds two", "test")]),
         (".hs", "f 0 = 1\nf n = n\ng = f\n", [("f", "function"), ("g", "function")]),
+        (".hs", "foldl' f = f\nfoldl f = f\n", [("foldl'", "function"), ("foldl", "function")]),
+        (".hs", "instance C (Either a b) where\n  c = 1\ninstance C (M.Map k v)\ninstance C (a, b)\ninstance C [a]\n",
+         [("C.Either", "instance"), ("C.M.Map", "instance"), ("C.(a,b)", "instance"), ("C.[a]", "instance")]),
+        (".cc", "TEST_F(Suite, Adds) { f(); }\nBOOST_AUTO_TEST_CASE(adds) {}\nAPI void TESTING(int a) {}\nT::T() {}\n",
+         [("Suite.Adds", "test"), ("adds", "test"), ("TESTING", "function"), ("T.T", "method")]),
         (".swift", "extension A {\n  var b: Int {\n    1\n  }\n}\n", [("A.b", "constant")]),
     ],
 )  # fmt: skip
@@ -785,7 +808,7 @@ def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason", "line"),
     [
-        (b"x = 1\ny = '\xff'\n", "not UTF-8", 2),
+        (b"x = 1\ny = '\x81'\n", "not UTF-8", 2),
         (b"x = 1\n\0\n", "binary", None),
         (b"#" * (MAX_FILE_BYTES + 1), "larger than 2 MiB", None),
     ],

@@ -311,13 +311,13 @@ def test_files_that_cannot_be_read_are_noted_once(
     root: Path, kept: Path, encoder: HashEncoder
 ) -> None:
     (root / "legacy").mkdir()
-    (root / "legacy" / "latin.py").write_bytes(b"price = 'caf\xe9'\n")
+    (root / "legacy" / "latin.py").write_bytes(b"price = 'caf\x81'\n")
     # These are left out for what they are.
     (root / "LICENSE").write_bytes(b"\xe9")
     (root / "rows.csv").write_bytes(b"\xe9")
     (root / "rows.json").write_text(" " * (65 << 10))
     (root / "photo.png").write_bytes(b"\0")
-    first = "legacy/latin.py: not UTF-8: "
+    first = "legacy/latin.py: not UTF-8, "
     with _open(root, kept, encoder) as opened:
         assert opened.notes[1].startswith(f"1 file could not be read: {first}")
         assert not opened.refresh()
@@ -343,7 +343,7 @@ def test_only_what_cannot_be_read_is_counted_in_the_refusal(
     (tmp_path / "old" / "LICENSE").write_text("All rights reserved.\n")
     with pytest.raises(InvalidInput, match=r"\.gitignore leaves them out\.$"):
         _open(tmp_path / "old", kept, encoder)
-    (tmp_path / "old" / "latin.py").write_bytes(b"\xe9")
+    (tmp_path / "old" / "latin.py").write_bytes(b"\x81")
     with pytest.raises(InvalidInput, match=r"\(1 file could not be read: latin\.py: not UTF-8"):
         _open(tmp_path / "old", kept, encoder)
 

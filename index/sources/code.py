@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import tree_sitter as ts
+
 from purlin.index.records import (
     Content,
     Document,
@@ -23,6 +25,7 @@ from purlin.index.records import (
     Value,
 )
 from purlin.index.sources import sections
+from purlin.index.sources.components import scripts_only
 from purlin.index.sources.contents import (
     HIDDEN_DIRS,
     MAX_CONFIG_BYTES,
@@ -34,13 +37,15 @@ from purlin.index.sources.contents import (
     refined_type,
 )
 from purlin.index.sources.definitions import LEAVES, Definition, Outline, outline
+from purlin.index.sources.encodings import decoded
 from purlin.index.sources.files import FileContent, file_stamp, read_bounded, walk
 from purlin.index.sources.identifiers import identifiers
+from purlin.index.sources.languages import DIALECTS
 from purlin.index.sources.roles import role
-from purlin.index.sources.syntax import PARSE_SECONDS, parse
+from purlin.index.sources.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.windows import windows
 
-VERSION = 3
+VERSION = 4
 
 MAX_SIGNATURE_LINE = 300  # characters
 _FIRST_LINE_BYTES = 128
@@ -187,20 +192,28 @@ def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
     content = read_bounded(path, name)
     if isinstance(content, Skipped):
         return content
-    if b"\0" in content.data:
+    text = decoded(content.data)
+    if b"\0" in content.data and (text is None or "\0" in text):
         return Skipped(name, "binary: it holds a zero byte")
 
     limit = MAX_JSON_BYTES if kind.language == "json" else MAX_CONFIG_BYTES
     if kind.content == "config" and len(content.data) > limit:
         return Skipped(name, f"data rather than configuration: larger than {limit >> 10} KiB")
 
-    try:
-        content.data.decode()
-    except UnicodeDecodeError as error:
-        line = content.data.count(b"\n", 0, error.start) + 1
-        return Skipped(name, f"not UTF-8: {error.reason}", line)
+    if text is None:
+        line = content.data.count(b"\n", 0, _first_invalid(content.data)) + 1
+        return Skipped(name, "not UTF-8, and its encoding cannot be told; save it as UTF-8", line)
 
-    return replace(content, data=content.data.removeprefix(b"\xef\xbb\xbf"))
+    return replace(content, data=text.encode())
+
+
+def _first_invalid(content: bytes) -> int:
+    """The position of the first byte that is not UTF-8."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return 0
 
 
 # ---- documents
@@ -243,14 +256,14 @@ def _all_documents(
         yield from sections.text_documents(source.decode(), path, fields)
         return
 
-    tree = parse(source, kind.grammar)
+    tree, grammar = _parsed(source, kind.grammar)
     if tree is None:
         yield Skipped(path, f"takes more than {PARSE_SECONDS:g} s to parse", passing=True)
         yield from sections.text_documents(source.decode(), path, fields)
         return
 
     lines = source.split(b"\n")
-    contents = outline(tree.root_node, source, kind.grammar)
+    contents = outline(tree.root_node, source, grammar)
     covered: set[int] = set()
 
     for definition in contents.definitions:
@@ -265,6 +278,19 @@ def _all_documents(
         yield _document(definition, source, path, body.decode(), fields)
 
     yield from _module_documents(contents, lines, covered, path, fields)
+
+
+def _parsed(source: bytes, language: Language) -> tuple[ts.Tree | None, Language]:
+    """The syntax tree, and the language or the dialect of it that reads more of the source."""
+    content = scripts_only(source) if language.component else source
+    tree, dialect = parse(content, language), DIALECTS.get(language)
+    if tree is None or dialect is None or not tree.root_node.has_error:
+        return tree, language
+
+    other = parse(content, dialect)
+    if other is None or unread_bytes(other) >= unread_bytes(tree):
+        return tree, language
+    return other, dialect
 
 
 def _document(

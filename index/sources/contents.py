@@ -54,11 +54,11 @@ _OTHER_CODE = _languages(
     fsharp="fs fsi fsx", gleam="gleam", glsl="glsl vert frag", graphql="graphql gql", groovy="groovy",
     hack="hack", haxe="hx", hcl="tf hcl", julia="jl", literatehaskell="lhs", nim="nim nims", nix="nix",
     objectivec="m mm", ocaml="ml mli", odin="odin",
-    pascal="pas pp", perl="pl pm t", php="phtml", powershell="ps1 psm1 psd1", prolog="pro", protobuf="proto",
+    pascal="pas pp", perl="pl pm t", powershell="ps1 psm1 psd1", prolog="pro", protobuf="proto",
     purescript="purs", r="r rmd", racket="rkt", raku="raku", rescript="res resi", scheme="scm ss sld",
-    smalltalk="st", solidity="sol", sql="sql ddl", svelte="svelte", tcl="tcl",
+    smalltalk="st", solidity="sol", sql="sql ddl", tcl="tcl",
     template="j2 jinja jinja2 erb ejs hbs mustache twig liquid haml slim pug tmpl", thrift="thrift", v="v",
-    vala="vala", verilog="sv svh", vhdl="vhd vhdl", vim="vim", visualbasic="vb bas", vue="vue", wgsl="wgsl",
+    vala="vala", verilog="sv svh", vhdl="vhd vhdl", vim="vim", visualbasic="vb bas", wgsl="wgsl",
     zig="zon",
 )  # fmt: skip
 _DOCS = _languages(

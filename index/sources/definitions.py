@@ -236,7 +236,7 @@ class _Walk:
         if (entry := language.definitions.get(node.type)) is not None:
             kind = entry if isinstance(entry, str) else entry(node)
             name = language.find_name(node) if kind else None
-            text = name if isinstance(name, str) else self._short_text(name).strip("\"'")
+            text = name if isinstance(name, str) else _unquoted(self._short_text(name))
         elif node.type in language.assignments:
             name_path, value_path = language.assignments[node.type]
             value = _at(node, value_path)
@@ -246,7 +246,7 @@ class _Walk:
             kind, inner = language.values.get(value.type, language.other_values), value
             text = "default"
             if name_path:
-                text = self._short_text(_at(node, name_path)).strip("\"'")
+                text = _unquoted(self._short_text(_at(node, name_path)))
         else:
             return None
 
@@ -528,6 +528,12 @@ def _at(node: ts.Node, path: str) -> ts.Node | None:
             children = (child for child in parent.named_children if child.type == part)
             target = parent.child_by_field_name(part) or next(children, None)
     return target
+
+
+def _unquoted(name: str) -> str:
+    """A name without quotes around it; Haskell's `foldl'` keeps its own."""
+    is_quoted = len(name) > 1 and name[0] in "\"'" and name[-1] == name[0]
+    return name[1:-1] if is_quoted else name
 
 
 def _last_row(node: ts.Node) -> int:

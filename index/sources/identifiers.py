@@ -41,8 +41,8 @@ def identifiers(body: str, language: str) -> tuple[Span, ...]:
         if not tree.root_node.has_error:
             return _character_spans(content, tokens)
 
-        # After a syntax error, keywords may be read as names.
-        if not fallback:
+        # After a syntax error, keywords may be read as names; in a component, it is markup.
+        if not fallback and not grammar_language.component:
             words = {word.encode() for word in keywords(grammar_language)}
             fallback = [token for token in tokens if content[slice(*token)] not in words]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from inspect import cleandoc
 
 import tree_sitter as ts
@@ -231,6 +232,18 @@ def _typescript(suffixes: tuple[str, ...], function: str) -> Language:
 TYPESCRIPT = _typescript((".ts", ".mts", ".cts"), "language_typescript")
 TSX = _typescript((".tsx",), "language_tsx")
 
+# JavaScript with types, as Flow checks them: its own grammar stops at the first one. What this one
+# does not know, such as `?string`, is an error in the signature.
+FLOW = replace(TSX, name=JAVASCRIPT.name, suffixes=(), is_tolerant=True)
+VUE = replace(TYPESCRIPT, name="vue", suffixes=(".vue",), component=True)
+SVELTE = replace(TYPESCRIPT, name="svelte", suffixes=(".svelte",), component=True)
+
+# How a file may be written that the grammar of its suffix cannot read.
+DIALECTS: dict[Language, Language] = {
+    JAVASCRIPT: FLOW,
+    VUE: replace(TSX, name=VUE.name, suffixes=(), component=True),
+}
+
 
 # ---- Go, Java, PHP, Ruby
 
@@ -286,7 +299,7 @@ JAVA = Language(
 
 PHP = Language(
     name="php",
-    suffixes=(".php",),
+    suffixes=(".php", ".phtml"),
     module="tree_sitter_php",
     function="language_php",
     definitions=_kinds(
@@ -347,6 +360,32 @@ def _declared(node: ts.Node) -> ts.Node | None:
     return inner
 
 
+def _is_cpp_test(node: ts.Node) -> bool:
+    """Whether a macro stands where a function's name would: `TEST(Suite, Case) { … }`."""
+    macro = _text(_at_declarator(node))
+    return "TEST" in macro and macro.isupper() and node.child_by_field_name("type") is None
+
+
+def _at_declarator(node: ts.Node) -> ts.Node | None:
+    declarator = node.child_by_field_name("declarator")
+    return declarator.child_by_field_name("declarator") if declarator is not None else None
+
+
+def _cpp_kind(node: ts.Node) -> str | None:
+    # `= default` and `= delete` are left to the class.
+    if _child(node, "default_method_clause", "delete_method_clause"):
+        return None
+    return "test" if _is_cpp_test(node) else "function"
+
+
+def _cpp_name(node: ts.Node) -> ts.Node | str | None:
+    """The name; of a test, what its macro is given: `Suite.Case`."""
+    if node.type != "function_definition" or not _is_cpp_test(node):
+        return _declared(node)
+    parameters = _child(node.child_by_field_name("declarator"), "parameter_list")
+    return ".".join(_text(each) for each in parameters.named_children) if parameters else None
+
+
 def _has_body(kind: str) -> Callable[[ts.Node], str | None]:
     """A kind of definition that counts only with a body; `struct a b;` uses a type."""
     return lambda node: kind if node.child_by_field_name("body") else None
@@ -391,16 +430,13 @@ CPP = Language(
     module="tree_sitter_cpp",
     definitions=_C_DEFINITIONS
     | {
-        # `= default` and `= delete` are left to the class.
-        "function_definition": lambda node: (
-            None if _child(node, "default_method_clause", "delete_method_clause") else "function"
-        ),
+        "function_definition": _cpp_kind,
         "class_specifier": _has_body("class"),
         "namespace_definition": "namespace",
         "alias_declaration": "type",
         "concept_definition": "type",
     },
-    find_name=_declared,
+    find_name=_cpp_name,
     inside=_types(_C_INSIDE + " field_declaration_list field_declaration template_declaration"),
     identifiers=_types(_NAMES + " namespace_identifier"),
     wrappers=_types("template_declaration"),
@@ -765,11 +801,17 @@ ELIXIR = Language(
 )
 
 
+_HASKELL_CONSTRUCTOR = re.compile(r"\b[A-Z][\w.']*")
+
+
 def _haskell_name(node: ts.Node) -> ts.Node | str | None:
     """The name, without the parentheses around an operator; of an instance, class and type."""
     if node.type == "instance":
-        types = _child(node, "type_patterns")
-        return f"{_text(node.child_by_field_name('name'))}.{_text(_child(_last(types), 'name') or _last(types))}"
+        type_text = _text(_last(_child(node, "type_patterns")))
+        # Of `(Either a b)` the constructor; `(a, b)` and `(a -> b)` have none.
+        constructor = _HASKELL_CONSTRUCTOR.search(type_text)
+        instance_of = constructor[0] if constructor else "".join(type_text.split())
+        return f"{_text(node.child_by_field_name('name'))}.{instance_of}"
     name = node.child_by_field_name("name")
     if name is None:
         name = (_child(node, "infix") or node).child_by_field_name("operator")
@@ -800,7 +842,7 @@ HASKELL = Language(
 )
 
 LANGUAGES = (
-    PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST, ZIG, BASH,
-    LUA, ELIXIR, HASKELL,
+    PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST,
+    ZIG, BASH, LUA, ELIXIR, HASKELL,
 )  # fmt: skip
 BY_SUFFIX = {suffix: language for language in LANGUAGES for suffix in language.suffixes}

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources import docstrings, markup, topics
+from purlin.index.sources.encodings import text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.html import Block, Page, Section, read_page
 
@@ -46,13 +47,6 @@ _BUILD_FOLDERS = frozenset(
 )
 _CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE
-)
-
-# Browsers read both as cp1252. Its few bytes without a character are replaced, see `_decode`.
-_AS_BROWSERS = {"ascii": "cp1252", "iso8859-1": "cp1252"}
-_TEXT_CODEC = re.compile(
-    r"utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
-    r"euc[_-](jp|kr)|iso2022_jp|gb2312|gbk|gb18030|big5"
 )
 
 
@@ -238,23 +232,15 @@ def _decode(content: bytes, name: str) -> str | Skipped:
         is_html = PAGE_FORMATS[Path(name).suffix.lower()] == "html"
         may_declare = is_html and not content.startswith(codecs.BOM_UTF8)
         declared = _CHARSET.search(content, 0, 4096) if may_declare else None
-        encoding = _codec(declared[1].decode("ascii", "replace")) if declared else "utf-8-sig"
+        charset = declared[1].decode("ascii", "replace") if declared else "utf-8-sig"
+        encoding = text_codec(charset) or "utf-8-sig"
 
     try:
+        # cp1252 has a few bytes without a character.
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
         encoding_name = encoding.removesuffix("-sig")
         return Skipped(name, f"not {encoding_name} text (byte {error.start:,}); re-encode it")
-
-
-def _codec(declared: str) -> str:
-    """The codec that browsers use for a declared name; UTF-8 if it is unknown or no charset."""
-    try:
-        name = codecs.lookup(declared).name
-    except LookupError:
-        return "utf-8-sig"
-    name = _AS_BROWSERS.get(name, name)
-    return name if _TEXT_CODEC.fullmatch(name) else "utf-8-sig"
 
 
 def withheld(section: Section, page_title: str) -> Section:

@@ -50,7 +50,8 @@ class Language:
     `docstring` reads a summary from inside a definition or from its prefixes, and `file_docstring`
     that of the file; other languages have comments. `shells` are the prefixes and suffixes that
     make a program of a bare definition; `{indent}` becomes the indentation of the lines after its
-    first. The scanner of a grammar that is `ascii_only` may crash at any other character.
+    first. The scanner of a grammar that is `ascii_only` may crash at any other character. Of a
+    `component`, only its scripts are in the language.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Language:
     has_clauses: bool = False
     is_tolerant: bool = False
     ascii_only: bool = False
+    component: bool = False
     docstring: Callable[[ts.Node, Sequence[ts.Node]], str] | None = None
     file_docstring: Callable[[ts.Node], str] | None = None
     shells: tuple[tuple[str, str], ...] = (("", ""),)
@@ -120,6 +122,18 @@ def parse(source: bytes, language: Language) -> ts.Tree | None:
     # `Node.text` reads by the same callback, and from here on what the file says.
     content = source
     return tree
+
+
+def unread_bytes(tree: ts.Tree) -> int:
+    """How much of the source the grammar could not read."""
+    unread, nodes = 0, [tree.root_node]
+    while nodes:
+        node = nodes.pop()
+        if node.is_error:
+            unread += node.end_byte - node.start_byte
+        elif node.has_error:
+            nodes.extend(node.children)
+    return unread
 
 
 def current_node(cursor: ts.TreeCursor) -> ts.Node:

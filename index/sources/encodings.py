@@ -1,0 +1,104 @@
+"""Decode files of source code, those too that are not UTF-8 if their encoding can be told.
+
+What cannot be told is left out: text in the wrong letters is found by nobody, and data is no text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+# Longer byte order marks come first: UTF-32's begins like UTF-16's.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# As Python, Ruby, Emacs, Vim and XML declare it, in one of the first two lines.
+_DECLARED = re.compile(rb"coding\s{0,9}[:=]\s{0,9}[\"']?([\w.-]{1,40})")
+_DECLARING_LINES, _DECLARING_BYTES = 2, 1024
+
+# Browsers read both as cp1252.
+_AS_BROWSERS = {"ascii": "cp1252", "iso8859-1": "cp1252"}
+_TEXT_CODEC = re.compile(
+    r"utf-8-sig|iso8859-\d+|cp125\d|cp932|koi8-[ru]|shift_jis|"
+    r"euc[_-](jp|kr)|iso2022_jp|gb2312|gbk|gb18030|big5"
+)
+
+# Line ends, tabs, form feeds, escapes and the end mark of DOS occur in text.
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x19\x1c-\x1f\x7f]")
+_ASCII = bytes(range(128))
+_FOREIGN = re.compile(r"[^\0-\x7f]+")
+_KANA = re.compile(r"[\u3001-\u30ff]")
+_HALF_WIDTH_KANA = re.compile(r"[\uff61-\uff9f]")
+# Japanese has more kana than this; what is taken for Japanese by mistake has hardly any.
+_MIN_KANA_SHARE = 0.2
+# Western European text has its letters beyond ASCII alone or in pairs, other scripts in words.
+_MAX_WESTERN_RUN = 2
+
+
+def decoded(content: bytes) -> str | None:
+    """The text of a file, without its byte order mark; None if its encoding cannot be told."""
+    content = content.removeprefix(codecs.BOM_UTF8)
+    for mark, codec in _MARKS:
+        if content.startswith(mark):
+            return _strictly(content, codec)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return _other_text(content)
+
+
+def text_codec(declared: str) -> str | None:
+    """The codec that browsers use for a declared name; None if it is unknown or not for text."""
+    try:
+        name = codecs.lookup(declared).name
+    except LookupError:
+        return None
+    name = _AS_BROWSERS.get(name, name)
+    return name if _TEXT_CODEC.fullmatch(name) else None
+
+
+def _other_text(content: bytes) -> str | None:
+    """The text of a file that is not UTF-8."""
+    if _is_damaged_utf8(content):
+        return None
+
+    head = b"\n".join(content[:_DECLARING_BYTES].split(b"\n")[:_DECLARING_LINES])
+    declared = _DECLARED.search(head)
+    if declared and (codec := text_codec(declared[1].decode("ascii", "replace"))):
+        return _strictly(content, codec)
+
+    for codec in ("cp932", "euc_jp"):
+        text = _strictly(content, codec)
+        if text is not None and _is_japanese(text):
+            return text
+    text = _strictly(content, "cp1252")
+    return text if text is not None and _is_western(text) else None
+
+
+def _strictly(content: bytes, codec: str) -> str | None:
+    try:
+        text = content.decode(codec)
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROL.search(text) else text
+
+
+def _is_damaged_utf8(content: bytes) -> bool:
+    """Whether most bytes beyond ASCII are UTF-8: single bytes were cut or altered."""
+    foreign_bytes = content.translate(None, _ASCII)
+    valid_text = "".join(_FOREIGN.findall(content.decode(errors="ignore")))
+    return 2 * len(valid_text.encode()) > len(foreign_bytes)
+
+
+def _is_japanese(text: str) -> bool:
+    foreign = "".join(_FOREIGN.findall(text))
+    kana_count = len(_KANA.findall(foreign))
+    return kana_count > max(_MIN_KANA_SHARE * len(foreign), len(_HALF_WIDTH_KANA.findall(foreign)))
+
+
+def _is_western(text: str) -> bool:
+    lengths = [len(run) for run in _FOREIGN.findall(text)]
+    return 2 * sum(length for length in lengths if length > _MAX_WESTERN_RUN) <= sum(lengths)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from purlin.index.records import Document, SourceFile
+from purlin.index.sources import code
+from purlin.index.sources.encodings import decoded
+
+JAPANESE = "/* 設定ファイルを読み込む。 */\nint load(void) { return 0; }\n"
+FRENCH = "# Règle l'arrêt après une durée de 10 °C\ndef arrêt(): pass\n"
+RUSSIAN = "# Загрузить файл настроек\ndef load(): pass\n"
+CHINESE = "// 读取配置文件并返回结果\nint load(void) { return 0; }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "codec"),
+    [
+        (JAPANESE, "cp932"),
+        (JAPANESE.replace("\n", "\r\n"), "cp932"),
+        (JAPANESE, "euc_jp"),
+        (FRENCH, "cp1252"),
+        ("// Größe “außen” – übrig…\n", "cp1252"),
+        ("s = '\xff'\n", "latin-1"),
+        *((text, "utf-8-sig") for text in (JAPANESE, FRENCH, "int a;\n")),
+        *((text, "utf-16") for text in (JAPANESE, RUSSIAN, "int a;\r\n")),
+        (JAPANESE, "utf-32"),
+        (f"# -*- coding: koi8-r -*-\n{RUSSIAN}", "koi8-r"),
+        ("#!/usr/bin/ruby\n# encoding: big5\n# 讀取設定檔\n", "big5"),
+    ],
+)
+def test_text_whose_encoding_can_be_told(text: str, codec: str) -> None:
+    assert decoded(text.encode(codec)) == text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        # Other alphabets than those that can be told, in words.
+        *(RUSSIAN.encode(codec) for codec in ("cp1251", "koi8-r", "cp866")),
+        *(CHINESE.encode(codec) for codec in ("gbk", "gb18030")),
+        # UTF-8 with a byte that was altered, or cut off.
+        f"{JAPANESE}{FRENCH}".encode() + b"\xff",
+        FRENCH.encode() + "é".encode()[:1],
+        # No text.
+        codecs.BOM_UTF16_LE + bytes(range(1, 200)),
+        "int a;".encode("utf-16")[:-1],
+        b"\x89PNG\r\n\x1a\n\x04\x05\xe9",
+        # A codec that is none of text, and one that the file is not in.
+        b"# coding: rot13\n# \x81\n",
+        b"# coding: cp932\n# caf\xe9\n",
+    ],
+)
+def test_what_cannot_be_told_is_left_out(content: bytes) -> None:
+    assert decoded(content) is None
+
+
+@given(content=st.binary(max_size=60))
+def test_any_bytes_are_read_as_utf8_first(content: bytes) -> None:
+    text = decoded(content)
+    marks = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    try:
+        expected = content.decode()
+    except UnicodeDecodeError:
+        assert text is None or not set(text) & set(map(chr, range(8)))
+    else:
+        assert text == expected or content.startswith(marks)
+
+
+def test_definitions_of_files_in_other_encodings(tmp_path: Path) -> None:
+    (tmp_path / "load.c").write_bytes(JAPANESE.encode("cp932"))
+    (tmp_path / "stop.py").write_bytes(FRENCH.encode("cp1252"))
+    (tmp_path / "wide.c").write_bytes(JAPANESE.replace("\n", "\r\n").encode("utf-16"))
+
+    files = [file for file in code.files(tmp_path) if isinstance(file, SourceFile)]
+    documents = [each for file in files for each in file.read() if isinstance(each, Document)]
+    assert [(each.title, each.summary, each.location.start_line) for each in documents] == [
+        ("load", "設定ファイルを読み込む。", 2),
+        ("arrêt", "", 2),
+        ("load", "設定ファイルを読み込む。", 2),
+    ]
