@@ -59,7 +59,16 @@ def train_pesco(
         require_encoder(Path(recipe.teacher.base))
 
     accelerator = make_accelerator(recipe.student.loop, cpu=cpu, out=out, say=say)
-    training = SelfTraining(recipe, pool, tuple(labels), out, accelerator, dev)
+    show = progress("encode texts")
+    training = SelfTraining(
+        recipe,
+        pool,
+        tuple(labels),
+        out,
+        accelerator,
+        dev,
+        encoding=lambda done, total: show(done, total, {}),
+    )
     if not accelerator.is_main_process:
         return _assist(training, home, name)
 
