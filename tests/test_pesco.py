@@ -434,6 +434,16 @@ def stopping(at: int) -> Callable[[str], Any]:
     return progress
 
 
+def test_invalid_name_is_refused_before_anything_is_measured(base: Path, tmp_path: Path) -> None:
+    log: list[str] = []
+    with pytest.raises(InvalidInput, match="'My Tickets' is not a valid classifier name"):
+        publish_topics(
+            recipe_of(base), tmp_path / "out", tmp_path, name="My Tickets", say=log.append
+        )
+    assert not log
+    assert not (tmp_path / "out").exists()
+
+
 def test_encoding_of_many_texts_is_shown(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def train_pesco(
     texts or labels, and Busy if another process is training there.
     """
     # What cannot be published is refused before the training.
+    builds.builds_directory(home, name, CLASSIFIERS)  # only for its check of the name
     check_pool_size(len(pool.texts), len(labels))
     check_publishable(recipe.prompts(labels))
     if recipe.teacher.base is not None:
