@@ -136,7 +136,8 @@ def recipe_of_cell(recipe: PescoRecipe, cell: str, seed: int) -> PescoRecipe:
 def log_progress(stage: str) -> StepProgress:
     def step(number: int, total: int, values: Mapping[str, float]) -> None:
         if number % 25 == 0 or number == total:
-            log_line(f"{stage} {number}/{total} loss {values['loss']:.4f}")
+            loss = f" loss {values['loss']:.4f}" if "loss" in values else ""
+            log_line(f"{stage} {number}/{total}{loss}")
 
     return step
 

@@ -434,6 +434,35 @@ def stopping(at: int) -> Callable[[str], Any]:
     return progress
 
 
+def test_invalid_name_is_refused_before_anything_is_measured(base: Path, tmp_path: Path) -> None:
+    log: list[str] = []
+    with pytest.raises(InvalidInput, match="'My Tickets' is not a valid classifier name"):
+        publish_topics(
+            recipe_of(base), tmp_path / "out", tmp_path, name="My Tickets", say=log.append
+        )
+    assert not log
+    assert not (tmp_path / "out").exists()
+
+
+def test_encoding_of_many_texts_is_shown(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[str, int, int]] = []
+
+    def progress(stage: str) -> Any:
+        return lambda done, total, values: shown.append((stage, done, total))
+
+    monkeypatch.setattr(rounds, "SHOWN_TEXTS", len(TEXT_POOL.texts) - 1)
+    publish_topics(recipe_of(base, rounds=0), tmp_path / "out", tmp_path, progress=progress)
+    count = len(TEXT_POOL.texts)
+    assert shown[-1] == ("encode texts", count, count)
+
+    shown.clear()
+    monkeypatch.setattr(rounds, "SHOWN_TEXTS", count)
+    publish_topics(recipe_of(base, rounds=0), tmp_path / "few", tmp_path, progress=progress)
+    assert not shown
+
+
 def test_killed_run_resumes_to_the_same_weights(base: Path, tmp_path: Path) -> None:
     recipe = recipe_of(base, rounds=3)
     log: list[str] = []

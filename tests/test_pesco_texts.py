@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import random
@@ -16,6 +17,7 @@ from purlin.index.errors import InvalidInput, NotFound
 from purlin.training.pesco.texts import (
     MAX_POOL_TEXT_CHARS,
     MAX_SENTENCES,
+    TextPool,
     read_labelled_texts,
     read_labels,
     read_pool,
@@ -45,14 +47,73 @@ MANY = [f"text number {number}" for number in range(40)]
 def test_texts_are_stripped_and_deduplicated(tmp_path: Path, name: str) -> None:
     path = rows(tmp_path / name, [*MANY, "", "   ", f"  {MANY[3]}\n", "\ud800 lone"])
     pool = read_pool(path, labels=2, limit=1000, seed=1)
-    assert pool.texts == (*MANY, "? lone")
+    assert pool.texts == (*MANY, "\ufffd lone")
     assert (pool.empty, pool.repeated, pool.cut, pool.beyond_limit) == (2, 1, 0, 0)
-    assert str(pool) == "41 different texts, 2 empty left out, 1 repeated left out"
+    assert str(pool) == (
+        "41 different texts, 2 empty left out, 1 repeated left out, "
+        "1 with \ufffd where it is not UTF-8 (convert the file first)"
+    )
 
 
 def test_plain_lines_are_texts(tmp_path: Path) -> None:
     path = listed(tmp_path / "texts.txt", "\n".join(["", *MANY]))
     assert read_pool(path, labels=2, limit=1000, seed=1).texts == tuple(MANY)
+
+
+TICKETS = [f'Ticket {number}\nsays, in two lines: "Größe"' for number in range(40)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_texts_are_a_column_of_a_csv(tmp_path: Path, encoding: str, delimiter: str) -> None:
+    with (tmp_path / "tickets.CSV").open("w", encoding=encoding, newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerows([("id", "text"), *enumerate(TICKETS), (40, ""), (41, TICKETS[0])])
+
+    pool = read_pool(tmp_path / "tickets.CSV", labels=2, limit=1000, seed=1)
+    assert pool == TextPool(tuple(TICKETS), empty=1, repeated=1)
+
+
+def test_texts_are_the_records_of_a_json_array(tmp_path: Path) -> None:
+    records = [{"id": 1, "text": text} for text in [*TICKETS, None]]
+    path = listed(tmp_path / "tickets.json", json.dumps(records, indent=1))
+    assert read_pool(path, labels=2, limit=1000, seed=1) == TextPool(tuple(TICKETS), empty=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "t.csv",
+            "id,body\n1,My parcel\n",
+            "t.csv:2 has no text in a column 'text'; its columns are 'id', 'body'. "
+            "Name the column of the texts so.",
+        ),
+        ("t.csv", "id,text\n1,a\n2,b,c\n", "t.csv:3 has 3 cells where the header has 2. Correct"),
+        ("t.csv", "text\n", "t.csv holds no rows. Correct"),
+        ("t.json", '{"text": "a"}\n', "name a file with one record per line .jsonl. Correct"),
+        ("t.json", '[{"text": 3}]', "t.json:1 has no text in a column 'text'"),
+    ],
+)
+def test_table_without_texts_is_refused(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_pool(listed(tmp_path / name, content), labels=2, limit=1000, seed=1)
+    assert message in caught.value.message
+    assert caught.value.field == "texts"
+
+
+@pytest.mark.parametrize("name", ["tickets.txt", "tickets.csv"])
+def test_texts_in_another_encoding_are_counted(tmp_path: Path, name: str) -> None:
+    lines = ["text", *MANY, "Die Größe passt nicht"]
+    (tmp_path / name).write_text("\n".join(lines), encoding="cp1252")
+
+    pool = read_pool(tmp_path / name, labels=2, limit=1000, seed=1)
+    assert pool.texts[-1] == "Die Gr\ufffd\ufffde passt nicht"
+    assert str(pool).endswith(
+        "different texts, 1 with \ufffd where it is not UTF-8 (convert the file first)"
+    )
 
 
 def test_utf_16_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ import pytest
 
 from purlin import cli
 from purlin.cli import QUICK_COMMANDS, terminal
+from purlin.index import builds
+from purlin.index.classify.trained import TrainedClassifier, publish_classifier
 from tests.static_files import SELF_CHECK_WORDS, write_static
+from tests.tiny import staged
 
 MAIL = '''def send_receipt(order):
     """Mail the customer a receipt."""
@@ -192,8 +195,13 @@ def test_languages_may_be_written_in_capitals(
         (["search", "x", "--content", "pictures"], "pictures"),
         (["search", "x", "--nonsense"], "--nonsense"),
         (["ask", "why?", "--path", "nowhere"], "There is no directory 'nowhere'"),
-        (["classify", "text"], "give --labels or --labels-file"),
-        (["classify", "text", "--labels", "one"], "label"),
+        (["classify", "text"], "give one of --labels, --labels-file and --classifier"),
+        (["classify", "text", "--labels", "a,b", "--classifier", "c"], "give one of --labels"),
+        (["classify", "text", "--classifier", "c", "--multi"], "leave --template, --multi and"),
+        (["classify", "text", "--classifier", "c"], "There is no classifier 'c'"),
+        (["classify", "text", "--labels", "a,b", "--min-score", "2"], "a number from 0 to 1"),
+        (["classify", "text", "--labels", "a,b", "--min-score", "nan"], "a number from 0 to 1"),
+        (["classify", "text", "--labels", "one"], "give another, or --multi"),
         (["classify", "text", "--labels-file", "nowhere"], "nowhere cannot be read"),
         (["cache", "shrink"], "shrink"),
     ],
@@ -381,6 +389,38 @@ def test_classify_labels_texts_and_lines_of_stdin(
     assert len(record["ranking"]) == 2
     assert _purlin("classify", "kept", *options, "--multi", "--min-score", 0.999) == 1
     assert capsys.readouterr().out.startswith("-\t")
+
+
+def test_classify_ignores_byte_order_marks(
+    shop: Path,
+    encoder: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = io.BytesIO("send receipt\n".encode("utf-8-sig"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(lines))
+    (shop / "labels.txt").write_text("send receipt\nformat price\n", encoding="utf-8-sig")
+    options = ("--labels-file", "labels.txt", "--encoder", encoder)
+
+    assert _purlin("classify", "-", *options, "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["text"], record["label"]) == ("send receipt", "send receipt")
+
+
+def test_classify_by_a_trained_classifier(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish_classifier(tmp_path, "tickets", staged(tmp_path / "staged"))
+    texts = ["the news", *["about business"] * 300]
+    options = ("--classifier", "tickets", "--home", tmp_path)
+
+    assert _purlin("classify", *texts, *options, "--json") == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    trained = TrainedClassifier.load(builds.current(tmp_path, "tickets", builds.CLASSIFIERS))
+    assert [record["text"] for record in records] == texts
+    assert [record["score"] for record in records] == [
+        result.score for result in trained.classify(texts)
+    ]
 
 
 def test_cache_is_listed_and_cleared(

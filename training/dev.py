@@ -15,6 +15,7 @@ from accelerate import Accelerator
 from purlin.index.encoder import Role, Vectors
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.evaluation.ranking import read_qrels, read_queries
+from purlin.index.pace import StageProgress
 from purlin.index.passages import render
 from purlin.index.records import Document, Kind, SourceFile, Splitter
 from purlin.index.sources import beir
@@ -285,10 +286,12 @@ def encode(
     max_tokens: int,
     accelerator: Accelerator,
     role: Role = "passage",
+    progress: StageProgress | None = None,
 ) -> Vectors:
     """Return vectors (len(texts), D) in the order of `texts`, without gradients.
 
     Texts of similar length share a batch. The model keeps its mode, training or evaluation.
+    `progress` gets the texts done and all of them, after each batch.
     """
     training, tokenizer = text_model.training, text_model.tokenizer
     text_model.eval()
@@ -318,6 +321,8 @@ def encode(
             if not vectors.shape[1]:
                 vectors = np.empty((len(rows), batch_vectors.shape[1]), dtype=np.float32)
             vectors[batch] = batch_vectors.cpu().numpy()
+            if progress is not None:
+                progress(len(rows) - len(order), len(rows))
 
     text_model.train(training)
     return vectors

@@ -174,7 +174,10 @@ def ranker_command(config: Recipe, data: Data = None, to: Made = None, cpu: Cpu 
 @app.command("pesco")
 def pesco_command(
     texts: Annotated[
-        Path, typer.Option(help='Unlabelled texts: .jsonl[.gz] of {"text": ...}, or one a line.')
+        Path,
+        typer.Option(
+            help="Unlabelled texts: JSON Lines, CSV, TSV, JSON or Parquet with a column text, or one a line."
+        ),
     ],
     labels: Annotated[Path, typer.Option(help="Label names, one a line.")],
     name: Annotated[str, typer.Option(help="The classifier's name.")],

@@ -19,6 +19,7 @@ from accelerate import Accelerator
 from purlin.index.classify.zero_shot import ClassScores, LabelSet
 from purlin.index.encoder import Vectors
 from purlin.index.errors import Damaged
+from purlin.index.pace import StageProgress
 from purlin.index.storage import atomic_write
 from purlin.training import export, model
 from purlin.training.dev import encode
@@ -43,6 +44,9 @@ ROUND_STATE = "teacher.npz"
 
 # Below a run's directory: the vectors of prompts and texts by the teacher's base.
 TEACHER_VECTORS = "teacher"
+
+# Fewer texts are encoded in seconds, without progress.
+SHOWN_TEXTS = 1_000
 
 # In a round's state: accuracy without dev rows, and the key of a text with one sentence.
 NOT_MEASURED, NO_KEY = -1.0, -1
@@ -106,7 +110,8 @@ class Embeddings:
 class SelfTraining:
     """The rounds of one run. `out` has round-NN/ with a round's state and its checkpoints.
 
-    Of several processes the main one labels, and all train.
+    Of several processes the main one labels, and all train. `encoding` gets the progress of
+    encoding many texts.
     """
 
     recipe: PescoRecipe
@@ -115,6 +120,7 @@ class SelfTraining:
     out: Path
     accelerator: Accelerator
     dev: Labelled | None
+    encoding: StageProgress | None = None
     rounds: list[Round] = field(default_factory=list)
     _embeddings: dict[int, Embeddings] = field(default_factory=dict)
     _teacher_vectors: list[ModelVectors] = field(default_factory=list)
@@ -180,7 +186,11 @@ class SelfTraining:
     def encode(self, text_model: TextModel, texts: Sequence[str]) -> Vectors:
         """Vectors (n, D) of whole, clean texts."""
         return encode(
-            text_model, list(texts), self.recipe.model.max_passage_tokens, self.accelerator
+            text_model,
+            list(texts),
+            self.recipe.model.max_passage_tokens,
+            self.accelerator,
+            progress=self.encoding if len(texts) > SHOWN_TEXTS else None,
         )
 
     def prompt_vectors(self, text_model: TextModel) -> Vectors:

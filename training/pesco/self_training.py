@@ -53,13 +53,23 @@ def train_pesco(
     texts or labels, and Busy if another process is training there.
     """
     # What cannot be published is refused before the training.
+    builds.builds_directory(home, name, CLASSIFIERS)  # only for its check of the name
     check_pool_size(len(pool.texts), len(labels))
     check_publishable(recipe.prompts(labels))
     if recipe.teacher.base is not None:
         require_encoder(Path(recipe.teacher.base))
 
     accelerator = make_accelerator(recipe.student.loop, cpu=cpu, out=out, say=say)
-    training = SelfTraining(recipe, pool, tuple(labels), out, accelerator, dev)
+    show = progress("encode texts")
+    training = SelfTraining(
+        recipe,
+        pool,
+        tuple(labels),
+        out,
+        accelerator,
+        dev,
+        encoding=lambda done, total: show(done, total, {}),
+    )
     if not accelerator.is_main_process:
         return _assist(training, home, name)
 

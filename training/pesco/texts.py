@@ -15,6 +15,8 @@ from purlin.index.errors import InvalidInput
 from purlin.index.evaluation import labels as labelled
 from purlin.index.evaluation.labels import MAX_READ_CHARS
 from purlin.index.evaluation.ranking import parsed, read_lines, read_list
+from purlin.index.records import Skipped
+from purlin.index.sources.tables import Row, read_rows, table_format
 
 MIN_TEXTS = 32
 TEXTS_PER_LABEL = 4
@@ -24,12 +26,14 @@ MAX_POOL_TEXT_CHARS = 20_000
 MAX_LINES = 20_000_000
 JSON_LINES = (".jsonl", ".ndjson")
 MAX_RECIPE_TEMPLATES = 32
+MAX_SHOWN_COLUMNS = 20
 
 # Shorter sentences are joined with the one before them.
 MIN_SENTENCE_WORDS = 3
 MAX_SENTENCES = 32
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"')\]])\s+|\n\s*|(?<=[。！？])")
+_SURROGATE, _REPLACEMENT = re.compile("[\ud800-\udfff]"), "\ufffd"
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+|[!?]")
 
 
@@ -38,7 +42,7 @@ class TextPool:
     """Distinct unlabelled texts in the order of their file.
 
     Counts what was left out: `empty` and `repeated` texts, and those `beyond_limit`. `cut` texts
-    were shortened.
+    were shortened, and `undecoded` ones have U+FFFD for bytes that are not UTF-8.
     """
 
     texts: tuple[str, ...]
@@ -46,6 +50,7 @@ class TextPool:
     repeated: int = 0
     cut: int = 0
     beyond_limit: int = 0
+    undecoded: int = 0
 
     def __str__(self) -> str:
         counts = {
@@ -58,6 +63,10 @@ class TextPool:
         parts += [f"{count:,} {kind} left out" for kind, count in counts.items() if count]
         if self.cut:
             parts.append(f"{self.cut:,} cut to {MAX_POOL_TEXT_CHARS:,} characters")
+        if self.undecoded:
+            parts.append(
+                f"{self.undecoded:,} with {_REPLACEMENT} where it is not UTF-8 (convert the file first)"
+            )
         return ", ".join(parts)
 
 
@@ -71,21 +80,22 @@ class Labelled:
 
 
 def read_pool(path: Path, *, labels: int, limit: int, seed: int) -> TextPool:
-    """Read JSON Lines with a key "text" (.jsonl), or one text a line (any other name).
+    """Read the key or column "text" of JSON Lines and tables, or one text a line of other files.
 
-    Either may end in .gz. Texts are stripped and cut to MAX_POOL_TEXT_CHARS; if there are more than
-    `limit`, that many are sampled. Raises NotFound, and InvalidInput naming the line that is not a
-    text, or if there are too few distinct texts to learn `labels` labels from.
+    All but Parquet may end in .gz. Texts are stripped and cut to MAX_POOL_TEXT_CHARS; if there are
+    more than `limit`, that many are sampled. Raises NotFound, and InvalidInput naming the line that
+    is not a text, or if there are too few distinct texts to learn `labels` labels from.
     """
     # A dict keeps the order and finds repeated texts.
     distinct: dict[str, None] = {}
-    empty = repeated = cut = 0
+    empty = repeated = cut = undecoded = 0
     for text in _read_texts(path):
         text = text.strip()
         cut += len(text) > MAX_POOL_TEXT_CHARS
         text = text[:MAX_POOL_TEXT_CHARS]
         empty += not text
         repeated += text in distinct
+        undecoded += _REPLACEMENT in text
         if text:
             distinct[text] = None
 
@@ -95,7 +105,7 @@ def read_pool(path: Path, *, labels: int, limit: int, seed: int) -> TextPool:
         rows = random.Random(seed).sample(range(len(texts)), limit)
         texts = [texts[row] for row in sorted(rows)]
 
-    return TextPool(tuple(texts), empty, repeated, cut, len(distinct) - len(texts))
+    return TextPool(tuple(texts), empty, repeated, cut, len(distinct) - len(texts), undecoded)
 
 
 def _check_enough(count: int, repeated: int, labels: int) -> None:
@@ -219,7 +229,11 @@ def words_and_pairs(text: str) -> set[str]:
 
 
 def _read_texts(path: Path) -> Iterator[str]:
-    is_json = any(suffix.lower() in JSON_LINES for suffix in path.suffixes[-2:])
+    is_json = table_format(path) in JSON_LINES
+    if table_format(path) and not is_json and path.is_file():
+        yield from _table_texts(path)
+        return
+
     # One invalid byte in a plain text is no reason to refuse it; in JSON it is.
     lines = read_lines(
         path, longest=MAX_READ_CHARS, most=MAX_LINES, errors="strict" if is_json else "replace"
@@ -234,6 +248,34 @@ def _read_texts(path: Path) -> Iterator[str]:
         yield _text_of_json(path, number, line) if is_json else line
 
 
+def _table_texts(path: Path) -> Iterator[str]:
+    """Yield the column "text" of a CSV, TSV, JSON or Parquet file; a null is an empty text."""
+    for row in read_rows(path, path.name):
+        if isinstance(row, Skipped):
+            line = f":{row.line}" if row.line else ""
+            raise InvalidInput(
+                f"{path.name}{line} {row.reason}. Correct the file, or give JSON Lines of "
+                '{"text": "..."}.',
+                field="texts",
+            )
+
+        match row.record:
+            case {"text": str(text)}:
+                yield _valid_unicode(text)
+            case {"text": None}:
+                yield ""
+            case _:
+                raise InvalidInput(_without_text(path, row), field="texts")
+
+
+def _without_text(path: Path, row: Row) -> str:
+    columns = ", ".join(repr(column) for column in list(row.record)[:MAX_SHOWN_COLUMNS])
+    return (
+        f"{path.name}:{row.number} has no text in a column 'text'; its columns are {columns:.200}. "
+        "Name the column of the texts so."
+    )
+
+
 def _text_of_json(path: Path, number: int, line: str) -> str:
     match parsed(line):
         case {"text": str(text)}:
@@ -245,5 +287,5 @@ def _text_of_json(path: Path, number: int, line: str) -> str:
 
 
 def _valid_unicode(text: str) -> str:
-    """Replace lone surrogates, which tokenizers refuse."""
-    return text.encode(errors="replace").decode()
+    """Replace lone surrogates, which tokenizers refuse; tables have them for invalid bytes."""
+    return _SURROGATE.sub(_REPLACEMENT, text)
