@@ -355,6 +355,8 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     assert _location(answer, shop) == "sessions.md:2#sessions"
     (shop / "sessions.md").write_text("```sh\n# Sessions\n```\n\n## [Sessions](a.md)\n")
     assert _location(answer, shop) == "sessions.md:5#sessions"
+    (shop / "sessions.md").write_text("Intro\n\n## Kept {#sessions .wide}\n")
+    assert _location(answer, shop) == "sessions.md:3#sessions"
     (shop / "sessions.md").write_text("Nothing of it.\n")
     assert _location(answer, shop) == "sessions.md#sessions"
 

@@ -531,7 +531,23 @@ def test_markdown_is_utf8_with_any_line_ends(
     (tmp_path / "a.md").write_bytes(text.encode())
     [document], _ = read(tmp_path)
     assert document.body == "Café:\n\n<meta charset=latin-1>"
-    assert document.title == "a.md"
+    assert document.title == "Loom"
+
+
+def test_front_matter_titles_a_page_without_a_heading(tmp_path: Path) -> None:
+    (tmp_path / "yaml.mdx").write_text(
+        "---\nid: a\ntitle: 'Looms'\n---\nimport Tabs from '@theme/Tabs';\n\nOne.\n\n## Set up\n\nTwo.\n"
+    )
+    (tmp_path / "toml.md").write_text('+++\ntitle = "Wool"\n+++\nThree.\n')
+    (tmp_path / "own.md").write_text("---\ntitle: >-\n  Other\n---\n# Own\n\nFour.\n")
+    documents = {document.title: document for document in by_id(tmp_path).values()}
+    assert {title: document.body for title, document in documents.items()} == {
+        "Looms": "One.",
+        "Set up": "Two.",
+        "Wool": "Three.",
+        "Own": "Four.",
+    }
+    assert documents["Set up"].fields["headings"] == ("Looms",)
 
 
 def test_markdown_sections_code_and_tables() -> None:
@@ -557,6 +573,99 @@ def test_markdown_sections_code_and_tables() -> None:
 def test_ids_of_markdown_headings_are_of_their_text(heading: str, anchor: str) -> None:
     html = markup.markdown(f"# {heading}\n\nText.\n\n[1]: https://pumps.example/b\n")
     assert read_page(html).sections[0].anchor == anchor
+
+
+@pytest.mark.parametrize(
+    ("heading", "title", "anchor"),
+    [
+        ("Pumps {#well}", "Pumps", "well"),
+        ("`pump()` { #well-1.a .wide }", "pump()", "well-1.a"),
+        ("Pumps {: .no_toc }", "Pumps", "pumps"),
+        ("Pumps {name}", "Pumps {name}", "pumps-name"),
+        ("Pumps {}", "Pumps {}", "pumps-"),
+    ],
+)
+def test_attributes_of_markdown_headings_are_no_text(heading: str, title: str, anchor: str) -> None:
+    (section,) = read_page(markup.markdown(f"## {heading}\n\nText.\n")).sections
+    assert (section.title, section.anchor) == (title, anchor)
+
+
+NOTES = """\
+# Page
+
+!!! warning "Upper bound"
+    At most 16 MB.
+
+    ```python
+    send(1)
+    ```
+
+    ??? note
+        Or 32.
+
+!!! danger ""
+    No title.
+
+=== "Linux"
+
+    Run it.
+
+Between.
+
+:::note
+Zero waits.
+:::
+
+::: tip Mind [the gap]
+Retries count.
+:::
+
+````{seealso}
+```sh
+:::note
+    !!! note
+```
+Below.
+````
+
+> [!IMPORTANT]
+> Set the port.
+
+1. First
+
+    !!! tip
+        In a list.
+
+::: package.module
+"""
+
+
+def test_notes_of_markdown_are_paragraphs_below_their_titles() -> None:
+    ((_, body),) = page(markup.markdown(NOTES))
+    assert body.split("\n\n") == [
+        "Upper bound",
+        "At most 16 MB.",
+        "send(1)",
+        "Note",
+        "Or 32.",
+        "No title.",
+        "Linux",
+        "Run it.",
+        "Between.",
+        "Note",
+        "Zero waits.",
+        "Mind [the gap]",
+        "Retries count.",
+        "See also",
+        ":::note\n    !!! note",
+        "Below.",
+        "Important",
+        "Set the port.",
+        "1. First",
+        "Tip",
+        "In a list.",
+        "::: package.module",
+    ]
 
 
 def test_ids_of_markdown_headings_are_unique() -> None:
@@ -588,6 +697,11 @@ def test_deep_lists_of_markdown_keep_their_text() -> None:
         "[a](" * 20_000,
         "# A\n# A-1\n" * 2_000,
         "".join(f"{'  ' * depth}- a\n" for depth in range(500)),
+        "".join(f"{'    ' * depth}!!! a\n" for depth in range(500)),
+        "!!! a" + " " * 200_000 + '"b',
+        "> " * 100_000 + "[!a",
+        ":::a" + " [" * 100_000,
+        "# a" + " {#" * 50_000,
     ],
 )
 def test_hostile_markdown_is_read_in_time(text: str) -> None:

@@ -26,7 +26,7 @@ from purlin.index.sources.html import Block, Page, Section, read_page
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 6
+VERSION = 7
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 PAGE_FORMATS = {
@@ -34,6 +34,7 @@ PAGE_FORMATS = {
     ".htm": "html",
     ".md": "markdown",
     ".markdown": "markdown",
+    ".mdx": "markdown",
     ".rst": "rst",
     ".txt": "rst",
 }

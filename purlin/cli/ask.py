@@ -224,7 +224,9 @@ def _with_markup(text: str, position: int) -> int:
 
 
 def _heading_line(text: str, anchor: str) -> int | None:
-    """Line of the Markdown heading that has an anchor by GitHub's rule, or of the id in HTML."""
+    """Line of the Markdown heading that has an anchor by GitHub's rule or its attributes, or of the
+    id in HTML.
+    """
     if not anchor:
         return None
     counts: Counter[str] = Counter()
@@ -237,6 +239,8 @@ def _heading_line(text: str, anchor: str) -> int | None:
             fence = "" if fence else mark[1]
         elif line.startswith("#") and not fence:
             heading = _LINK_TARGET.sub("", line).strip().strip("#").strip()
+            if f"#{anchor}" in heading.rpartition("{")[2].rstrip("} ").split():
+                return number
             slug = _NOT_IN_SLUG.sub("", heading.lower()).replace(" ", "-")
             if anchor == (f"{slug}-{counts[slug]}" if counts[slug] else slug):
                 return number
