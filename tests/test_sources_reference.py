@@ -366,6 +366,7 @@ def test_fields_belong_to_their_method(markup: str, anchor: str, fields: list[st
     assert (section.title, section.anchor) == ("fill", anchor)
     lines = section.compose()[0].splitlines()
     assert set(fields) <= set(lines)
+    assert not lines[0].startswith("- ")
 
 
 @pytest.mark.parametrize("classes", ["py exception", "exception"])
@@ -388,6 +389,89 @@ def test_methods_of_rustdoc_have_their_ids_and_no_marks() -> None:
         ("pub fn drain(&self)", "method.drain"),
     ]
     assert [section.compose()[0] for section in sections] == ["It will fill.", "It will drain."]
+
+
+def test_versions_of_rustdoc_belong_to_what_they_are_of() -> None:
+    method = """
+        <section id="method.{0}"><span class="rightside">
+        <span class="since" title="Stable since Rust version 1.{1}.0">1.{1}.0</span> ·
+        <a class="srclink" href="a">source</a></span><a href="#method.{0}" class="anchor"></a>
+        <h4 class="code-header">fn {0}()</h4></section><div class="docblock"><p>It does.</p></div>"""
+    sections = read_page(f"""
+        <h1>Tank</h1><span class="out-of-band"><span class="since" title="Since 1.0">1.0</span> ·
+        <a id="toggle-all-docs">[−]</a></span><pre>struct Tank</pre>
+        {method.format("fill", 2)}{method.format("drain", 3)}<h4 id="x">X</h4>x""").sections
+    assert [(section.anchor, section.compose()[0]) for section in sections] == [
+        ("", "struct Tank\n\nSince 1.0."),
+        ("method.fill", "It does.\n\nStable since Rust version 1.2.0."),
+        ("method.drain", "It does.\n\nStable since Rust version 1.3.0."),
+        ("x", "x"),
+    ]
+
+
+def test_methods_of_doxygen_have_their_signatures_and_code() -> None:
+    (section,) = read_page("""
+        <a id="a1b2"></a><h2 class="memtitle"><span class="permalink"><a href="#a1b2">&#9670;&nbsp;</a>
+        </span>fill() <span class="overload">[1/2]</span></h2><div class="memitem"><div class="memproto">
+        <div class="memtemplate">template&lt;typename T&gt; </div><table class="mlabels"><tr>
+        <td class="mlabels-left"><table class="memname"><tr><td class="memname">int Tank::fill </td>
+        <td>(</td><td class="paramtype">T&#160;</td><td class="paramname"><em>litres</em>, </td></tr>
+        <tr><td></td><td></td><td class="paramtype">bool&#160;</td>
+        <td class="paramname"><em>force</em> = <code>false</code>&#160;</td></tr>
+        <tr><td></td><td>)</td><td></td><td> const</td></tr></table></td>
+        <td class="mlabels-right"><span class="mlabel">inline</span></td></tr></table></div>
+        <div class="memdoc"><p>Fills it.</p><div class="fragment"><div class="line">Tank t;</div>
+        <div class="line">  t.fill(1);</div>
+        <div class="ttc"><div class="ttname">Tank</div></div></div></div></div>""").sections
+    assert (section.title, section.anchor) == ("fill() [1/2]", "a1b2")
+    signature = "template<typename T> int Tank::fill(T litres, bool force = false) const"
+    assert section.signature == signature
+    body, atoms = section.compose()
+    assert [body[atom.start : atom.end].split() for atom in atoms] == [
+        signature.split(),
+        ["Tank", "t;", "t.fill(1);"],
+    ]
+    assert "inline" not in body
+
+
+def test_signature_of_javadoc_is_no_text() -> None:
+    (section,) = read_page(JAVADOC).sections
+    assert section.signature == "void fill(int litres)"
+
+
+def test_parameters_of_numpydoc_are_apart_from_their_types() -> None:
+    sections = read_page("""
+        <dl class="field-list"><dt>Parameters</dt><dd><dl>
+        <dt><strong>thresh</strong><span class="classifier">int, optional</span></dt><dd>At least.
+        <dt>how <span class="classifier-delimiter">:</span> <span class="classifier">str</span></dt>
+        <dd>Any.</dl></dd></dl>""").sections
+    assert [(section.title, section.signature) for section in sections[-2:]] == [
+        ("thresh", "thresh : int, optional"),
+        ("how", "how : str"),
+    ]
+
+
+def test_links_between_nodes_of_texinfo_are_no_text() -> None:
+    assert page("""
+        <h2>Looms</h2><p>Text.</p><a name="Wool"></a><div class="header"><p>Next: <a href="#a">Yarn</a>,
+        Up: <a href="#b">Top</a> &nbsp; [<a href="#c">Contents</a>][<a href="#d">Index</a>]</p></div>
+        <h3>Wool</h3><p>Next: see [Index]es.</p>""") == [
+        ("Looms", "Text."),
+        ("Wool", "Next: see [Index]es."),
+    ]
+
+
+def test_pages_that_lead_to_another_or_list_source_are_left_out(tmp_path: Path) -> None:
+    moved = '<meta http-equiv="Refresh" content="0; URL=b.html"><p>Moved.</p>'
+    live = '<meta http-equiv="refresh" content="60"><p>Live.</p>'
+    files = {"a.html": moved, "live.html": live, "team-members.html": "<p>We.</p>"}
+    for name in ("tank_8h_source.html", "classTank-members.html", "tank.rs.html", "index-all.html"):
+        files[name] = "<p>Listing.</p>"
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "class-use").mkdir()
+    (tmp_path / "class-use" / "Tank.html").write_text("<p>Uses.</p>")
+    assert {document.body for document in by_id(tmp_path).values()} == {"Live.", "We."}
 
 
 def test_other_anchors_and_examples_keep_their_text() -> None:
