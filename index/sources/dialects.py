@@ -39,8 +39,8 @@ def front_matter(text: str) -> tuple[str, str]:
     title = _TITLE.search(matter[2])
 
     # A mark of YAML says that the title is on the lines below.
-    is_plain = title is not None and title[1][0] not in "|>"
-    return (title[1].strip().strip("'\"") if is_plain else ""), text[matter.end() :]
+    words = title[1].strip() if title and title[1][0] not in "|>" else ""
+    return words.strip("'\""), text[matter.end() :]
 
 
 def heading_attributes(heading: str) -> tuple[str, str]:
