@@ -121,9 +121,9 @@ def _limit_inline_nesting(state: StateCore) -> None:
 
 def _take_attributes(heading: Token) -> str:
     """Remove the attributes at the end of a heading; returns its id by them, if any."""
-    last = (heading.children or [None])[-1]
-    if last is None or last.type != "text":
+    if not heading.children or heading.children[-1].type != "text":
         return ""
+    last = heading.children[-1]
     last.content, own_id = dialects.heading_attributes(last.content)
     return own_id
 
