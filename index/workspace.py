@@ -426,17 +426,19 @@ def content_filter(
     return {"content": content, **(filter or {})}
 
 
-def within(root: Path, path: Path | str) -> dict[str, Condition]:
-    """Return the filter of files that lie in a directory below the root, none for all others.
+def within(root: Path, path: Path | str, field: str = "path") -> dict[str, Condition]:
+    """Return the filter of what is at a path below the root, none for the root and all others.
 
-    `path` is what `open_workspace` was given; a URL stands for a whole repository.
+    `path` is a file or directory; a URL stands for a whole repository. `field` is the one that has
+    the paths of documents.
     """
     if isinstance(path, str) and repositories.is_url(path):
         return {}
-    directory = Path(path).expanduser().resolve()
-    if directory == root or not directory.is_relative_to(root):
+    resolved = Path(path).expanduser().resolve()
+    if resolved == root or not resolved.is_relative_to(root):
         return {}
-    return {"path": beginning_with(f"{directory.relative_to(root).as_posix()}/")}
+    name = resolved.relative_to(root).as_posix()
+    return {field: name if resolved.is_file() else beginning_with(f"{name}/")}
 
 
 def _encoder(choice: TextEncoder | str) -> tuple[TextEncoder, str]:

@@ -303,6 +303,27 @@ def test_ask_answers_from_the_documentation(
     ]
 
 
+def test_path_restricts_answers_to_a_directory_or_file(
+    shop: Path, encoder: str, reader_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("docs/a.md", "docs/b.md", "docs-old/a.md"):
+        (shop / name).parent.mkdir(exist_ok=True)
+        (shop / name).write_text(PAGE)
+    options = ("--encoder", encoder, "--reader", reader_directory, "--json", "-k", 20)
+
+    def pages(path: str) -> set[str]:
+        assert _purlin("ask", "how long is a session kept?", *options, "--path", path) == 0
+        answers = json.loads(capsys.readouterr().out)["answers"]
+        return {answer["passage_id"].partition("#")[0] for answer in answers}
+
+    assert pages(".") == {"docs/a.md", "docs/b.md", "docs-old/a.md", "sessions.md"}
+    assert pages("docs") == pages(str(shop / "docs")) == {"docs/a.md", "docs/b.md"}
+    assert pages("docs/a.md") == {"docs/a.md"}
+
+    assert _purlin("ask", "how long?", *options, "--path", "web") == 1
+    assert "web has no documentation that Purlin reads" in capsys.readouterr().err
+
+
 def test_ask_refuses_a_reader_before_it_indexes(
     shop: Path, encoder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -342,6 +363,8 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     assert _location(answer, shop) == "sessions.md:2#sessions"
     (shop / "sessions.md").write_text("```sh\n# Sessions\n```\n\n## [Sessions](a.md)\n")
     assert _location(answer, shop) == "sessions.md:5#sessions"
+    (shop / "sessions.md").write_text("Intro\n\n## Kept {#sessions .wide}\n")
+    assert _location(answer, shop) == "sessions.md:3#sessions"
     (shop / "sessions.md").write_text("Nothing of it.\n")
     assert _location(answer, shop) == "sessions.md#sessions"
 

@@ -366,6 +366,7 @@ def test_fields_belong_to_their_method(markup: str, anchor: str, fields: list[st
     assert (section.title, section.anchor) == ("fill", anchor)
     lines = section.compose()[0].splitlines()
     assert set(fields) <= set(lines)
+    assert not lines[0].startswith("- ")
 
 
 @pytest.mark.parametrize("classes", ["py exception", "exception"])
@@ -388,6 +389,89 @@ def test_methods_of_rustdoc_have_their_ids_and_no_marks() -> None:
         ("pub fn drain(&self)", "method.drain"),
     ]
     assert [section.compose()[0] for section in sections] == ["It will fill.", "It will drain."]
+
+
+def test_versions_of_rustdoc_belong_to_what_they_are_of() -> None:
+    method = """
+        <section id="method.{0}"><span class="rightside">
+        <span class="since" title="Stable since Rust version 1.{1}.0">1.{1}.0</span> ·
+        <a class="srclink" href="a">source</a></span><a href="#method.{0}" class="anchor"></a>
+        <h4 class="code-header">fn {0}()</h4></section><div class="docblock"><p>It does.</p></div>"""
+    sections = read_page(f"""
+        <h1>Tank</h1><span class="out-of-band"><span class="since" title="Since 1.0">1.0</span> ·
+        <a id="toggle-all-docs">[−]</a></span><pre>struct Tank</pre>
+        {method.format("fill", 2)}{method.format("drain", 3)}<h4 id="x">X</h4>x""").sections
+    assert [(section.anchor, section.compose()[0]) for section in sections] == [
+        ("", "struct Tank\n\nSince 1.0."),
+        ("method.fill", "It does.\n\nStable since Rust version 1.2.0."),
+        ("method.drain", "It does.\n\nStable since Rust version 1.3.0."),
+        ("x", "x"),
+    ]
+
+
+def test_methods_of_doxygen_have_their_signatures_and_code() -> None:
+    (section,) = read_page("""
+        <a id="a1b2"></a><h2 class="memtitle"><span class="permalink"><a href="#a1b2">&#9670;&nbsp;</a>
+        </span>fill() <span class="overload">[1/2]</span></h2><div class="memitem"><div class="memproto">
+        <div class="memtemplate">template&lt;typename T&gt; </div><table class="mlabels"><tr>
+        <td class="mlabels-left"><table class="memname"><tr><td class="memname">int Tank::fill </td>
+        <td>(</td><td class="paramtype">T&#160;</td><td class="paramname"><em>litres</em>, </td></tr>
+        <tr><td></td><td></td><td class="paramtype">bool&#160;</td>
+        <td class="paramname"><em>force</em> = <code>false</code>&#160;</td></tr>
+        <tr><td></td><td>)</td><td></td><td> const</td></tr></table></td>
+        <td class="mlabels-right"><span class="mlabel">inline</span></td></tr></table></div>
+        <div class="memdoc"><p>Fills it.</p><div class="fragment"><div class="line">Tank t;</div>
+        <div class="line">  t.fill(1);</div>
+        <div class="ttc"><div class="ttname">Tank</div></div></div></div></div>""").sections
+    assert (section.title, section.anchor) == ("fill() [1/2]", "a1b2")
+    signature = "template<typename T> int Tank::fill(T litres, bool force = false) const"
+    assert section.signature == signature
+    body, atoms = section.compose()
+    assert [body[atom.start : atom.end].split() for atom in atoms] == [
+        signature.split(),
+        ["Tank", "t;", "t.fill(1);"],
+    ]
+    assert "inline" not in body
+
+
+def test_signature_of_javadoc_is_no_text() -> None:
+    (section,) = read_page(JAVADOC).sections
+    assert section.signature == "void fill(int litres)"
+
+
+def test_parameters_of_numpydoc_are_apart_from_their_types() -> None:
+    sections = read_page("""
+        <dl class="field-list"><dt>Parameters</dt><dd><dl>
+        <dt><strong>thresh</strong><span class="classifier">int, optional</span></dt><dd>At least.
+        <dt>how <span class="classifier-delimiter">:</span> <span class="classifier">str</span></dt>
+        <dd>Any.</dl></dd></dl>""").sections
+    assert [(section.title, section.signature) for section in sections[-2:]] == [
+        ("thresh", "thresh : int, optional"),
+        ("how", "how : str"),
+    ]
+
+
+def test_links_between_nodes_of_texinfo_are_no_text() -> None:
+    assert page("""
+        <h2>Looms</h2><p>Text.</p><a name="Wool"></a><div class="header"><p>Next: <a href="#a">Yarn</a>,
+        Up: <a href="#b">Top</a> &nbsp; [<a href="#c">Contents</a>][<a href="#d">Index</a>]</p></div>
+        <h3>Wool</h3><p>Next: see [Index]es.</p>""") == [
+        ("Looms", "Text."),
+        ("Wool", "Next: see [Index]es."),
+    ]
+
+
+def test_pages_that_lead_to_another_or_list_source_are_left_out(tmp_path: Path) -> None:
+    moved = '<meta http-equiv="Refresh" content="0; URL=b.html"><p>Moved.</p>'
+    live = '<meta http-equiv="refresh" content="60"><p>Live.</p>'
+    files = {"a.html": moved, "live.html": live, "team-members.html": "<p>We.</p>"}
+    for name in ("tank_8h_source.html", "classTank-members.html", "tank.rs.html", "index-all.html"):
+        files[name] = "<p>Listing.</p>"
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "class-use").mkdir()
+    (tmp_path / "class-use" / "Tank.html").write_text("<p>Uses.</p>")
+    assert {document.body for document in by_id(tmp_path).values()} == {"Live.", "We."}
 
 
 def test_other_anchors_and_examples_keep_their_text() -> None:
@@ -531,7 +615,23 @@ def test_markdown_is_utf8_with_any_line_ends(
     (tmp_path / "a.md").write_bytes(text.encode())
     [document], _ = read(tmp_path)
     assert document.body == "Café:\n\n<meta charset=latin-1>"
-    assert document.title == "a.md"
+    assert document.title == "Loom"
+
+
+def test_front_matter_titles_a_page_without_a_heading(tmp_path: Path) -> None:
+    (tmp_path / "yaml.mdx").write_text(
+        "---\nid: a\ntitle: 'Looms'\n---\nimport Tabs from '@theme/Tabs';\n\nOne.\n\n## Set up\n\nTwo.\n"
+    )
+    (tmp_path / "toml.md").write_text('+++\ntitle = "Wool"\n+++\nThree.\n')
+    (tmp_path / "own.md").write_text("---\ntitle: >-\n  Other\n---\n# Own\n\nFour.\n")
+    documents = {document.title: document for document in by_id(tmp_path).values()}
+    assert {title: document.body for title, document in documents.items()} == {
+        "Looms": "One.",
+        "Set up": "Two.",
+        "Wool": "Three.",
+        "Own": "Four.",
+    }
+    assert documents["Set up"].fields["headings"] == ("Looms",)
 
 
 def test_markdown_sections_code_and_tables() -> None:
@@ -557,6 +657,99 @@ def test_markdown_sections_code_and_tables() -> None:
 def test_ids_of_markdown_headings_are_of_their_text(heading: str, anchor: str) -> None:
     html = markup.markdown(f"# {heading}\n\nText.\n\n[1]: https://pumps.example/b\n")
     assert read_page(html).sections[0].anchor == anchor
+
+
+@pytest.mark.parametrize(
+    ("heading", "title", "anchor"),
+    [
+        ("Pumps {#well}", "Pumps", "well"),
+        ("`pump()` { #well-1.a .wide }", "pump()", "well-1.a"),
+        ("Pumps {: .no_toc }", "Pumps", "pumps"),
+        ("Pumps {name}", "Pumps {name}", "pumps-name"),
+        ("Pumps {}", "Pumps {}", "pumps-"),
+    ],
+)
+def test_attributes_of_markdown_headings_are_no_text(heading: str, title: str, anchor: str) -> None:
+    (section,) = read_page(markup.markdown(f"## {heading}\n\nText.\n")).sections
+    assert (section.title, section.anchor) == (title, anchor)
+
+
+NOTES = """\
+# Page
+
+!!! warning "Upper bound"
+    At most 16 MB.
+
+    ```python
+    send(1)
+    ```
+
+    ??? note
+        Or 32.
+
+!!! danger ""
+    No title.
+
+=== "Linux"
+
+    Run it.
+
+Between.
+
+:::note
+Zero waits.
+:::
+
+::: tip Mind [the gap]
+Retries count.
+:::
+
+````{seealso}
+```sh
+:::note
+    !!! note
+```
+Below.
+````
+
+> [!IMPORTANT]
+> Set the port.
+
+1. First
+
+    !!! tip
+        In a list.
+
+::: package.module
+"""
+
+
+def test_notes_of_markdown_are_paragraphs_below_their_titles() -> None:
+    ((_, body),) = page(markup.markdown(NOTES))
+    assert body.split("\n\n") == [
+        "Upper bound",
+        "At most 16 MB.",
+        "send(1)",
+        "Note",
+        "Or 32.",
+        "No title.",
+        "Linux",
+        "Run it.",
+        "Between.",
+        "Note",
+        "Zero waits.",
+        "Mind [the gap]",
+        "Retries count.",
+        "See also",
+        ":::note\n    !!! note",
+        "Below.",
+        "Important",
+        "Set the port.",
+        "1. First",
+        "Tip",
+        "In a list.",
+        "::: package.module",
+    ]
 
 
 def test_ids_of_markdown_headings_are_unique() -> None:
@@ -588,6 +781,11 @@ def test_deep_lists_of_markdown_keep_their_text() -> None:
         "[a](" * 20_000,
         "# A\n# A-1\n" * 2_000,
         "".join(f"{'  ' * depth}- a\n" for depth in range(500)),
+        "".join(f"{'    ' * depth}!!! a\n" for depth in range(500)),
+        "!!! a" + " " * 200_000 + '"b',
+        "> " * 100_000 + "[!a",
+        ":::a" + " [" * 100_000,
+        "# a" + " {#" * 50_000,
     ],
 )
 def test_hostile_markdown_is_read_in_time(text: str) -> None:

@@ -39,10 +39,14 @@ class HostedCorpus(Corpus):
         )
         return replace(ranked, warning=warning)
 
-    def passages(self, query: str, k: int, *, mode: Mode = "hybrid") -> PassageResult:
+    def passages(
+        self, query: str, k: int, *, mode: Mode = "hybrid", **options: Any
+    ) -> PassageResult:
         """Return passages as `Corpus.passages` does, or of one retriever if the other fails."""
         passages = super().passages
-        result, warning = self._answered(mode, lambda mode: passages(query, k, mode=mode))
+        result, warning = self._answered(
+            mode, lambda mode: passages(query, k, mode=mode, **options)
+        )
         return replace(result, warning=warning)
 
     def _answered(self, mode: Mode, answer: Callable[[Mode], _R]) -> tuple[_R, str | None]:

@@ -17,6 +17,7 @@ from purlin.index.qa.signatures import CharSpan
 from purlin.index.qa.spans import RankedAnswer, ReadingResult, logistic, rank_answers
 from purlin.index.records import Answer, Excerpt, Hit
 from purlin.index.search.corpus import MAX_QUERY_CHARS, Corpus, Retrieved
+from purlin.index.search.filters import Filter
 
 READ_DEPTH = 12  # passages that are read
 RANKED_DEPTH = 100  # passages that are ranked by their features
@@ -53,19 +54,21 @@ def answer_question(
     question: str,
     *,
     k: int = 3,
+    filter: Filter | None = None,
     depth: int = READ_DEPTH,
     hits: int = DEFAULT_HITS,
     seconds: float = READING_SECONDS,
 ) -> AskResult:
     """Return the `k` best answers from the `depth` best passages, and `hits` passages.
 
+    All are of documents that pass the filter.
     Raises InvalidInput for a corpus of another kind, and for a question without words or too long.
     """
     _check(corpus, question, k)
     parsed = parse_question(question)
 
     # Search, then rank what it found by the structure of the reference.
-    searched = corpus.passages(question, max(RANKED_DEPTH, depth, hits))
+    searched = corpus.passages(question, max(RANKED_DEPTH, depth, hits), filter=filter)
     retrieved = searched.passages
     started = time.monotonic()
     ranked, priors = _by_structure(parsed, retrieved)

@@ -472,14 +472,16 @@ class Corpus:
             for position, stored in enumerate(self._passages.fetch(rows.tolist()), start)
         )
 
-    def passages(self, query: str, k: int, *, mode: Mode = "hybrid") -> PassageResult:
-        """Return the best `k` passages, possibly several of a document.
+    def passages(
+        self, query: str, k: int, *, mode: Mode = "hybrid", filter: Filter | None = None
+    ) -> PassageResult:
+        """Return the best `k` passages that pass the filter, possibly several of a document.
 
         Their hits have no highlights; `highlighted` adds them.
         """
         check_search(query, k, 0, mode)
         clock = _Clock()
-        prepared = self._prepare(query, mode, None, clock, reranks=False)
+        prepared = self._prepare(query, mode, filter, clock, reranks=False)
         ranking = self._rank(prepared, k, clock, distinct=False)
 
         retrieved = []

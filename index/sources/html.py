@@ -37,8 +37,9 @@ FURNITURE_TAGS = frozenset(
     "annotation button canvas footer iframe input nav noscript object script select style svg template textarea".split()
 )
 FURNITURE_CLASSES = frozenset(
-    "backlinkbottom backlinktop breadcrumbs copybtn footer headerlink indexgroup indexterm lineno linenos nav navbar "
-    "navfooter navheader related skip-link sphinxsidebar toc toctree-wrapper viewcode-back viewcode-link".split()
+    "backlinkbottom backlinktop breadcrumbs copybtn footer headerlink hideme indexgroup indexterm lineno linenos "
+    "mlabels-right nav nav-panel navbar navfooter navheader related skip-link sphinxsidebar test-arrow toc "
+    "toctree-wrapper ttc viewcode-back viewcode-link".split()
 )
 FURNITURE_IDS = frozenset(
     "footer ft hd menu nav navigation searchbox sidebar table-of-contents toc".split()
@@ -46,14 +47,19 @@ FURNITURE_IDS = frozenset(
 # The contents list of a page by pod2html.
 FURNITURE_LIST = "index"
 FURNITURE_ROLES = frozenset("banner contentinfo navigation search".split())
-PERMALINKS = frozenset("# ¶ § 🔗 \uf0c1".split())
+PERMALINKS = frozenset("# ¶ § ◆ 🔗 \uf0c1".split())
 BOXES = frozenset("admonition caution danger hint important note sidebar tip topic warning".split())
 PLAIN_LISTS = frozenset("brackets citation docinfo field-list footnote".split())
 # What Javadoc and Doxygen say of a method: its parameters, what it returns. Sphinx has objects of
 # such names, beside a domain.
 FIELD_LISTS = frozenset("notes params retval section tparams".split())
+# Signatures below headings, by Doxygen and Javadoc.
+PROTOTYPES = frozenset(["member-signature", "memproto"])
 # Rustdoc's links to the source; of other elements, the class is of examples.
 SOURCE_LINKS = frozenset(["src", "srclink"])
+# Rustdoc's notes on versions: of the page, after its heading, and of what the next heading names.
+PAGE_ASIDES = frozenset(["out-of-band", "sub-heading"])
+NEXT_ASIDE = "rightside"
 NAMES = frozenset("descname option sig-name term varname".split())
 DOMAINS = frozenset("c cpp go java js php py rb rst std".split())
 DIRECTIVES = {
@@ -94,6 +100,8 @@ _UNMARKED_FIELDS = re.compile(
     r'<dl(?=>\s*<dt>\s*<span class="\w+Label">)|<dl class="exception"(?=>\s*<dt>[^<\s])'
 )
 _OPTION_END = re.compile(r"[\s=\[]")
+# Texinfo's links from node to node.
+_NODE_LINKS = re.compile(r"(?:Next|Previous|Up): .*\[(?:Contents|Index)\]")
 
 Classes = frozenset[str]
 _NO_CLASSES: Classes = frozenset()
@@ -239,6 +247,7 @@ class _Reader:
         self._url = ""
         self._head_title = ""
         self._inside_main: bool | None = None
+        self._redirects = False
         self._module = self._module_before = ""
         self._reset()
 
@@ -259,6 +268,8 @@ class _Reader:
         self._ids: list[str] = []
         self._id_ends_text = False
         self._permalink = ""
+        self._since = self._since_noted = ""
+        self._since_notes: list[tuple[Section, str]] = []
         self._term_names: list[str] = []
         self._close_current_term: Close = _do_nothing
 
@@ -295,6 +306,11 @@ class _Reader:
 
     def page(self) -> Page:
         self._flush()
+        if self._redirects:
+            return Page("", self._url, [])
+        for section, note in self._since_notes:
+            section.blocks.append(Block(note))
+
         # A manual page's first heading is NAME, also in Perl's POD: it names no page.
         has_own_title = bool(self._h1) and self._h1 != "NAME"
         title = self._h1 if has_own_title else self._head_title or self._h1
@@ -352,6 +368,8 @@ class _Reader:
             self._text.append("\n" if self._capture == "code" else BREAK)
         elif self._capture == "term" and classes & NAMES:
             return partial(self._close_name, len(self._text), len(self._term_names))
+        elif self._capture == "term" and "classifier" in classes:
+            self._open_classifier()
         elif self._capture == "heading" and "section-number" in classes:
             return partial(self._close_number, len(self._text))
         elif self._capture in ("heading", "term") and attributes.get("href", "").startswith("#"):
@@ -367,6 +385,14 @@ class _Reader:
         if "".join(self._text[text_start:]).strip() in PERMALINKS:
             del self._text[text_start:]
             self._permalink = anchor
+
+    def _open_classifier(self) -> None:
+        """Part a term from its type, which style sheets do by a colon, and take it as the name."""
+        term = collapse("".join(self._text)).replace("\n", " ")
+        if not term.endswith(":"):
+            self._text.append(" : ")
+        if term and not self._term_names:
+            self._term_names.append(term.removesuffix(":").rstrip()[:MAX_TITLE])
 
     def _close_number(self, text_start: int) -> None:
         del self._text[text_start:]
@@ -386,6 +412,16 @@ class _Reader:
             self._text.append(attributes.get("alt", ""))
         elif tag == "link" and attributes.get("rel") == "canonical":
             self._url = _web_address(attributes.get("href", ""))
+        elif tag == "meta" and attributes.get("http-equiv", "").lower() == "refresh":
+            self._redirects |= "url=" in attributes.get("content", "").lower()
+        elif "since" in classes:
+            self._since = attributes.get("title", "")[:MAX_TITLE]
+        elif NEXT_ASIDE in classes or classes & PAGE_ASIDES:
+            is_of_page = NEXT_ASIDE not in classes
+            self._since = ""
+            return partial(
+                self._close_aside, is_of_page, len(self._text), self._is_blank, self._id_ends_text
+            )
         elif "anchor" in classes and attributes.get("href", "").startswith("#"):
             return partial(self._close_mark, len(self._text), self._is_blank, self._id_ends_text)
         return _do_nothing
@@ -396,8 +432,30 @@ class _Reader:
             del self._text[text_start:]
             self._is_blank, self._id_ends_text = was_blank, id_ended_text
 
+    def _close_aside(
+        self, is_of_page: bool, text_start: int, was_blank: bool, id_ended_text: bool
+    ) -> None:
+        """Drop a note on versions, as `_close_mark` does, but for what the element explains."""
+        del self._text[text_start:]
+        self._is_blank, self._id_ends_text = was_blank, id_ended_text
+        self._since_noted = self._since
+        if is_of_page:
+            self._note_since()
+
+    def _note_since(self) -> None:
+        """Keep since which version there is what the section is about, as its last paragraph."""
+        if self._since_noted:
+            self._since_notes.append((self._section, f"{self._since_noted}."))
+            self._since_noted = ""
+
     def _open_block(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
+        if tag == "div" and "fragment" in classes:
+            return self._open_pre(tag, attributes, classes)
+        if classes & PROTOTYPES:
+            self._note_id(tag, attributes)
+            self._capture = "prototype"
+            return self._close_prototype
         self._note_id(tag, attributes)
         if not classes & BOXES:
             return self._flush
@@ -407,6 +465,15 @@ class _Reader:
     def _close_box(self) -> None:
         self._flush()
         self._open_boxes -= 1
+
+    def _close_prototype(self) -> None:
+        """Take the signature below a heading, whose parts Doxygen has in the cells of a table."""
+        text = self._captured().replace("\n", " ")
+        text = text.replace(" ( ", "(").replace(" )", ")").replace(" ,", ",")
+        if self._section.blocks or self._open_definitions or len(text) > MAX_TERM:
+            self._emit(text, atom=True)
+        elif len(self._section.signatures) < MAX_TERMS and text:
+            self._section.signatures.append(text)
 
     def _open_title(self, tag: str, attributes: Mapping[str, str], classes: Classes) -> Close:
         self._flush()
@@ -467,6 +534,9 @@ class _Reader:
         )
         self._sections.append(self._section)
         self._absorbing = None
+        self._note_since()
+        # Of a list item, the heading is the first text.
+        self._marker = ""
 
     # -- definitions -------------------------------------------------------------------------------
 
@@ -677,7 +747,7 @@ class _Reader:
         if not self._text:
             return
         text = collapse(self._take_text())
-        if text:
+        if text and not _NODE_LINKS.fullmatch(text):
             marker, self._marker = self._marker, ""
             self._emit(marker + text, tight=bool(marker) and self._marker_tight)
 

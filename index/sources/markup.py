@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from html import escape
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
 from purlin.index.errors import InvalidInput
+from purlin.index.sources import dialects
 
 # Characters: docutils' time grows with the square of a line's length.
 MAX_RST_LINE = 100_000
@@ -26,7 +28,6 @@ MAX_MARKDOWN_BLOCKS = 200
 # Text nested deeper stays as it is; the time for unclosed brackets grows with this.
 MAX_MARKDOWN_INLINE = 20
 
-_FRONT_MATTER = re.compile(r"\A---\r?\n.{0,20000}?\n---\r?\n", re.DOTALL)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _LABEL = re.compile(r"(?s)(.+?)\s*<[^<>]+>\Z")
 _OPTION_END = re.compile(r"[\s=\[]")
@@ -91,27 +92,40 @@ _ROLES = (
 
 
 def markdown(text: str) -> str:
-    """Render CommonMark with tables as HTML; headings get the ids that GitHub gives them.
+    """Render CommonMark with tables, and what site generators add to it, as HTML.
 
+    Headings get the ids that they have by their attributes, else those that GitHub gives them.
     Raises InvalidInput if blocks are nested too deeply for Python's stack.
     """
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_MARKDOWN_BLOCKS}).enable("table")
     parser.core.ruler.before("inline", "inline_nesting", _limit_inline_nesting)
+    title, text = dialects.front_matter(text)
     try:
-        tokens = parser.parse(_FRONT_MATTER.sub("", text, count=1))
+        tokens = parser.parse(dialects.commonmark(text))
     except RecursionError as error:
         raise InvalidInput("blocks are nested too deeply; flatten them") from error
 
     numbers: dict[str, int] = {}
     for token, inline in pairwise(tokens):
         if token.type == "heading_open":
-            token.attrSet("id", _unused(_slug(inline), numbers))
+            own_id = _take_attributes(inline)
+            token.attrSet("id", own_id or _unused(_slug(inline), numbers))
 
-    return str(parser.renderer.render(tokens, parser.options, {}))
+    head = f"<title>{escape(title)}</title>" if title else ""
+    return head + str(parser.renderer.render(tokens, parser.options, {}))
 
 
 def _limit_inline_nesting(state: StateCore) -> None:
     state.md.options["maxNesting"] = MAX_MARKDOWN_INLINE
+
+
+def _take_attributes(heading: Token) -> str:
+    """Remove the attributes at the end of a heading; returns its id by them, if any."""
+    if not heading.children or heading.children[-1].type != "text":
+        return ""
+    last = heading.children[-1]
+    last.content, own_id = dialects.heading_attributes(last.content)
+    return own_id
 
 
 def _slug(heading: Token) -> str:

@@ -27,7 +27,7 @@ from purlin.index.sources.html import Block, Page, Section, read_page
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 6
+VERSION = 7
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 PAGE_FORMATS = {
@@ -35,15 +35,18 @@ PAGE_FORMATS = {
     ".htm": "html",
     ".md": "markdown",
     ".markdown": "markdown",
+    ".mdx": "markdown",
     ".rst": "rst",
     ".txt": "rst",
 }
 
+# Of Sphinx, Doxygen (its listings of source and members), Javadoc and rustdoc (listings of source).
 _INDEX_PAGE = re.compile(
-    r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents)\.html?"
+    r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents"
+    r"|.*_8[a-z]+_source|(class|struct|union)\w+-members|index-all|package-tree|overview-tree|.*\.rs)\.html?"
 )
 _BUILD_FOLDERS = frozenset(
-    ["_modules", "_sources", "_static", "_images", "_downloads", "node_modules", "__pycache__"]
+    "_modules _sources _static _images _downloads class-use index-files node_modules __pycache__".split()
 )
 _CHARSET = re.compile(
     rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w.:-]{1,40})""", re.IGNORECASE
@@ -59,6 +62,7 @@ def files(
     `base_url`, the web address of `root`; without a `base_url` it is a path. Plain `.txt` counts as
     reStructuredText if the directory also has `.rst`. Pages over `max_bytes` (markup: 4 MiB) are
     skipped.
+    Pages that only lead to another one have no documents.
 
     `unit` is what becomes a document. "definition": a definition or a section of prose, by its
     qualified name and with the enclosing terms. "segment": the same text, titled as its page; names

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from purlin.index.qa.reader import Reader
     from purlin.index.records import Answer
     from purlin.index.search.corpus import Corpus
+    from purlin.index.search.filters import Filter
 
-ABOUT = """Answer a question from the documentation in the repository around a directory: HTML, Markdown
-and reStructuredText. Answers are its exact words, with file, line and anchor. With --corpus, a
-corpus of kind reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
-EXAMPLE = 'purlin ask "how long is a session kept?" --path ~/src/shop'
+ABOUT = """Answer a question from the documentation in the repository around the working directory, or in a
+directory or file of it: HTML, Markdown and reStructuredText. Answers are its exact words, with file,
+line and anchor. The index is that of the whole repository. With --corpus, a corpus of kind
+reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
+EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
 # A page that is larger is not searched for the line of an answer.
 _MAX_PAGE_BYTES = 8 << 20
 # Characters before an answer that must stand before it in the page, too.
@@ -50,15 +52,15 @@ def run(arguments: Sequence[str]) -> int:
 
         [corpus] = open_corpora(options.home, [options.corpus], options.encoder)
         try:
-            return _answer(options, reader, corpus, None)
+            return _answer(options, reader, corpus, None, {})
         finally:
             corpus.close()
 
-    from purlin.index.workspace import open_workspace
+    from purlin.index.workspace import open_workspace, within
 
     with terminal.progress() as progress:
         workspace = open_workspace(
-            options.path,
+            _directory(options.path or "."),
             kind="reference",
             encoder=options.encoder or "static",
             progress=progress,
@@ -66,7 +68,14 @@ def run(arguments: Sequence[str]) -> int:
     with workspace:
         for note in workspace.notes:
             terminal.print_note(note)
-        return _answer(options, reader, workspace.corpus, workspace.root)
+        pages = within(workspace.root, options.path, "page") if options.path else {}
+        return _answer(options, reader, workspace.corpus, workspace.root, pages)
+
+
+def _directory(path: str) -> str:
+    """The directory of a file; other paths, and URLs, as they are."""
+    expanded = Path(path).expanduser()
+    return str(expanded.parent) if expanded.is_file() else path
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -75,9 +84,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("question", metavar="QUESTION", help="What you want to know.")
     add(
         "--path",
-        default=".",
-        metavar="DIR|URL",
-        help="The repository around this directory, or a git URL [default: .].",
+        metavar="DIR|FILE|URL",
+        help="Only this directory or file, or a git URL [default: the repository around .].",
     )
     add("-k", type=int, default=3, help="How many answers [default: 3].")
     add("--json", action="store_true", help="One JSON object.")
@@ -92,11 +100,19 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _answer(options: argparse.Namespace, reader: Reader, corpus: Corpus, root: Path | None) -> int:
-    """Answer from a corpus, whose files are below `root` if it is a directory's."""
+def _answer(
+    options: argparse.Namespace,
+    reader: Reader,
+    corpus: Corpus,
+    root: Path | None,
+    pages: Filter,
+) -> int:
+    """Answer from some pages of a corpus, whose files are below `root` if it is a directory's."""
     from purlin.index.qa.ask import answer_question
 
-    result = answer_question(corpus, reader, options.question, k=options.k)
+    result = answer_question(corpus, reader, options.question, k=options.k, filter=pages)
+    if pages and not result.hits:
+        terminal.print_note(f"{options.path} has no documentation that Purlin reads")
     if options.json:
         _print_json(result, corpus, root)
     else:
@@ -208,7 +224,9 @@ def _with_markup(text: str, position: int) -> int:
 
 
 def _heading_line(text: str, anchor: str) -> int | None:
-    """Line of the Markdown heading that has an anchor by GitHub's rule, or of the id in HTML."""
+    """Line of the Markdown heading that has an anchor by GitHub's rule or its attributes, or of the
+    id in HTML.
+    """
     if not anchor:
         return None
     counts: Counter[str] = Counter()
@@ -221,6 +239,8 @@ def _heading_line(text: str, anchor: str) -> int | None:
             fence = "" if fence else mark[1]
         elif line.startswith("#") and not fence:
             heading = _LINK_TARGET.sub("", line).strip().strip("#").strip()
+            if f"#{anchor}" in heading.rpartition("{")[2].rstrip("} ").split():
+                return number
             slug = _NOT_IN_SLUG.sub("", heading.lower()).replace(" ", "-")
             if anchor == (f"{slug}-{counts[slug]}" if counts[slug] else slug):
                 return number
