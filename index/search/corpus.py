@@ -23,7 +23,7 @@ from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
 from purlin.index.product_fields import is_code, spellings
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
-from purlin.index.search import query_log, repository, segments
+from purlin.index.search import feedback, query_log, repository, segments
 from purlin.index.search.contracts import (
     Allowed,
     DenseRetriever,
@@ -117,7 +117,8 @@ class _Ranking:
     """Passage rows, best first, with the scores of each; mostly one row per document.
 
     `texts` are the fused scores of the retrievers, `scores` also count names and, for the first rows
-    of a repository's code, the `evidence` of its ranking model. `reading` tells how a reranker
+    of a repository's code, the `evidence` of its ranking model. `similarities` to the first hits take
+    part in the texts' scores where there is feedback, NaN elsewhere. `reading` tells how a reranker
     scored the first rows again.
     """
 
@@ -126,10 +127,11 @@ class _Ranking:
     texts: Vectors
     cosines: Vectors
     lexical: LexicalScores
+    similarities: Vectors
     evidence: Evidence | None = None
     reading: _Reading | None = None
 
-    def take(self, kept: Rows | NDArray[np.bool_]) -> _Ranking:
+    def take(self, kept: Rows | NDArray[np.bool_] | slice) -> _Ranking:
         """Return some of the rows, without evidence."""
         return _Ranking(
             self.rows[kept],
@@ -137,6 +139,7 @@ class _Ranking:
             self.texts[kept],
             self.cosines[kept],
             self.lexical[kept],
+            self.similarities[kept],
         )
 
     def then(self, others: _Ranking) -> _Ranking:
@@ -151,6 +154,7 @@ class _Ranking:
             np.concatenate([self.texts, others.texts]),
             np.concatenate([self.cosines, others.cosines]),
             np.concatenate([self.lexical, others.lexical]),
+            np.concatenate([self.similarities, others.similarities]),
             self.evidence,
         )
 
@@ -182,7 +186,7 @@ class _Query:
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
     whose id, title or code is exactly the query: they score 1. `defining` are those whose last name is
     the query, `excluded` those that are no hits. `tokens` are those of the text, for highlights.
-    `reranked` tells whether a ranking model follows.
+    `reranked` tells whether a ranking model follows, `has_feedback` whether the first hits tell more.
     """
 
     text: str
@@ -197,6 +201,7 @@ class _Query:
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
     tokens: frozenset[str] = frozenset()
     reranked: bool = False
+    has_feedback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,6 +582,9 @@ class Corpus:
             if vector is None:
                 vector = self._encoder.encode([query], role="query")[0]
             prepared.vector = vector
+            prepared.has_feedback = (
+                mode == "hybrid" and self.manifest.kind in feedback.KINDS and bool(vector.any())
+            )
         clock.lap("encode")
 
         if prepared.vector is not None and self._log is not None:
@@ -645,15 +653,19 @@ class Corpus:
         self, query: _Query, needed: int, clock: _Clock, *, distinct: bool = True
     ) -> _Ranking:
         """Rank at least `needed` documents, or passages unless `distinct`, if there are so many."""
-        if not query.reranked:
+        if not (query.reranked or query.has_feedback):
             return self._rank_by_text(query, needed, clock, distinct=distinct)
 
         # The same documents whatever is asked for, so that pages are consistent.
         candidates, bound = self._candidates(query, _FIRST_DEPTH, clock)
         pool = self._score(query, candidates, clock, distinct=True)
         clock.lap("fuse")
-        first = self._reranked(query, pool.take(np.arange(min(len(pool.rows), repository.DEPTH))))
-        clock.lap("rerank")
+        if query.reranked:
+            first = self._reranked(query, pool.take(slice(repository.DEPTH)))
+            clock.lap("rerank")
+        else:
+            first = self._with_feedback(query, pool.take(slice(feedback.DEPTH)))
+            clock.lap("dense")
         if len(first.rows) >= needed or (bound is None and len(first.rows) == len(pool.rows)):
             return first
 
@@ -696,6 +708,24 @@ class Corpus:
         order = evidence.order()
         scores = evidence.scores()[order]
         return replace(ranking.take(order), scores=scores, evidence=evidence.take(order))
+
+    def _with_feedback(self, query: _Query, ranking: _Ranking) -> _Ranking:
+        """Rank these rows by how similar they are to the first of them, too."""
+        if not len(ranking.rows):
+            return ranking
+        center = self._dense.mean(ranking.rows[: feedback.FIRST])
+        similarities = self._dense.scores(center, ranking.rows)
+        cosines = feedback.mean_cosines(ranking.cosines, similarities)
+        texts = self._texts(query, ranking.rows, cosines, ranking.lexical)
+        scores = np.where(np.isin(ranking.rows, query.named), ranking.scores, texts)
+
+        order = np.argsort(-scores, kind="stable")
+        return replace(
+            ranking.take(order),
+            scores=scores[order],
+            texts=texts[order],
+            similarities=similarities[order],
+        )
 
     def _candidates(
         self, query: _Query, depth: int, clock: _Clock
@@ -775,11 +805,7 @@ class Corpus:
             shares[np.isin(rows, query.named)] = 1.0
             clock.lap("lexical")
 
-        texts = self._fusion(query).fuse(cosines, shares)
-        if not query.reranked:
-            texts = texts * self._priors(documents)
-        if query.nearness is not None:
-            texts = blend(texts, query.nearness.of(documents))
+        texts = self._texts(query, rows, cosines, shares)
         scores = texts.copy()
         scores[np.isin(rows, query.defining)] = 1.0
         scores[np.isin(rows, query.named)] = 1.0
@@ -789,7 +815,20 @@ class Corpus:
         if distinct:
             _, first = np.unique(documents[order], return_index=True)
             order = order[np.sort(first)]
-        return _Ranking(rows[order], scores[order], texts[order], cosines[order], shares[order])
+        similarities = np.full(len(order), np.nan, dtype=np.float32)
+        return _Ranking(
+            rows[order], scores[order], texts[order], cosines[order], shares[order], similarities
+        )
+
+    def _texts(self, query: _Query, rows: Rows, cosines: Vectors, shares: LexicalScores) -> Vectors:
+        """Scores (n,) of these rows by their texts, and by earlier queries that led to them."""
+        documents = self._passages.document_of(rows)
+        texts = self._fusion(query).fuse(cosines, shares)
+        if not query.reranked:
+            texts = texts * self._priors(documents)
+        if query.nearness is not None:
+            texts = blend(texts, query.nearness.of(documents))
+        return texts
 
     def _priors(self, documents: Rows) -> Vectors:
         """Factors (n,) on the scores of passages by the roles of their documents."""
@@ -855,6 +894,8 @@ class Corpus:
         if query.nearness is not None:
             document = self._passages.document_of(ranking.rows[position : position + 1])
             scores["log"] = _rounded(query.nearness.of(document)[0])
+        if not np.isnan(similarity := ranking.similarities[position]):
+            scores["feedback"] = _rounded(similarity)
         if (reading := ranking.reading) is not None and position < len(reading.relevance):
             scores["rerank"] = _rounded(reading.relevance[position])
         return scores
@@ -885,6 +926,7 @@ class Corpus:
 
         return explanation | {
             "dense_weight": fusion.dense_weight,
+            "feedback_weight": feedback.WEIGHT if query.has_feedback else 0.0,
             "lexical_power": fusion.lexical_power,
             "terms": self._lexical.explain(query.weights, row),
             "named": row in query.named,
