@@ -148,6 +148,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory, released: Encoder) -> Iterato
     build(home, "python", "reference", open_source("reference", [manual]), released)
     publish_classifier(home, "tickets", staged(here / "staged"))
     (here / "labels.txt").write_text("\n".join(LABELS))
+    (here / "tickets.txt").write_text("My parcel never came.\nI was charged twice.\n")
     (here / "dev.jsonl").write_text(
         "".join(
             json.dumps({"text": f"The {label} news", "label": label}) + "\n" for label in LABELS
