@@ -349,6 +349,7 @@ class OpenCorpora(OpenBuilds[Corpus]):
         if any(status.state == "opening" for status in statuses):
             raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
         if not names and (refused := self.refused(kind)):
+            # The lease raises the refusal, unless the corpus was opened just now.
             with self.lease(refused[0]):
                 return refused[:1]
         if not names:

@@ -109,9 +109,9 @@ class SourceFile:
     """A part of a source that is read or reused as a whole: a file, or a module for docstrings.
 
     `path` is relative to the source's root, with forward slashes; that of a part of a long file
-    ends with PART and the part's name. `digest` covers the content and
-    the reader's version and options: it changes whenever `read()` would yield anything else, except
-    for failures that are `passing`.
+    ends with PART and the part's name. `digest` covers the content and the reader's version and
+    options: it changes whenever `read()` would yield anything else, except for failures that are
+    `passing`.
 
     While a file has the `stamp`, it has the same digest. None means that this cannot be relied on:
     the reader does not give stamps, or the file changed so recently that its time may not tell.

@@ -78,6 +78,20 @@ def test_list_and_show(shop: Path) -> None:
     assert "fields: brand" in shown
 
 
+def test_a_refused_corpus_keeps_the_table_of_corpora_narrow(shop: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(shop, home)
+    table = _run("index", "list", home=home).stdout.splitlines()
+    (home / "corpora" / "old").mkdir()
+    (home / "corpora" / "old" / "CURRENT").write_text("20261121T093000123456-1a2b3c4d5e6f")
+
+    header, old, served, problem = _run("index", "list", home=home).stdout.splitlines()
+    assert old.split() == ["old", "refused"]
+    assert [header.split(), served.split()] == [line.split() for line in table]
+    assert len(served) <= len(table[1]) + len("refused")
+    assert problem.startswith("old: old/CURRENT names a build that does not exist")
+
+
 @pytest.mark.parametrize(
     ("seconds", "line"),
     [

@@ -32,6 +32,7 @@ from purlin.index.records import Document, Location
 from purlin.index.sources import open_source
 from tests.browser import CHROMIUM, Tab, browsing
 from tests.conftest import HashEncoder
+from tests.indented import INDENTED
 from tests.serving import FUNCTIONS, REFERENCE_PAGE, make, numbered, problem, serving, until
 from tests.tiny import staged
 
@@ -1100,14 +1101,7 @@ def test_code_point_offsets_become_string_offsets(site: str, tab: Tab) -> None:
 
 def test_common_indentation_is_removed(site: str, tab: Tab) -> None:
     shown(tab, site)
-    texts = {
-        "def f():\n        a\n        b": 4,
-        "void f() {\n        a;\n    }": 4,
-        "func f() {\n\ta()\n}": 0,
-        "def f():\n\t\treturn 1": 1,
-        "one line": 0,
-        "x\n\n   \n": 0,
-    }
+    definitions = [definition for definition, _ in INDENTED]
     assert on_page(
-        tab, "code.js", f"{json.dumps(list(texts))}.map((one) => m.surplus(one))"
-    ) == list(texts.values())
+        tab, "code.js", f"{json.dumps(definitions)}.map((code) => m.surplus(...code))"
+    ) == [surplus for _, surplus in INDENTED]

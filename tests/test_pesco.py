@@ -831,7 +831,10 @@ def test_failed_check_keeps_untrained_encoder(
     recipe = replace(recipe, export=replace(recipe.export, serve="prompts"))
     log: list[str] = []
     publish_topics(recipe, tmp_path / "out", tmp_path / "home", say=log.append)
-    assert log[-1].startswith("the untrained encoder is kept: ")
+    fitting, decision, exporting = log[-3:]
+    assert fitting == "fitting the classifier"
+    assert decision.startswith("the untrained encoder is kept: ")
+    assert exporting == "exporting the encoder"
     classifier = published_classifier(tmp_path / "home")
     spec = classifier.spec
     assert spec.measures["encoder"] == "untrained"
@@ -887,7 +890,9 @@ def test_zero_rounds_publish_untrained_encoder(base: Path, tmp_path: Path) -> No
     log: list[str] = []
     publish_topics(recipe_of(base, rounds=0), tmp_path / "out", tmp_path / "home", say=log.append)
 
-    assert log[-1] == "nothing was trained: the encoder is the one it started from"
+    decision, exporting = log[-2:]
+    assert decision == "nothing was trained: the encoder is the one it started from"
+    assert exporting == "exporting the encoder"
     outcome = outcome_of(recipe_of(base, rounds=0), tmp_path)
     assert outcome.check is None
     assert outcome.untrained is outcome.trained is outcome.published

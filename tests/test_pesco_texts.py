@@ -87,7 +87,7 @@ def test_texts_are_the_records_of_a_json_array(tmp_path: Path) -> None:
             "t.csv",
             "id,body\n1,My parcel\n",
             "t.csv:2 has no text in a column 'text'; its columns are 'id', 'body'. "
-            "Name the column of the texts so.",
+            "Rename the column of the texts to text.",
         ),
         ("t.csv", "id,text\n1,a\n2,b,c\n", "t.csv:3 has 3 cells where the header has 2. Correct"),
         ("t.csv", "text\n", "t.csv holds no rows. Correct"),

@@ -10,7 +10,7 @@ from purlin.index import builds
 from purlin.index.indexing.build import build
 from purlin.index.product_fields import is_code, searched_values, spellings, units_of
 from purlin.index.search.corpus import Corpus
-from purlin.index.sources import product
+from purlin.index.sources.product_records import from_record
 from tests.conftest import HashEncoder, source
 
 
@@ -76,7 +76,7 @@ def test_products_are_found_by_their_codes(
         {"id": 11, "sku": "TV-OL-65", "name": "Aurora", "ean": 4006381333931},
         {"id": 12, "sku": "TV-OL-55", "name": "Borealis", "ean": 4006381333948},
     ]
-    documents = [product.from_record(record) for record in records]
+    documents = [from_record(record) for record in records]
     build(tmp_path, "p", "product", [source("f", documents)], encoder)
 
     hit = Corpus.load(builds.current(tmp_path, "p"), encoder).search(query, k=1).hits[0]
@@ -105,7 +105,7 @@ def test_a_code_as_query_scores_one_and_honours_filters(
         {"id": "d", "name": f"{query} {query} and more", "stock": 0},
         {"id": "e", "name": "Emerald", "variants": [{"sku": "NL-SH-M-T"}], "stock": 1},
     ]
-    documents = [product.from_record(record) for record in records]
+    documents = [from_record(record) for record in records]
     build(tmp_path, "p", "product", [source("f", documents)], encoder)
     corpus = Corpus.load(builds.current(tmp_path, "p"), encoder)
 

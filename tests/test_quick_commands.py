@@ -16,6 +16,7 @@ from purlin import cli
 from purlin.cli import QUICK_COMMANDS, terminal
 from purlin.index import builds
 from purlin.index.classify.trained import TrainedClassifier, publish_classifier
+from tests.indented import INDENTED
 from tests.static_files import SELF_CHECK_WORDS, write_static
 from tests.tiny import staged
 
@@ -82,6 +83,23 @@ def test_search_prints_place_reason_and_code(
     assert "(name: receipt; path: mail; meaning " in place
     assert line == "   │ def send_receipt(order):"
     assert f"indexed 3 files of {shop}" in err
+
+
+@pytest.mark.parametrize(("definition", "surplus"), INDENTED)
+def test_lines_of_a_definition_are_as_deep_as_its_first(
+    definition: tuple[str, str], surplus: int
+) -> None:
+    assert terminal.surplus_indentation(*definition) == surplus
+
+
+def test_methods_are_printed_without_the_indentation_of_their_class(
+    shop: Path, encoder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "class Basket:\n    def empty(self):\n        if self:\n            self.clear()\n"
+    (shop / "basket.py").write_text(code)
+    assert _purlin("search", "Basket.empty", "--encoder", encoder, "-k", 1) == 0
+    lines = capsys.readouterr().out.splitlines()[1:4]
+    assert lines == ["   │ def empty(self):", "   │     if self:", "   │         self.clear()"]
 
 
 def test_search_names_files_from_the_working_directory(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Skipped, SourceFile
 from purlin.index.sources import nouns, product, product_values
+from purlin.index.sources.product_records import from_record
 from tests.product_files import atom_texts, read_products, write
 
 DATA = Path(__file__).parent / "data" / "products"
@@ -125,7 +126,7 @@ def test_common_headers_of_spreadsheets_are_known(tmp_path: Path) -> None:
     ],
 )
 def test_currencies_of_price_columns(record: dict[str, object], fields: dict[str, object]) -> None:
-    assert product.from_record({"title": "T", **record}).fields == fields
+    assert from_record({"title": "T", **record}).fields == fields
 
 
 def test_ids_of_every_column_stay_text(tmp_path: Path) -> None:
@@ -276,7 +277,7 @@ def test_beir_record_is_a_product() -> None:
         "judged_source": False,
     }
 
-    document = product.from_record(record)
+    document = from_record(record)
 
     assert (document.id, document.kind, document.title) == ("p1", "product", "T")
     assert document.body == "D\nBrand: B\nX: 1"
@@ -294,7 +295,7 @@ def test_beir_record_is_a_product() -> None:
     ],
 )
 def test_title_aliases(record: dict[str, object], title: str) -> None:
-    assert product.from_record(record).title == title
+    assert from_record(record).title == title
 
 
 @pytest.mark.parametrize(
@@ -317,13 +318,13 @@ def test_title_aliases(record: dict[str, object], title: str) -> None:
     ],
 )
 def test_markup_becomes_text(raw: str, text: str) -> None:
-    assert product.from_record({"title": "T", "description": raw}).body == text
+    assert from_record({"title": "T", "description": raw}).body == text
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.sampled_from("ab <>&;/#x1plitd!-\"'=\n\t\x0b"), max_size=60))
 def test_any_text_becomes_clean_lines(raw: str) -> None:
-    body = product.from_record({"title": "T", "description": raw}).body
+    body = from_record({"title": "T", "description": raw}).body
     assert all(line == " ".join(line.split()) != "" for line in body.splitlines())
 
 
@@ -339,7 +340,7 @@ def test_any_text_becomes_clean_lines(raw: str) -> None:
     ],
 )
 def test_bullets_are_lines_and_atoms(raw: object, bullets: list[str]) -> None:
-    assert atom_texts(product.from_record({"title": "T", "bullets": raw})) == bullets
+    assert atom_texts(from_record({"title": "T", "bullets": raw})) == bullets
 
 
 @pytest.mark.parametrize(
@@ -374,7 +375,7 @@ def test_bullets_are_lines_and_atoms(raw: object, bullets: list[str]) -> None:
     ],
 )
 def test_prices_are_numbers(raw: object, price: float | None) -> None:
-    assert product.from_record({"title": "T", "price": raw}).fields.get("price") == price
+    assert from_record({"title": "T", "price": raw}).fields.get("price") == price
 
 
 EARLIER_AMOUNT = re.compile(r"[^\d,.-]*(\d[\d.,' ]*)[^\d]*")
@@ -397,7 +398,7 @@ def test_prices_without_an_abbreviation_are_read_as_ever(raw: str) -> None:
     "raw", ["javascript:alert(1)", "/p/1", "https://a b", "https://" + "x" * 3_000, 7]
 )
 def test_only_web_addresses_become_links(raw: object) -> None:
-    assert product.from_record({"title": "T", "url": raw}).location.url is None
+    assert from_record({"title": "T", "url": raw}).location.url is None
 
 
 def test_icecat_columns_are_attributes() -> None:
@@ -409,7 +410,7 @@ def test_icecat_columns_are_attributes() -> None:
         "attr_t_": "x",
     }
 
-    document = product.from_record(record)
+    document = from_record(record)
 
     assert document.fields == {
         "attrs.attr_n_weight__net_": 1.5,
@@ -444,7 +445,7 @@ def test_icecat_columns_are_attributes() -> None:
 def test_mappings_in_columns_lose_nothing(
     column: str, raw: object, fields: dict[str, object]
 ) -> None:
-    assert product.from_record({"title": "T", column: raw}).fields == fields
+    assert from_record({"title": "T", column: raw}).fields == fields
 
 
 def test_mappings_stand_for_titles_ids_texts_and_addresses() -> None:
@@ -454,7 +455,7 @@ def test_mappings_stand_for_titles_ids_texts_and_addresses() -> None:
         "description": {"html": "<p>Cuts <b>wood</b>."},
         "url": {"@id": "https://shop.example/saw"},
     }
-    document = product.from_record(record)
+    document = from_record(record)
 
     assert (document.id, document.title, document.body) == ("A-1", "Saw", "Cuts wood.")
     assert (document.location.url, document.fields) == ("https://shop.example/saw", {})
@@ -490,7 +491,7 @@ def test_mappings_stand_for_titles_ids_texts_and_addresses() -> None:
     ],
 )
 def test_attributes_of_lists(pairs: object, attributes: dict[str, object]) -> None:
-    document = product.from_record({"title": "T", "attributes": pairs})
+    document = from_record({"title": "T", "attributes": pairs})
     assert document.fields == {f"attrs.{name}": value for name, value in attributes.items()}
 
 
@@ -498,7 +499,7 @@ def test_quantities_are_lines_with_their_units(tmp_path: Path) -> None:
     table = "sku,name,weight,weight_unit,stock\nA-1,Saw,0.9,kg,4\n"
     (saw,), _ = read_products(write(tmp_path / "a.csv", table))
     screen = {"name": "Screen", "value": 55, "unit": "inch"}
-    television = product.from_record({"title": "T", "attributes": [screen]})
+    television = from_record({"title": "T", "attributes": [screen]})
 
     assert (atom_texts(saw), saw.fields["weight"]) == (["Weight: 0.9 kg"], 0.9)
     assert atom_texts(television) == ["Screen: 55 inch"]
@@ -514,7 +515,7 @@ def test_lists_of_mappings_lose_nothing() -> None:
         "options": [{"name": "Size", "values": ["S", "M"]}],
         "notes": ["plain", {"by": "Ann"}],
     }
-    document = product.from_record(record)
+    document = from_record(record)
 
     assert document.fields == {
         "variants.sku": ("NL-1", "NL-2"),
@@ -529,7 +530,7 @@ def test_lists_of_mappings_lose_nothing() -> None:
 
 
 def test_attributes_among_prose() -> None:
-    document = product.from_record(
+    document = from_record(
         {"title": "T", "attributes": ["Made of steel", {"name": "Power", "value": 9}]}
     )
     assert atom_texts(document) == ["Made of steel", "Power: 9"]
@@ -537,7 +538,7 @@ def test_attributes_among_prose() -> None:
 
 def test_empty_values_are_no_fields() -> None:
     record = {"title": "T", "none": None, "big": 1 << 70, "inf": float("inf"), "lines": "a<br>b"}
-    document = product.from_record({**record, "attributes": {"in": {"a": [1, "b", None]}}})
+    document = from_record({**record, "attributes": {"in": {"a": [1, "b", None]}}})
     assert document.fields == {"big": str(1 << 70), "lines": "a\nb", "attrs.in.a": ("1", "b")}
     assert atom_texts(document) == ["In a: 1, b"]
 
@@ -550,9 +551,7 @@ def test_long_texts_are_fields_and_body_lines() -> None:
         "images": "https://x.example/1," * 20,
     }
 
-    document = product.from_record(
-        {"title": "T", "brand": "B", **texts, "attributes": {"use": long}}
-    )
+    document = from_record({"title": "T", "brand": "B", **texts, "attributes": {"use": long}})
     prose = [long, "Iron it.", f"b {long}"]
 
     assert atom_texts(document) == [*prose, "Brand: B", f"Use: {long}"]
@@ -562,7 +561,7 @@ def test_long_texts_are_fields_and_body_lines() -> None:
         "care": f"{long}\nIron it.",
         "attrs.use": long,
     } | {"tags": ("a", f"b {long}")}
-    assert product.from_record({"title": "T", "description": long, "plain": long}).body == long
+    assert from_record({"title": "T", "description": long, "plain": long}).body == long
 
 
 @pytest.mark.parametrize(
@@ -586,7 +585,7 @@ def test_long_texts_are_fields_and_body_lines() -> None:
 )
 def test_records_beyond_limits_are_refused(record: dict[str, object], problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
-        product.from_record(record)
+        from_record(record)
 
 
 def test_line_nested_too_deeply_is_skipped(tmp_path: Path) -> None:
@@ -614,8 +613,8 @@ def test_shared_nouns() -> None:
 
 def test_entities_are_marked_on_request_only() -> None:
     record = {"title": "Oak desk", "description": "A desk of oak."}
-    assert product.from_record(record).entities == ()
-    document = product.from_record(record, entities=True)
+    assert from_record(record).entities == ()
+    document = from_record(record, entities=True)
     assert [document.body[span.start : span.end] for span in document.entities] == ["desk", "oak"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from purlin.index.sources import product
+from purlin.index.sources.product_records import from_record
 from purlin.index.sources.product_rows import joined
 from purlin.index.sources.tables import MAX_ROW, Row
 from tests.product_files import atom_texts, read_products, write
@@ -100,11 +100,11 @@ def test_true_and_false_of_spreadsheets(tmp_path: Path) -> None:
 def test_prices_beside_the_price_and_in_mappings(
     record: dict[str, object], fields: dict[str, object]
 ) -> None:
-    assert product.from_record({"title": "T", **record}).fields == fields
+    assert from_record({"title": "T", **record}).fields == fields
 
 
 def test_every_description_is_prose() -> None:
-    document = product.from_record(
+    document = from_record(
         {
             "title": "T",
             "description": "Four ports. Dark.",
@@ -119,4 +119,4 @@ def test_every_description_is_prose() -> None:
 def test_the_category_is_the_shops_own() -> None:
     record = {"title": "T", "google_product_category": 499, "product_type": "Audio > Over-ear"}
 
-    assert product.from_record(record).fields["category"] == "Audio > Over-ear"
+    assert from_record(record).fields["category"] == "Audio > Over-ear"

@@ -10,7 +10,7 @@ const MOST = 2_000; // lines that are shown at all
 /** `marks` are {start, end} in `text`; `firstLine` is the number of its first line, or null for no numbers. */
 export function codeBlock(text, marks, language, firstLine) {
   const rows = lines(text, tokens(text, language), marks);
-  const cut = surplus(text);
+  const cut = surplus(text, language);
   const line = (row, i) => lineNode(text, row, i === 0 ? 0 : cut, firstLine === null ? null : firstLine + i);
   const code = el("code", {}, rows.slice(0, FOLDED).map(line));
   const pre = el("pre", { class: firstLine === null ? "code" : "code numbered", translate: "no" }, code);
@@ -32,14 +32,21 @@ function lines(text, coloured, marks) {
   return rows;
 }
 
-/** How many leading blanks of all lines but the first say only how deep in its file the code was. */
-export function surplus(text) {
+/**
+ * How many leading blanks of all lines but the first say only how deep in its file the code was.
+ * `surplus_indentation` in purlin/cli/terminal.py does the same.
+ */
+export function surplus(text, language) {
   const rest = text.split("\n").slice(1).filter((line) => line.trim());
-  const depths = rest.map((line) => line.length - line.trimStart().length);
-  const least = depths.reduce((a, b) => Math.min(a, b), Infinity);
+  const depth = (line) => line.length - line.trimStart().length;
+  const least = rest.reduce((fewest, line) => Math.min(fewest, depth(line)), Infinity);
   if (!Number.isFinite(least)) return 0;
-  const closes = /^\s*(?:[}\])]|end\b)/.test(rest.at(-1));
-  const unit = closes ? 0 : /^\t/.test(rest[0]) ? 1 : 4;
+  const outermost = rest.filter((line) => depth(line) === least);
+  const isBracket = (line) => /^\s*(?:[{}\])]|end\b)/.test(line);
+  // In Python, the last line may close a list.
+  const isClosed = language !== "python" && isBracket(rest.at(-1));
+  const asDeepAsFirst = isClosed || text.startsWith("@") || outermost.every(isBracket);
+  const unit = asDeepAsFirst ? 0 : /^\t/.test(rest[0]) ? 1 : 4;
   return Math.max(0, least - unit);
 }
 

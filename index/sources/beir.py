@@ -20,9 +20,9 @@ from typing import Any
 
 from purlin.index.digests import DigestMap, digest
 from purlin.index.errors import InvalidInput
-from purlin.index.records import PART, Document, Kind, Location, Skipped, SourceFile, Value
+from purlin.index.records import Document, Kind, Location, Skipped, SourceFile, Value
 from purlin.index.sources.files import file_stamp, is_transient, unchanged
-from purlin.index.sources.parts import Part, Records, cut
+from purlin.index.sources.parts import Part, broken, cut, part_files
 
 VERSION = 2
 CORPUS_SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -92,10 +92,8 @@ def _files(path: Path, kind: Kind, product_version: int) -> Iterator[SourceFile 
     parts = _parts(path)
     if not parts:
         yield SourceFile(path.name, digest_of(content), partial(read, partial(_lines, path)))
-    lines = Records(partial(_lines, path))
-    for part in parts:
-        name = f"{path.name}{PART}{part.name}"
-        yield SourceFile(name, digest_of(part.name), partial(read, partial(lines.read, part)))
+        return
+    yield from part_files(path.name, parts, partial(_lines, path), read, digest_of)
 
 
 def _parts(path: Path) -> list[Part]:
@@ -114,7 +112,7 @@ def _identified(numbered: _Line) -> tuple[str | None, bytes]:
             return _id(_record(line)), line
     except ValueError:
         pass
-    return f"{PART}{number}", b"%d " % number + (line or b"")
+    return broken(number, line or b"")
 
 
 def _read(lines: Iterator[_Line], name: str, kind: Kind) -> Iterator[Document | Skipped]:
@@ -209,11 +207,11 @@ def _document(record: dict[str, Any], kind: Kind) -> Document:
 
 def _product_document(record: dict[str, Any]) -> Document:
     """The document that a catalogue's record gives, with its brand and attributes."""
-    from purlin.index.sources import product
+    from purlin.index.sources import product_records
 
     id_ = _id(record)
     try:
-        return replace(product.from_record(record), id=id_)
+        return replace(product_records.from_record(record), id=id_)
     except InvalidInput as error:
         raise ValueError(error.message) from error
 

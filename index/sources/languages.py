@@ -362,11 +362,11 @@ def _declared(node: ts.Node) -> ts.Node | None:
 
 def _is_cpp_test(node: ts.Node) -> bool:
     """Whether a macro stands where a function's name would: `TEST(Suite, Case) { … }`."""
-    macro = _text(_at_declarator(node))
+    macro = _text(_declared_name(node))
     return "TEST" in macro and macro.isupper() and node.child_by_field_name("type") is None
 
 
-def _at_declarator(node: ts.Node) -> ts.Node | None:
+def _declared_name(node: ts.Node) -> ts.Node | None:
     declarator = node.child_by_field_name("declarator")
     return declarator.child_by_field_name("declarator") if declarator is not None else None
 
@@ -383,7 +383,7 @@ def _cpp_name(node: ts.Node) -> ts.Node | str | None:
     if node.type != "function_definition" or not _is_cpp_test(node):
         return _declared(node)
     parameters = _child(node.child_by_field_name("declarator"), "parameter_list")
-    return ".".join(_text(each) for each in parameters.named_children) if parameters else None
+    return ".".join(map(_text, parameters.named_children)) if parameters else None
 
 
 def _has_body(kind: str) -> Callable[[ts.Node], str | None]:

@@ -1,4 +1,4 @@
-"""Cuts a long file of records into parts, so that only the parts with a change are read again.
+"""Cut a long file of records into parts, so that only the parts with a change are read again.
 
 A part ends after a record whose digest says so: what is added or removed elsewhere in the file
 moves neither its ends nor its name. Where a record of a part is left out, its line is that of the
@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar
 
 from purlin.index.digests import DigestMap, digest
+from purlin.index.records import PART, Document, Skipped, SourceFile
 
 # A base of fewer passages is written anew anyway.
 FEWEST_RECORDS = 1000
@@ -56,6 +58,29 @@ def cut(records: Iterable[tuple[str | None, bytes]]) -> list[Part]:
     if stop > first:
         parts.append(Part(content.hexdigest(), first, stop))
     return parts if stop >= FEWEST_RECORDS else []
+
+
+def broken(number: int | None, content: bytes) -> tuple[str, bytes]:
+    """What `cut` is given for a record whose id cannot be read: it is known by its number."""
+    return f"{PART}{number}", f"{number} ".encode() + content
+
+
+def part_files(
+    name: str,
+    parts: Iterable[Part],
+    open_file: Callable[[], Iterator[_T]],
+    read: Callable[[Callable[[], Iterator[_T]]], Iterator[Document | Skipped]],
+    digest_of: Callable[[str], str],
+) -> Iterator[SourceFile]:
+    """Yield each part of a file as a file of its own.
+
+    `open_file` yields the records of the whole file, `read` makes documents of those that the
+    function given to it yields, and `digest_of` adds the reader's version and options to a name.
+    """
+    records = Records(open_file)
+    for part in parts:
+        part_read = partial(read, partial(records.read, part))
+        yield SourceFile(f"{name}{PART}{part.name}", digest_of(part.name), part_read)
 
 
 class Records(Generic[_T]):

@@ -97,7 +97,7 @@ TEXT_COLUMNS = {"title", "description", "bullets", "attributes"}
 WANTED_COLUMNS = ("id", "title", "description", "brand", "price")
 
 # ESCI's columns that belong to a judged query, not to the product.
-JUDGEMENT_COLUMNS = frozenset(
+_JUDGEMENT_COLUMNS = frozenset(
     "example_id query query_id esci_label small_version large_version split product_text".split()
 )
 
@@ -148,6 +148,13 @@ def standard_of(name: str) -> str | None:
     """The standard column that a column's name stands for, or None."""
     alias = _alias(name)
     return None if alias is None else alias[1]
+
+
+def named_freely(names: Iterable[str]) -> list[str]:
+    """The columns that are no attributes of Icecat's, tell of no query judged in ESCI, and have a name."""
+    names = list(names)
+    judgement = _JUDGEMENT_COLUMNS if "query_id" in names else frozenset()
+    return [name for name in names if name and name not in judgement and not ICECAT.match(name)]
 
 
 def check_roles(columns: Mapping[str, str]) -> None:

@@ -1,17 +1,14 @@
-"""Shapes that shops export products in: several rows of one product, attributes in pairs of columns."""
+"""Make product records of the rows of a table: variants are joined, cells of CSV get their type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from purlin.index.product_fields import key_of
 from purlin.index.records import Skipped
+from purlin.index.sources.product_attributes import paired_columns
 from purlin.index.sources.product_columns import TEXT_COLUMNS, column_names, may_be_id
-from purlin.index.sources.product_values import NUMBER
+from purlin.index.sources.product_values import NUMBER, typed_cell
 from purlin.index.sources.tables import MAX_ROW, Row
-
-# What Shopify writes as the only option of a product without variants.
-_NO_VARIANTS = "Default Title"
 
 
 def joined(rows: Iterable[Row | Skipped], columns: Mapping[str, str]) -> Iterator[Row | Skipped]:
@@ -76,24 +73,14 @@ def _join(lines: Sequence[Row], columns: Mapping[str, str]) -> Row:
     return Row(lines[0].number, record)
 
 
-def paired_columns(names: Iterable[str]) -> dict[str, str]:
-    """Map columns that name an attribute to those of its value: "Option1 Name" to "Option1 Value"."""
-    by_key = {key_of(name): name for name in names}
-    pairs = {}
-    for key, name in by_key.items():
-        base = key.removesuffix("_name")
-        values = (by_key.get(base + suffix) for suffix in ("_value", "_values", "_value_s"))
-        value_name = next(filter(None, values), None)
-        if base != key and value_name is not None:
-            pairs[name] = value_name
-    return pairs
+def with_typed_cells(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
+    """A row of CSV whose cells are numbers, true or false where they say so.
 
-
-def paired_attributes(record: Mapping[str, object], pairs: Mapping[str, str]) -> dict[str, object]:
-    """Attributes of the pairs of columns, with numbers as they stand there: sizes are names."""
-    attributes: dict[str, object] = {}
-    for name_column, value_column in pairs.items():
-        name, value = record[name_column], record[value_column]
-        if isinstance(name, str) and name and value not in ("", None, _NO_VARIANTS):
-            attributes[name] = value if isinstance(value, list) else str(value)
-    return attributes
+    Standard columns stay text, and so do those that may hold ids: as numbers, 10.10 and 10.1 would
+    be the same.
+    """
+    standard = set(column_names(list(record), columns).values())
+    return {
+        name: cell if name in standard or may_be_id(name) else typed_cell(cell)
+        for name, cell in record.items()
+    }

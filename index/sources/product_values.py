@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, time
 from decimal import Decimal
 
@@ -139,6 +140,28 @@ def line_of(raw: object) -> str:
     """The value on a single line."""
     value = field_value(raw)
     return "" if value is None else " ".join(displayed(value).split())
+
+
+def item_lines(raw: object) -> list[str]:
+    """A line for each item of a list, or of text with items on lines or between bars or bullets."""
+    items: Iterable[object] = [raw]
+    if isinstance(raw, list | tuple):
+        items = raw
+    elif isinstance(raw, str):
+        items = _text_items(raw)
+
+    lines = (line for item in items for line in text_of(item).split("\n"))
+    without_marks = (re.sub(r"^[•*–-]\s+", "", line) for line in lines)
+    return [line for line in without_marks if line]
+
+
+def _text_items(text: str) -> list[str]:
+    if text.startswith("["):
+        try:
+            return [item for item in json.loads(text) if isinstance(item, str)]
+        except (ValueError, RecursionError):
+            pass
+    return text.split("\n") if "\n" in text.strip() else re.split(r"[|•]", text)
 
 
 def displayed(value: Value) -> str:

@@ -11,13 +11,12 @@ from purlin.index.errors import InvalidInput
 from purlin.index.product_fields import units_of
 from purlin.index.sources import beir, product
 from purlin.index.sources.product_columns import (
-    ICECAT,
-    JUDGEMENT_COLUMNS,
     WANTED_COLUMNS,
     check_roles,
     column_names,
     listing,
     may_be_id,
+    named_freely,
     standard_of,
 )
 from purlin.index.sources.product_values import price_of, typed_cell
@@ -110,15 +109,11 @@ def _first_rows(table: Path) -> Records:
 
 def _others(present: Collection[str], columns: Mapping[str, str]) -> list[str]:
     """Columns that have no standard meaning."""
-    excluded = {"", *columns.values(), *units_of(dict.fromkeys(present, "")).values()}
-    excluded |= JUDGEMENT_COLUMNS if "query_id" in present else set()
+    excluded = {*columns.values(), *units_of(dict.fromkeys(present, "")).values()}
     return [
         name
-        for name in present
-        if name not in excluded
-        and standard_of(name) is None
-        and not may_be_id(name)
-        and not ICECAT.match(name)
+        for name in named_freely(present)
+        if name not in excluded and standard_of(name) is None and not may_be_id(name)
     ]
 
 

@@ -228,12 +228,15 @@ def index_list(home: Home = HOME) -> None:
     table = Table(
         "corpus", "kind", "documents", "passages", "build", "encoder", box=None, header_style="bold"
     )
+    problems = []
     for name in builds.corpora(home):
         try:
             directory = builds.current(home, name)
             manifest = builds.read_manifest(directory)
         except Damaged as error:
-            table.add_row(name, Text(error.message, "red"))
+            # Below the table: a message in a column would make it as wide as itself.
+            table.add_row(name, Text("refused", "red"))
+            problems.append(f"{name}: {error.message}")
             continue
         counts = (f"{manifest.documents:,}", f"{manifest.passages:,}")
         table.add_row(name, manifest.kind, *counts, directory.name, str(manifest.encoder["name"]))
@@ -241,6 +244,8 @@ def index_list(home: Home = HOME) -> None:
         out.print(table)
     else:
         out.print("no corpora yet; make one with `purlin index build`")
+    for problem in problems:
+        out.print(Text(problem, "red"), soft_wrap=True)
 
 
 @app.command("show")

@@ -283,8 +283,11 @@ def _print_hit(query: str, hit: Hit, lines: int, root: Path | None, *, named: bo
     reason = styled(f"({visible(why(query, hit))})", terminal.DIM)
     print_line(f"{location}  {hit.rank}. {title}  {hit.score:.2f}  {reason}")
 
-    shown = terminal.highlighted(visible(hit.text), hit.highlights).split("\n")
-    for line in shown[: max(lines, 0)]:
+    first, *rest = terminal.highlighted(visible(hit.text), hit.highlights).split("\n")
+    if hit.fields.get("signature"):
+        surplus = terminal.surplus_indentation(hit.text, str(hit.fields["language"]))
+        rest = [line[surplus:] for line in rest]
+    for line in [first, *rest][: max(lines, 0)]:
         print_line(f"{styled('   │', terminal.DIM)} {line}".rstrip())
     print_line()
 

@@ -19,6 +19,8 @@ from purlin.index.pace import Lines, Pace, Progress
 _QUIET_S = 5.0
 # C0 without tab, newline and the return before one, DEL, and C1.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+# What begins a line that is as deep as the first one of a definition.
+_BRACKET = re.compile(r"\s*(?:[{}\])]|end\b)")
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "1;31", "32", "1;33", "1;36"
 
 
@@ -48,6 +50,26 @@ def visible(text: str) -> str:
     Each becomes one character, so that offsets into the text still hold.
     """
     return _CONTROL.sub("\ufffd", text)
+
+
+def surplus_indentation(code: str, language: str) -> int:
+    """How much all lines of a definition but the first are indented for their place in its file.
+
+    The first begins at its first letter. `surplus` in app/web/code.js finds the same.
+    """
+    rest = [line for line in code.split("\n")[1:] if line.strip()]
+    depths = [len(line) - len(line.lstrip()) for line in rest]
+    least = min(depths, default=0)
+    if not least:
+        return 0
+
+    outermost = [line for line, depth in zip(rest, depths, strict=True) if depth == least]
+    # In Python, the last line may close a list.
+    is_closed = language != "python" and _BRACKET.match(rest[-1])
+    if is_closed or code.startswith("@") or all(map(_BRACKET.match, outermost)):
+        # They are as deep as the first line.
+        return least
+    return max(0, least - (1 if rest[0].startswith("\t") else 4))
 
 
 def styled(text: str, style: str, stream: TextIO | None = None) -> str:

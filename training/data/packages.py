@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
-from purlin.index.sources import product, tables
+from purlin.index.sources import product_records, tables
 from purlin.training.data.pair_documents import product_pair
 from purlin.training.data.pair_rows import is_decoded
 from purlin.training.data.pairs import Draft, Drafts, PairSource, text_digest
@@ -87,7 +87,7 @@ def _package_draft(
         "bullets": [block.text for block in blocks if block.is_bullet],
     }
     try:
-        return Draft(product_pair(product.from_record(record)), path, stanza.line)
+        return Draft(product_pair(product_records.from_record(record)), path, stanza.line)
     except InvalidInput as error:
         return Skipped(path, error.message, stanza.line)
 

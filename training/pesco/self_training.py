@@ -86,8 +86,10 @@ def train_pesco(
         say(str(pool))
         trained_model = training.train(progress, say)
 
+        say("fitting the classifier")
         outcome = compare_outcome(training, trained_model, name)
         say(_decision(outcome))
+        say("exporting the encoder")
         published_model = training.base_model() if outcome.rejection else trained_model
         build = publish_outcome(training, outcome, published_model, home)
 

@@ -272,7 +272,7 @@ def _without_text(path: Path, row: Row) -> str:
     columns = ", ".join(repr(column) for column in list(row.record)[:MAX_SHOWN_COLUMNS])
     return (
         f"{path.name}:{row.number} has no text in a column 'text'; its columns are {columns:.200}. "
-        "Name the column of the texts so."
+        "Rename the column of the texts to text."
     )
 
 
