@@ -1,4 +1,4 @@
-"""Read product tables (JSON Lines, JSON arrays, CSV, Parquet) as one document per product.
+"""Read product tables (JSON Lines, JSON arrays, CSV, Parquet, XML) as one document per product.
 
 Columns are recognised by the names that shops give them (`product_columns`); all others become fields, and
 those too long to filter by are also part of the body. Rows are streamed: memory holds one block of
@@ -66,7 +66,7 @@ from purlin.index.sources.tables import (
     table_format,
 )
 
-VERSION = 4
+VERSION = 5
 MAX_PRODUCT_FIELDS = 1_000
 MAX_ATTRIBUTE_NESTING = 5
 
@@ -74,8 +74,8 @@ MAX_ATTRIBUTE_NESTING = 5
 MAX_TITLE_FROM_BODY = 80
 
 # Keys of an attribute's name and value in lists of attributes.
-_NAME_KEYS = ("name", "key", "label", "attribute_code")
-_VALUE_KEYS = ("value", "values", "options")
+_NAME_KEYS = ("name", "key", "label", "attribute_code", "attribute_name")
+_VALUE_KEYS = ("value", "values", "options", "attribute_value")
 _UNIT_KEYS = ("unit", "units", "unitText", "unit_text", "uom")
 
 _NO_PROSE = re.compile("[!-~]+")
@@ -83,7 +83,7 @@ _NO_PROSE = re.compile("[!-~]+")
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
 # The cells of these formats are all text.
-_TEXT_FORMATS = (".csv", ".tsv")
+_TEXT_FORMATS = (".csv", ".tsv", ".xml")
 
 
 def files(
@@ -399,7 +399,7 @@ def _amount(cell: object) -> object:
 
 
 def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
-    """A CSV row whose cells are numbers, true or false where they say so.
+    """A row of texts whose cells are numbers, true or false where they say so.
 
     Not in standard columns, which are text.
 
@@ -407,9 +407,15 @@ def _with_numbers(record: Mapping[str, object], columns: Mapping[str, str]) -> d
     """
     standard = set(column_names(list(record), columns).values())
     return {
-        name: cell if name in standard or may_be_id(name) else typed_cell(cell)
+        name: cell if name in standard else _with_number(name, cell)
         for name, cell in record.items()
     }
+
+
+def _with_number(name: str, cell: object) -> object:
+    if isinstance(cell, Mapping):
+        return {key: _with_number(key, value) for key, value in cell.items()}
+    return cell if may_be_id(name) else typed_cell(cell)
 
 
 def _fields(
@@ -453,6 +459,10 @@ def _attributes(record: Mapping[str, object], column: object) -> tuple[dict[str,
     if isinstance(column, str) and column.startswith(("{", "[{")):
         column = _json_cell(column)
 
+    # A list of attributes with a single element is a mapping in XML.
+    if isinstance(column, Mapping) and _is_attribute(column):
+        column = [column]
+
     prose: list[str] = []
     if isinstance(column, list):
         prose = _bullets([item for item in column if not isinstance(item, Mapping)])
@@ -462,6 +472,10 @@ def _attributes(record: Mapping[str, object], column: object) -> tuple[dict[str,
 
     icecat = {name: value for name, value in record.items() if ICECAT.match(name)}
     return dict(_flat({**column, **icecat})), prose
+
+
+def _is_attribute(pair: Mapping[str, object]) -> bool:
+    return any(map(pair.get, _NAME_KEYS)) and any(key in pair for key in _VALUE_KEYS)
 
 
 def _named_attributes(pairs: Sequence[Mapping[str, object]]) -> dict[str, object]:

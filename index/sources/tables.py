@@ -1,4 +1,4 @@
-"""Read rows of CSV, TSV, JSON, JSON Lines and Parquet files as mappings of column to value."""
+"""Read rows of CSV, TSV, JSON, JSON Lines, Parquet and XML files as mappings of column to value."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
 from purlin.index.sources.files import is_transient
 
-TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xml")
 MAX_ROW = 1 << 20  # characters
 _CHUNK_CHARS = 1 << 16
 TOO_LONG = f"is longer than {MAX_ROW:,} characters"
 
 
 class Row(NamedTuple):
-    """One record of a table. Rows count from 1 as in the file: the header of a CSV is row 1."""
+    """One record of a table. Rows count from 1 as in the file: the header of a CSV is row 1.
+
+    The number of a product in XML is the line where it begins.
+    """
 
     number: int
     record: Mapping[str, object]
@@ -54,7 +57,13 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
             "pip install 'purlin-search[parquet]', or convert it to CSV or JSON Lines."
         )
 
-    readers = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}
+    readers = {
+        ".parquet": _parquet,
+        ".xml": _xml,
+        ".csv": _csv,
+        ".tsv": _csv,
+        ".json": _json_array,
+    }
     read = readers.get(table_format(path), _json_lines)
     row: Row | Skipped | None = None
 
@@ -268,6 +277,12 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
                     is_transient(error),
                 )
             number = end
+
+
+def _xml(path: Path, name: str) -> Iterator[Row | Skipped]:
+    from purlin.index.sources.feeds import read_feed
+
+    return read_feed(path, name)
 
 
 def _in_microseconds(batch: Any) -> Any:
