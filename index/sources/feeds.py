@@ -7,7 +7,6 @@ files to fetch. They are streamed: memory holds one product, whose size is limit
 from __future__ import annotations
 
 import codecs
-import gzip
 import html
 import io
 import re
@@ -20,7 +19,7 @@ from xml.parsers import expat
 from purlin.index.errors import InvalidInput
 from purlin.index.records import Skipped
 from purlin.index.sources.encodings import text_codec
-from purlin.index.sources.tables import MAX_ROW, TOO_LONG, Row
+from purlin.index.sources.tables import MAX_ROW, TOO_LONG, Row, open_bytes
 
 PRODUCT_ELEMENTS = ("item", "entry", "product", "offer", "shopitem", "article", "record", "row")
 MAX_NESTING = 64
@@ -54,8 +53,7 @@ class _Element:
 
 def read_feed(path: Path, name: str) -> Iterator[Row | Skipped]:
     """Yield the products of a feed, which may be gzipped; their numbers are those of their lines."""
-    with path.open("rb") as file:
-        stream = gzip.GzipFile(fileobj=file) if path.suffix.lower() == ".gz" else file
+    with open_bytes(path) as stream:
         yield from _Feed(name).rows(stream)
 
 
