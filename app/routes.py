@@ -123,6 +123,7 @@ def _search_one(request: SearchRequest, name: str, service: Service) -> SearchRe
             encoder=corpus.encoder.name,
             reranker=reranker.name if reranker else None,
             warning=results.warning,
+            corrected=results.corrected,
             timings_ms=results.timings_ms if request.explain else None,
         )
 

@@ -288,6 +288,10 @@ def _search_head(reply: SearchReply, count: int, near: str | None = None, change
 
 def _warned(head: Head, reply: SearchReply | QaReply) -> Head:
     """Add what limits the reply, such as that only one of two retrievers answered."""
+    if isinstance(reply, SearchReply) and reply.corrected is not None:
+        corrected = reply.corrected[:_MAX_SHOWN]
+        text = f"{head.text}. Searched for {corrected!r}"
+        head = Head(text, {**head.structured, "corrected": corrected})
     if reply.warning is None:
         return head
     warning = reply.warning[:_MAX_SHOWN]

@@ -175,7 +175,8 @@ class Hit:
 class SearchedCorpus:
     """One of several corpora of a search: its build, its encoder, and what it can return.
 
-    `reranker` is the model that scored its first hits again, if one did.
+    `reranker` is the model that scored its first hits again, if one did, `corrected` the query as it
+    was searched, if that is another spelling.
     """
 
     corpus: str
@@ -183,6 +184,7 @@ class SearchedCorpus:
     encoder: str
     total: int
     reranker: str | None = None
+    corrected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

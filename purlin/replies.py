@@ -36,8 +36,9 @@ class SearchReply:
     Of one corpus, given by its name, the reply has `corpus`, `build` and `encoder`. Of several, it
     has `corpora`, and each hit has its `corpus`; `warning` says where scores of different encoders
     are compared, where only one of two retrievers answered, and where a reranker was too slow.
-    `reranker` is the model that scored the first hits of one corpus again, if one did; of several
-    corpora, each has its own.
+    `reranker` is the model that scored the first hits of one corpus again, if one did, and
+    `corrected` the query as it was searched, if some of its words are spelled otherwise in the
+    corpus; of several corpora, each has its own.
     """
 
     hits: tuple[Hit, ...]
@@ -50,6 +51,7 @@ class SearchReply:
     corpora: tuple[SearchedCorpus, ...] | None = None
     warning: str | None = None
     timings_ms: Mapping[str, float] | None = None
+    corrected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

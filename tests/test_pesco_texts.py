@@ -106,8 +106,9 @@ def test_table_without_texts_is_refused(
 
 @pytest.mark.parametrize("name", ["tickets.txt", "tickets.csv"])
 def test_texts_in_another_encoding_are_counted(tmp_path: Path, name: str) -> None:
-    lines = ["text", *MANY, "Die Größe passt nicht"]
-    (tmp_path / name).write_text("\n".join(lines), encoding="cp1252")
+    lines = ["text", *MANY, "Schöne Grüße aus Köln"]
+    broken = "\nDie Größe passt nicht".encode("cp1252")
+    (tmp_path / name).write_bytes("\n".join(lines).encode() + broken)
 
     pool = read_pool(tmp_path / name, labels=2, limit=1000, seed=1)
     assert pool.texts[-1] == "Die Gr\ufffd\ufffde passt nicht"

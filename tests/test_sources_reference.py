@@ -897,6 +897,14 @@ def test_undecodable_pages_are_skipped_with_the_reason(
     assert reason in only_skipped(tmp_path)
 
 
+def test_markdown_that_is_not_utf8_is_decoded_where_its_encoding_can_be_told(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "page.md").write_bytes("# Café\n\nDéjà vu.\n".encode("cp1252"))
+    ((document,), skipped) = read(tmp_path)
+    assert (document.title, document.body, skipped) == ("Café", "Déjà vu.", [])
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [

@@ -274,18 +274,41 @@ def test_lines_lost_to_open_quotes_are_counted(
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 def test_invalid_utf8_loses_only_its_row(tmp_path: Path, name: str) -> None:
     rows = {"a.jsonl": ['{"title": "%s"}'] * 3, "a.csv": ["title,id", "%s,1", "%s,2", "%s,3"]}[name]
-    text = (
-        "\n".join(rows)
-        .replace("%s", "Glühbirne", 1)
-        .replace("%s", "Lamp", 1)
-        .replace("%s", "Kerze", 1)
-    )
+    content = "\n".join(rows).encode()
+    for title in ("Glühbirne".encode("latin-1"), "Türlampe".encode(), b"Kerze"):
+        content = content.replace(b"%s", title, 1)
 
-    documents, (skipped,) = read_products(write(tmp_path / name, text.encode("latin-1")))
+    documents, (skipped,) = read_products(write(tmp_path / name, content))
 
-    assert [document.title for document in documents] == ["Lamp", "Kerze"]
+    assert [document.title for document in documents] == ["Türlampe", "Kerze"]
     assert skipped.line == rows.index(next(row for row in rows if "%s" in row)) + 1
     assert skipped.reason.endswith("save the file as UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("titles", "encoding"),
+    [
+        (["Glühbirne", "Lamp", "Tür „groß“ – 5 €"], "cp1252"),
+        (["青いノート", "Lamp", "カメラのレンズ"], "cp932"),
+        (["Лампа", "Lamp", "青いノート"], "utf-16"),
+    ],
+)
+def test_csv_in_the_encoding_of_a_country_keeps_all_rows(
+    tmp_path: Path, titles: list[str], encoding: str
+) -> None:
+    text = "".join(f"{number};{title}\r\n" for number, title in enumerate(["title", *titles]))
+    content = text.encode(encoding)
+
+    for name, saved in {"a.csv": content, "a.csv.gz": gzip.compress(content)}.items():
+        documents, skipped = read_products(write(tmp_path / name, saved))
+        assert ([document.title for document in documents], skipped) == (titles, [])
+
+
+def test_csv_whose_encoding_cannot_be_told_loses_only_its_rows(tmp_path: Path) -> None:
+    content = "id;title\n1;Лампа настольная\n2;Lamp\n".encode("cp1251")
+    (lamp,), (skipped,) = read_products(write(tmp_path / "a.csv", content))
+
+    assert (lamp.title, skipped.line) == ("Lamp", 2)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.json"])

@@ -109,6 +109,7 @@ export function search(root) {
     const beside = facets(reply.hits, request.filter, changed);
     present(
       el("div", { class: "found" }, el("p", {}, told(reply)), conditions(request.filter, changed)),
+      reply.corrected && el("p", { class: "muted" }, `Searched for “${reply.corrected}”.`),
       reply.warning && el("p", { class: "muted warning" }, reply.warning),
       beside.length > 0 && facetBox(beside, reply.hits.length),
       hitList(request, reply, card, below),

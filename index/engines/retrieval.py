@@ -159,6 +159,10 @@ class MilvusLexical:
         self._tokens: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._lock = threading.Lock()
 
+    def corrected(self, query: str) -> str:
+        """Return the query as it is: the vocabulary, in hashed buckets, tells no near words."""
+        return query
+
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf."""
         distinct = list(dict.fromkeys(tokens(query)))

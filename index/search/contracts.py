@@ -67,6 +67,10 @@ class DenseRetriever(Protocol):
 class LexicalRetriever(Protocol):
     """Search by words: scores are shares in 0-1 of the most that the query could get."""
 
+    def corrected(self, query: str) -> str:
+        """Return the query in the spelling of the passages, as far as the engine can tell."""
+        ...
+
     def weights(self, query: str) -> Mapping[str, float]:
         """Map each distinct token of the query to the most that it can add to a score."""
         ...

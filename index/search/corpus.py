@@ -71,13 +71,15 @@ class SearchResult:
     """One page of hits. `total` counts the documents on all pages.
 
     `timings_ms` maps a step (encode, dense, lexical, fuse, fetch, read) to its milliseconds.
-    `warning` is present if only one of two retrievers answered, or if the reranker was too slow.
+    `warning` is present if only one of two retrievers answered, or if the reranker was too slow,
+    `corrected` if the query was searched in another spelling.
     """
 
     hits: tuple[Hit, ...]
     total: int
     timings_ms: Mapping[str, float]
     warning: str | None = None
+    corrected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ def _aligned(rows: Rows, scored: Rows, scores: Vectors) -> Vectors:
 class _Query:
     """A query with everything that is computed once per search.
 
+    `text` is as it is searched, `written` as it was given.
     `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
     whose id, title or code is exactly the query: they score 1. `defining` are those whose last name is
@@ -190,6 +193,7 @@ class _Query:
     """
 
     text: str
+    written: str
     mode: Mode
     allowed: Allowed | None
     documents: int
@@ -217,6 +221,11 @@ class Ranked:
     query: _Query
     ranking: _Ranking
     warning: str | None = None
+
+    @property
+    def corrected(self) -> str | None:
+        """The query as it was searched, if that is not how it was written."""
+        return None if self.query.text == self.query.written else self.query.text
 
     @property
     def reranker(self) -> str | None:
@@ -397,7 +406,7 @@ class Corpus:
         clock = _Clock(ranked.timings_ms)
         hits = self.hits(ranked, offset, offset + k, explain=explain)
         clock.lap("fetch")
-        return SearchResult(hits, ranked.total, clock.laps, ranked.warning)
+        return SearchResult(hits, ranked.total, clock.laps, ranked.warning, ranked.corrected)
 
     def rank(
         self,
@@ -410,7 +419,7 @@ class Corpus:
     ) -> Ranked:
         """Rank at least the best `depth` documents, as `search` does; `hits` reads them.
 
-        `vector` is the query's by this corpus's encoder, if the caller has it already.
+        `vector` is the query's by this corpus's encoder, as it is written, if the caller has it.
         """
         check_search(query, 1, depth - 1, mode)
         clock = _Clock()
@@ -510,7 +519,7 @@ class Corpus:
                 f"There is no document {document_id[:200]!r} in this corpus.", field="id"
             )
         own = self._passages.passages_of(np.array([row]))
-        query = _Query("", "dense", self._passages.everything, self.manifest.documents)
+        query = _Query("", "", "dense", self._passages.everything, self.manifest.documents)
         query.vector = self._dense.mean(own)
         query.excluded = own
 
@@ -574,13 +583,18 @@ class Corpus:
         reranks: bool = True,
     ) -> _Query:
         allowed, documents = self._allowed(filter)
-        prepared = _Query(query, mode, allowed, documents, tokens=frozenset(tokens(query)))
-        prepared.reranked = reranks and self._has_model and mode != "dense"
         clock.lap("filter")
 
+        named = self._named(query.strip()) if mode != "dense" else _NO_ROWS
+        text = query if len(named) else self._corrected(query)
+        prepared = _Query(text, query, mode, allowed, documents, tokens=frozenset(tokens(text)))
+        prepared.named = named
+        prepared.reranked = reranks and self._has_model and mode != "dense"
+        clock.lap("lexical")
+
         if mode != "lexical":
-            if vector is None:
-                vector = self._encoder.encode([query], role="query")[0]
+            if vector is None or text != query:
+                vector = self._encoder.encode([text], role="query")[0]
             prepared.vector = vector
             prepared.has_feedback = (
                 mode == "hybrid" and self.manifest.kind in feedback.KINDS and bool(vector.any())
@@ -592,12 +606,15 @@ class Corpus:
             clock.lap("dense")
 
         if mode != "dense":
-            prepared.weights = self._lexical.weights(query)
-            prepared.named = self._named(query.strip())
+            prepared.weights = self._lexical.weights(text)
             if prepared.reranked:
                 prepared.defining = self._defining(query)
         clock.lap("lexical")
         return prepared
+
+    def _corrected(self, query: str) -> str:
+        """The query as it is searched: a word that no code or reference has may be a name."""
+        return self._lexical.corrected(query) if self.manifest.kind == "product" else query
 
     def _named(self, query: str) -> Rows:
         """Rows whose id, title or code is the query; titles of code have dots, whatever it has."""

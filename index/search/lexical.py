@@ -13,6 +13,7 @@ is known from their least burdens. Then the unread tiers are read for the rows a
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.search.postings import B, Postings, Tier, mean_length
-from purlin.index.search.tokens import tokens
+from purlin.index.search.spelling import corrected, edits, most_edits
+from purlin.index.search.tokens import split, tokens
 
 Rows = NDArray[np.int64]
 LexicalScores = NDArray[np.float32]
@@ -33,6 +35,8 @@ _FEW = 4096
 # Bounds are wider by this share per token than exact sums, because the order of a sum matters.
 _ROUNDING = 1e-6
 _COUNTED_TOKENS = 65_536
+_CORRECTED_WORDS = 4096
+_ROWS_PER_OCCURRENCE = 50_000
 
 
 class _Unread(NamedTuple):
@@ -113,6 +117,7 @@ class Lexical:
         self._local = threading.local()
         # Where rows were removed, a token's postings are read to count those left.
         self._df = lru_cache(_COUNTED_TOKENS)(self._count_live)
+        self._nearest = lru_cache(_CORRECTED_WORDS)(self._find_nearest)
 
     def weights(self, query: str) -> dict[str, float]:
         """Map each distinct token of the query to its idf (Lucene's variant).
@@ -134,6 +139,47 @@ class Lexical:
                 if len(removed):
                     df -= len(_common(removed, segment.read(tier)[0])[0])
         return df
+
+    # ---- vocabulary
+
+    def corrected(self, query: str) -> str:
+        """The query as it should be searched, see `purlin.index.search.spelling`."""
+        return corrected(query, self)
+
+    def df(self, token: str) -> int:
+        """Count the live rows that have a token."""
+        return self._df(token)
+
+    def together(self, first: str, second: str) -> int:
+        """Count the live rows that have both tokens."""
+        rows, others = (self.matching({token: 1.0}) for token in (first, second))
+        return len(np.intersect1d(rows, others, assume_unique=True))
+
+    def nearest(self, word: str) -> str | None:
+        """The token fewest edits away from a word or its stem; of several the most frequent."""
+        return self._nearest(word)
+
+    def _find_nearest(self, word: str) -> str | None:
+        most = most_edits(word)
+        (stem,) = split(word)
+        sizes = range(min(len(word), len(stem)) - most, len(word) + most + 1)
+        # What few of very many texts have is mostly misspelled itself, and there is a lot of it.
+        fewest_rows = 1 + self._count // _ROWS_PER_OCCURRENCE
+        row_counts: Counter[bytes] = Counter()
+        for segment in self._segments:
+            row_counts.update(segment.words_like(word[0], sizes, fewest_rows))
+        if not row_counts:
+            return None
+
+        candidates = list(row_counts)
+        distances = np.minimum(edits(word, candidates), edits(stem, candidates)).tolist()
+        ranked = sorted(
+            (distance, -row_counts[token], token)
+            for distance, token in zip(distances, candidates, strict=True)
+            if distance <= most
+        )
+        # Rows that were removed since count no more.
+        return next((token.decode() for *_, token in ranked if self.df(token.decode())), None)
 
     # ---- search
 

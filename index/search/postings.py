@@ -165,6 +165,42 @@ class Postings:
         sizes = record_bytes(counts)
         return names, start + np.cumsum(sizes) - sizes, counts
 
+    def words_like(self, letter: str, sizes: range, fewest_rows: int) -> dict[bytes, int]:
+        """Tokens of ASCII letters that begin with `letter`, of these sizes, and how many rows each has.
+
+        Those that fewer rows have are left out.
+
+        Raises Altered.
+        """
+        first = max(bisect_right(self._firsts, letter.encode()) - 1, 0)
+        last = bisect_left(self._firsts, chr(ord(letter) + 1).encode())
+        if last <= first:
+            return {}
+        start = int(self._groups[first])
+        content = bytes(self._terms.read(start, int(self._groups[last])))
+
+        begins = self._groups[first:last] - start
+        group_sizes = np.frombuffer(content, np.uint64)[begins // 8].astype(np.int64)
+
+        row_counts = {}
+        # All groups have the same size but the last of the file.
+        for size in np.unique(group_sizes).tolist():
+            tables = begins[group_sizes == size] + 16
+            entries = tables[:, None] // 4 + np.arange(2 * size)
+            table = np.frombuffer(content, np.uint32)[entries].reshape(-1, size, 2)
+            texts = tables[:, None] + 8 * size
+            ends = texts + table[..., 0].astype(np.int64)
+            starts = np.concatenate([texts, ends[:, :-1]], axis=1)
+
+            lengths, counts = ends - starts, table[..., 1]
+            fits = (lengths >= sizes.start) & (lengths < sizes.stop) & (counts >= fewest_rows)
+            spans = zip(starts[fits].tolist(), ends[fits].tolist(), strict=True)
+            for (begin, end), count in zip(spans, counts[fits].tolist(), strict=True):
+                token = content[begin:end]
+                if token.isalpha() and token.startswith(letter.encode()):
+                    row_counts[token] = count
+        return row_counts
+
     def records(self) -> Iterator[tuple[list[bytes], NDArray[np.int64], int]]:
         """Yield the tokens of each group, how many rows each has, and where the records begin."""
         for group in range(len(self._firsts)):

@@ -85,7 +85,8 @@ def search_corpora(
 
         encoder = corpus.encoder.fingerprint
         ranked = corpus.rank(query, needed, mode=mode, filter=filter, vector=vectors.get(encoder))
-        vectors[encoder] = ranked.query.vector
+        if ranked.corrected is None:
+            vectors[encoder] = ranked.query.vector
         rankings.append(ranked)
 
     if reranks:
@@ -176,7 +177,10 @@ def _page(
 def _searched(corpus: Corpus, ranked: Ranked | None) -> SearchedCorpus:
     total = ranked.total if ranked else 0
     reranker = ranked.reranker if ranked else None
-    return SearchedCorpus(corpus.name, corpus.build, corpus.encoder.name, total, reranker)
+    corrected = ranked.corrected if ranked else None
+    return SearchedCorpus(
+        corpus.name, corpus.build, corpus.encoder.name, total, reranker, corrected
+    )
 
 
 def _warning(corpora: Sequence[Corpus], mode: Mode) -> str | None:

@@ -1,4 +1,4 @@
-"""Decode files of source code, those too that are not UTF-8 if their encoding can be told.
+"""Decode texts, those too that are not UTF-8 if their encoding can be told.
 
 What cannot be told is left out: text in the wrong letters is found by nobody, and data is no text.
 """
@@ -67,15 +67,23 @@ def _other_text(content: bytes) -> str | None:
 
     head = b"\n".join(content[:_DECLARING_BYTES].split(b"\n")[:_DECLARING_LINES])
     declared = _DECLARED.search(head)
-    if declared and (codec := text_codec(declared[1].decode("ascii", "replace"))):
-        return _strictly(content, codec)
+    codec = text_codec(declared[1].decode("ascii", "replace")) if declared else None
+    codec = codec or _codec_by_characters(content)
+    return None if codec is None else _strictly(content, codec)
 
+
+def other_codec(content: bytes) -> str | None:
+    """The codec of text that is not UTF-8 and declares none; None if it cannot be told."""
+    return None if _is_damaged_utf8(content) else _codec_by_characters(content)
+
+
+def _codec_by_characters(content: bytes) -> str | None:
     for codec in ("cp932", "euc_jp"):
         text = _strictly(content, codec)
         if text is not None and _is_japanese(text):
-            return text
+            return codec
     text = _strictly(content, "cp1252")
-    return text if text is not None and _is_western(text) else None
+    return "cp1252" if text is not None and _is_western(text) else None
 
 
 def _strictly(content: bytes, codec: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Read product tables (JSON Lines, JSON arrays, CSV, Parquet) as one document per product.
+"""Read product tables (JSON Lines, JSON arrays, CSV, Parquet, XML) as one document per product.
 
 Rows are streamed: memory holds one block of rows and, to detect repeated ids, a digest per id. What
 a document says of its product is decided in `product_records`.
@@ -30,12 +30,12 @@ from purlin.index.sources.product_records import from_record, record_id
 from purlin.index.sources.product_rows import joined, with_typed_cells
 from purlin.index.sources.tables import TABLE_SUFFIXES, Row, read_rows, table_format
 
-VERSION = 4
+VERSION = 5
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
 # The cells of these formats are all text.
-_TEXT_FORMATS = (".csv", ".tsv")
+_TEXT_FORMATS = (".csv", ".tsv", ".xml")
 
 
 def files(

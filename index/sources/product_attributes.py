@@ -15,8 +15,8 @@ from purlin.index.sources.product_values import NUMBER, checked, field_value, it
 MAX_ATTRIBUTE_NESTING = 5
 
 # Keys of an attribute's name and value in lists of attributes.
-_NAME_KEYS = ("name", "key", "label", "attribute_code")
-_VALUE_KEYS = ("value", "values", "options")
+_NAME_KEYS = ("name", "key", "label", "attribute_code", "attribute_name")
+_VALUE_KEYS = ("value", "values", "options", "attribute_value")
 _UNIT_KEYS = ("unit", "units", "unitText", "unit_text", "uom")
 
 # What Shopify writes as the only option of a product without variants.
@@ -33,6 +33,10 @@ def attributes_of(
     if isinstance(column, str) and column.startswith(("{", "[{")):
         column = _json_cell(column)
 
+    # A list of attributes with a single element is a mapping in XML.
+    if isinstance(column, Mapping) and _is_attribute(column):
+        column = [column]
+
     prose: list[str] = []
     if isinstance(column, list):
         prose = item_lines([item for item in column if not isinstance(item, Mapping)])
@@ -42,6 +46,10 @@ def attributes_of(
 
     icecat = {name: value for name, value in record.items() if ICECAT.match(name)}
     return dict(flat_fields({**column, **icecat, **_paired_attributes(record, pairs)})), prose
+
+
+def _is_attribute(pair: Mapping[str, object]) -> bool:
+    return any(map(pair.get, _NAME_KEYS)) and any(key in pair for key in _VALUE_KEYS)
 
 
 def paired_columns(names: Iterable[str]) -> dict[str, str]:

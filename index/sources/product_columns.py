@@ -22,6 +22,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "variant_sku",
         "gtin",
         "ean",
+        # RSS's, which is often an address.
+        "guid",
     ),
     "title": ("title", "name", "product_title", "product_name", "item_name", "display_name"),
     "description": (
@@ -36,6 +38,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "features",
         "product_features",
         "highlights",
+        "product_highlight",
     ),
     "brand": (
         "brand",
@@ -74,6 +77,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "properties",
         # Magento's, schema.org's and Shopify's.
         *("custom_attributes", "additionalproperty", "options"),
+        # Google Merchant's, and those of feeds in XML.
+        *("product_detail", "param", "params", "attribute"),
     ),
 }
 """Standard columns and the names they go by, the preferred first, whatever case and punctuation."""

@@ -74,13 +74,18 @@ def _join(lines: Sequence[Row], columns: Mapping[str, str]) -> Row:
 
 
 def with_typed_cells(record: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, object]:
-    """A row of CSV whose cells are numbers, true or false where they say so.
+    """A row of texts whose cells are numbers, true or false where they say so.
 
     Standard columns stay text, and so do those that may hold ids: as numbers, 10.10 and 10.1 would
     be the same.
     """
     standard = set(column_names(list(record), columns).values())
     return {
-        name: cell if name in standard or may_be_id(name) else typed_cell(cell)
-        for name, cell in record.items()
+        name: cell if name in standard else _typed_cell(name, cell) for name, cell in record.items()
     }
+
+
+def _typed_cell(name: str, cell: object) -> object:
+    if isinstance(cell, Mapping):
+        return {key: _typed_cell(key, value) for key, value in cell.items()}
+    return cell if may_be_id(name) else typed_cell(cell)

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
 from purlin.index.sources import docstrings, markup, topics
-from purlin.index.sources.encodings import text_codec
+from purlin.index.sources.encodings import decoded, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.html import Block, Page, Section, read_page
 
@@ -227,13 +227,16 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
 
 
 def _decode(content: bytes, name: str) -> str | Skipped:
-    """Decode by the byte order mark, else by the charset that an HTML page declares, else UTF-8."""
+    """Decode by the byte order mark, else by the charset that an HTML page declares, else UTF-8.
+
+    Markdown and RST that are not UTF-8 are decoded where their encoding can be told.
+    """
+    is_html = PAGE_FORMATS[Path(name).suffix.lower()] == "html"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     else:
         if b"\0" in content[:8192]:
             return Skipped(name, "binary, not text")
-        is_html = PAGE_FORMATS[Path(name).suffix.lower()] == "html"
         may_declare = is_html and not content.startswith(codecs.BOM_UTF8)
         declared = _CHARSET.search(content, 0, 4096) if may_declare else None
         charset = declared[1].decode("ascii", "replace") if declared else "utf-8-sig"
@@ -243,6 +246,8 @@ def _decode(content: bytes, name: str) -> str | Skipped:
         # cp1252 has a few bytes without a character.
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
+        if not is_html and (text := decoded(content)) is not None:
+            return text
         encoding_name = encoding.removesuffix("-sig")
         return Skipped(name, f"not {encoding_name} text (byte {error.start:,}); re-encode it")
 

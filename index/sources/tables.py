@@ -1,4 +1,4 @@
-"""Read rows of CSV, TSV, JSON, JSON Lines and Parquet files as mappings of column to value."""
+"""Read rows of CSV, TSV, JSON, JSON Lines, Parquet and XML files as mappings of column to value."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from purlin.index.errors import InvalidInput
-from purlin.index.records import Skipped
-from purlin.index.sources.files import is_transient
+from purlin.index.records import Skipped, Stamp
+from purlin.index.sources.encodings import other_codec
+from purlin.index.sources.files import file_stamp, is_transient
 
-TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".xml")
 MAX_ROW = 1 << 20  # characters
 _CHUNK_CHARS = 1 << 16
 TOO_LONG = f"is longer than {MAX_ROW:,} characters"
 
 
 class Row(NamedTuple):
-    """One record of a table. Rows count from 1 as in the file: the header of a CSV is row 1."""
+    """One record of a table. Rows count from 1 as in the file: the header of a CSV is row 1.
+
+    The number of a product in XML is the line where it begins.
+    """
 
     number: int
     record: Mapping[str, object]
@@ -54,7 +59,13 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
             "pip install 'purlin-search[parquet]', or convert it to CSV or JSON Lines."
         )
 
-    readers = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv, ".json": _json_array}
+    readers = {
+        ".parquet": _parquet,
+        ".xml": _xml,
+        ".csv": _csv,
+        ".tsv": _csv,
+        ".json": _json_array,
+    }
     read = readers.get(table_format(path), _json_lines)
     row: Row | Skipped | None = None
 
@@ -80,16 +91,51 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[IO[str]]:
-    """Open a file, which may be gzipped, as UTF-8 or UTF-16 text with its line ends unchanged."""
+def open_bytes(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
+    """Open a file, which may be gzipped."""
     with path.open("rb") as file:
-        stream = gzip.GzipFile(fileobj=file) if path.suffix.lower() == ".gz" else file
-        is_utf16 = stream.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        encoding = "utf-16" if is_utf16 else "utf-8-sig"
+        yield gzip.GzipFile(fileobj=file) if path.suffix.lower() == ".gz" else file
+
+
+@contextmanager
+def open_text(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
+    """Open a file, which may be gzipped, with its line ends unchanged; UTF-16 has its mark."""
+    with open_bytes(path) as stream:
+        if stream.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            encoding = "utf-16"
 
         # Bytes that are not valid become lone surrogates, so that only their row is refused.
         with io.TextIOWrapper(stream, encoding, "surrogateescape", newline="") as text:
             yield text
+
+
+# The same file is opened for its first rows, its parts and its products.
+@lru_cache(maxsize=64)
+def _encoding(path: Path, stamp: Stamp | None) -> str:
+    """The encoding of a whole file: UTF-8, unless most of what is not ASCII tells another one."""
+    with open_bytes(path) as stream:
+        if _is_utf8(stream):
+            return "utf-8-sig"
+
+        stream.seek(0)
+        lines = iter(lambda: stream.readline(MAX_ROW), b"")
+        foreign = bytearray()
+        for line in lines:
+            foreign += b"" if line.isascii() else line
+            if len(foreign) > MAX_ROW:
+                break
+    return other_codec(bytes(foreign)) or "utf-8-sig"
+
+
+def _is_utf8(stream: io.BufferedReader | gzip.GzipFile) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        while chunk := stream.read(_CHUNK_CHARS):
+            decoder.decode(chunk)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def text_lines(handle: IO[str]) -> Iterator[str]:
@@ -208,7 +254,8 @@ class _CsvLines:
 
 def _csv(path: Path, name: str) -> Iterator[Row | Skipped]:
     csv.field_size_limit(max(MAX_ROW, csv.field_size_limit()))
-    with open_text(path) as handle:
+    # Excel saves CSV in the encoding of its country.
+    with open_text(path, _encoding(path, file_stamp(path))) as handle:
         lines = _CsvLines(handle)
         reader = csv.reader(lines, delimiter=_delimiter(lines, table_format(path)), strict=True)
         columns: dict[str, int] = {}
@@ -268,6 +315,12 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
                     is_transient(error),
                 )
             number = end
+
+
+def _xml(path: Path, name: str) -> Iterator[Row | Skipped]:
+    from purlin.index.sources.feeds import read_feed
+
+    return read_feed(path, name)
 
 
 def _in_microseconds(batch: Any) -> Any:

@@ -205,6 +205,9 @@ def _search_corpora(options: argparse.Namespace) -> int:
         )
         if result.warning is not None:
             terminal.print_note(f"warning: {result.warning}")
+        for searched in result.corpora:
+            if searched.corrected is not None:
+                terminal.print_note(f"{searched.corpus}: searched for {searched.corrected!r}")
         hits = _print_hits(options, result.hits, {corpus.name: corpus for corpus in corpora}, None)
     finally:
         for corpus in corpora:

@@ -1,0 +1,144 @@
+"""Spelling of queries: words that no passage has, and compounds in one word or two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from purlin.index.search.tokens import split
+
+# Words of fewer letters have too many others one edit away.
+_FEWEST_LETTERS, _FEWEST_FOR_TWO_EDITS = 5, 9
+_FEWEST_IN_PART = 3
+# Passages that have both parts of a compound; one may have them by chance.
+_FEWEST_TOGETHER = 2
+# Words that are looked up, each of which reads all tokens with its first letter, and pairs.
+_MOST_LOOKED_UP, _MOST_PAIRS = 4, 16
+# A word by itself: parts of codes, addresses and names with hyphens stay as they are.
+_WORD = re.compile(r"(?<![\w'’./-])[A-Za-z]{3,32}(?![\w'’/-]|\.\w)")
+# What the stemmer cuts off, and what it replaces by i.
+_ENDINGS = (
+    "",
+    *"s e es ed er ers or ors ion ions ator ators ation ing ings al ic able ment ness".split(),
+)
+_Y_ENDINGS = ("y", "ies", "ied")
+
+
+class Vocabulary(Protocol):
+    """The tokens of the passages that a query searches."""
+
+    def df(self, token: str) -> int:
+        """Count the passages that have a token."""
+        ...
+
+    def together(self, first: str, second: str) -> int:
+        """Count the passages that have both tokens."""
+        ...
+
+    def nearest(self, word: str) -> str | None:
+        """The token nearest to a word in lower case, or None if none is near."""
+        ...
+
+
+def corrected(query: str, vocabulary: Vocabulary) -> str:
+    """The query as it should be searched; the same if all its words are in the vocabulary.
+
+    A word that no passage has becomes the two words that it consists of, else the nearest one. Two
+    words that are mostly written as one are followed by that.
+    """
+    lookups = 0
+
+    def spelled(match: re.Match[str]) -> str:
+        nonlocal lookups
+        word = match[0]
+        tokens = split(word)
+        is_short = len(word) < _FEWEST_LETTERS
+        if is_short or lookups == _MOST_LOOKED_UP or not tokens or any(map(vocabulary.df, tokens)):
+            return word
+        lookups += 1
+        return _two_words(word, vocabulary) or _nearest_word(word, vocabulary) or word
+
+    text = _WORD.sub(spelled, query)
+    return " ".join([text, *_compounds(text, vocabulary)])
+
+
+def _two_words(word: str, vocabulary: Vocabulary) -> str:
+    """The word as the two that most passages have together; empty if there are none."""
+    counts = {}
+    for end in range(_FEWEST_IN_PART, len(word) - _FEWEST_IN_PART + 1):
+        first, second = word[:end], word[end:]
+        tokens = (*split(first.lower()), *split(second.lower()))
+        # Words that are left out of searches have no token.
+        if len(tokens) == 2 and all(map(vocabulary.df, tokens)):
+            counts[f"{first} {second}"] = vocabulary.together(*tokens)
+    best = max(counts, key=counts.__getitem__, default="")
+    return best if counts.get(best, 0) >= _FEWEST_TOGETHER else ""
+
+
+def _nearest_word(word: str, vocabulary: Vocabulary) -> str | None:
+    token = vocabulary.nearest(word.lower())
+    return None if token is None else _word_of(token, word.lower())
+
+
+def _compounds(text: str, vocabulary: Vocabulary) -> Iterator[str]:
+    """Two words as one, if more passages have that than both words."""
+    text_tokens = {token for word in _WORD.findall(text) for token in split(word.lower())}
+    pairs = (
+        (first[0].lower(), second[0].lower())
+        for first, second in pairwise(_WORD.finditer(text))
+        if text[first.end() : second.start()].isspace()
+    )
+    for first_word, second_word in islice(pairs, _MOST_PAIRS):
+        tokens = (*split(first_word), *split(second_word))
+        joined = split(first_word + second_word)
+        if len(tokens) != 2 or len(joined) != 1 or joined[0] in text_tokens:
+            continue
+        df = vocabulary.df(joined[0])
+        if df >= _FEWEST_TOGETHER and df > vocabulary.together(*tokens):
+            yield first_word + second_word
+
+
+def most_edits(word: str) -> int:
+    """How many edits the nearest token of a word may be away."""
+    return 2 if len(word) >= _FEWEST_FOR_TWO_EDITS else 1
+
+
+def edits(word: str, tokens: Sequence[bytes]) -> NDArray[np.int8]:
+    """How many letters (n,) are inserted, left out, replaced or swapped with the next one."""
+    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+    width = int(lengths.max(initial=0))
+    padded = b"".join(token.ljust(width, b"\0") for token in tokens)
+    # (width, n), so that a letter of all tokens is contiguous.
+    letters = np.frombuffer(padded, np.uint8).reshape(len(tokens), width).T.copy()
+
+    before = np.zeros((width + 1, len(tokens)), np.int8)
+    last = np.repeat(np.arange(width + 1, dtype=np.int8)[:, None], len(tokens), axis=1)
+    codes = word.encode()
+    for number, code in enumerate(codes):
+        row = np.empty_like(last)
+        row[0] = number + 1
+        np.minimum(last[:-1] + (letters != code), last[1:] + np.int8(1), out=row[1:])
+        if number:
+            swapped = (letters[1:] == codes[number - 1]) & (letters[:-1] == code)
+            np.minimum(row[2:], before[:-2] + np.int8(1), out=row[2:], where=swapped)
+        for column in range(width):
+            np.minimum(row[column + 1], row[column] + np.int8(1), out=row[column + 1])
+        before, last = last, row
+
+    distances: NDArray[np.int8] = last[lengths, np.arange(len(tokens))]
+    return distances
+
+
+def _word_of(token: str, word: str) -> str:
+    """The word with this stem that is nearest to `word`: encoders and people read no stems."""
+    endings = [token + ending for ending in _ENDINGS] + [token[:-1] + end for end in _Y_ENDINGS]
+    words = [spelled for spelled in endings if split(spelled) == (token,)]
+    if not words:
+        return token
+    distances = edits(word, [spelled.encode() for spelled in words])
+    return words[int(distances.argmin())]
