@@ -1,8 +1,8 @@
 """Read reference documentation as one document per definition and per section of prose.
 
-Pages are HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown or
-reStructuredText. Without any, there is the help of the running Python. Markup is turned into HTML
-first, so that one reader serves all.
+Pages are HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown,
+reStructuredText or the source of manual pages, compressed or not. Without any, there is the help of
+the running Python. Markup is turned into HTML first, so that one reader serves all.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -20,14 +21,14 @@ from urllib.parse import quote
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
-from purlin.index.sources import docstrings, markup, topics
+from purlin.index.sources import docstrings, manual_pages, markup, topics
 from purlin.index.sources.encodings import decoded, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.html import Block, Page, Section, read_page
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 7
+VERSION = 8
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 PAGE_FORMATS = {
@@ -40,6 +41,8 @@ PAGE_FORMATS = {
     ".txt": "rst",
 }
 
+# `git.1`, `perlre.1perl.gz`; not `libz.so.1` or `server.log.1`.
+_MANUAL_PAGE = re.compile(r"(?!.*\.(?:so|log)\.).+\.[1-9][a-z]{0,8}(?:\.gz)?", re.DOTALL)
 # Of Sphinx, Doxygen (its listings of source and members), Javadoc and rustdoc (listings of source).
 _INDEX_PAGE = re.compile(
     r"(genindex(-.*)?|search|searchindex|py-modindex|np-modindex|contents"
@@ -61,8 +64,8 @@ def files(
     A document's URL is the page's canonical one (`rel="canonical"`), else its path below
     `base_url`, the web address of `root`; without a `base_url` it is a path. Plain `.txt` counts as
     reStructuredText if the directory also has `.rst`. Pages over `max_bytes` (markup: 4 MiB) are
-    skipped.
-    Pages that only lead to another one have no documents.
+    skipped. Manual pages are files such as `git.1` and `git.1.gz`.
+    Pages that only lead to another one have no documents, nor have other files with such names.
 
     `unit` is what becomes a document. "definition": a definition or a section of prose, by its
     qualified name and with the enclosing terms. "segment": the same text, titled as its page; names
@@ -77,7 +80,7 @@ def files(
 
         path, name = page
         limit = max_bytes
-        if PAGE_FORMATS[path.suffix.lower()] != "html":
+        if _format(path.name) != "html":
             limit = min(max_bytes, MAX_MARKUP_BYTES)
         content = _content(path, name, limit)
 
@@ -117,9 +120,10 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
         raise NotFound(f"There is no file or directory {root}; check the path.", field="path")
 
     if root.is_file():
-        if root.suffix.lower() not in PAGE_FORMATS:
+        if _format(root.name) is None:
             raise InvalidInput(
-                f"{root.name} is no reference page: it must end in {', '.join(PAGE_FORMATS)}.",
+                f"{root.name} is no reference page: it must end in {', '.join(PAGE_FORMATS)}, or as"
+                " a manual page does (.1 to .9, also with .gz).",
                 field="path",
             )
         yield root, root.name
@@ -132,12 +136,9 @@ def _pages(root: Path) -> Iterator[tuple[Path, str] | Skipped]:
     paths.sort(key=lambda path: path.relative_to(root).as_posix())
 
     # A .txt beside .rst is most likely reStructuredText, too; elsewhere it may be anything.
-    suffixes = set(PAGE_FORMATS)
-    if not any(path.suffix == ".rst" for path in paths):
-        suffixes.discard(".txt")
-
+    reads_txt = any(path.suffix == ".rst" for path in paths)
     for path in paths:
-        if path.suffix.lower() in suffixes:
+        if reads_txt or path.suffix.lower() != ".txt":
             yield path, path.relative_to(root).as_posix()
 
 
@@ -159,17 +160,24 @@ def names(root: Path) -> Iterator[str]:
 def _walk(root: Path) -> Iterator[Path | Skipped]:
     resolved_root = root.resolve()
     for file in files_below(root, _is_page, _is_entered):
-        # A link out of the directory may lead anywhere on the machine.
+        # A link out of the directory may lead anywhere on the machine; one between manual pages is
+        # a second name of a page.
         if (
             isinstance(file, Skipped)
             or not file.is_symlink()
-            or file.resolve().is_relative_to(resolved_root)
+            or (_format(file.name) != "manual" and file.resolve().is_relative_to(resolved_root))
         ):
             yield file
 
 
 def _is_page(name: str) -> bool:
-    return Path(name).suffix.lower() in PAGE_FORMATS and not _INDEX_PAGE.fullmatch(name)
+    return _format(name) is not None and not _INDEX_PAGE.fullmatch(name)
+
+
+def _format(name: str) -> str | None:
+    """The format of a page, by its file's name; None if it is no page."""
+    page_format = PAGE_FORMATS.get(Path(name).suffix.lower())
+    return page_format or ("manual" if _MANUAL_PAGE.fullmatch(name) else None)
 
 
 def _is_entered(name: str) -> bool:
@@ -182,6 +190,16 @@ def _content(path: Path, name: str, limit: int) -> bytes | Skipped:
             content = file.read(limit + 1)
     except OSError as error:
         return Skipped(name, f"cannot be read: {error.strerror}")
+
+    if name.endswith(".gz") and len(content) <= limit:
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            # No more than one byte over the limit is unpacked, whatever the file holds.
+            content = unpacker.decompress(content, limit + 1)
+        except zlib.error as error:
+            return Skipped(name, f"not a gzip file: {error}")
+        if not unpacker.eof and len(content) <= limit:
+            return Skipped(name, "a gzip file without its end; compress it again")
 
     if len(content) > limit:
         return Skipped(name, f"larger than the limit of {limit:,} bytes for a page; split it")
@@ -204,7 +222,7 @@ def _read(
         return
 
     try:
-        html = _TO_HTML[PAGE_FORMATS[path.suffix.lower()]](text)
+        html = _TO_HTML[_format(path.name) or "html"](text)
     except InvalidInput as error:
         yield Skipped(name, error.message)
         return
@@ -221,6 +239,7 @@ def _unchanged(text: str) -> str:
 
 _TO_HTML: dict[str, Callable[[str], str]] = {
     "html": _unchanged,
+    "manual": manual_pages.html,
     "markdown": markup.markdown,
     "rst": markup.rst,
 }
@@ -229,15 +248,19 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
 def _decode(content: bytes, name: str) -> str | Skipped:
     """Decode by the byte order mark, else by the charset that an HTML page declares, else UTF-8.
 
-    Markdown and RST that are not UTF-8 are decoded where their encoding can be told.
+    Markdown and RST that are not UTF-8 are decoded where their encoding can be told. Files named as
+    manual pages may be anything: what cannot be decoded is empty.
     """
-    is_html = PAGE_FORMATS[Path(name).suffix.lower()] == "html"
+    page_format = _format(Path(name).name)
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     else:
+        if page_format == "manual":
+            # Old ones are in other encodings; what is in none is no manual page.
+            return decoded(content) or ""
         if b"\0" in content[:8192]:
             return Skipped(name, "binary, not text")
-        may_declare = is_html and not content.startswith(codecs.BOM_UTF8)
+        may_declare = page_format == "html" and not content.startswith(codecs.BOM_UTF8)
         declared = _CHARSET.search(content, 0, 4096) if may_declare else None
         charset = declared[1].decode("ascii", "replace") if declared else "utf-8-sig"
         encoding = text_codec(charset) or "utf-8-sig"
@@ -246,7 +269,7 @@ def _decode(content: bytes, name: str) -> str | Skipped:
         # cp1252 has a few bytes without a character.
         return content.decode(encoding, "replace" if encoding == "cp1252" else "strict")
     except UnicodeDecodeError as error:
-        if not is_html and (text := decoded(content)) is not None:
+        if page_format != "html" and (text := decoded(content)) is not None:
             return text
         encoding_name = encoding.removesuffix("-sig")
         return Skipped(name, f"not {encoding_name} text (byte {error.start:,}); re-encode it")

@@ -1,0 +1,390 @@
+"""Read the source of manual pages as lines of text and macros, and write what they say as HTML.
+
+Nothing is run: conditions are those of a terminal, definitions of macros are left out, and the time
+is linear in the length of the page.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from html import escape
+
+# Of what a page defines and nests.
+MAX_STRINGS = 500
+MAX_STRING = 500  # characters
+MAX_LEVELS = 30
+MAX_CONDITIONS = 8  # in one line
+MAX_NAME = 100  # characters
+MAX_NAMED = 1000  # characters of a term in which its names stand
+
+# Around the words of a bold or italic font, in text that is not yet written.
+BOLD, ITALIC, PLAIN = "\x01", "\x02", "\x03"
+_FONTS = {"B": BOLD, "3": BOLD, "BI": BOLD, "CB": BOLD, "I": ITALIC, "2": ITALIC, "CI": ITALIC}
+_NO_FONTS = dict.fromkeys(map(ord, BOLD + ITALIC + PLAIN))
+
+_CHARACTERS = dict(
+    item.split("=", 1)
+    for item in (
+        "em=— en=– hy=- bu=• aq=' dq=\" lq=“ rq=” oq=‘ cq=’ Bq=„ bq=‚ Fo=« Fc=» fo=‹ fc=› co=© rg=® tm=™ "
+        "ha=^ ti=~ rs=\\ sl=/ ba=| bv=| br=│ at=@ sh=# Do=$ Eu=€ Po=£ Ye=¥ ct=¢ ga=` aa=´ de=° sc=§ ps=¶ "
+        "dg=† dd=‡ lB=[ rB=] lC={ rC=} la=⟨ ra=⟩ -> =→ <-=← ua=↑ da=↓ <>=↔ rA=⇒ lA=⇐ mu=× di=÷ +-=± pl=+ mi=− "
+        "eq== !==≠ <==≤ >==≥ ~~=≈ ==≡ if=∞ ss=ß ae=æ AE=Æ oe=œ OE=Œ /o=ø /O=Ø oA=Å oa=å -D=Ð Sd=ð TP=Þ Tp=þ "
+        "12=½ 14=¼ 34=¾ S1=¹ S2=² S3=³ mc=µ *a=α *b=β *p=π ci=○ sq=□ ul=_ rn=‾ r!=¡ r?=¿ no=¬ f/=⁄ pc=·"
+    ).split(" ")
+    if "=" in item.strip("=")
+)
+_CHARACTERS |= {"->": "→", "==": "≡", "!=": "≠", "<=": "≤", ">=": "≥", "eq": "=", "ff": "ff"}
+_ACCENTS = {
+    "'": "\u0301",
+    "`": "\u0300",
+    "^": "\u0302",
+    "~": "\u0303",
+    ":": "\u0308",
+    ",": "\u0327",
+    "v": "\u030c",
+}
+_UNICODE = re.compile(r"u(?:ni)?([0-9A-Fa-f]{4,6})(?:_([0-9A-Fa-f]{4,6}))?")
+_STRINGS = {"lq": "“", "rq": "”", "R": "®", "Tm": "™", "Aq": "'", "Lq": "“", "Rq": "”", "Ba": "|"}
+
+# Each alternative begins otherwise and has a bounded end, so that time stays linear.
+_ESCAPE = re.compile(
+    r"""\\(?:
+        (?P<comment>["#].*)
+        |\((?P<two>..)
+        |\[(?P<long>[^\]\n]{0,100})\]
+        |\*(?:\((?P<string2>..)|\[(?P<string>[^\]\n]{0,100})\]|(?P<string1>.))
+        |f(?:\((?P<font2>..)|\[(?P<font>[^\]\n]{0,20})\]|(?P<font1>.))
+        |s(?:[+-]?\d{1,2}|[+-]?\[[^\]\n]{0,20}\]|[+-]?'[^'\n]{0,20}'|\([+-]?..)
+        |[mMFgkVYnO][+-]?(?:\(..|\[[^\]\n]{0,100}\]|.)
+        |[AbBCDhHlLNoRSvwxXZ](?P<quote>['"|!])(?P<measure>[^\n]{0,200}?)(?P=quote)
+        |z
+        |(?P<char>.)
+        |\Z
+    )""",
+    re.VERBOSE,
+)
+_BLANKS = frozenset("0 ~t")
+_LITERAL = {"-": "-", "e": "\\", "\\": "\\", "'": "´", "`": "`", ".": ".", "_": "_"}
+
+_CONTROL = re.compile(r"[.'][ \t]*(\\?[^\s\\\"]{0,30})[ \t]*(.*)", re.DOTALL)
+_TOKEN = re.compile(r'"((?:[^"]|"")*)"?|((?:\\[ \t]|\\[^ \t]|[^\s\\])+)|\\\Z')
+_OPTION = re.compile(r"(?<![\w=<\[-])(?:--?|\+)[\w?@#][\w.+-]*|(?<![\w-])--(?![\w-])")
+# What follows a name in the same font: a key in brackets, or one that is left open.
+_REMARK = re.compile(r"(?<=\w)(?: \([^()]{1,40}\)|[(\[])$")
+_CONDITION = re.compile(r"!?(?:[noetv]\b|\\n\(\.g|\\n\[\.g\]|\S*)[ \t]*")
+_TRUE = frozenset(["n", "o", r"\n(.g", r"\n[.g]", "!t", "!v"])
+_DEFINITIONS = frozenset("de de1 dei dei1 am am1 ami ami1".split())
+
+
+class Strings:
+    """The strings that a page defines, by name, and the text that escapes stand for."""
+
+    def __init__(self) -> None:
+        self._strings = dict(_STRINGS)
+
+    def define(self, arguments: str) -> None:
+        """Define a string by the arguments of `.ds`; what is too long or too much is left out."""
+        name, _, value = arguments.partition(" ")
+        if len(self._strings) < MAX_STRINGS:
+            self._strings[name] = self.text(value.strip().removeprefix('"'))[:MAX_STRING]
+
+    def text(self, source: str) -> str:
+        """Text with the marks of fonts, without any escape."""
+        return _ESCAPE.sub(self._replace, source) if "\\" in source else source
+
+    def _replace(self, match: re.Match[str]) -> str:
+        kind, name = match.lastgroup, match[match.lastgroup or 0]
+        if kind in ("two", "long"):
+            return _character(name)
+        if kind in ("string2", "string", "string1"):
+            return self._strings.get(name, "")
+        if kind in ("font2", "font", "font1"):
+            return _FONTS.get(name, PLAIN)
+        if kind == "char":
+            return " " if name in _BLANKS else _LITERAL.get(name, "")
+        return ""
+
+
+def _character(name: str) -> str:
+    if name in _CHARACTERS:
+        return _CHARACTERS[name]
+    if match := _UNICODE.fullmatch(name):
+        codes = [int(digits, 16) for digits in match.groups() if digits]
+        valid = all(code < 0x110000 and not 0xD800 <= code < 0xE000 for code in codes)
+        return unicodedata.normalize("NFC", "".join(map(chr, codes))) if valid else ""
+    if len(name) == 2 and name[0] in _ACCENTS:
+        return unicodedata.normalize("NFC", name[1] + _ACCENTS[name[0]])
+    return ""
+
+
+def tokens(arguments: str) -> list[str]:
+    """The arguments of a macro, with their escapes; quotes around them are dropped."""
+    return [token for token, _ in quoted_tokens(arguments)]
+
+
+def quoted_tokens(arguments: str) -> list[tuple[str, bool]]:
+    """The arguments of a macro, each with whether it stood in quotes."""
+    return [
+        (match[2], False) if match[2] is not None else ((match[1] or "").replace('""', '"'), True)
+        for match in _TOKEN.finditer(arguments)
+        if match[0] != "\\"
+    ]
+
+
+def lines(source: str, strings: Strings) -> Iterator[tuple[str, str]]:
+    """Each line as macro and arguments, or as "" and text, of what a terminal would show.
+
+    Comments, definitions of macros and what stands under false conditions are left out.
+    """
+    conditions = _Conditions()
+    end = ""
+    for line in source.replace("\\\n", "").split("\n"):
+        line = line.rstrip("\r")
+        if end:
+            if line[:1] in (".", "'") and line[1:].strip() == end:
+                end = ""
+            continue
+
+        line = conditions.applied(line)
+        control = _CONTROL.match(line)
+        if control is None:
+            if line is not conditions.NOTHING:
+                yield "", line
+            continue
+
+        macro, arguments = control[1], control[2].split('\\"')[0].rstrip(" \t")
+        if macro in _DEFINITIONS or macro == "ig":
+            words = arguments.split()
+            ends = words[1:2] if macro in _DEFINITIONS else words[:1]
+            end = ends[0] if ends else "."
+        elif macro == "ds":
+            strings.define(arguments)
+        elif macro and not macro.startswith("\\"):
+            yield macro, arguments
+
+
+class _Conditions:
+    """Applies `.if`, `.ie` and `.el`, also to several lines between `\\{` and `\\}`."""
+
+    NOTHING = "."
+
+    def __init__(self) -> None:
+        self._hidden = 0
+        self._results: list[bool] = []
+
+    def applied(self, line: str) -> str:
+        """What is left of a line; NOTHING if that is nothing."""
+        if self._hidden:
+            self._hidden += line.count("\\{") - line.count("\\}")
+            self._hidden = max(self._hidden, 0)
+            return self.NOTHING
+
+        for _ in range(MAX_CONDITIONS):
+            control = _CONTROL.match(line)
+            if control is None or control[1] not in ("if", "ie", "el"):
+                break
+            rest = control[2]
+            if control[1] == "el":
+                is_true = not (self._results.pop() if self._results else True)
+            else:
+                condition = _CONDITION.match(rest)
+                text = condition[0] if condition else ""
+                rest = rest[len(text) :]
+                is_true = text.strip() in _TRUE
+            if control[1] == "ie" and len(self._results) < MAX_LEVELS:
+                self._results.append(is_true)
+            if not is_true:
+                self._hidden = max(0, control[2].count("\\{") - control[2].count("\\}"))
+                return self.NOTHING
+            line = rest.lstrip(" \t").removeprefix("\\{").lstrip(" \t") or self.NOTHING
+
+        if "\\}" in line or "\\{" in line:
+            line = line.replace("\\}", "").replace("\\{", "").rstrip() or self.NOTHING
+        return line
+
+
+class Page:
+    """HTML of a page, written from paragraphs, terms, items and code in reading order.
+
+    `_levels` has the kind of list that is open at each indentation: "dl", "ul", "ol" or "".
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._text: list[str] = []
+        self._is_code = False
+        self._levels = [""]
+        self._too_deep = 0
+        self._joins = False
+        self._numbers: dict[str, int] = {}
+
+    def html(self) -> str:
+        """All that was written, with everything closed."""
+        self._close_levels(0)
+        return "".join(self._parts)
+
+    def text(self, text: str, *, joins: bool = False) -> None:
+        """Add a line of text or code; `joins` says that the next one continues its last word."""
+        if self._text and not self._joins:
+            self._text.append("\n" if self.is_code else " ")
+        self._text.append(text)
+        self._joins = joins
+
+    @property
+    def is_code(self) -> bool:
+        """Whether lines stay as they are."""
+        return self._is_code
+
+    @property
+    def is_between_paragraphs(self) -> bool:
+        """Whether the next line begins a paragraph or code."""
+        return not self._text
+
+    @property
+    def paragraph(self) -> str:
+        """The paragraph that is being written, with its marks of fonts."""
+        return "".join(self._text).strip()
+
+    def take_paragraph(self) -> str:
+        """Remove and return the paragraph that is being written."""
+        text = self.paragraph
+        self._text.clear()
+        return text
+
+    def line_break(self) -> None:
+        """Begin a new line of the same paragraph."""
+        if self._text and not self.is_code:
+            self._text.append("\n")
+            self._joins = True
+
+    def end_paragraph(self) -> None:
+        """Write the paragraph or code so far."""
+        text = "".join(self._text).translate(_NO_FONTS)
+        self._text.clear()
+        self._joins = False
+        if not text.strip():
+            return
+        if self.is_code:
+            code = escape(text.strip("\n"))
+            self._parts.append(f"<pre>{code}</pre>")
+        else:
+            words = escape(text.strip()).replace("\n", "<br>")
+            self._parts.append(f"<p>{words}</p>")
+
+    def begin_code(self) -> None:
+        """Keep the lines that follow as they are."""
+        self.end_paragraph()
+        self._is_code = True
+
+    def end_code(self) -> None:
+        """Fill paragraphs again."""
+        self.end_paragraph()
+        self._is_code = False
+
+    def heading(self, level: int, text: str) -> None:
+        """Write a heading, which ends all lists."""
+        text = " ".join(text.translate(_NO_FONTS).split())
+        self.end_code()
+        self._close_levels(0)
+        self._levels = [""]
+        self._too_deep = 0
+        anchor = self._anchor(text)
+        self._parts.append(f"<h{level}{anchor}>{escape(text)}</h{level}>")
+
+    def term(self, text: str) -> None:
+        """Begin the entry of a term, in the list of terms that is open or in a new one."""
+        self.end_code()
+        if not text.translate(_NO_FONTS).strip():
+            return
+        self._open_list("dl")
+        self._parts.append(f"<dt{self._anchor(_names(text)[0])}>{_marked(text)}</dt><dd>")
+
+    def item(self, kind: str) -> None:
+        """Begin an item of a list of kind "ul" or "ol"."""
+        self.end_code()
+        self._open_list(kind)
+        self._parts.append("<li>")
+
+    def table(self, rows: Sequence[Sequence[str]]) -> None:
+        """Write the rows of a table."""
+        self.end_code()
+        self._parts.append("<table>")
+        for row in rows:
+            cells = (f"<td>{escape(cell.translate(_NO_FONTS))}</td>" for cell in row)
+            self._parts.append(f"<tr>{''.join(cells)}</tr>")
+        self._parts.append("</table>")
+
+    def end_list(self) -> None:
+        """End the list at this indentation."""
+        self.end_paragraph()
+        if self._levels[-1]:
+            self._parts.append(f"</{self._levels[-1]}>")
+            self._levels[-1] = ""
+
+    @property
+    def is_in_list(self) -> bool:
+        """Whether a list is open at this indentation."""
+        return bool(self._levels[-1])
+
+    def indent(self) -> None:
+        """Open an indentation; what it holds belongs to the item or text before it."""
+        self.end_paragraph()
+        if len(self._levels) < MAX_LEVELS:
+            self._levels.append("")
+        else:
+            self._too_deep += 1
+
+    def dedent(self) -> None:
+        """Close the innermost indentation with its list."""
+        self.end_paragraph()
+        if self._too_deep:
+            self._too_deep -= 1
+        elif len(self._levels) > 1:
+            self._close_levels(len(self._levels) - 1)
+
+    def _close_levels(self, count: int) -> None:
+        self.end_paragraph()
+        for kind in reversed(self._levels[count:]):
+            if kind:
+                self._parts.append(f"</{kind}>")
+        del self._levels[count:]
+
+    def _open_list(self, kind: str) -> None:
+        if self._levels[-1] != kind:
+            self.end_list()
+            self._levels[-1] = kind
+            self._parts.append(f"<{kind}>")
+
+    def _anchor(self, name: str) -> str:
+        """The attribute of an id, as mandoc makes it: without dashes before it, and unique."""
+        name = "_".join(name.lstrip("-").split())[:MAX_NAME]
+        if not name:
+            return ""
+        # An id of this form would name a module of Python.
+        name = name.replace("module-", "module_")
+        number = self._numbers[name] = self._numbers.get(name, 0) + 1
+        return f' id="{escape(name if number == 1 else f"{name}~{number}")}"'
+
+
+def _names(term: str) -> list[str]:
+    """What a term names: its options, else the bold words that it begins with, else all of it."""
+    plain = " ".join(term.translate(_NO_FONTS).split())
+    if plain.startswith(("-", "+")) and (options := _OPTION.findall(plain[:MAX_NAMED])):
+        return options
+    if term.lstrip().startswith(BOLD):
+        bold = re.split(f"[{ITALIC}{PLAIN}]", term.lstrip(), maxsplit=1)[0]
+        name = _REMARK.sub("", " ".join(bold.translate(_NO_FONTS).split()))
+        if name:
+            return [name]
+    return [plain]
+
+
+def _marked(term: str) -> str:
+    """HTML of a term, with its names marked for the reader of pages."""
+    rest, parts = " ".join(term.translate(_NO_FONTS).split()), []
+    for name in _names(term):
+        before, name, rest = rest.partition(name)
+        parts.append(f'{escape(before)}<span class="term">{escape(name)}</span>')
+    return "".join(parts) + escape(rest)

@@ -1,0 +1,129 @@
+"""Sources of manual pages become documents with options as terms and examples as code."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from purlin.index.records import Document, Skipped
+from purlin.index.sources import manual_pages, reference
+
+DATA = Path(__file__).parent / "data" / "reference" / "manual"
+
+
+def read(root: Path) -> tuple[dict[str, Document], list[str]]:
+    documents, reasons = {}, []
+    for file in reference.files(root):
+        for item in [file] if isinstance(file, Skipped) else file.read():
+            if isinstance(item, Skipped):
+                reasons.append(item.reason)
+            else:
+                documents[item.id] = item
+    return documents, reasons
+
+
+def bodies(name: str) -> dict[str, str]:
+    return {id: document.body for id, document in read(DATA / name)[0].items()}
+
+
+def test_options_of_man_are_terms_and_examples_are_code() -> None:
+    assert bodies("weave.1") == {
+        "weave.1": "weave - make cloth of threads",
+        "weave.1#SYNOPSIS": "weave [-v | --verbose]\n      thread...",
+        "weave.1#DESCRIPTION": "Cloth is large; see loom(7) and ~/.loomrc .\n\n"
+        "Reads café naïve “threads” • costs little, not much.",
+        "weave.1#v": "-v, --verbose\n\nSay more.\n\nTwice for all:\n\nweave -vv \\n",
+        "weave.1#width": "--width=CM\n\nHow wide:\n\n- narrow\n- wide\n\nMark | Means\na | one thread",
+        "weave.1#auto": "auto\n\nas the loom is",
+        "weave.1#Exit_status": "1. Done. the site <https://loom.example/>.",
+    }
+
+
+def test_terms_of_man_have_names_titles_and_enclosing_terms() -> None:
+    documents, _ = read(DATA / "weave.1")
+    verbose, width = documents["weave.1#v"], documents["weave.1#width"]
+
+    assert documents["weave.1"].title == "weave(1)"
+    assert verbose.title == "-v, --verbose"
+    assert verbose.fields["directive"] == "option"
+    assert verbose.fields["headings"] == ("weave(1)", "OPTIONS")
+    assert width.title == "--width"
+    assert documents["weave.1#auto"].context == ("--width",)
+
+
+def test_mdoc_is_read_with_its_marks_lists_and_displays() -> None:
+    assert bodies("spin.5") == {
+        "spin.5": "spin, respin – spins wool",
+        "spin.5#SYNOPSIS": "spin [-fv] [-o file]",
+        "spin.5#DESCRIPTION": "See weave(1), /etc/spin (‘!’).\n\nwool | soft\nsilk | fine",
+        "spin.5#Speed": "Speed\n\nTurns; the default is “12”.",
+        "spin.5#D": "-D [host:]port\n\nWhere to listen.\n\nspin -D 80",
+    }
+
+
+def test_terms_of_docbook_are_paragraphs_above_an_indentation() -> None:
+    source = (
+        '.\\" Generator: DocBook XSL Stylesheets\n.TH "GIT\\-ADD" "1"\n.SH "OPTIONS"\n'
+        ".PP\n\\-\\-onto <base>\n.RS 4\nWhere to begin\\&.\n.sp\nNext\\&.\n.RE\n"
+        ".sp\n.RS 4\n.ie n \\{\\\n\\h'-04'\\(bu\\h'+03'\\c\n.\\}\n.el \\{\\\n.IP \\(bu 2.3\n.\\}\n"
+        "an item\n.RE\n"
+    )
+    html = manual_pages.html(source)
+
+    assert "<h1>git-add(1)</h1>" in html
+    assert '<dt id="onto"><span class="term">--onto</span> &lt;base&gt;</dt>' in html
+    assert "<li><p>an item</p>" in html
+
+
+def test_compressed_pages_are_read_and_other_files_of_such_names_are_not(tmp_path: Path) -> None:
+    page = (DATA / "weave.1").read_bytes()
+    (tmp_path / "weave.1.gz").write_bytes(gzip.compress(page))
+    (tmp_path / "latin.3x").write_bytes(".TH L 3\n.SH N\ncaf\xe9 \\- coffee\n".encode("latin-1"))
+    (tmp_path / "weft.1").write_text(".so man1/weave.1\n")
+    (tmp_path / "alias.1.gz").symlink_to(tmp_path / "weave.1.gz")
+    (tmp_path / "notes-1.2").write_text("Not a page.\n")
+    (tmp_path / "data.2").write_bytes(b"\0\xff\xfe")
+    (tmp_path / "libz.so.1").write_bytes(b"\x7fELF")
+    documents, reasons = read(tmp_path)
+
+    assert reasons == []
+    assert {document.location.path for document in documents.values()} == {
+        "weave.1.gz",
+        "latin.3x",
+    }
+    assert "alias.1.gz" not in set(reference.names(tmp_path))
+    assert any("café" in document.body for document in documents.values())
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"no gzip", "not a gzip file: "),
+        (gzip.compress(b".TH A 1\n" * 99)[:-9], "a gzip file without its end; "),
+        (gzip.compress(bytes(reference.MAX_MARKUP_BYTES + 1)), "larger than the limit of "),
+    ],
+)
+def test_broken_and_huge_compressed_pages_are_skipped(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    (tmp_path / "a.1.gz").write_bytes(content)
+    documents, reasons = read(tmp_path)
+
+    assert documents == {}
+    assert [text.startswith(reason) for text in reasons] == [True]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        ".RS\n", ".TP\n\\fBa\\fR\n", ".if n \\{\n", ".if n ", "\\[aa", "\\h'", "\\", '.B "', "a\\c\n",
+        ".TP\n-a, ", ".ds a \\*a\\*a\n", ".TS\nl.\nT{\n", ".de a\n", "a [", ".IP a\n", ".UR a\n",
+        ".Dd\n.Sh A\n", ".Bl -tag\n.It a\n", ".Bl -column\n.It a Ta\nb\n", ".It Xo\n", ".Sm off\n.Oo a\n",
+        ".Fl Fl ", ".Xr a . ", ".Rs\n.%A b\n",
+    ],
+)  # fmt: skip
+def test_hostile_pages_are_read_in_time(part: str) -> None:
+    for head in (".TH A 1\n.SH NAME\na \\- b\n.SH D\n", ".Dd x\n.Dt A 1\n.Sh NAME\n"):
+        manual_pages.html(head + part * 5_000)
