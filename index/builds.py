@@ -451,14 +451,11 @@ def locked(home: Path, name: str, catalog: Catalog = CORPORA) -> Iterator[Path]:
     Raises Busy if another process has the lock.
     """
     directory = builds_directory(home, name, catalog)
-    with storage_errors():
-        directory.mkdir(parents=True, exist_ok=True)
-
     busy = (
         f"{catalog.item.capitalize()} {name!r} is being built or changed by another process; "
         "try again later."
     )
-    with exclusive(directory, busy):
+    with exclusive(directory, busy, create=True):
         try:
             with storage_errors():
                 _remove_litter(directory)
