@@ -242,15 +242,19 @@ def test_requests_get_503_while_the_server_is_down(
     with lite_server(data, port) as process, serving(home) as client:
         until(lambda: client.post("/search", json=search).status_code == 200)
         os.kill(process.pid, signal.SIGSTOP)
-        content = problem(client.post("/search", json=search), 503)
+        response = client.post("/search", json=search)
+        assert response.headers["retry-after"] == "5"
+        content = problem(response, 503)
         assert content["type"] == "urn:purlin:problem:engine-failed"
         assert connection.address in content["detail"]
         os.kill(process.pid, signal.SIGCONT)
         until(lambda: client.post("/search", json=search).status_code == 200)
         process.kill()
         process.wait()
-        content = problem(client.post("/search", json=search), 503)
-        assert connection.address in content["detail"]
+        for _ in range(2):
+            response = client.post("/search", json=search)
+            assert connection.address in problem(response, 503)["detail"]
+            assert response.headers["retry-after"] == "5"
 
 
 def _answers(connection: Connection) -> bool:
