@@ -616,9 +616,15 @@ def delete(home: Path, name: str) -> None:
         # Raises NotFound, which lists the existing names.
         current(home, name)
 
-    with locked(home, name) as directory, storage_errors():
+    with locked(home, name) as directory:
+        clear(directory)
+
+
+def clear(directory: Path) -> None:
+    """Remove all builds of a corpus, whose lock the caller holds."""
+    with storage_errors():
         # CURRENT goes first, so that no reader opens a corpus that is half removed.
         (directory / "CURRENT").unlink(missing_ok=True)
-        for build in builds(home, name):
+        for build in _finished(directory):
             shutil.rmtree(directory / build)
         shutil.rmtree(directory / UNFINISHED, ignore_errors=True)

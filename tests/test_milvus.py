@@ -454,6 +454,25 @@ def test_another_server_attaches_and_follows(
         assert reply["build"] == builds.current(shared, "books").name
 
 
+def test_what_another_server_deletes_is_gone_here(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "INTERVAL_S", 0.05)
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    build_numbered(elsewhere, connection, 3, "passing")
+    build_numbered(here, None, 3, "own")
+    with serving(here, milvus=connection.address) as client:
+        until(lambda: client.get("/corpora/passing").status_code == 200)
+        hosting.delete(elsewhere, "passing")
+        until(lambda: client.get("/corpora/passing").status_code == 404)
+        until(lambda: not (here / "corpora" / "passing").exists())
+        assert client.get("/corpora/own").status_code == 200
+
+    # It is of this machine, whatever Milvus has.
+    assert hosting.detach(here, "own", connection)
+    assert builds.exists(here, "own")
+
+
 def test_what_was_altered_in_milvus_is_not_attached(
     shared: Path, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
