@@ -50,6 +50,7 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
     Opening: (HTTPStatus.SERVICE_UNAVAILABLE, "opening"),
     Left: (HTTPStatus.SERVICE_UNAVAILABLE, "left"),
     StorageFailed: (HTTPStatus.SERVICE_UNAVAILABLE, "storage-failed"),
+    EngineAway: (HTTPStatus.SERVICE_UNAVAILABLE, "engine-failed"),
     EngineFailed: (HTTPStatus.SERVICE_UNAVAILABLE, "engine-failed"),
 }
 
