@@ -1,4 +1,4 @@
-"""Follows the corpora of a Milvus: the builds that other servers make, switch and roll back."""
+"""Follows the corpora of a Milvus: the builds that other servers make, switch, roll back and delete."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ _log = logging.getLogger("purlin.following")
 class Follower:
     """Attaches the active builds of a Milvus to `home`, now and whenever one is switched.
 
-    A corpus of the same name whose documents are on this machine stays as it is.
+    A corpus that was there and is not any more is removed here, too. One that was never seen there
+    stays: its Milvus may be another one. A corpus of the same name whose documents are on this machine stays as it is.
     """
 
     def __init__(self, home: Path, connection: Connection) -> None:
         self._home = home
         self._connection = connection
+        self._attached: set[str] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         # The last problem, which is logged once.
@@ -46,9 +48,10 @@ class Follower:
     def _follow(self) -> None:
         problem = ""
         try:
-            for name in hosting.hosted(self._connection):
+            names = hosting.hosted(self._connection)
+            for name in sorted({*names, *self._attached}):
                 try:
-                    hosting.attach(self._home, name, self._connection)
+                    self._follow_one(name, is_there=name in names)
                 except Busy:
                     # This machine is building it; the next round sees the result.
                     continue
@@ -59,3 +62,12 @@ class Follower:
         if problem and problem != self._problem:
             _log.warning("%s", problem)
         self._problem = problem
+
+    def _follow_one(self, name: str, *, is_there: bool) -> None:
+        if is_there:
+            hosting.attach(self._home, name, self._connection)
+            self._attached.add(name)
+        # Another server may be halfway through its deletion.
+        elif hosting.detach(self._home, name, self._connection):
+            self._attached.remove(name)
+            _log.info("%s was deleted in Milvus", name)

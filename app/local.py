@@ -59,6 +59,10 @@ class LocalCorpora:
         own = [name for name, its_kind in WORKSPACES.items() if its_kind == kind]
         return own + self._in_home().names(kind)
 
+    def left_out(self, kind: Kind) -> str | None:
+        """Which corpora of this kind in the home are not in `names`, as a sentence."""
+        return self._in_home().left_out(kind)
+
     def default(self, kind: Kind) -> str | None:
         """The workspace for code; for questions its documentation, unless a home has references."""
         if kind == "code":

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from purlin.app.errors import Opening
 from purlin.index import builds
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 RETRY_S = 60.0  # after which a refused build is tried again
 ENGINE_RETRY_S = 5.0  # the same if an engine could not be reached
+_MAX_NAMES = 20  # corpora listed in a sentence
 
 
 class Build(Protocol):
@@ -322,6 +323,28 @@ class OpenBuilds(Generic[_B]):
                 previous.build.close()
 
 
+class OfKind(NamedTuple):
+    """The sorted names of the corpora of a kind that are in service, and which others there are."""
+
+    names: list[str]
+    warning: str | None
+
+
+def _left_out(opening: list[str], refused: list[str]) -> str | None:
+    sentences = []
+    if opening:
+        sentences.append(f"Not searched, as they are still being opened: {_listed(opening)}.")
+    if refused:
+        sentences.append(
+            f"Not searched, as they cannot be served: {_listed(refused)}; see /corpora."
+        )
+    return " ".join(sentences) or None
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES])
+
+
 class OpenCorpora(OpenBuilds[Corpus]):
     """All corpora below `home`, each opened with the encoder that made its vectors.
 
@@ -334,32 +357,33 @@ class OpenCorpora(OpenBuilds[Corpus]):
         self._encoders = encoders
         super().__init__(home, CORPORA, self._load_corpus, timeout_s=timeout_s)
 
-    def of_kind(self, kind: Kind) -> list[str]:
-        """Sorted names of the corpora of a kind that are in service.
+    def of_kind(self, kind: Kind) -> OfKind:
+        """Return the corpora of a kind that are in service.
 
-        Raises NotFound if there is none, Opening while any corpus is still being opened, and what a
-        corpus of the kind is refused with if no other is in service.
+        If there is none, raises Opening while one may still come, what a corpus of the kind is
+        refused with, or NotFound.
         """
-        statuses = self.statuses()
-        names = [
-            status.name
-            for status in statuses
-            if status.opened is not None and status.opened.manifest.kind == kind
-        ]
-        if any(status.state == "opening" for status in statuses):
-            raise Opening("Corpora are still being opened: try again in a moment.", field="corpus")
-        if not names and (refused := self.refused(kind)):
-            # The lease raises the refusal, unless the corpus was opened just now.
-            with self.lease(refused[0]):
-                return refused[:1]
-        if not names:
-            raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
-        return names
+        names, opening, refused = [], [], []
+        for status in self.statuses():
+            if status.opened is not None:
+                if status.opened.manifest.kind == kind:
+                    names.append(status.name)
+            elif status.state == "refused":
+                if self._recorded_kind(status.name) == kind:
+                    refused.append(status.name)
+            elif self._recorded_kind(status.name) in (kind, None):
+                opening.append(status.name)
 
-    def refused(self, kind: Kind) -> list[str]:
-        """Sorted names of the corpora of a kind that cannot be served."""
-        refused = [status.name for status in self.statuses() if status.state == "refused"]
-        return [name for name in refused if self._recorded_kind(name) == kind]
+        if names:
+            return OfKind(names, _left_out(opening, refused))
+        if opening:
+            raise Opening(
+                f"Still being opened: {_listed(opening)}; try again in a moment.", field="corpus"
+            )
+        if refused:
+            with self.lease(refused[0]):
+                return OfKind(refused[:1], None)
+        raise NotFound(f"This server has no corpus of kind {kind}.", field="corpus")
 
     def _recorded_kind(self, name: str) -> str | None:
         """Kind in the manifest of a corpus, which may be of another version; None if it is damaged."""

@@ -18,11 +18,13 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from purlin.app.errors import Left, Opening, explain
+from purlin.app.open_builds import ENGINE_RETRY_S
 from purlin.index.errors import (
     Altered,
     Busy,
     Damaged,
     EncoderMismatch,
+    EngineAway,
     EngineFailed,
     InvalidInput,
     NotFound,
@@ -48,6 +50,7 @@ PROBLEMS: Mapping[type[PurlinError], tuple[HTTPStatus, str]] = {
     Opening: (HTTPStatus.SERVICE_UNAVAILABLE, "opening"),
     Left: (HTTPStatus.SERVICE_UNAVAILABLE, "left"),
     StorageFailed: (HTTPStatus.SERVICE_UNAVAILABLE, "storage-failed"),
+    EngineAway: (HTTPStatus.SERVICE_UNAVAILABLE, "engine-failed"),
     EngineFailed: (HTTPStatus.SERVICE_UNAVAILABLE, "engine-failed"),
 }
 
@@ -137,8 +140,16 @@ def _handle_purlin_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, PurlinError)
     status, slug = status_and_slug(error)
     errors = [(error.field, error.message)] if error.field else []
-    headers = {"Retry-After": "1"} if isinstance(error, Opening) else None
-    return reply(status, error.message, slug=slug, errors=errors, headers=headers)
+    return reply(status, error.message, slug=slug, errors=errors, headers=_retry_after(error))
+
+
+def _retry_after(error: PurlinError) -> dict[str, str] | None:
+    """Header for an error that a later attempt may not meet."""
+    if isinstance(error, Opening):
+        return {"Retry-After": "1"}
+    if isinstance(error, EngineAway):
+        return {"Retry-After": f"{ENGINE_RETRY_S:.0f}"}
+    return None
 
 
 def _handle_http_error(request: Request, error: Exception) -> JSONResponse:

@@ -32,7 +32,6 @@ from purlin.index import builds
 from purlin.index.classify.trained import TrainedClassifier
 from purlin.index.engines import hosting
 from purlin.index.qa.ask import answer_question
-from purlin.index.records import Kind
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.several import search_corpora
 from purlin.replies import (
@@ -52,7 +51,6 @@ from purlin.replies import (
     SearchReply,
 )
 
-_MAX_NAMES = 20  # corpora listed in a warning
 _SEARCH_REPLY = TypeAdapter(SearchReply)
 _QA_REPLY = TypeAdapter(QaReply)
 _CLASSIFY_REPLY = TypeAdapter(ClassifyReply)
@@ -134,7 +132,7 @@ def _search_several(
     if isinstance(chosen, list):
         names, left_out = chosen, None
     else:
-        names, left_out = _corpora_of_kind(chosen.kind, service)
+        names, left_out = service.corpora.of_kind(chosen.kind)
 
     with ExitStack() as leases:
         # A name that is given twice counts once.
@@ -164,16 +162,6 @@ def _search_several(
             warning=" ".join(filter(None, [left_out, results.warning])) or None,
             timings_ms=results.timings_ms if request.explain else None,
         )
-
-
-def _corpora_of_kind(kind: Kind, service: Service) -> tuple[list[str], str | None]:
-    """Return the corpora of a kind that are in service, and a warning that names the others."""
-    names = service.corpora.of_kind(kind)
-    refused = [name for name in service.corpora.refused(kind) if name not in names]
-    if not refused:
-        return names, None
-    listed = ", ".join(refused[:_MAX_NAMES])
-    return names, f"Not searched, as they cannot be served: {listed}; see /corpora."
 
 
 @_json_router.post(

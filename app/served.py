@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -27,9 +28,15 @@ class ServedCorpora:
     def names(self, kind: Kind) -> list[str]:
         """Corpora of a kind that are in service. Raises Opening and refusals as `of_kind` does."""
         try:
-            return self._service.corpora.of_kind(kind)
+            return self._service.corpora.of_kind(kind).names
         except NotFound:
             return []
+
+    def left_out(self, kind: Kind) -> str | None:
+        """Which corpora of a kind are not in `names`, as a sentence."""
+        with suppress(NotFound):
+            return self._service.corpora.of_kind(kind).warning
+        return None
 
     def default(self, kind: Kind) -> str | None:
         """No corpus stands out."""

@@ -19,7 +19,7 @@ MAX_RATES = 1_000  # API keys with a rate
 
 _CELL_BYTES = 8
 _HEADER_CELLS = 6
-_COLUMNS = 9
+_COLUMNS = 10
 _LENGTH_BYTES = 8
 # Address space and not memory: a page takes as much as is written to it.
 _PAGE_BYTES = 64 << 20
@@ -31,9 +31,9 @@ class Shared:
     Columns have a cell for each worker. `running` and `waiting` count its requests, `oldest` is the
     time since when the first of these waits, and `granted` counts slots that another worker gave
     it. `sent` and `closed` count its connections, `started` is 1 while it takes any, `body_bytes`
-    are those of its unanswered requests, and `written` is when it last wrote its page of metrics.
-    All times are of the monotonic clock, which processes share. `listeners` are called, in the
-    event loop, when another worker has rung.
+    are those of its unanswered requests, `written` is when it last wrote its page of metrics, and
+    `beats` counts the ticks of its event loop. All times are of the monotonic clock, which
+    processes share. `listeners` are called, in the event loop, when another worker has rung.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class Shared:
         start = _HEADER_CELLS
         columns = [cells[start + n * workers : start + (n + 1) * workers] for n in range(_COLUMNS)]
         self.running, self.waiting, self.oldest, self.granted = columns[:4]
-        self.sent, self.closed, self.started, self.body_bytes, self.written = columns[4:]
+        self.sent, self.closed, self.started, self.body_bytes = columns[4:8]
+        self.written, self.beats = columns[8:]
 
         start += _COLUMNS * workers
         self.rate_uses = cells[start : start + MAX_RATES]
@@ -134,7 +135,7 @@ class Shared:
         """Clear the cells of a worker that has ended. The caller holds the lock."""
         for column in (self.running, self.waiting, self.oldest, self.granted, self.sent):
             column[worker] = 0
-        for column in (self.closed, self.started, self.body_bytes, self.written):
+        for column in (self.closed, self.started, self.body_bytes, self.written, self.beats):
             column[worker] = 0
 
     # ---- bells

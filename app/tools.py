@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
@@ -64,6 +64,8 @@ class Place:
     line: int
 
 
+_Reply = TypeVar("_Reply", SearchReply, QaReply)
+
 # A document's id, or its place.
 Where = str | Place
 
@@ -78,6 +80,10 @@ class Backend(Protocol):
 
     def names(self, kind: Kind) -> list[str]:
         """Corpora of a kind that can be searched, sorted. Raises Opening."""
+        ...
+
+    def left_out(self, kind: Kind) -> str | None:
+        """Which corpora of a kind cannot be searched now, as a sentence; None if all can."""
         ...
 
     def default(self, kind: Kind) -> str | None:
@@ -227,6 +233,7 @@ def search_code(arguments: SearchCode, backend: Backend) -> Result:
         conditions["path"] = beginning_with(path)
 
     reply = backend.search(corpora, arguments.query, arguments.k, conditions, arguments.content)
+    reply = _with_left_out(reply, backend, "code", arguments.corpus)
     if conditions and not reply.hits:
         return _nothing_passes(arguments, corpora, reply, backend)
     return _code_hits(reply, arguments.max_tokens, query=arguments.query)
@@ -482,9 +489,8 @@ class SearchProducts(Strict):
 def search_products(arguments: SearchProducts, backend: Backend) -> Result:
     """Find products: hits with id, title, fields and description."""
     corpora = _corpora(backend, "product", arguments.corpus)
-    reply = _without_unlike(
-        backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
-    )
+    reply = backend.search(corpora, arguments.query, arguments.k, arguments.filter, "all")
+    reply = _without_unlike(_with_left_out(reply, backend, "product", arguments.corpus))
     parts = [_product_part(arguments.query, hit) for hit in reply.hits]
     return fit(lambda count: _search_head(reply, count), "hits", parts, arguments.max_tokens)
 
@@ -533,6 +539,7 @@ def ask_reference(arguments: AskReference, backend: Backend) -> Result:
     """Answer a question in the reference's words, each answer with its passage and link."""
     corpus = _only(_corpora(backend, "reference", arguments.corpus))
     reply = backend.ask(corpus, arguments.question, arguments.k)
+    reply = _with_left_out(reply, backend, "reference", arguments.corpus)
 
     # Answers of one passage refer to the first of them.
     first: dict[str, int] = {}
@@ -648,6 +655,14 @@ def _corpora(backend: Backend, kind: Kind, name: str | None) -> list[str]:
     if not names:
         raise NotFound(f"There is no corpus of kind {kind} here.", field="corpus")
     return names if len(names) <= MAX_CORPORA else [_only(names)]
+
+
+def _with_left_out(reply: _Reply, backend: Backend, kind: Kind, name: str | None) -> _Reply:
+    """The reply to a call for the corpus `name`; without one, warned of what was left out."""
+    if name is not None or backend.default(kind) is not None:
+        return reply
+    sentences = [backend.left_out(kind), reply.warning]
+    return replace(reply, warning=" ".join(filter(None, sentences)) or None)
 
 
 def _any_corpus(backend: Backend, name: str | None) -> str:

@@ -50,6 +50,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Report what has changed; uvicorn calls this ten times a second."""
         ends = await super().on_tick(counter)
+        self._shared.beats[self._shared.number] += 1
         self._count_connections()
 
         service: Service = self.lifespan.state["service"]

@@ -35,6 +35,9 @@ from purlin.index.errors import PurlinError
 # A worker that has lived for this long is started again at once; others later each time.
 SETTLED_S = 10.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
+# A worker whose event loop has not moved at so many checks in a row hangs, and is replaced. Checks
+# are counted rather than seconds: none is made while the whole machine is paused.
+CHECK_S, MAX_SILENT_CHECKS = 1.0, 60
 EXIT_S = 5.0  # for a worker to end beyond the time that its requests get
 # Finds how the encoder suits this machine, and remembers it.
 _MEASURE = """\
@@ -62,12 +65,14 @@ class _Worker:
     started: bool = False
     ready: bool = False
     problem: str = ""
+    beats: float = 0.0
+    silent_checks: int = 0
 
 
 def supervise(settings: Settings) -> None:
     """Serve with `settings.workers` processes until SIGTERM or SIGINT, then let requests finish.
 
-    A worker that dies is started again. Raises InvalidInput if the address cannot be listened on
+    A worker that dies or hangs is started again. Raises InvalidInput if the address cannot be listened on
     or the keys are invalid, and WorkerFailed if a worker ends before it has started once.
     """
     logging.config.dictConfig(logs.config(settings.log))
@@ -88,7 +93,7 @@ def _with_keys(settings: Settings) -> Settings:
 
 
 class _Supervisor:
-    """Starts workers, hands connections to them, and starts again what dies."""
+    """Starts workers, hands connections to them, and starts again what dies or hangs."""
 
     def __init__(self, settings: Settings, listeners: Sequence[socket.socket]) -> None:
         self._settings = settings
@@ -100,6 +105,7 @@ class _Supervisor:
         # By the number of the worker: the last delay, and when it is due to be started again.
         self._delays: dict[int, float] = {}
         self._due: dict[int, float] = {}
+        self._next_check = time.monotonic() + CHECK_S
         self._listening = False
         self._accepting = False
         self._stopping = False
@@ -115,6 +121,7 @@ class _Supervisor:
                     for key, _ in self._selector.select(self._until_due()):
                         key.data()
                     self._start_due()
+                    self._check_if_due()
         finally:
             self._stop()
 
@@ -198,17 +205,40 @@ class _Supervisor:
             worker.problem,
         )
 
-    def _until_due(self) -> float | None:
-        """Seconds until the next worker is to be started; None if there is none."""
-        if not self._due:
-            return None
-        return max(0.0, min(self._due.values()) - time.monotonic())
+    def _until_due(self) -> float:
+        """Seconds until the next worker is to be started, or the next check."""
+        return max(0.0, min([self._next_check, *self._due.values()]) - time.monotonic())
 
     def _start_due(self) -> None:
         now = time.monotonic()
         for number in [number for number, due in self._due.items() if due <= now]:
             del self._due[number]
             self._start(number)
+
+    def _check_if_due(self) -> None:
+        """End workers whose event loops stand still."""
+        if time.monotonic() < self._next_check:
+            return
+        self._next_check = time.monotonic() + CHECK_S
+        for worker in self._workers.values():
+            beats = self._shared.beats[worker.number]
+            # A worker that starts or shuts down has no ticks.
+            is_silent = self._shared.started[worker.number] == 1 and beats == worker.beats
+            worker.silent_checks = worker.silent_checks + 1 if is_silent else 0
+            worker.beats = beats
+            self._end_if_hanging(worker)
+
+    def _end_if_hanging(self, worker: _Worker) -> None:
+        if worker.silent_checks == MAX_SILENT_CHECKS:
+            # Written a check before the end: a log that blocks may be all that the worker waits for.
+            _log.error(
+                "worker %d (process %d) has not moved for %.0f s and is ended",
+                worker.number,
+                worker.process.pid,
+                MAX_SILENT_CHECKS * CHECK_S,
+            )
+        elif worker.silent_checks > MAX_SILENT_CHECKS:
+            worker.process.kill()
 
     # ---- connections
 
@@ -253,12 +283,18 @@ class _Supervisor:
                 self._hand_over(connection)
 
     def _hand_over(self, connection: socket.socket) -> None:
-        """Send a connection to the worker with the fewest; close it beyond the limit."""
+        """Send a connection to the worker with the fewest; close it beyond the limit.
+
+        One whose event loop stands still gets it only if no other worker can take it.
+        """
         shared = self._shared
         if sum(shared.sent) - sum(shared.closed) >= max_connections():
             return
 
-        for worker in sorted(self._takers(), key=lambda each: shared.open_connections(each.number)):
+        def load(worker: _Worker) -> tuple[bool, int]:
+            return worker.silent_checks > 1, shared.open_connections(worker.number)
+
+        for worker in sorted(self._takers(), key=load):
             # A worker that is about to end, or that does not read any more, cannot take it.
             with suppress(OSError):
                 socket.send_fds(worker.control, [b"+"], [connection.fileno()])

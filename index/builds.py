@@ -451,14 +451,11 @@ def locked(home: Path, name: str, catalog: Catalog = CORPORA) -> Iterator[Path]:
     Raises Busy if another process has the lock.
     """
     directory = builds_directory(home, name, catalog)
-    with storage_errors():
-        directory.mkdir(parents=True, exist_ok=True)
-
     busy = (
         f"{catalog.item.capitalize()} {name!r} is being built or changed by another process; "
         "try again later."
     )
-    with exclusive(directory, busy):
+    with exclusive(directory, busy, create=True):
         try:
             with storage_errors():
                 _remove_litter(directory)
@@ -619,9 +616,15 @@ def delete(home: Path, name: str) -> None:
         # Raises NotFound, which lists the existing names.
         current(home, name)
 
-    with locked(home, name) as directory, storage_errors():
+    with locked(home, name) as directory:
+        clear(directory)
+
+
+def clear(directory: Path) -> None:
+    """Remove all builds of a corpus, whose lock the caller holds."""
+    with storage_errors():
         # CURRENT goes first, so that no reader opens a corpus that is half removed.
         (directory / "CURRENT").unlink(missing_ok=True)
-        for build in builds(home, name):
+        for build in _finished(directory):
             shutil.rmtree(directory / build)
         shutil.rmtree(directory / UNFINISHED, ignore_errors=True)

@@ -50,3 +50,7 @@ class StorageFailed(PurlinError):
 
 class EngineFailed(PurlinError):
     """An engine or cluster that is needed is down, slow, or not the right one."""
+
+
+class EngineAway(EngineFailed):
+    """An engine cannot be reached or does not answer in time; a later attempt may succeed."""

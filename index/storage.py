@@ -91,22 +91,50 @@ def _storage_message(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def exclusive(directory: Path, busy: str) -> Iterator[None]:
-    """Lock a directory while the block runs.
+def exclusive(directory: Path, busy: str, *, create: bool = False) -> Iterator[None]:
+    """Lock a directory while the block runs, which may remove it; `create` makes a missing one.
 
     Raises Busy with the message `busy` if another process holds the lock.
     """
-    with storage_errors():
-        handle = os.open(directory, os.O_RDONLY)
-
+    handle = None
+    while handle is None:
+        handle = _lock(directory, busy, create=create)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(busy) from None
         yield
     finally:
         os.close(handle)
+
+
+def _lock(directory: Path, busy: str, *, create: bool) -> int | None:
+    """Return the descriptor of a locked directory; None if it was removed or replaced meanwhile."""
+    with storage_errors():
+        if create:
+            directory.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = os.open(directory, os.O_RDONLY)
+        except FileNotFoundError:
+            if not create:
+                raise
+            return None
+
+    is_kept = False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever held the lock may have removed the directory, and another lock a new one.
+        is_kept = _is_at(directory, handle)
+    except BlockingIOError:
+        raise Busy(busy) from None
+    finally:
+        if not is_kept:
+            os.close(handle)
+    return handle if is_kept else None
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    """Whether an open file or directory still has this path."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), path.stat())
+    return False
 
 
 def fsync(path: Path) -> None:

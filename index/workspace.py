@@ -211,9 +211,8 @@ class Workspace:
             return True
 
         try:
-            with storage_errors():
-                self._state.mkdir(parents=True, exist_ok=True)
-            with exclusive(self._state, f"{self.root} is being indexed by another process."):
+            busy = f"{self.root} is being indexed by another process."
+            with exclusive(self._state, busy, create=True):
                 # Another process may have made a build since this one looked.
                 if self._active() != active:
                     return False

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from purlin.index.builds import MANIFEST_FORMAT, current
 from tests.conftest import HashEncoder
@@ -60,6 +62,45 @@ def test_wrong_choice_of_corpora_is_explained(
         until(lambda: client.get("/readyz").status_code == 200)
         response = client.post("/search", json={"query": "sort", "corpus": corpus})
         assert message in problem(response, status)["detail"]
+
+
+def test_only_corpora_of_the_kind_are_waited_for(home: Path, encoder: HashEncoder) -> None:
+    # They are opened one after another: the shop waits for the second one.
+    file = make(home, "more", FUNCTIONS, encoder) / "base" / "record_ends.npy"
+    make(home, "shop", numbered(3), encoder, "product")
+    file.unlink()
+    os.mkfifo(file)
+    of_code = {"query": "sort numbers", "corpus": {"kind": "code"}}
+    warning = "Not searched, as they are still being opened: more."
+
+    with serving(home) as client:
+        try:
+            until(lambda: client.get("/corpora/code").json()["state"] == "serving")
+            reply = client.post("/search", json=of_code).json()
+            assert [each["corpus"] for each in reply["corpora"]] == ["code"]
+            assert reply["warning"] == warning
+            assert warning in search_code(client)
+
+            response = client.post("/search", json=of_code | {"corpus": {"kind": "product"}})
+            assert problem(response, 503)["detail"].startswith("Still being opened: shop;")
+            assert response.headers["retry-after"] == "1"
+            response = client.post("/search", json=of_code | {"corpus": {"kind": "reference"}})
+            assert "no corpus of kind reference" in problem(response, 404)["detail"]
+        finally:
+            # Whoever reads the file finds it empty.
+            file.open("wb").close()
+
+        until(lambda: client.get("/corpora/more").json()["state"] == "refused")
+        assert "Not searched, as they cannot be served: more" in search_code(client)
+        assert "Not searched" not in search_code(client, corpus="code")
+
+
+def search_code(client: TestClient, **arguments: str) -> str:
+    """Return what the tool of that name answers an agent."""
+    tool = {"name": "search_code", "arguments": {"query": "sort numbers", **arguments}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool}
+    text: str = client.post("/mcp", json=message).json()["result"]["content"][0]["text"]
+    return text
 
 
 def test_a_refused_corpus_is_not_left_out_silently(home: Path, encoder: HashEncoder) -> None:

@@ -1,9 +1,11 @@
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,25 @@ def test_second_writer_is_busy(tmp_path: Path) -> None:
             pass
     with builds.locked(tmp_path, "c"):
         pass
+
+
+def test_the_lock_is_on_the_directory_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ExitStack()
+    first.enter_context(builds.locked(tmp_path, "c"))
+    flock = fcntl.flock
+
+    def flock_late(handle: int, operation: int) -> None:
+        # The first process ends without a build, and so removes the directory that is open already.
+        first.close()
+        flock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_late)
+    with builds.locked(tmp_path, "c") as directory:
+        assert directory.is_dir()
+        with pytest.raises(Busy), builds.locked(tmp_path, "c"):
+            pass
 
 
 def test_killed_process_leaves_no_lock_or_litter(tmp_path: Path) -> None:

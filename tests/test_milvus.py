@@ -242,15 +242,19 @@ def test_requests_get_503_while_the_server_is_down(
     with lite_server(data, port) as process, serving(home) as client:
         until(lambda: client.post("/search", json=search).status_code == 200)
         os.kill(process.pid, signal.SIGSTOP)
-        content = problem(client.post("/search", json=search), 503)
+        response = client.post("/search", json=search)
+        assert response.headers["retry-after"] == "5"
+        content = problem(response, 503)
         assert content["type"] == "urn:purlin:problem:engine-failed"
         assert connection.address in content["detail"]
         os.kill(process.pid, signal.SIGCONT)
         until(lambda: client.post("/search", json=search).status_code == 200)
         process.kill()
         process.wait()
-        content = problem(client.post("/search", json=search), 503)
-        assert connection.address in content["detail"]
+        for _ in range(2):
+            response = client.post("/search", json=search)
+            assert connection.address in problem(response, 503)["detail"]
+            assert response.headers["retry-after"] == "5"
 
 
 def _answers(connection: Connection) -> bool:
@@ -448,6 +452,25 @@ def test_another_server_attaches_and_follows(
             expected = corpus.search("number 3")
         assert [hit["id"] for hit in reply["hits"]] == [hit.id for hit in expected.hits]
         assert reply["build"] == builds.current(shared, "books").name
+
+
+def test_what_another_server_deletes_is_gone_here(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "INTERVAL_S", 0.05)
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    build_numbered(elsewhere, connection, 3, "passing")
+    build_numbered(here, None, 3, "own")
+    with serving(here, milvus=connection.address) as client:
+        until(lambda: client.get("/corpora/passing").status_code == 200)
+        hosting.delete(elsewhere, "passing")
+        until(lambda: client.get("/corpora/passing").status_code == 404)
+        until(lambda: not (here / "corpora" / "passing").exists())
+        assert client.get("/corpora/own").status_code == 200
+
+    # It is of this machine, whatever Milvus has.
+    assert hosting.detach(here, "own", connection)
+    assert builds.exists(here, "own")
 
 
 def test_what_was_altered_in_milvus_is_not_attached(

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -117,6 +118,32 @@ def test_a_killed_worker_loses_its_own_requests_only(server: Server) -> None:
     assert killed not in ready_workers(server)
     assert metric(server, "purlin_worker_restarts_total") >= 1
     assert metric(server, 'purlin_requests_total{method="POST",route="/search"') >= before
+
+
+# What `purlin serve` does, with a supervisor that takes four seconds of silence for a hang.
+IMPATIENT = """
+import sys
+from purlin.app import workers
+from purlin.cli.commands import app
+workers.CHECK_S, workers.MAX_SILENT_CHECKS = 0.2, 20
+app(sys.argv[1:])
+"""
+
+
+def test_a_worker_that_hangs_is_replaced_and_one_that_is_paused_with_all_is_not(home: Path) -> None:
+    with serving_all(home, script=IMPATIENT) as server:
+        paused = ready_workers(server)
+        for number, seconds in ((signal.SIGSTOP, 5), (signal.SIGCONT, 1)):
+            for pid in (server.pid, *paused):
+                os.kill(pid, number)
+            time.sleep(seconds)
+        assert ready_workers(server) == paused
+
+        os.kill(paused[0], signal.SIGSTOP)
+        until(lambda: paused[0] not in ready_workers(server))
+        until(lambda: len(ready_workers(server)) == WORKERS)
+        assert f"(process {paused[0]}) has not moved for 4 s and is ended" in server.log()
+        assert httpx.get(f"{server.url}/readyz", trust_env=False).status_code == 200
 
 
 def test_restarts_leave_no_files_and_no_memory_behind(server: Server) -> None:

@@ -37,9 +37,13 @@ RETRY_S = 60.0
 Request = tuple[str, str, dict[str, Any] | None]  # method, path, JSON body
 
 
-def purlin(*words: str | Path, before: Sequence[str] = ()) -> list[str]:
-    """Return a purlin command line; `before` is a command that runs it, such as a memory limit."""
-    return [*before, sys.executable, "-m", "purlin", *map(str, words)]
+def purlin(*words: str | Path, before: Sequence[str] = (), script: str = "") -> list[str]:
+    """Return a purlin command line.
+
+    `before` is a command that runs it, such as a memory limit; `script` is run in place of purlin.
+    """
+    program = ["-c", script] if script else ["-m", "purlin"]
+    return [*before, sys.executable, *program, *map(str, words)]
 
 
 def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -68,13 +72,15 @@ class Server:
         home: Path,
         *,
         before: Sequence[str] = (),
+        script: str = "",
         env: dict[str, str] | None = None,
         **settings: object,
     ) -> None:
         self.port = free_port()
         self.url = f"http://{HOST}:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
-        self._command = purlin("serve", "--home", home, "--port", str(self.port), before=before)
+        words = ("serve", "--home", home, "--port", str(self.port))
+        self._command = purlin(*words, before=before, script=script)
 
         variables = {f"PURLIN_{name.upper()}": str(value) for name, value in settings.items()}
         self._env = os.environ | (env or {}) | variables

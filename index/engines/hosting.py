@@ -413,6 +413,20 @@ def attach(home: Path, name: str, connection: Connection) -> str:
     return build
 
 
+def detach(home: Path, name: str, connection: Connection) -> bool:
+    """Remove what is here of a corpus that Milvus has nothing of; returns whether that is so.
+
+    A corpus of that name whose documents are on this machine stays. Raises Busy and EngineFailed.
+    """
+    if _collections(connected(connection), name):
+        return False
+    with builds.locked(home, name) as directory:
+        here = builds.active_manifest(home, name)
+        if here is not None and here.engine:
+            builds.clear(directory)
+    return True
+
+
 def _fetch(milvus: Milvus, collection: str, manifest: str, directory: Path) -> None:
     """Write a build's manifest and files, as they are in Milvus, into a directory."""
     (directory / "manifest.json").write_bytes(manifest.encode())

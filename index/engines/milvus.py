@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from purlin.index.errors import EngineFailed, InvalidInput
+from purlin.index.errors import EngineAway, EngineFailed, InvalidInput
 
 # Importing it takes most of a second.
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ def _checked(address: str) -> str:
     return address
 
 
+def _again(failure: EngineFailed) -> EngineFailed:
+    """A new exception, because what is raised keeps all that its request held."""
+    return type(failure)(failure.message)
+
+
 class Milvus:
     """A client of one Milvus; safe to share between threads. Methods raise EngineFailed."""
 
@@ -108,7 +113,7 @@ class Milvus:
         self._lock = threading.Lock()
         self._client: MilvusClient | None = None
         self._failed_at = -_PAUSE_S
-        self._failure = ""
+        self._failure: EngineFailed | None = None
 
     def call(self, method: str, *arguments: Any, slow: bool = False, **options: Any) -> Any:
         """Call a method of the client, with the connection's time limit.
@@ -128,8 +133,8 @@ class Milvus:
     def _connected(self) -> MilvusClient:
         with self._lock:
             # Those that waited for the lock must not wait for the same server one by one.
-            if time.monotonic() - self._failed_at < _PAUSE_S:
-                raise EngineFailed(self._failure)
+            if self._failure is not None and time.monotonic() - self._failed_at < _PAUSE_S:
+                raise _again(self._failure)
             if self._client is None:
                 self._client = self._connect()
             return self._client
@@ -149,9 +154,8 @@ class Milvus:
                 grpc_options=_RECONNECT,
             )
         except Exception as error:  # noqa: BLE001
-            failed = self._failed(error)
-            self._failure, self._failed_at = failed.message, time.monotonic()
-            raise failed from None
+            self._failure, self._failed_at = self._failed(error), time.monotonic()
+            raise _again(self._failure) from None
 
     def _failed(self, error: Exception) -> EngineFailed:
         """What went wrong, in words; remembers that the server cannot be reached."""
@@ -162,11 +166,13 @@ class Milvus:
             return EngineFailed(f"{where} refused the token; set {TOKEN_VARIABLE}.")
         if "deadline" in lower or "timeout" in lower or "timed out" in lower:
             limit_s = self.connection.timeout_s
-            return EngineFailed(f"{where} did not answer within {limit_s:g} s; try again later.")
+            return EngineAway(f"{where} did not answer within {limit_s:g} s; try again later.")
         if any(word in lower for word in _UNREACHABLE):
-            self._failure = f"{where} cannot be reached; start it, or set {ADDRESS_VARIABLE}."
+            self._failure = EngineAway(
+                f"{where} cannot be reached; start it, or set {ADDRESS_VARIABLE}."
+            )
             self._failed_at = time.monotonic()
-            return EngineFailed(self._failure)
+            return _again(self._failure)
         reason = " ".join(text.replace(self.connection.token or "\0", "***").split())
         return EngineFailed(f"{where} failed: {reason[:300]}")
 
