@@ -108,7 +108,7 @@ def search_corpora(
 def _check_corpora(corpora: Sequence[Corpus], filter: Filter | None) -> None:
     if not 1 <= len(corpora) <= MAX_CORPORA:
         raise InvalidInput(
-            f"{len(corpora)} corpora are given; one search takes 1 to {MAX_CORPORA}.",
+            f"One search takes 1 to {MAX_CORPORA} corpora, not {len(corpora)}: name those to search.",
             field="corpus",
         )
 
