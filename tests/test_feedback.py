@@ -96,6 +96,11 @@ def test_what_is_named_stays_first(corpus: Corpus) -> None:
     assert (first.document_id, first.score) == ("P-7", 1.0)
 
 
+def test_first_of_few_hits_tell_nothing(corpus: Corpus) -> None:
+    assert corpus.search("red", filter={"colour": "red"}).total < feedback.FEWEST
+    assert "feedback" not in corpus.search("red", filter={"colour": "red"}).hits[0].scores
+
+
 def test_filter_that_allows_nothing_has_no_hits(corpus: Corpus) -> None:
     assert corpus.search("red", filter={"colour": "none"}).hits == ()
 

@@ -728,7 +728,7 @@ class Corpus:
 
     def _with_feedback(self, query: _Query, ranking: _Ranking) -> _Ranking:
         """Rank these rows by how similar they are to the first of them, too."""
-        if not len(ranking.rows):
+        if len(ranking.rows) < feedback.FEWEST:
             return ranking
         center = self._dense.mean(ranking.rows[: feedback.FIRST])
         similarities = self._dense.scores(center, ranking.rows)

@@ -20,6 +20,8 @@ KINDS: frozenset[Kind] = frozenset({"product"})
 DEPTH = 100
 FIRST = 8
 WEIGHT = 0.25
+# The first of fewer hits are not the best of many, and tell nothing.
+FEWEST = 32
 
 
 def mean_cosines(cosines: Vectors, similarities: Vectors) -> Vectors:
