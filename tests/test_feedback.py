@@ -97,7 +97,7 @@ def test_what_is_named_stays_first(corpus: Corpus) -> None:
 
 
 def test_first_of_few_hits_tell_nothing(corpus: Corpus) -> None:
-    assert corpus.search("red", filter={"colour": "red"}).total < feedback.FEWEST
+    assert corpus.search("red", filter={"colour": "red"}).total < feedback.DEPTH
     assert "feedback" not in corpus.search("red", filter={"colour": "red"}).hits[0].scores
 
 

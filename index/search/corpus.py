@@ -728,7 +728,7 @@ class Corpus:
 
     def _with_feedback(self, query: _Query, ranking: _Ranking) -> _Ranking:
         """Rank these rows by how similar they are to the first of them, too."""
-        if len(ranking.rows) < feedback.FEWEST:
+        if len(ranking.rows) < feedback.DEPTH:
             return ranking
         center = self._dense.mean(ranking.rows[: feedback.FIRST])
         similarities = self._dense.scores(center, ranking.rows)

@@ -16,12 +16,11 @@ from purlin.index.encoder import Vectors
 from purlin.index.records import Kind
 
 KINDS: frozenset[Kind] = frozenset({"product"})
-# Documents that are ranked again, whatever page is asked for, and how many of them tell what is wanted.
+# Documents that are ranked again, whatever page is asked for, and how many of them tell what is wanted;
+# the first of fewer hits are not the best of many, and tell nothing.
 DEPTH = 100
 FIRST = 8
 WEIGHT = 0.25
-# The first of fewer hits are not the best of many, and tell nothing.
-FEWEST = 32
 
 
 def mean_cosines(cosines: Vectors, similarities: Vectors) -> Vectors:
