@@ -18,7 +18,8 @@ class Follower:
     """Attaches the active builds of a Milvus to `home`, now and whenever one is switched.
 
     A corpus that was there and is not any more is removed here, too. One that was never seen there
-    stays: its Milvus may be another one. A corpus of the same name whose documents are on this machine stays as it is.
+    stays: its Milvus may be another one. A corpus of the same name whose documents are on this
+    machine stays as it is.
     """
 
     def __init__(self, home: Path, connection: Connection) -> None:

@@ -72,8 +72,9 @@ class _Worker:
 def supervise(settings: Settings) -> None:
     """Serve with `settings.workers` processes until SIGTERM or SIGINT, then let requests finish.
 
-    A worker that dies or hangs is started again. Raises InvalidInput if the address cannot be listened on
-    or the keys are invalid, and WorkerFailed if a worker ends before it has started once.
+    A worker that dies or hangs is started again. Raises InvalidInput if the address cannot be
+    listened on or the keys are invalid, and WorkerFailed if a worker ends before it has started
+    once.
     """
     logging.config.dictConfig(logs.config(settings.log))
     if not is_static(settings.encoder):

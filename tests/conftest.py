@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from purlin.index import self_check
 from purlin.index.encoder import TRANSFORMER_ENCODER, Encoder, Role, TextEncoder, Vectors
-from purlin.index.records import Architecture, Document, Skipped, SourceFile
+from purlin.index.records import Architecture, Document, Hit, Skipped, SourceFile
+from purlin.index.search.corpus import Corpus
 
 # How long an example takes depends on what else the machine does. What must pass before a change lands draws the same
 # examples every time; everywhere else they are new ones.
@@ -157,3 +158,12 @@ def source(path: str, documents: Sequence[Document | Skipped]) -> SourceFile:
     return SourceFile(
         path, hashlib.sha256(repr(documents).encode()).hexdigest(), lambda: iter(documents)
     )
+
+
+def paged(corpus: Corpus, query: str, count: int, k: int) -> list[Hit]:
+    """The first `count` hits of a query, read in pages of `k`."""
+    return [
+        hit
+        for offset in range(0, count, k)
+        for hit in corpus.search(query, k=k, offset=offset).hits
+    ]

@@ -11,7 +11,7 @@ from purlin.index.errors import InvalidInput
 from purlin.index.indexing.build import Options, build
 from purlin.index.records import Document, Hit, Mode
 from purlin.index.search.corpus import MAX_K, MAX_RANK, Corpus
-from tests.conftest import HashEncoder, functions, source
+from tests.conftest import HashEncoder, functions, paged, source
 
 WORDS = "alpha beta gamma delta upload retry parse file_name getUser DDR4-3200 open close".split()
 
@@ -134,12 +134,8 @@ def test_pages_are_consistent_with_many_equal_titles(
     build(tmp_path, "r", "reference", [source("p", [*others, *sections])], encoder)
     with closing(Corpus.load(builds.current(tmp_path, "r"), encoder)) as opened:
         whole = opened.search("examples", k=1000).hits
-        paged = [
-            hit
-            for offset in range(0, 1000, 50)
-            for hit in opened.search("examples", k=50, offset=offset).hits
-        ]
-    assert [hit.id for hit in paged] == [hit.id for hit in whole]
+        pages = paged(opened, "examples", 1000, 50)
+    assert [hit.id for hit in pages] == [hit.id for hit in whole]
     assert [hit.score for hit in whole[:count]] == [1.0] * count
 
 

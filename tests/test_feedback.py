@@ -11,7 +11,7 @@ from purlin.index.records import Document, Location, Mode
 from purlin.index.search import feedback
 from purlin.index.search.corpus import Corpus
 from purlin.index.search.why import why
-from tests.conftest import HashEncoder, source
+from tests.conftest import HashEncoder, paged, source
 
 WORDS = (
     "red green blue cotton wool shirt shoe lamp desk chair steel glass small large round".split()
@@ -75,12 +75,9 @@ def test_first_hits_are_ranked_again_by_how_like_the_first_they_are(
 
 def test_pages_follow_one_order_beyond_the_hits_that_are_ranked_again(corpus: Corpus) -> None:
     whole = corpus.search("red cotton shirt", k=300).hits
-    pages = [
-        hit
-        for offset in range(0, 300, 30)
-        for hit in corpus.search("red cotton shirt", k=30, offset=offset).hits
+    assert [hit.id for hit in paged(corpus, "red cotton shirt", 300, 30)] == [
+        hit.id for hit in whole
     ]
-    assert [hit.id for hit in pages] == [hit.id for hit in whole]
     scores = [hit.score for hit in whole]
     assert scores == sorted(scores, reverse=True)
     assert [("feedback" in hit.scores) for hit in whole] == [True] * 100 + [False] * 200
@@ -109,5 +106,8 @@ def test_explanation_has_the_weight_and_the_reason_counts_it(corpus: Corpus) -> 
     hit = corpus.search("red cotton shirt", explain=True).hits[0]
     assert hit.explanation is not None
     assert hit.explanation["feedback_weight"] == feedback.WEIGHT
+    later = corpus.search("red cotton shirt", offset=feedback.DEPTH, explain=True).hits[0]
+    assert later.explanation is not None
+    assert later.explanation["feedback_weight"] == 0.0
     alone = {**hit.scores, "dense": 0.01, "lexical": 0.0, "feedback": 0.9}
     assert why("red", replace(hit, scores=alone)).endswith("mostly the other hits")

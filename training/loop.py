@@ -345,7 +345,7 @@ def train(
         )
 
     loop = _Loop(task, settings, directory, accelerator, seed, dict(recipe))
-    with _only_run(directory) if accelerator.is_main_process else nullcontext():
+    with only_run(directory) if accelerator.is_main_process else nullcontext():
         loop.resume()
         if not loop.state.finished:
             loop.note_precision(say or (lambda line: None))
@@ -356,7 +356,7 @@ def train(
 
 
 @contextmanager
-def _only_run(directory: Path) -> Iterator[None]:
+def only_run(directory: Path) -> Iterator[None]:
     """Lock a run's directory. Raises Busy if another run has it, whose checkpoints this would replace."""
     with storing(directory):
         directory.mkdir(parents=True, exist_ok=True)

@@ -943,7 +943,7 @@ class Corpus:
 
         return explanation | {
             "dense_weight": fusion.dense_weight,
-            "feedback_weight": feedback.WEIGHT if query.has_feedback else 0.0,
+            "feedback_weight": 0.0 if np.isnan(ranking.similarities[position]) else feedback.WEIGHT,
             "lexical_power": fusion.lexical_power,
             "terms": self._lexical.explain(query.weights, row),
             "named": row in query.named,

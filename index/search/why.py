@@ -58,7 +58,7 @@ def _words(query: str, hit: Hit) -> list[tuple[str, list[str]]]:
 def _largest(scores: Mapping[str, float], explanation: Mapping[str, Any]) -> str:
     """What adds most to the score: words, meaning, or a part of the ranking model."""
     weight = float(explanation.get("dense_weight", 1.0))
-    feedback_weight = explanation.get("feedback_weight", 0.0) if "feedback" in scores else 0.0
+    feedback_weight = float(explanation.get("feedback_weight", 0.0))
     shares: dict[str, float] = {
         "meaning": weight * (1 - feedback_weight) * max(scores.get("dense", 0.0), 0.0),
         "the other hits": weight * feedback_weight * max(scores.get("feedback", 0.0), 0.0),

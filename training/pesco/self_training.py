@@ -15,9 +15,8 @@ from pathlib import Path
 from purlin.index import builds
 from purlin.index.builds import CLASSIFIERS, locked
 from purlin.index.errors import InvalidInput
-from purlin.index.storage import exclusive
 from purlin.training.encoded import require_encoder
-from purlin.training.loop import StepProgress, digest, make_accelerator, same_recipe, storing
+from purlin.training.loop import StepProgress, digest, make_accelerator, only_run, same_recipe
 from purlin.training.model import TextModel
 from purlin.training.pesco.outcome import Outcome
 from purlin.training.pesco.publishing import check_publishable, publish_outcome
@@ -77,10 +76,7 @@ def train_pesco(
     with locked(home, name, CLASSIFIERS):
         pass
 
-    with storing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    busy = f"Another process is training in {out}: wait for it, or give another --out."
-    with exclusive(out, busy):
+    with only_run(out):
         claim_directory(out, describe_run(recipe, pool, labels))
         accelerator.wait_for_everyone()
         say(str(pool))
