@@ -94,13 +94,15 @@ class Document:
 class Skipped:
     """A part of a source that a reader skipped, with the reason in words.
 
-    `line` counts from 1; for tables it is the row. `passing` marks a failure that may not repeat
-    with the same content: a time limit, or a file that could not be read.
+    `line` counts from 1; for tables it is the row. `by_choice` marks what could be read, but is left
+    out for what it is, such as data among source files. `passing` marks a failure that may not
+    repeat with the same content: a time limit, or a file that could not be read.
     """
 
     path: str
     reason: str
     line: int | None = None
+    by_choice: bool = False
     passing: bool = False
 
 

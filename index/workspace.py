@@ -39,7 +39,6 @@ from purlin.index.search.corpus import Corpus, SearchResult
 from purlin.index.search.filters import Condition, Filter, beginning_with
 from purlin.index.search.listing import IndexedFile, Listing
 from purlin.index.sources import open_source
-from purlin.index.sources.contents import LeftOut, file_type
 from purlin.index.storage import atomic_write, exclusive, storage_errors
 
 CONTENTS: tuple[Content, ...] = get_args(Content)
@@ -49,8 +48,6 @@ MAX_FILES = 100_000
 # How long another process's indexing is waited for: without an earlier build, and with one.
 FIRST_WAIT_S, WAIT_S = 120.0, 2.0
 _POLL_S = 0.1
-# How the reasons begin for which a file is left out although it could be read.
-_CHOICES = ("another worktree", "data rather than")
 # What the names of indexes of a kind end in.
 _VARIANTS: dict[Kind, str] = {"code": "", "reference": "-docs", "product": "-products"}
 
@@ -339,16 +336,11 @@ class Workspace:
 
 
 def _unread(sources: Sequence[SourceFile | Skipped]) -> dict[str, str]:
-    """Reasons of the files that could not be read, by path.
-
-    Those are not among them that are left out for what they are, such as licences and data.
-    """
+    """Reasons of the files that could not be read, by path."""
     return {
         source.path: source.reason
         for source in sources
-        if isinstance(source, Skipped)
-        and not source.reason.startswith(_CHOICES)
-        and not isinstance(file_type(source.path), LeftOut)
+        if isinstance(source, Skipped) and not source.by_choice
     }
 
 

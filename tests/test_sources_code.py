@@ -796,9 +796,9 @@ def test_secondary_code_can_be_left_out(tmp_path: Path) -> None:
 
     assert [item.id for item in items if isinstance(item, Document)] == ["a.py::f"]
     assert [item for item in items if isinstance(item, Skipped)] == [
-        Skipped("tests/t.py", "left out as test code"),
-        Skipped("vendor/v.py", "left out as vendored code"),
-        Skipped("x_pb2.py", "left out as generated code"),
+        Skipped("tests/t.py", "left out as test code", by_choice=True),
+        Skipped("vendor/v.py", "left out as vendored code", by_choice=True),
+        Skipped("x_pb2.py", "left out as generated code", by_choice=True),
     ]
 
 
@@ -1255,4 +1255,4 @@ def test_unreadable_roots_are_refused(denied: Path, tmp_path: Path) -> None:
 def test_secondary_reaches_the_reader(tmp_path: Path) -> None:
     write(tmp_path, {"tests/a.py": "def f(): pass"})
     (item,) = open_source("code", [tmp_path], secondary="leave-out")
-    assert item == Skipped("tests/a.py", "left out as test code")
+    assert item == Skipped("tests/a.py", "left out as test code", by_choice=True)

@@ -116,7 +116,9 @@ def test_worktrees_of_a_repository_are_left_out(tmp_path: Path) -> None:
     assert paths(tmp_path) == ["a.py", "module/.git", "module/c.py"]
     assert paths(tmp_path / "tree") == [".git", "b.py"]
     assert [item for item in walk(tmp_path) if isinstance(item, Skipped)] == [
-        Skipped("tree/", "another worktree of a git repository: index it on its own")
+        Skipped(
+            "tree/", "another worktree of a git repository: index it on its own", by_choice=True
+        )
     ]
 
 

@@ -156,7 +156,7 @@ def test_content_chooses_files(tmp_path: Path) -> None:
         read_paths("docs")
 
     items = {content: read(tmp_path, content) for content in ("docs", "config", "all")}
-    lock = Skipped("poetry.lock", "a lock file")
+    lock = Skipped("poetry.lock", "a lock file", by_choice=True)
 
     assert [getattr(item, "id", item) for item in items["docs"]] == ["README.md::Title", lock]
     assert [getattr(item, "id", item) for item in items["config"]] == [
@@ -232,7 +232,9 @@ def test_headers_of_c_and_of_cpp(tmp_path: Path) -> None:
 def test_large_json_is_data(tmp_path: Path) -> None:
     write(tmp_path, {"a.json": f'["{"x" * MAX_JSON_BYTES}"]'})
     (item,) = read(tmp_path)
-    assert item == Skipped("a.json", "data rather than configuration: larger than 64 KiB")
+    assert item == Skipped(
+        "a.json", "data rather than configuration: larger than 64 KiB", by_choice=True
+    )
 
 
 def test_binary_content_behind_a_name_of_text(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from purlin.index.records import PART, Skipped, Stamp
-from purlin.index.search.store import printable
+from purlin.index.search.store import storable
 
 LISTING_FILE = "files.json"
 
@@ -57,7 +57,7 @@ class Listing:
                 (file.path, file.digest, file.stamp, file.segment, file.number)
                 for file in self.files
             ],
-            "skipped": [printable(item) for item in self.skipped],
+            "skipped": [storable(item) for item in self.skipped],
         }
         content = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
         (directory / LISTING_FILE).write_text(content, encoding="utf-8")

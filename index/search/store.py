@@ -114,7 +114,7 @@ class StoreWriter:
 
     def add_skipped(self, skipped: Skipped, file: int) -> None:
         """Record what the reader of a file skipped."""
-        self._skipped.write(_line([file, *printable(skipped)]))
+        self._skipped.write(_line([file, *storable(skipped)]))
 
     def add(self, document: Document, file: int, passages: Iterable[tuple[Passage, bytes]]) -> None:
         """Append a document with its passages and the digests of their rendered texts.
@@ -205,12 +205,12 @@ class _Copied:
         self.path_rows, self.paths = store.by_path.entries()
 
 
-def printable(skipped: Skipped) -> tuple[str, str, int | None]:
-    """Path, reason and line of what was skipped, as texts that can be stored."""
+def storable(skipped: Skipped) -> tuple[str, str, int | None, bool]:
+    """Columns of what was skipped, its texts such that they can be stored."""
     # File names that are not UTF-8 hold lone surrogates.
     path = skipped.path.encode(errors="replace").decode()
     reason = skipped.reason.encode(errors="replace").decode()
-    return path, reason, skipped.line
+    return path, reason, skipped.line, skipped.by_choice
 
 
 class Store:

@@ -139,7 +139,7 @@ def _read(lines: Iterator[_Line], name: str, kind: Kind) -> Iterator[Document | 
 
     except _READ_ERRORS as error:
         reason = f"cannot be read any further: {error}; what came before is kept"
-        yield Skipped(name, reason, number + 1, is_transient(error))
+        yield Skipped(name, reason, number + 1, passing=is_transient(error))
 
 
 def _lines(path: Path) -> Iterator[_Line]:

@@ -93,7 +93,7 @@ def files(
         kind = _type_of(root, name)
         if isinstance(kind, LeftOut):
             if content != "code" and kind.reason:
-                yield Skipped(name, kind.reason)
+                yield Skipped(name, kind.reason, by_choice=True)
         elif kind is not None and content in (kind.content, "all"):
             yield _source_file(f"{root}/{name}", name, kind, options, digests.get(name))
 
@@ -166,7 +166,7 @@ def _source_file(
     if options.secondary == "leave-out":
         file_role = role(name, content.data)
         if file_role != "source":
-            return Skipped(name, f"left out as {file_role} code")
+            return Skipped(name, f"left out as {file_role} code", by_choice=True)
 
     digest = options.digest(content.data, name)
     read = partial(_read, path, name, kind, options, digest)
@@ -198,7 +198,8 @@ def _content(path: str, name: str, kind: FileType) -> FileContent | Skipped:
 
     limit = MAX_JSON_BYTES if kind.language == "json" else MAX_CONFIG_BYTES
     if kind.content == "config" and len(content.data) > limit:
-        return Skipped(name, f"data rather than configuration: larger than {limit >> 10} KiB")
+        reason = f"data rather than configuration: larger than {limit >> 10} KiB"
+        return Skipped(name, reason, by_choice=True)
 
     if text is None:
         line = content.data.count(b"\n", 0, _first_invalid(content.data)) + 1

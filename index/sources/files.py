@@ -100,7 +100,8 @@ def _entries(root: Path, path: str, limit: int) -> list[os.DirEntry[str]] | Skip
     if "pyvenv.cfg" in names:
         return []
     if ".git" in names and _is_linked_worktree(root / path / ".git"):
-        return Skipped(path, "another worktree of a git repository: index it on its own")
+        reason = "another worktree of a git repository: index it on its own"
+        return Skipped(path, reason, by_choice=True)
 
     entries.sort(key=_NAME, reverse=True)
     return entries
