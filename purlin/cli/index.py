@@ -142,10 +142,12 @@ def index_build(
     )
     options = Options(splitter, dense_weight, log, secondary, base_url, columns)
     origin = tuple(str(path.absolute()) for path in paths)
+
     chosen = open_encoder(encoder, kind=kind, tuned=True, ray=ray)
     # Documents in an engine are sent once, with the vectors that stay.
     early = engine is None and STATIC_ENCODER.is_dir()
     interim = load_encoder(STATIC_ENCODER) if early else None
+
     active = builds.active_manifest(home, name)
     if unfinished := Unfinished(builds.builds_directory(home, name)).progressed():
         err.print(f"going on from {unfinished}")
@@ -153,9 +155,11 @@ def index_build(
     with undone_if_interrupted(interrupted), progress_bars() as progress:
         manifest = build(home, name, kind, sources, chosen, options=options, origin=origin, progress=progress,
                          judged=judged, force=force, interim=interim, engine=engine)  # fmt: skip
+
     if manifest == active:
         out.print(f"{name}: nothing has changed since its active build; --force makes another one")
         return
+
     report_build(manifest)
     if log:
         out.print(f"query log: {manifest.logged:,} of {len(log):,} queries lead to its documents")
