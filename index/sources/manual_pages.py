@@ -7,8 +7,8 @@ nothing is included: a page that only leads to another one (`.so`) is empty.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from html import escape
+from collections.abc import Callable, Iterable, Sequence
+from html import escape, unescape
 
 from purlin.index.sources import mdoc
 from purlin.index.sources.roff import BOLD, ITALIC, PLAIN, Page, Strings, lines, tokens
@@ -20,8 +20,9 @@ MAX_ROWS = 10_000
 
 _MANUAL = re.compile(r"^[.'][ \t]*(TH|Dd|Dt|Sh|SH|so)\b", re.MULTILINE)
 _FIRST_SECTION = re.compile(
-    r"\A<h2[^>]{0,200}>[^<]{0,200}</h2>(?=<p>(\[|[^\s,<]{1,200}+)[^<]{0,2000}? [-\u2010-\u2015−])"
+    r"\A<h2[^>]{0,200}>[^<]{0,200}</h2>(?=<p>([^<]{1,2000}?) [-\u2010-\u2015−])"
 )
+_SECTION = re.compile(r"\(\w{1,20}\)\Z")
 _BULLET = re.compile(r"[•·○●◦▪*o+–—−-]")
 _NUMBER = re.compile(r"\(?(?:\d{1,3}|[a-z])[.)]|\d{1,3}")
 _FONTS = {"B": BOLD, "I": ITALIC, "R": PLAIN, "S": ""}
@@ -51,18 +52,29 @@ def html(source: str) -> str:
     return _titled(*reader.read(source))
 
 
+def command(title: str) -> str:
+    """What a page with a title such as "git-rebase(1)" is about: "git-rebase"."""
+    return _SECTION.sub("", title)
+
+
 def _titled(body: str, name: str, section: str) -> str:
     """The body below a heading with the page's name, such as "git-rebase(1)"."""
-    own_name = _FIRST_SECTION.match(body)
-    if own_name and own_name[1].casefold() == escape(name).casefold():
-        title = own_name[1]
-    else:
-        title = escape(name.lower() if name.isupper() else name)
-    title += f"({escape(section)})" if section else ""
+    first_section = _FIRST_SECTION.match(body)
+    own_names = unescape(first_section[1]).split(", ") if first_section else []
+    title = escape(_spelled(name, own_names) + (f"({section})" if section else ""))
 
     # What the page is about stands in its first section, which is always NAME.
-    body = body[own_name.end() :] if own_name else body
+    body = body[first_section.end() :] if first_section else body
     return f"<title>{title}</title><h1>{title}</h1>{body}" if body else ""
+
+
+def _spelled(name: str, own_names: Sequence[str]) -> str:
+    """The name of a page's title, which may be in capitals or cut, as its section NAME has it."""
+    for begins in (str.__eq__, str.startswith):
+        for own_name in own_names:
+            if name and begins(own_name.casefold(), name.casefold()):
+                return own_name
+    return name.lower() if name.isupper() else name
 
 
 class _Reader:

@@ -28,7 +28,7 @@ from purlin.index.sources.html import Block, Page, Section, read_page
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 8
+VERSION = 9
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
 PAGE_FORMATS = {
@@ -228,9 +228,18 @@ def _read(
         return
 
     page = read_page(html, whole=unit == "page")
+    if _format(path.name) == "manual":
+        _name_command(page)
     if unit == "segment":
         page.sections = [withheld(section, page.title) for section in page.sections]
     yield from documents(page, name, address)
+
+
+def _name_command(page: Page) -> None:
+    """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip."""
+    for section in page.sections:
+        if section.title != page.title:
+            section.context = (manual_pages.command(page.title), *section.context)
 
 
 def _unchanged(text: str) -> str:
