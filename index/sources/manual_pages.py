@@ -46,10 +46,10 @@ def html(source: str) -> str:
     if first is None or first[1] == "so":
         return ""
     if first[1] in ("Dd", "Dt", "Sh"):
-        return _titled(*mdoc.read(source))
+        return titled(*mdoc.read(source))
 
     reader = _Reader(is_docbook="Generator: DocBook" in source[:MAX_HEAD])
-    return _titled(*reader.read(source))
+    return titled(*reader.read(source))
 
 
 def command(title: str) -> str:
@@ -57,8 +57,8 @@ def command(title: str) -> str:
     return _SECTION.sub("", title)
 
 
-def _titled(body: str, name: str, section: str) -> str:
-    """The body below a heading with the page's name, such as "git-rebase(1)"."""
+def titled(body: str, name: str, section: str) -> str:
+    """Return the body below a heading with the page's name, such as "git-rebase(1)"."""
     first_section = _FIRST_SECTION.match(body)
     own_names = unescape(first_section[1]).split(", ") if first_section else []
     title = escape(_spelled(name, own_names) + (f"({section})" if section else ""))

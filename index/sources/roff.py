@@ -283,23 +283,27 @@ class Page:
         self.end_paragraph()
         self._is_code = False
 
-    def heading(self, level: int, text: str) -> None:
-        """Write a heading, which ends all lists."""
+    def heading(self, level: int, text: str, anchor: str | None = None) -> None:
+        """Write a heading, which ends all lists; without an `anchor`, its own is made of its text."""
         text = " ".join(text.translate(_NO_FONTS).split())
         self.end_code()
         self._close_levels(0)
         self._levels = [""]
         self._too_deep = 0
-        anchor = self._anchor(text)
-        self._parts.append(f"<h{level}{anchor}>{escape(text)}</h{level}>")
+        own_id = self._anchor(text) if anchor is None else _id(anchor)
+        self._parts.append(f"<h{level}{own_id}>{escape(text)}</h{level}>")
 
-    def term(self, text: str) -> None:
-        """Begin the entry of a term, in the list of terms that is open or in a new one."""
+    def term(self, text: str, anchor: str | None = None) -> None:
+        """Begin the entry of a term, in the list of terms that is open or in a new one.
+
+        Without an `anchor`, its own is made of its first name.
+        """
         self.end_code()
         if not text.translate(_NO_FONTS).strip():
             return
         self._open_list("dl")
-        self._parts.append(f"<dt{self._anchor(_names(text)[0])}>{_marked(text)}</dt><dd>")
+        own_id = self._anchor(_names(text)[0]) if anchor is None else _id(anchor)
+        self._parts.append(f"<dt{own_id}>{_marked(text)}</dt><dd>")
 
     def item(self, kind: str) -> None:
         """Begin an item of a list of kind "ul" or "ol"."""
@@ -365,7 +369,11 @@ class Page:
         # An id of this form would name a module of Python.
         name = name.replace("module-", "module_")
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
-        return f' id="{escape(name if number == 1 else f"{name}~{number}")}"'
+        return _id(name if number == 1 else f"{name}~{number}")
+
+
+def _id(anchor: str) -> str:
+    return f' id="{escape(anchor)}"' if anchor else ""
 
 
 def _names(term: str) -> list[str]:
