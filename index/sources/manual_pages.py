@@ -53,8 +53,9 @@ def html(source: str) -> str:
 
 
 def command(title: str) -> str:
-    """What a page with a title such as "git-rebase(1)" is about: "git-rebase"."""
-    return _SECTION.sub("", title)
+    """What a page with a title such as "git-rebase(1)" is about, "git-rebase"; else empty."""
+    name = _SECTION.sub("", title)
+    return name if name != title else ""
 
 
 def titled(body: str, name: str, section: str) -> str:

@@ -1,7 +1,7 @@
 """Read reference documentation as one document per definition and per section of prose.
 
 Pages are HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown,
-reStructuredText or the source of manual pages, compressed or not. Without any, there is the help of
+reStructuredText, AsciiDoc or the source of manual pages, compressed or not. Without any, there is the help of
 the running Python. Markup is turned into HTML first, so that one reader serves all.
 """
 
@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
-from purlin.index.sources import docstrings, manual_pages, markup, topics
+from purlin.index.sources import asciidoc, docstrings, manual_pages, markup, topics
 from purlin.index.sources.encodings import decoded, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.html import Block, Page, Section, read_page
@@ -37,6 +37,8 @@ PAGE_FORMATS = {
     ".md": "markdown",
     ".markdown": "markdown",
     ".mdx": "markdown",
+    ".adoc": "asciidoc",
+    ".asciidoc": "asciidoc",
     ".rst": "rst",
     ".txt": "rst",
 }
@@ -228,7 +230,7 @@ def _read(
         return
 
     page = read_page(html, whole=unit == "page")
-    if _format(path.name) == "manual":
+    if _format(path.name) in ("asciidoc", "manual"):
         _name_command(page)
     if unit == "segment":
         page.sections = [withheld(section, page.title) for section in page.sections]
@@ -237,9 +239,10 @@ def _read(
 
 def _name_command(page: Page) -> None:
     """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip."""
+    command = manual_pages.command(page.title)
     for section in page.sections:
-        if section.title != page.title:
-            section.context = (manual_pages.command(page.title), *section.context)
+        if command and section.title != page.title:
+            section.context = (command, *section.context)
 
 
 def _unchanged(text: str) -> str:
@@ -247,6 +250,7 @@ def _unchanged(text: str) -> str:
 
 
 _TO_HTML: dict[str, Callable[[str], str]] = {
+    "asciidoc": asciidoc.html,
     "html": _unchanged,
     "manual": manual_pages.html,
     "markdown": markup.markdown,
