@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from html import unescape
 
 from purlin.index.sources.manual_pages import titled
 from purlin.index.sources.roff import BOLD, PLAIN, Page
@@ -55,7 +56,7 @@ _CHARACTERS = {
 # Each alternative begins otherwise; its end is bounded, or it cannot read over its own mark.
 _INLINE = re.compile(
     r"""
-        \\(?P<escaped>[*_`'\#{+<\[(])
+        \\(?P<escaped>[*_`'\#{+<\[(]|--|\.\.\.)
         |(?P<removed>\(\(\([^()\n]{0,300}\)\)\)|\[\[[^\[\]]{1,300}\]\]|indexterm2?:\[[^\]]{0,300}\])
         |``(?P<quoted>[^`']{1,300})''
         |["'](?P<curly>`[^`]{1,300}`)["']
@@ -164,7 +165,7 @@ class _Reader:
             self._blank_lines += 1
             self._in_header = False
             return 1
-        elif self._is_literal:
+        elif self._is_literal and line not in ("+", *self._ends):
             self._lines.append(line)
         elif self._is_silent(line):
             return 1
@@ -192,7 +193,7 @@ class _Reader:
         heading = _HEADING.fullmatch(line)
         if heading is not None:
             level, text = len(heading[1]), heading[2]
-        elif _underlines(following, line):
+        elif _underlines(following, line) and following not in self._ends:
             level, text = _UNDERLINES.index(following[0]) + 1, line
         else:
             return False
@@ -202,8 +203,9 @@ class _Reader:
         anchor = self._anchor or (anchors[0] if anchors else "") or self._heading_id(text)
         self._frames = [_Frame("")]
         self._page.heading(level, text, anchor if level > 1 else "")
-        if level == 1 and not self._title:
-            self._title, self._in_header = text, True
+        # Author and revision follow the first title of a page without a blank line.
+        self._in_header = level == 1 and not self._title
+        self._title = self._title or (text if level == 1 else "")
         self._begin_block()
         return True
 
@@ -240,6 +242,11 @@ class _Reader:
         else:
             return (not self._lines or bool(self._markers)) and self._begins_item(line)
         return True
+
+    @property
+    def _ends(self) -> list[str]:
+        """The lines that end the open blocks, the outermost first."""
+        return [frame.end for frame in self._frames]
 
     @property
     def _markers(self) -> list[str]:
@@ -286,8 +293,7 @@ class _Reader:
     def _toggle_frame(self, line: str) -> None:
         """Begin a block that holds others, or end it with all that is open in it."""
         self._end_paragraph()
-        ends = [frame.end for frame in self._frames]
-        if line not in ends:
+        if line not in self._ends:
             self._place_block(line)
             self._begin_block()
             if len(self._frames) < MAX_FRAMES:
@@ -295,7 +301,8 @@ class _Reader:
                 self._frames.append(_Frame(line))
             return
 
-        while len(self._frames) > ends.index(line):
+        depth = self._ends.index(line)
+        while len(self._frames) > depth:
             self._end_lists(0)
             self._page.dedent()
             self._frames.pop()
@@ -392,8 +399,7 @@ class _Reader:
 
     def _inline(self, text: str) -> str:
         """Text without marks and macros; what stood between marks is bold."""
-        text = self._attributes.substituted(text)
-        return _INLINE.sub(_replaced, text)
+        return unescape(_INLINE.sub(_replaced, self._attributes.substituted(text)))
 
     # -- code and tables ---------------------------------------------------------------------------
 
