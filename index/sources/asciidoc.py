@@ -76,7 +76,17 @@ _BETWEEN_WORDS = re.compile(r"[ .\-]+")
 
 def html(text: str) -> str:
     """Render AsciiDoc as HTML; headings have the ids that Asciidoctor gives them."""
-    return _Reader().read(text.replace("\r\n", "\n").split("\n"))
+    page, title = _Reader().read(text)
+    body = page.html()
+    if manual := _MANUAL_TITLE.fullmatch(title):
+        return titled(body.partition("</h1>")[2], manual[1], manual[2])
+    return body
+
+
+def anchor_lines(text: str) -> dict[str, int]:
+    """Return the line of each heading, and of each term that has one, by its id."""
+    page, _ = _Reader().read(text)
+    return page.anchor_lines
 
 
 @dataclass(slots=True)
@@ -142,19 +152,17 @@ class _Reader:
         self._in_header = False
         self._ids: dict[str, int] = {}
 
-    def read(self, lines: Sequence[str]) -> str:
+    def read(self, text: str) -> tuple[Page, str]:
+        """The page and its title."""
+        lines = [line.rstrip() for line in text.split("\n")]
         row = 0
         while row < len(lines):
-            line = lines[row].rstrip()
-            following = lines[row + 1].rstrip() if row + 1 < len(lines) else ""
-            row += self._read_line(line, following)
+            self._page.line = row + 1
+            row += self._read_line(lines[row], lines[row + 1] if row + 1 < len(lines) else "")
 
         self._end_verbatim()
         self._end_paragraph()
-        body = self._page.html()
-        if manual := _MANUAL_TITLE.fullmatch(self._title):
-            return titled(body.partition("</h1>")[2], manual[1], manual[2])
-        return body
+        return self._page, self._title
 
     def _read_line(self, line: str, following: str) -> int:
         """Read a line; returns how many were read: two where the second underlines a heading."""

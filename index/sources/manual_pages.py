@@ -42,14 +42,24 @@ def is_manual_page(source: str) -> bool:
 
 def html(source: str) -> str:
     """HTML of a manual page; empty if it has no text of its own."""
+    page, name, section = _read(source)
+    return titled(page.html(), name, section)
+
+
+def anchor_lines(source: str) -> dict[str, int]:
+    """Return the line of each heading and term of a manual page by its id."""
+    page, _, _ = _read(source)
+    return page.anchor_lines
+
+
+def _read(source: str) -> tuple[Page, str, str]:
+    """The page, its name and its section of the manual."""
     first = _MANUAL.search(source, 0, MAX_HEAD)
     if first is None or first[1] == "so":
-        return ""
+        return Page(), "", ""
     if first[1] in ("Dd", "Dt", "Sh"):
-        return titled(*mdoc.read(source))
-
-    reader = _Reader(is_docbook="Generator: DocBook" in source[:MAX_HEAD])
-    return titled(*reader.read(source))
+        return mdoc.read(source)
+    return _Reader(is_docbook="Generator: DocBook" in source[:MAX_HEAD]).read(source)
 
 
 def command(title: str) -> str:
@@ -94,9 +104,9 @@ class _Reader:
         self._url = ""
         self._rows: list[str] | None = None
 
-    def read(self, source: str) -> tuple[str, str, str]:
-        """The page as HTML, its name and its section of the manual."""
-        for macro, arguments in lines(source, self._strings):
+    def read(self, source: str) -> tuple[Page, str, str]:
+        """The page, its name and its section of the manual."""
+        for self._page.line, macro, arguments in lines(source, self._strings):
             if macro == "TE" and self._rows is not None:
                 self._page.table(_table(self._rows))
                 self._rows = None
@@ -107,7 +117,7 @@ class _Reader:
             else:
                 self._text_line(arguments)
 
-        return self._page.html(), self._name, self._section
+        return self._page, self._name, self._section
 
     # -- text --------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ Unit = Literal["definition", "segment", "page"]
 VERSION = 9
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
+MAX_ANCHORED_CHARS = 1 << 20
 PAGE_FORMATS = {
     ".html": "html",
     ".htm": "html",
@@ -245,6 +246,33 @@ def _name_command(page: Page) -> None:
             section.context = (command, *section.context)
 
 
+def page_text(path: Path, max_bytes: int = MAX_PAGE_BYTES) -> str | None:
+    """Return the text of a page as its documents are made of it; None if it cannot be read.
+
+    A page over the limit cannot, nor can one that unpacked is over it.
+    """
+    content = _content(path, path.name, max_bytes)
+    text = content if isinstance(content, Skipped) else _decode(content, path.name)
+    return None if isinstance(text, Skipped) else text
+
+
+def anchor_line(name: str, text: str, anchor: str) -> int | None:
+    """Return the line of what has an anchor in a page, by the name of its file and its text.
+
+    Of pages over `MAX_ANCHORED_CHARS`, only ids that are written as in HTML have a line.
+    """
+    read_lines = _ANCHOR_LINES.get(_format(name) or "")
+    if read_lines is not None and len(text) <= MAX_ANCHORED_CHARS:
+        try:
+            if line := read_lines(text).get(anchor):
+                return line
+        except InvalidInput:
+            pass
+
+    position = text.find(f'id="{anchor}"')
+    return None if position < 0 else text.count("\n", 0, position) + 1
+
+
 def _unchanged(text: str) -> str:
     return text
 
@@ -255,6 +283,12 @@ _TO_HTML: dict[str, Callable[[str], str]] = {
     "manual": manual_pages.html,
     "markdown": markup.markdown,
     "rst": markup.rst,
+}
+
+_ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
+    "asciidoc": asciidoc.anchor_lines,
+    "manual": manual_pages.anchor_lines,
+    "markdown": markup.markdown_lines,
 }
 
 
