@@ -80,7 +80,9 @@ def test_terms_are_entries_with_what_is_attached_to_them(loom: dict[str, Documen
 
 def test_a_manual_page_knows_its_command(tmp_path: Path) -> None:
     page = tmp_path / "weave.asciidoc"
-    page.write_text("weave(1)\n========\n\nNAME\n----\nweave - makes cloth\n\nUSE\n---\n-v::\n  More.\n")
+    page.write_text(
+        "weave(1)\n========\n\nNAME\n----\nweave - makes cloth\n\nUSE\n---\n-v::\n  More.\n"
+    )
     documents = read(tmp_path)
 
     assert set(reference.names(tmp_path)) == {"weave.asciidoc"}

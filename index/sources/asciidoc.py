@@ -29,7 +29,9 @@ _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
 _UNDERLINE = re.compile(r"([=\-~^+])\1+")
 _UNDERLINES = "=-~^+"
 _MANUAL_TITLE = re.compile(r"(\S+)\((\d\w{0,8})\)")
-_BLOCK_ATTRIBUTES = re.compile(r"\[(?:\[(?P<anchor>[^\[\],]{1,200})(?:,.*)?\]|(?P<style>[^\[].*)?)\]")
+_BLOCK_ATTRIBUTES = re.compile(
+    r"\[(?:\[(?P<anchor>[^\[\],]{1,200})(?:,.*)?\]|(?P<style>[^\[].*)?)\]"
+)
 _OWN_ID = re.compile(r"#([\w:.-]{1,200})|\bid=[\"']?([\w:.-]{1,200})")
 _COLUMNS = re.compile(r"\bcols=(?:\"([^\"]*)\"|([^,\]\s]+))")
 _REPEATED = re.compile(r"(\d{1,3})\*")
