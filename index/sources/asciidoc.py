@@ -36,9 +36,8 @@ _OWN_ID = re.compile(r"#([\w:.-]{1,200})|\bid=[\"']?([\w:.-]{1,200})")
 _COLUMNS = re.compile(r"\bcols=(?:\"([^\"]*)\"|([^,\]\s]+))")
 _REPEATED = re.compile(r"(\d{1,3})\*")
 _BLOCK_TITLE = re.compile(r"\.(?=[^\s.])(.+)")
-_VERBATIM = re.compile(r"-{4,}|\.{4,}|\+{4,}|/{4,}|[,:]={3,}|`{3,}(?=[^`]*$)")
+_VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|[,:|]={3,})\Z|`{3,}(?=[^`]*\Z)")
 _CONTAINER = re.compile(r"--|={4,}|\*{4,}|_{4,}")
-_TABLE = re.compile(r"\|={3,}")
 _CELL = re.compile(r"(?:(?:(?<=\s)|^)[\d.+*<^>]{0,8}[a-z]?)?(?<!\\)\|", re.MULTILINE)
 _ITEM = re.compile(r"[ \t]*(\*{1,6}|-|\.{1,6}|\d{1,4}\.|[A-Za-z]\.|<(?:\d{1,3}|\.)>)[ \t]+(\S.*)")
 _TERM_END = re.compile(r"(?<![:;])(:{2,4}|;;)(?=[ \t]|\Z)")
@@ -236,9 +235,7 @@ class _Reader:
         """Read a line that begins or ends a block, or says something of the next one."""
         if line == "+" and self._markers:
             self._continue_item()
-        elif _VERBATIM.match(line) and (_VERBATIM.fullmatch(line) or line[0] == "`"):
-            self._begin_verbatim(line)
-        elif _TABLE.fullmatch(line):
+        elif _VERBATIM.match(line):
             self._begin_verbatim(line)
         elif _CONTAINER.fullmatch(line):
             self._toggle_frame(line)

@@ -35,11 +35,6 @@ _INDENTS, _DEDENTS = frozenset(["RS", "INDENT"]), frozenset(["RE", "UNINDENT"])
 _SILENT = frozenset("TH PD DT AT UC IX LINKSTYLE UNINDENT DS DE KS KE".split())
 
 
-def is_manual_page(source: str) -> bool:
-    """Whether a text is the source of a manual page."""
-    return _MANUAL.search(source, 0, MAX_HEAD) is not None
-
-
 def html(source: str) -> str:
     """HTML of a manual page; empty if it has no text of its own."""
     page, name, section = _read(source)
@@ -106,7 +101,8 @@ class _Reader:
 
     def read(self, source: str) -> tuple[Page, str, str]:
         """The page, its name and its section of the manual."""
-        for self._page.line, macro, arguments in lines(source, self._strings):
+        for line, macro, arguments in lines(source, self._strings):
+            self._page.line = line
             if macro == "TE" and self._rows is not None:
                 self._page.table(_table(self._rows))
                 self._rows = None

@@ -89,7 +89,8 @@ class _Reader:
         self._reference: list[str] | None = None
 
     def read(self, source: str) -> tuple[Page, str, str]:
-        for self._page.line, macro, arguments in lines(source, self._strings):
+        for line, macro, arguments in lines(source, self._strings):
+            self._page.line = line
             if not macro:
                 self._text_line(arguments)
             else:
