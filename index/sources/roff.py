@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 # Of what a page defines and nests.
@@ -331,7 +331,7 @@ class Page:
         self._open_list(kind)
         self._parts.append("<li>")
 
-    def table(self, rows: Sequence[Sequence[str]]) -> None:
+    def table(self, rows: Iterable[Sequence[str]]) -> None:
         """Write the rows of a table."""
         self.end_code()
         self._parts.append("<table>")
