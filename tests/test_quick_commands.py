@@ -413,6 +413,7 @@ more
         ("weave.1.gz", MANUAL_PAGE, "in other words", "OPTIONS", 4),
         ("weave.1.gz", MANUAL_PAGE, "in other words", "", None),
         ("spin.1.gz", ".Dd x\n.Dt SPIN 1\n.Sh USE\n.Bl -tag\n.It Fl v\na\n", "in other words", "v", 5),
+        ("git.1", ".TH G 1\n.SH O\n.PP\n\\-v\n.RS 4\na\n.RE\n", "in other words", "v", 4),
         ("a.adoc", "= A\n\nB c\n---\n[[d]]e::\n  f\n", "in other words", "_b_c", 3),
         ("a.adoc", "= A\n\nB c\n---\n[[d]]e::\n  f\n", "in other words", "d", 5),
         ("a.md", "---\na: b\n---\n\n!!! note\n    x\n\n# B\n\n# B\n", "in other words", "b-1", 10),
@@ -421,7 +422,6 @@ more
         ("a.md", "# A\n\n- # B\n\n<p id=\"b c\">", "in other words", "b", 3),
         ("a.md", "# A\n<p id=\"c\">", "in other words", "c", 2),
     ],
-    ids=str,
 )  # fmt: skip
 def test_lines_are_those_of_the_unpacked_text(
     tmp_path: Path, name: str, page: str, text: str, anchor: str, line: int | None

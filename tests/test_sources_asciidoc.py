@@ -110,7 +110,6 @@ def test_a_manual_page_knows_its_command(tmp_path: Path) -> None:
         ("a::b c :: d", "<dl><dt><span class=\"term\">a::b c</span></dt><dd><p>d</p></dl>"),
         ("----\nnever ends", "<pre>never ends</pre>"),
     ],
-    ids=str,
 )  # fmt: skip
 def test_blocks(source: str, html: str) -> None:
     assert asciidoc.html(source) == html
