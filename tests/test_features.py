@@ -61,6 +61,12 @@ def test_features_of_the_entry_that_is_asked_for() -> None:
     assert (method["dense"], method["lexical"]) == (0.5, 0.25)
 
 
+def test_options_of_one_letter_are_told_apart_by_case() -> None:
+    passages = [retrieved(name, f"{name}\n\nIt is so.", signature=name) for name in ("-p", "-P")]
+    features = features_of("what does copy -p do", *passages)
+    assert [each["named"] for each in features] == [1.0, 0.0]
+
+
 def test_pages_share_the_retrieval_scores() -> None:
     method, section = features_of("which method raises FullError: basket.add", METHOD, SECTION)
     assert method["page"] + section["page"] == pytest.approx(1.0)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purlin.index.qa.question import parse_question
+from purlin.index.qa.question import folded, parse_question
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,10 @@ def test_names_of_a_question_are_in_lower_case() -> None:
     assert question.words >= {"--max-splits", "splits", "3"}
 
 
+def test_short_options_keep_their_case() -> None:
+    assert parse_question("What does CP -P do, unlike cp -p?").names >= {"cp", "-P", "-p"}
+
+
 @pytest.mark.parametrize(
     ("question", "asks_for_default"),
     [
@@ -48,4 +52,4 @@ def test_questions_that_ask_for_a_default(question: str, asks_for_default: bool)
 def test_any_text_is_parsed(text: str) -> None:
     question = parse_question(text)
     assert question.text == text
-    assert all(name == name.lower() for name in question.names)
+    assert all(folded(name) == name for name in question.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -385,6 +386,64 @@ def test_answers_have_the_line_where_their_words_stand(shop: Path) -> None:
     assert _location(answer, shop) == "sessions.md:3#sessions"
     (shop / "sessions.md").write_text("Nothing of it.\n")
     assert _location(answer, shop) == "sessions.md#sessions"
+
+
+MANUAL_PAGE = """.TH WEAVE 1
+.SH NAME
+weave \\- make cloth
+.SH OPTIONS
+.TP
+.BR \\-q ", " \\-\\-quiet
+Say \\fInothing\\fR at all, \\
+not even at the end.
+.TP
+.B \\-v
+.nf
+more
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "page", "text", "anchor", "line"),
+    [
+        ("weave.1.gz", MANUAL_PAGE, "Say nothing at all", "q", 7),
+        ("weave.1", MANUAL_PAGE, "Say nothing at all", "q", 7),
+        ("weave.1.gz", MANUAL_PAGE, "-q, --quiet", "q", 6),
+        ("weave.1.gz", MANUAL_PAGE, "in other words", "v", 10),
+        ("weave.1.gz", MANUAL_PAGE, "in other words", "OPTIONS", 4),
+        ("weave.1.gz", MANUAL_PAGE, "in other words", "", None),
+        ("spin.1.gz", ".Dd x\n.Dt SPIN 1\n.Sh USE\n.Bl -tag\n.It Fl v\na\n", "in other words", "v", 5),
+        ("git.1", ".TH G 1\n.SH O\n.PP\n\\-v\n.RS 4\na\n.RE\n", "in other words", "v", 4),
+        ("a.adoc", "= A\n\nB c\n---\n[[d]]e::\n  f\n", "in other words", "_b_c", 3),
+        ("a.adoc", "= A\n\nB c\n---\n[[d]]e::\n  f\n", "in other words", "d", 5),
+        ("a.md", "---\na: b\n---\n\n!!! note\n    x\n\n# B\n\n# B\n", "in other words", "b-1", 10),
+        ("a.md", "> # B\r\n>\r\n> # C\r\n", "in other words", "c", 3),
+        ("a.md", "[ref]: b\n\nA *b*\n=====\n", "in other words", "a-b", 3),
+        ("a.md", "# A\n\n- # B\n\n<p id=\"b c\">", "in other words", "b", 3),
+        ("a.md", "# A\n<p id=\"c\">", "in other words", "c", 2),
+    ],
+)  # fmt: skip
+def test_lines_are_those_of_the_unpacked_text(
+    tmp_path: Path, name: str, page: str, text: str, anchor: str, line: int | None
+) -> None:
+    from purlin.cli.ask import _place
+    from purlin.index.records import Answer
+
+    content = page.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    url = f"{name}#{anchor}".removesuffix("#")
+    answer = Answer(text, 0.9, 0, len(text), url, "A", (), url, text)
+    assert _place(answer, tmp_path)[1] == line
+
+
+def test_pages_that_unpack_to_too_much_have_no_lines(tmp_path: Path) -> None:
+    from purlin.cli.ask import _MAX_PAGE_BYTES, _place
+    from purlin.index.records import Answer
+
+    answer = Answer("Say nothing", 0.9, 0, 11, "a.1.gz#q", "A", (), "a.1.gz#q", "Say nothing")
+    for content in (gzip.compress(bytes(_MAX_PAGE_BYTES + 1)), b"no gzip"):
+        (tmp_path / "a.1.gz").write_bytes(content)
+        assert _place(answer, tmp_path)[1] is None
 
 
 def test_classify_names_a_line_that_is_not_utf8(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 
-from purlin.index.records import Document, Skipped
+from purlin.index.records import Document, Skipped, SourceFile
 from purlin.index.sources import manual_pages, reference
 
 DATA = Path(__file__).parent / "data" / "reference" / "manual"
@@ -50,7 +52,36 @@ def test_terms_of_man_have_names_titles_and_enclosing_terms() -> None:
     assert verbose.fields["directive"] == "option"
     assert verbose.fields["headings"] == ("weave(1)", "OPTIONS")
     assert width.title == "--width"
-    assert documents["weave.1#auto"].context == ("--width",)
+    assert documents["weave.1"].context == ()
+    assert documents["weave.1#DESCRIPTION"].context == ("weave",)
+    assert documents["weave.1#auto"].context == ("weave", "--width")
+
+
+@pytest.mark.parametrize(
+    ("title", "names", "name"),
+    [
+        ("GZIP", "gzip, gunzip, zcat", "gzip"),
+        ("zcat", "gzip, gunzip, zcat", "zcat"),
+        ("git-sparse-checkou", "git-sparse-checkout", "git-sparse-checkout"),
+        ("X", "Xorg, X", "X"),
+        ("CBQ", "CBQ", "CBQ"),
+        ("TC", "choke", "tc"),
+        ("a&b", "a, b", "a&b"),
+    ],
+)
+def test_a_page_is_named_as_its_section_name_spells_it(title: str, names: str, name: str) -> None:
+    html = manual_pages.html(f".TH {title} 1\n.SH NAME\n{names} \\- it\n.SH B\nb\n")
+    [page_title] = re.findall(r"<h1>(.*?)</h1>", html)
+
+    assert unescape(page_title) == f"{name}(1)"
+    assert manual_pages.command(unescape(page_title)) == name
+
+
+def test_segments_and_whole_pages_have_no_command() -> None:
+    for unit in ("segment", "page"):
+        for file in reference.files(DATA / "weave.1", unit=unit):
+            assert isinstance(file, SourceFile)
+            assert not any(isinstance(item, Document) and item.context for item in file.read())
 
 
 def test_mdoc_is_read_with_its_marks_lists_and_displays() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from purlin.index.qa.answer_types import NAME_TYPE, VALUE_TYPE, AnswerType, candidate_spans
-from purlin.index.qa.question import ParsedQuestion
+from purlin.index.qa.question import ParsedQuestion, folded
 from purlin.index.qa.signatures import CharSpan, PassageStructure, directive, entry_names
 from purlin.index.records import Document, Hit
 from purlin.index.search.tokens import tokens
@@ -118,7 +118,7 @@ def _features_of_passage(
 
     # Sections have headings, not names.
     has_signature = "signature" in document.fields
-    names = [name.lower() for name in entry_names(document)] if has_signature else []
+    names = [folded(name) for name in entry_names(document)] if has_signature else []
 
     features = {
         "dense": hit.scores.get("dense", 0.0),

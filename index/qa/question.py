@@ -16,7 +16,7 @@ _QUALIFIED_NAME = re.compile(r"(?<!\w)[^\W\d]\w*(?:\.\w+)+")
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuestion:
-    """A question and what its wording says of the answer. All names and words are in lower case.
+    """A question and what its wording says of the answer. Names and words are as `folded` has them.
 
     `names` may be names of entries, such as `split` or `--quiet`, `qualified_names` those with
     dots, such as `str.split`, `called_names` those with a parenthesis behind; `words` are all
@@ -40,6 +40,12 @@ class ParsedQuestion:
         return len(last_name) > 1 and last_name in self.words
 
 
+def folded(name: str) -> str:
+    """Return a name as it is compared: in lower case, except for options such as `-P`."""
+    is_short_option = len(name) == 2 and name[0] == "-"
+    return name if is_short_option else name.lower()
+
+
 def parse_question(text: str) -> ParsedQuestion:
     """Parse a question in English."""
     lower = text.lower()
@@ -48,7 +54,7 @@ def parse_question(text: str) -> ParsedQuestion:
     return ParsedQuestion(
         text=text,
         answer_type=answer_type,
-        names=frozenset(_NAME.findall(lower)),
+        names=frozenset(map(folded, _NAME.findall(text))),
         qualified_names=frozenset(_QUALIFIED_NAME.findall(lower)),
         called_names=frozenset(_CALLED_NAME.findall(lower)),
         words=frozenset((*_WORD.findall(lower), *_HYPHENATED.findall(lower))),

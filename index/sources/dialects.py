@@ -8,7 +8,7 @@ headings (`{#id}`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 MAX_FRONT_MATTER = 20_000  # characters
 MAX_OPEN_NOTES = 32
@@ -55,9 +55,18 @@ def heading_attributes(heading: str) -> tuple[str, str]:
     return words.rstrip(), next((name[1:] for name in names if name[0] == "#"), "")
 
 
-def commonmark(text: str) -> str:
-    """Replace the marks of notes and tabs by their titles, paragraphs above what they hold."""
-    return "\n".join(_Lines().read(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")))
+def commonmark(text: str) -> tuple[str, list[int]]:
+    """Replace the marks of notes and tabs by their titles, paragraphs above what they hold.
+
+    Returns the text and, for each of its lines, the row that it comes from.
+    """
+    reader = _Lines()
+    lines: list[str] = []
+    rows: list[int] = []
+    for row, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")):
+        lines += reader.read(line)
+        rows += [row] * (len(lines) - len(rows))
+    return "\n".join(lines), rows
 
 
 class _Lines:
@@ -72,24 +81,24 @@ class _Lines:
         self._note_fences: list[str] = []
         self._fence = ""
 
-    def read(self, lines: Sequence[str]) -> Iterator[str]:
-        for line in lines:
-            indent = len(line) - len(line.lstrip(" "))
-            while self._indents and line.strip() and indent < self._indents[-1]:
-                self._indents.pop()
-                self._fence = ""
-            # What a note holds stands below its title.
-            line = line[min(4 * len(self._indents), indent) :]
+    def read(self, line: str) -> Iterator[str]:
+        """What the next line of the page becomes."""
+        indent = len(line) - len(line.lstrip(" "))
+        while self._indents and line.strip() and indent < self._indents[-1]:
+            self._indents.pop()
+            self._fence = ""
+        # What a note holds stands below its title.
+        line = line[min(4 * len(self._indents), indent) :]
 
-            if self._fence:
-                if _ends(line, self._fence):
-                    self._fence = ""
-                yield line
-            elif self._note_fences and _ends(line, self._note_fences[-1]):
-                self._note_fences.pop()
-                yield ""
-            else:
-                yield from self._outside_code(line, indent)
+        if self._fence:
+            if _ends(line, self._fence):
+                self._fence = ""
+            yield line
+        elif self._note_fences and _ends(line, self._note_fences[-1]):
+            self._note_fences.pop()
+            yield ""
+        else:
+            yield from self._outside_code(line, indent)
 
     def _outside_code(self, line: str, indent: int) -> Iterator[str]:
         mark = line.strip()

@@ -7,8 +7,8 @@ nothing is included: a page that only leads to another one (`.so`) is empty.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from html import escape
+from collections.abc import Callable, Iterable, Sequence
+from html import escape, unescape
 
 from purlin.index.sources import mdoc
 from purlin.index.sources.roff import BOLD, ITALIC, PLAIN, Page, Strings, lines, tokens
@@ -20,8 +20,9 @@ MAX_ROWS = 10_000
 
 _MANUAL = re.compile(r"^[.'][ \t]*(TH|Dd|Dt|Sh|SH|so)\b", re.MULTILINE)
 _FIRST_SECTION = re.compile(
-    r"\A<h2[^>]{0,200}>[^<]{0,200}</h2>(?=<p>(\[|[^\s,<]{1,200}+)[^<]{0,2000}? [-\u2010-\u2015−])"
+    r"\A<h2[^>]{0,200}>[^<]{0,200}</h2>(?=<p>([^<]{1,2000}?) [-\u2010-\u2015−])"
 )
+_SECTION = re.compile(r"\(\w{1,20}\)\Z")
 _BULLET = re.compile(r"[•·○●◦▪*o+–—−-]")
 _NUMBER = re.compile(r"\(?(?:\d{1,3}|[a-z])[.)]|\d{1,3}")
 _FONTS = {"B": BOLD, "I": ITALIC, "R": PLAIN, "S": ""}
@@ -34,35 +35,52 @@ _INDENTS, _DEDENTS = frozenset(["RS", "INDENT"]), frozenset(["RE", "UNINDENT"])
 _SILENT = frozenset("TH PD DT AT UC IX LINKSTYLE UNINDENT DS DE KS KE".split())
 
 
-def is_manual_page(source: str) -> bool:
-    """Whether a text is the source of a manual page."""
-    return _MANUAL.search(source, 0, MAX_HEAD) is not None
-
-
 def html(source: str) -> str:
     """HTML of a manual page; empty if it has no text of its own."""
+    page, name, section = _read(source)
+    return titled(page.html(), name, section)
+
+
+def anchor_lines(source: str) -> dict[str, int]:
+    """Return the line of each heading and term of a manual page by its id."""
+    page, _, _ = _read(source)
+    return page.anchor_lines
+
+
+def _read(source: str) -> tuple[Page, str, str]:
+    """The page, its name and its section of the manual."""
     first = _MANUAL.search(source, 0, MAX_HEAD)
     if first is None or first[1] == "so":
-        return ""
+        return Page(), "", ""
     if first[1] in ("Dd", "Dt", "Sh"):
-        return _titled(*mdoc.read(source))
-
-    reader = _Reader(is_docbook="Generator: DocBook" in source[:MAX_HEAD])
-    return _titled(*reader.read(source))
+        return mdoc.read(source)
+    return _Reader(is_docbook="Generator: DocBook" in source[:MAX_HEAD]).read(source)
 
 
-def _titled(body: str, name: str, section: str) -> str:
-    """The body below a heading with the page's name, such as "git-rebase(1)"."""
-    own_name = _FIRST_SECTION.match(body)
-    if own_name and own_name[1].casefold() == escape(name).casefold():
-        title = own_name[1]
-    else:
-        title = escape(name.lower() if name.isupper() else name)
-    title += f"({escape(section)})" if section else ""
+def command(title: str) -> str:
+    """What a page with a title such as "git-rebase(1)" is about, "git-rebase"; else empty."""
+    name = _SECTION.sub("", title)
+    return name if name != title else ""
+
+
+def titled(body: str, name: str, section: str) -> str:
+    """Return the body below a heading with the page's name, such as "git-rebase(1)"."""
+    first_section = _FIRST_SECTION.match(body)
+    own_names = unescape(first_section[1]).split(", ") if first_section else []
+    title = escape(_spelled(name, own_names) + (f"({section})" if section else ""))
 
     # What the page is about stands in its first section, which is always NAME.
-    body = body[own_name.end() :] if own_name else body
+    body = body[first_section.end() :] if first_section else body
     return f"<title>{title}</title><h1>{title}</h1>{body}" if body else ""
+
+
+def _spelled(name: str, own_names: Sequence[str]) -> str:
+    """The name of a page's title, which may be in capitals or cut, as its section NAME has it."""
+    for begins in (str.__eq__, str.startswith):
+        for own_name in own_names:
+            if name and begins(own_name.casefold(), name.casefold()):
+                return own_name
+    return name.lower() if name.isupper() else name
 
 
 class _Reader:
@@ -81,9 +99,10 @@ class _Reader:
         self._url = ""
         self._rows: list[str] | None = None
 
-    def read(self, source: str) -> tuple[str, str, str]:
-        """The page as HTML, its name and its section of the manual."""
-        for macro, arguments in lines(source, self._strings):
+    def read(self, source: str) -> tuple[Page, str, str]:
+        """The page, its name and its section of the manual."""
+        for line, macro, arguments in lines(source, self._strings):
+            self._page.line = line
             if macro == "TE" and self._rows is not None:
                 self._page.table(_table(self._rows))
                 self._rows = None
@@ -94,7 +113,7 @@ class _Reader:
             else:
                 self._text_line(arguments)
 
-        return self._page.html(), self._name, self._section
+        return self._page, self._name, self._section
 
     # -- text --------------------------------------------------------------------------------------
 

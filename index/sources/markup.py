@@ -97,11 +97,38 @@ def markdown(text: str) -> str:
     Headings get the ids that they have by their attributes, else those that GitHub gives them.
     Raises InvalidInput if blocks are nested too deeply for Python's stack.
     """
+    title, text = dialects.front_matter(text)
+    parser = _markdown_parser()
+    tokens = _markdown_tokens(parser, dialects.commonmark(text)[0])
+
+    head = f"<title>{escape(title)}</title>" if title else ""
+    return head + str(parser.renderer.render(tokens, parser.options, {}))
+
+
+def markdown_lines(text: str) -> dict[str, int]:
+    """Return the line of each heading of a Markdown page by its id. Raises as `markdown` does."""
+    _, body = dialects.front_matter(text)
+    first_line = text.count("\n") - body.count("\n") + 1
+    body, rows = dialects.commonmark(body)
+    parser = _markdown_parser()
+    parser.core.ruler.before("inline", "headings", _keep_headings)
+    return {
+        str(token.attrGet("id")): first_line + rows[token.map[0]]
+        for token in _markdown_tokens(parser, body)
+        if token.type == "heading_open" and token.map
+    }
+
+
+def _markdown_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_MARKDOWN_BLOCKS}).enable("table")
     parser.core.ruler.before("inline", "inline_nesting", _limit_inline_nesting)
-    title, text = dialects.front_matter(text)
+    return parser
+
+
+def _markdown_tokens(parser: MarkdownIt, text: str) -> list[Token]:
+    """The tokens of a page, whose headings have ids."""
     try:
-        tokens = parser.parse(dialects.commonmark(text))
+        tokens = parser.parse(text)
     except RecursionError as error:
         raise InvalidInput("blocks are nested too deeply; flatten them") from error
 
@@ -110,9 +137,13 @@ def markdown(text: str) -> str:
         if token.type == "heading_open":
             own_id = _take_attributes(inline)
             token.attrSet("id", own_id or _unused(_slug(inline), numbers))
+    return tokens
 
-    head = f"<title>{escape(title)}</title>" if title else ""
-    return head + str(parser.renderer.render(tokens, parser.options, {}))
+
+def _keep_headings(state: StateCore) -> None:
+    """Drop all tokens but those of headings, so that no other text is parsed further."""
+    pairs = pairwise(state.tokens)
+    state.tokens = [token for pair in pairs if pair[0].type == "heading_open" for token in pair]
 
 
 def _limit_inline_nesting(state: StateCore) -> None:

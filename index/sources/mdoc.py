@@ -43,8 +43,8 @@ _JOINTS = {"Ns": "", "Ap": "'", "Ta": _CELL}
 Words = Sequence[tuple[str, bool]]
 
 
-def read(source: str) -> tuple[str, str, str]:
-    """The page as HTML, its name and its section of the manual."""
+def read(source: str) -> tuple[Page, str, str]:
+    """The page, its name and its section of the manual."""
     return _Reader().read(source)
 
 
@@ -88,13 +88,14 @@ class _Reader:
         self._head: list[str] | None = None
         self._reference: list[str] | None = None
 
-    def read(self, source: str) -> tuple[str, str, str]:
-        for macro, arguments in lines(source, self._strings):
+    def read(self, source: str) -> tuple[Page, str, str]:
+        for line, macro, arguments in lines(source, self._strings):
+            self._page.line = line
             if not macro:
                 self._text_line(arguments)
             else:
                 self._macro(macro, arguments)
-        return self._page.html(), self._title or self._name, self._section
+        return self._page, self._title or self._name, self._section
 
     def _text_line(self, source: str) -> None:
         text = self._strings.text(source)

@@ -1,7 +1,7 @@
 """Read reference documentation as one document per definition and per section of prose.
 
 Pages are HTML of any generator (Sphinx, DocBook, Javadoc, plain pages), Markdown,
-reStructuredText or the source of manual pages, compressed or not. Without any, there is the help of
+reStructuredText, AsciiDoc or the source of manual pages, compressed or not. Without any, there is the help of
 the running Python. Markup is turned into HTML first, so that one reader serves all.
 """
 
@@ -21,22 +21,25 @@ from urllib.parse import quote
 
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.records import Document, Location, Skipped, SourceFile, Value
-from purlin.index.sources import docstrings, manual_pages, markup, topics
+from purlin.index.sources import asciidoc, docstrings, manual_pages, markup, topics
 from purlin.index.sources.encodings import decoded, text_codec
 from purlin.index.sources.files import files_below
 from purlin.index.sources.html import Block, Page, Section, read_page
 
 Unit = Literal["definition", "segment", "page"]
 
-VERSION = 8
+VERSION = 9
 MAX_PAGE_BYTES = 64 << 20
 MAX_MARKUP_BYTES = 4 << 20
+MAX_ANCHORED_CHARS = 1 << 20
 PAGE_FORMATS = {
     ".html": "html",
     ".htm": "html",
     ".md": "markdown",
     ".markdown": "markdown",
     ".mdx": "markdown",
+    ".adoc": "asciidoc",
+    ".asciidoc": "asciidoc",
     ".rst": "rst",
     ".txt": "rst",
 }
@@ -228,9 +231,46 @@ def _read(
         return
 
     page = read_page(html, whole=unit == "page")
+    if _format(path.name) in ("asciidoc", "manual"):
+        _name_command(page)
     if unit == "segment":
         page.sections = [withheld(section, page.title) for section in page.sections]
     yield from documents(page, name, address)
+
+
+def _name_command(page: Page) -> None:
+    """Enclose what a manual page tells in the name of what it is about: `-k` is an option of gzip."""
+    command = manual_pages.command(page.title)
+    for section in page.sections:
+        if command and section.title != page.title:
+            section.context = (command, *section.context)
+
+
+def page_text(path: Path, max_bytes: int = MAX_PAGE_BYTES) -> str | None:
+    """Return the text of a page as its documents are made of it; None if it cannot be read.
+
+    A page over the limit cannot, nor can one that unpacked is over it.
+    """
+    content = _content(path, path.name, max_bytes)
+    text = content if isinstance(content, Skipped) else _decode(content, path.name)
+    return None if isinstance(text, Skipped) else text
+
+
+def anchor_line(name: str, text: str, anchor: str) -> int | None:
+    """Return the line of what has an anchor in a page, by the name of its file and its text.
+
+    Of pages over `MAX_ANCHORED_CHARS`, only ids that are written as in HTML have a line.
+    """
+    read_lines = _ANCHOR_LINES.get(_format(name) or "")
+    if read_lines is not None and len(text) <= MAX_ANCHORED_CHARS:
+        try:
+            if line := read_lines(text).get(anchor):
+                return line
+        except InvalidInput:
+            pass
+
+    position = text.find(f'id="{anchor}"')
+    return None if position < 0 else text.count("\n", 0, position) + 1
 
 
 def _unchanged(text: str) -> str:
@@ -238,10 +278,17 @@ def _unchanged(text: str) -> str:
 
 
 _TO_HTML: dict[str, Callable[[str], str]] = {
+    "asciidoc": asciidoc.html,
     "html": _unchanged,
     "manual": manual_pages.html,
     "markdown": markup.markdown,
     "rst": markup.rst,
+}
+
+_ANCHOR_LINES: dict[str, Callable[[str], dict[str, int]]] = {
+    "asciidoc": asciidoc.anchor_lines,
+    "manual": manual_pages.anchor_lines,
+    "markdown": markup.markdown_lines,
 }
 
 

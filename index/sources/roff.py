@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 # Of what a page defines and nests.
@@ -133,15 +133,14 @@ def quoted_tokens(arguments: str) -> list[tuple[str, bool]]:
     ]
 
 
-def lines(source: str, strings: Strings) -> Iterator[tuple[str, str]]:
-    """Each line as macro and arguments, or as "" and text, of what a terminal would show.
+def lines(source: str, strings: Strings) -> Iterator[tuple[int, str, str]]:
+    """Each line of what a terminal would show: its number, macro and arguments, or "" and text.
 
     Comments, definitions of macros and what stands under false conditions are left out.
     """
     conditions = _Conditions()
     end = ""
-    for line in source.replace("\\\n", "").split("\n"):
-        line = line.rstrip("\r")
+    for number, line in _joined_lines(source):
         if end:
             if line[:1] in (".", "'") and line[1:].strip() == end:
                 end = ""
@@ -151,7 +150,7 @@ def lines(source: str, strings: Strings) -> Iterator[tuple[str, str]]:
         control = _CONTROL.match(line)
         if control is None:
             if line is not conditions.NOTHING:
-                yield "", line
+                yield number, "", line
             continue
 
         macro, arguments = control[1], control[2].split('\\"')[0].rstrip(" \t")
@@ -162,7 +161,22 @@ def lines(source: str, strings: Strings) -> Iterator[tuple[str, str]]:
         elif macro == "ds":
             strings.define(arguments)
         elif macro and not macro.startswith("\\"):
-            yield macro, arguments
+            yield number, macro, arguments
+
+
+def _joined_lines(source: str) -> Iterator[tuple[int, str]]:
+    """The lines of a page with their numbers; one that ends in a backslash goes on in the next."""
+    parts: list[str] = []
+    first = 1
+    for number, line in enumerate(source.split("\n"), 1):
+        if line.endswith("\\"):
+            parts.append(line[:-1])
+            continue
+        yield first, "".join((*parts, line)).rstrip("\r")
+        parts.clear()
+        first = number + 1
+    if parts:
+        yield first, "".join(parts) + "\\"
 
 
 class _Conditions:
@@ -209,6 +223,7 @@ class Page:
     """HTML of a page, written from paragraphs, terms, items and code in reading order.
 
     `_levels` has the kind of list that is open at each indentation: "dl", "ul", "ol" or "".
+    `line` is the number of the line of the source that is read; `anchor_lines` has those of ids.
     """
 
     def __init__(self) -> None:
@@ -219,6 +234,8 @@ class Page:
         self._too_deep = 0
         self._joins = False
         self._numbers: dict[str, int] = {}
+        self.line = self._text_line = 0
+        self.anchor_lines: dict[str, int] = {}
 
     def html(self) -> str:
         """All that was written, with everything closed."""
@@ -227,7 +244,9 @@ class Page:
 
     def text(self, text: str, *, joins: bool = False) -> None:
         """Add a line of text or code; `joins` says that the next one continues its last word."""
-        if self._text and not self._joins:
+        if not self._text:
+            self._text_line = self.line
+        elif not self._joins:
             self._text.append("\n" if self.is_code else " ")
         self._text.append(text)
         self._joins = joins
@@ -248,8 +267,9 @@ class Page:
         return "".join(self._text).strip()
 
     def take_paragraph(self) -> str:
-        """Remove and return the paragraph that is being written."""
+        """Remove and return the paragraph that is being written; what it becomes has its line."""
         text = self.paragraph
+        self.line = self._text_line
         self._text.clear()
         return text
 
@@ -283,23 +303,27 @@ class Page:
         self.end_paragraph()
         self._is_code = False
 
-    def heading(self, level: int, text: str) -> None:
-        """Write a heading, which ends all lists."""
+    def heading(self, level: int, text: str, anchor: str | None = None) -> None:
+        """Write a heading, which ends all lists; without an `anchor`, its own is made of its text."""
         text = " ".join(text.translate(_NO_FONTS).split())
         self.end_code()
         self._close_levels(0)
         self._levels = [""]
         self._too_deep = 0
-        anchor = self._anchor(text)
-        self._parts.append(f"<h{level}{anchor}>{escape(text)}</h{level}>")
+        own_id = self._anchor(text) if anchor is None else self._id(anchor)
+        self._parts.append(f"<h{level}{own_id}>{escape(text)}</h{level}>")
 
-    def term(self, text: str) -> None:
-        """Begin the entry of a term, in the list of terms that is open or in a new one."""
+    def term(self, text: str, anchor: str | None = None) -> None:
+        """Begin the entry of a term, in the list of terms that is open or in a new one.
+
+        Without an `anchor`, its own is made of its first name.
+        """
         self.end_code()
         if not text.translate(_NO_FONTS).strip():
             return
         self._open_list("dl")
-        self._parts.append(f"<dt{self._anchor(_names(text)[0])}>{_marked(text)}</dt><dd>")
+        own_id = self._anchor(_names(text)[0]) if anchor is None else self._id(anchor)
+        self._parts.append(f"<dt{own_id}>{_marked(text)}</dt><dd>")
 
     def item(self, kind: str) -> None:
         """Begin an item of a list of kind "ul" or "ol"."""
@@ -307,7 +331,7 @@ class Page:
         self._open_list(kind)
         self._parts.append("<li>")
 
-    def table(self, rows: Sequence[Sequence[str]]) -> None:
+    def table(self, rows: Iterable[Sequence[str]]) -> None:
         """Write the rows of a table."""
         self.end_code()
         self._parts.append("<table>")
@@ -365,7 +389,12 @@ class Page:
         # An id of this form would name a module of Python.
         name = name.replace("module-", "module_")
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
-        return f' id="{escape(name if number == 1 else f"{name}~{number}")}"'
+        return self._id(name if number == 1 else f"{name}~{number}")
+
+    def _id(self, anchor: str) -> str:
+        """The attribute of an id, or nothing; the first element of an id has it."""
+        self.anchor_lines.setdefault(anchor, self.line)
+        return f' id="{escape(anchor)}"' if anchor else ""
 
 
 def _names(term: str) -> list[str]:

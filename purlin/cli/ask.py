@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -24,20 +23,20 @@ if TYPE_CHECKING:
     from purlin.index.search.filters import Filter
 
 ABOUT = """Answer a question from the documentation in the repository around the working directory,
-or in a directory or file of it: HTML, Markdown, reStructuredText and manual pages. Answers are its
-exact words, with file, line and anchor. The index is that of the whole repository. With --corpus, a
+or in a directory or file of it: HTML, Markdown, reStructuredText, AsciiDoc and manual pages. Answers
+are its exact words, with file, line and anchor. The index is that of the whole repository. With --corpus, a
 corpus of kind reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
 EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
 # A page that is larger is not searched for the line of an answer.
 _MAX_PAGE_BYTES = 8 << 20
 # Characters before an answer that must stand before it in the page, too.
 _WORDS_BEFORE = 12
-# White space, emphasis, code and links of Markdown, which rendered text lacks or has otherwise. No
-# alternative can read over the start of another, so that its time is linear.
-_LINK_TARGET = re.compile(r"\]\([^()\[\]\n]*\)")
-_MARKUP = re.compile(rf"{_LINK_TARGET.pattern}|[\s`*_\[\]()\\]")
-_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+# White space, emphasis, code and links of Markdown, fonts and macros of manual pages, which rendered
+# text lacks or has otherwise. No alternative can read over the start of another, so that its time is
+# linear.
+_MARKUP = re.compile(
+    r"\]\([^()\[\]\n]*\)|\\f[BIRP123]|\\[&/,%]|^\.[BI][RI]?(?= )|[\s`*_\[\]()\\\"]", re.MULTILINE
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -180,24 +179,17 @@ def _place(answer: Answer, root: Path | None) -> tuple[str, int | None]:
 
 
 def _line(page: Path, answer: Answer) -> int | None:
-    """Line of the page where the answer stands, else that of its heading, if there is one."""
-    text = _text(page)
+    """Line of the page where the answer stands, else that of its heading or term, if it has one."""
+    from purlin.index.sources.reference import anchor_line, page_text
+
+    text = page_text(page, _MAX_PAGE_BYTES)
     if text is None:
         return None
     position = _position(text, answer)
-    if position is None:
-        return _heading_line(text, (answer.url or "").partition("#")[2])
-    return text.count("\n", 0, position) + 1
-
-
-def _text(page: Path) -> str | None:
-    """The text of a page; None if it is too large or cannot be read."""
-    try:
-        if page.stat().st_size > _MAX_PAGE_BYTES:
-            return None
-        return page.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+    if position is not None:
+        return text.count("\n", 0, position) + 1
+    anchor = (answer.url or "").partition("#")[2]
+    return anchor_line(page.name, text, anchor) if anchor else None
 
 
 def _position(text: str, answer: Answer) -> int | None:
@@ -221,28 +213,3 @@ def _with_markup(text: str, position: int) -> int:
         position -= markup.start() - end
         end = markup.end()
     return end + position
-
-
-def _heading_line(text: str, anchor: str) -> int | None:
-    """Line of the Markdown heading that has an anchor by GitHub's rule or its attributes, or of the
-    id in HTML.
-    """
-    if not anchor:
-        return None
-    counts: Counter[str] = Counter()
-    fence = ""
-    for number, line in enumerate(text.split("\n"), 1):
-        if f'id="{anchor}"' in line:
-            return number
-        mark = _FENCE.match(line)
-        if mark and (not fence or mark[1].startswith(fence)):
-            fence = "" if fence else mark[1]
-        elif line.startswith("#") and not fence:
-            heading = _LINK_TARGET.sub("", line).strip().strip("#").strip()
-            if f"#{anchor}" in heading.rpartition("{")[2].rstrip("} ").split():
-                return number
-            slug = _NOT_IN_SLUG.sub("", heading.lower()).replace(" ", "-")
-            if anchor == (f"{slug}-{counts[slug]}" if counts[slug] else slug):
-                return number
-            counts[slug] += 1
-    return None
