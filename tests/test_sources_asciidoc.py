@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from purlin.index.records import Document, SourceFile
 from purlin.index.sources import asciidoc, reference
 
-DATA = Path(__file__).parent / "data" / "reference" / "asciidoc"
+DATA = Path(__file__).parent / "data" / "asciidoc"
 
 
 def read(root: Path) -> dict[str, Document]:
