@@ -113,7 +113,8 @@ EXPECTED = {
         ("Logs.log", "method", 43, 43, ""),
         ("Level", "enum", 46, 49, ""),
         ("greet", "function", 53, 56, "Greets by name."),
-        ("mailer", "module", 1, 51, ""),
+        ("mailer", "module", 1, 1, ""),
+        ("mailer", "module", 51, 51, ""),
     ],
     "garden.rb": [
         ("Garden", "module", 4, 43, "Plants and their beds."),
@@ -136,7 +137,8 @@ EXPECTED = {
         ("NAMES", "constant", 25, 28, ""),
         ("fill", "function", 35, 39, "Fills a tank, as far as it goes."),
         ("print", "function", 43, 43, 'Prints "größe".'),
-        ("tank", "module", 1, 30, "Tanks and the water in them."),
+        ("tank", "module", 1, 6, "Tanks and the water in them."),
+        ("tank", "module", 30, 30, ""),
     ],
     "matrix.cpp": [
         ("linear.dense.Matrix", "class", 6, 19, "A matrix in rows."),
@@ -241,7 +243,8 @@ EXPECTED = {
         ("relight", "function", 22, 24, ""),
         ("handlers", "constant", 26, 29, ""),
         ("handlers.wind", "method", 27, 27, ""),
-        ("lantern", "module", 1, 31, "Lanterns along a path."),
+        ("lantern", "module", 1, 2, "Lanterns along a path."),
+        ("lantern", "module", 31, 31, ""),
     ],
     "harbor.ex": [
         ("Fixture.Harbor", "module", 1, 29, "Ships and their berths."),
@@ -599,6 +602,17 @@ def test_lines_outside_definitions(tmp_path: Path) -> None:
     )
     assert document.summary == "Rows of things."
     assert (document.location.start_line, document.location.end_line) == (1, 19)
+
+
+def test_modules_end_before_a_long_definition(tmp_path: Path) -> None:
+    short, long = ("def f():\n" + "    call()\n" * rows for rows in (19, 20))
+    source = f'"Says much."\nA = 1\n{short}B = 2\n{long}C = 3\n'
+    modules = [part for part in documents(write(tmp_path, {"one.py": source})) if is_module(part)]
+
+    assert [part.body for part in modules] == ['"Says much."\nA = 1\n\nB = 2', "C = 3"]
+    lines = [(part.location.start_line, part.location.end_line) for part in modules]
+    assert lines == [(1, 23), (45, 45)]
+    assert [part.summary for part in modules] == ["Says much.", ""]
 
 
 def test_long_modules_are_several_documents(tmp_path: Path) -> None:
