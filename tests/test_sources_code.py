@@ -547,7 +547,8 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".cpp", "struct A {\n  A() = default;\n  ~A() {}\n};\n", [("A", "struct"), ("A.~A", "method")]),
         (".h", "int f(int a,\n      int b,\n      int c);\n", [("one", "module")]),
         # A typedef and what it describes are one; lines right below a macro belong to the file.
-        (".c", "typedef struct a {\n  int b;\n} a_t;\ntypedef enum c { D } c;\ntypedef struct e e_t;\nstruct f { int g; };\n",
+        (".c", "typedef struct a {\n  int b;\n} a_t;\ntypedef enum c { D } c;\n"
+         "typedef struct e e_t;\nstruct f { int g; };\n",
          [("a_t", "struct"), ("c", "enum"), ("e_t", "type"), ("f", "struct")]),
         (".cpp", "typedef struct A {\n  int b() { return 1; }\n} C;\n", [("C", "struct"), ("C.b", "method")]),
         (".h", "#define A 1\n#define MAX(a, b) ((a) > (b) ? (a) : (b))\nextern int limit;\n",
