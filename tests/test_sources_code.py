@@ -113,7 +113,8 @@ EXPECTED = {
         ("Logs.log", "method", 43, 43, ""),
         ("Level", "enum", 46, 49, ""),
         ("greet", "function", 53, 56, "Greets by name."),
-        ("mailer", "module", 1, 51, ""),
+        ("mailer", "module", 1, 1, ""),
+        ("mailer", "module", 51, 51, ""),
     ],
     "garden.rb": [
         ("Garden", "module", 4, 43, "Plants and their beds."),
@@ -136,7 +137,8 @@ EXPECTED = {
         ("NAMES", "constant", 25, 28, ""),
         ("fill", "function", 35, 39, "Fills a tank, as far as it goes."),
         ("print", "function", 43, 43, 'Prints "größe".'),
-        ("tank", "module", 1, 30, "Tanks and the water in them."),
+        ("tank", "module", 1, 6, "Tanks and the water in them."),
+        ("tank", "module", 30, 30, ""),
     ],
     "matrix.cpp": [
         ("linear.dense.Matrix", "class", 6, 19, "A matrix in rows."),
@@ -241,7 +243,8 @@ EXPECTED = {
         ("relight", "function", 22, 24, ""),
         ("handlers", "constant", 26, 29, ""),
         ("handlers.wind", "method", 27, 27, ""),
-        ("lantern", "module", 1, 31, "Lanterns along a path."),
+        ("lantern", "module", 1, 2, "Lanterns along a path."),
+        ("lantern", "module", 31, 31, ""),
     ],
     "harbor.ex": [
         ("Fixture.Harbor", "module", 1, 29, "Ships and their berths."),
@@ -543,6 +546,16 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
         (".c", "enum { A };\nstruct s *f(void);\n", [("one", "module")]),
         (".cpp", "struct A {\n  A() = default;\n  ~A() {}\n};\n", [("A", "struct"), ("A.~A", "method")]),
         (".h", "int f(int a,\n      int b,\n      int c);\n", [("one", "module")]),
+        # A typedef and what it describes are one; lines right below a macro belong to the file.
+        (".c", "typedef struct a {\n  int b;\n} a_t;\ntypedef enum c { D } c;\n"
+         "typedef struct e e_t;\nstruct f { int g; };\n",
+         [("a_t", "struct"), ("c", "enum"), ("e_t", "type"), ("f", "struct")]),
+        (".cpp", "typedef struct A {\n  int b() { return 1; }\n} C;\n", [("C", "struct"), ("C.b", "method")]),
+        (".h", "#define A 1\n#define MAX(a, b) ((a) > (b) ? (a) : (b))\nextern int limit;\n",
+         [("MAX", "macro"), ("one", "module")]),
+        (".ex", 'defmodule A do\n  @doc "Twice."\n  defmacro b(c), do: c\nend\n', [("A", "module"), ("A.b", "macro")]),
+        (".kt", "object A { fun b() = 1 }\nclass C { val d = { 2 } }\nclass E { init { f() } }\n",
+         [("A", "object"), ("A.b", "method"), ("C", "class"), ("E", "class")]),
         (".c", "int (*table[])(void) = {\n  f,\n  g,\n};\n", [("table", "constant")]),
         (".cs", "namespace A;\nclass B { void C() {} }\n", [("B", "class"), ("B.C", "method")]),
         (".ex", "defmodule A do\n  def left <~> right, do: left\nend\n", [("A", "module"), ("A.<~>", "function")]),
@@ -550,6 +563,8 @@ def test_what_is_a_definition(tmp_path: Path, suffix: str, source: str, titles: 
          [("A", "module"), ("A.adds two", "test")]),
         (".zig", 'test "adds two" {\n}\n', [("adds two", "test")]),
         (".hs", "f 0 = 1\nf n = n\ng = f\n", [("f", "function"), ("g", "function")]),
+        (".hs", "#if A\nf :: B\nf = 1\n#else\nf :: C\nf = 2\n#endif\n#define G \\\n  (\nh = 3\n",
+         [("f", "function"), ("h", "function"), ("one", "module")]),
         (".hs", "foldl' f = f\nfoldl f = f\n", [("foldl'", "function"), ("foldl", "function")]),
         (".hs", "instance C (Either a b) where\n  c = 1\ninstance C (M.Map k v)\ninstance C (a, b)\ninstance C [a]\n",
          [("C.Either", "instance"), ("C.M.Map", "instance"), ("C.(a,b)", "instance"), ("C.[a]", "instance")]),
@@ -563,6 +578,15 @@ def test_what_else_has_a_document(
 ) -> None:
     documents = [item for item in read_text(tmp_path, suffix, source) if isinstance(item, Document)]
     assert [(document.title, document.fields["kind"]) for document in documents] == rows
+
+
+def test_all_branches_of_the_preprocessor_are_read_in_haskell(tmp_path: Path) -> None:
+    source = "#if A\nf = 1\n#else\n-- | Else.\nf = 2\ng = f\n#endif\n"
+    first, second, g = definitions(read_text(tmp_path, ".hs", source))
+
+    assert (first.body, second.body, g.body) == ("f = 1", "f = 2", "g = f")
+    assert second.summary == "Else."
+    assert (second.location.start_line, second.location.end_line) == (5, 5)
 
 
 def test_lines_outside_definitions(tmp_path: Path) -> None:
@@ -579,6 +603,17 @@ def test_lines_outside_definitions(tmp_path: Path) -> None:
     )
     assert document.summary == "Rows of things."
     assert (document.location.start_line, document.location.end_line) == (1, 19)
+
+
+def test_modules_end_before_a_long_definition(tmp_path: Path) -> None:
+    short, long = ("def f():\n" + "    call()\n" * rows for rows in (19, 20))
+    source = f'"Says much."\nA = 1\n{short}B = 2\n{long}C = 3\n'
+    modules = [part for part in documents(write(tmp_path, {"one.py": source})) if is_module(part)]
+
+    assert [part.body for part in modules] == ['"Says much."\nA = 1\n\nB = 2', "C = 3"]
+    lines = [(part.location.start_line, part.location.end_line) for part in modules]
+    assert lines == [(1, 23), (45, 45)]
+    assert [part.summary for part in modules] == ["Says much.", ""]
 
 
 def test_long_modules_are_several_documents(tmp_path: Path) -> None:

@@ -45,11 +45,13 @@ from purlin.index.sources.roles import role
 from purlin.index.sources.syntax import PARSE_SECONDS, Language, parse, unread_bytes
 from purlin.index.sources.windows import windows
 
-VERSION = 4
+VERSION = 5
 
 MAX_SIGNATURE_LINE = 300  # characters
 _FIRST_LINE_BYTES = 128
 
+# A document of what is outside of definitions ends before a longer one, so that its lines are few.
+MAX_GAP_ROWS = 20
 # A docstring of a file is worth a document of its own, even if only imports follow.
 MIN_FILE_SUMMARY = 40
 # Stems that name a file's part in its directory rather than what is in it.
@@ -58,6 +60,7 @@ _INDEX_STEMS = frozenset({"__init__", "index", "mod", "main", "lib", "init"})
 MAX_DULL_ROW = 200
 _DULL_ROW = re.compile(
     rb"[\W_]*(?:end|pass|else|fi|done|begin|endif|ifdef \w+|ifndef \w+|define \w+_H_*)?[\W_]*"
+    rb"|#[ \t]*(?:el)?if\b.*"
 )
 
 
@@ -381,7 +384,8 @@ def _module_documents(
     rows = _module_rows(contents, lines, covered)
     text_lines = [line.decode() for line in lines]
     title = module_name(path)
-    for number, window in enumerate(windows(text_lines, rows)):
+    near_rows = (window for run in _runs(rows) for window in windows(text_lines, run))
+    for number, window in enumerate(near_rows):
         yield Document(
             id=f"{path}::(module)",
             kind="code",
@@ -406,6 +410,15 @@ def _module_rows(contents: Outline, lines: list[bytes], covered: set[int]) -> li
     # A file that only imports is found by its path, if nothing else in it can be.
     has_text = any(line.strip() for line in lines)
     return list(range(len(lines))) if has_text and not covered else []
+
+
+def _runs(rows: list[int]) -> Iterator[list[int]]:
+    """Rows in groups, between which more than `MAX_GAP_ROWS` others lie."""
+    start = 0
+    for position in range(1, len(rows) + 1):
+        if position == len(rows) or rows[position] - rows[position - 1] > MAX_GAP_ROWS + 1:
+            yield rows[start:position]
+            start = position
 
 
 def _blocks(rows: list[int], lines: list[bytes]) -> Iterator[list[int]]:

@@ -21,7 +21,7 @@ MAX_TREE_DEPTH = 200
 MAX_NESTING = 16
 MAX_NAME_BYTES = 200
 
-# A constant or macro of fewer lines has no document of its own.
+# A constant of fewer lines has no document of its own.
 MIN_CONSTANT_LINES = 3
 
 # White space between a doc comment and its definition.
@@ -34,7 +34,6 @@ FUNCTIONS = frozenset({"function", "method"})
 # Kinds of definitions that are not looked into.
 LEAVES = FUNCTIONS | {"macro", "instance", "type", "test"}
 _NAMES_ONLY = frozenset({"scope", "namespace"})
-_BY_LENGTH = frozenset({"constant", "macro"})
 # Nodes around what a file begins with.
 _FRAMES = frozenset(
     "preproc_ifdef preproc_if namespace_definition declaration_list linkage_specification"
@@ -250,7 +249,7 @@ class _Walk:
         else:
             return None
 
-        if kind in _BY_LENGTH and not self._is_constant(node, text):
+        if kind == "constant" and not self._is_constant(node, text):
             # The functions inside an object carry its name, though it has no document.
             kind = "scope" if inner.type in language.scopes else None
         if not kind or (kind == "type" and self._is_member()):
@@ -374,9 +373,10 @@ class _Walk:
         first = self._prefixes[0] if self._prefixes else outer
         start = _after_annotations(outer, language)
         end, row = self._head_end(node, inner, kind)
+        last_row, last_column = self._last_point(outer)
 
         summary, doc_row = "", first.start_point.row
-        if language.docstring is not None and kind not in _BY_LENGTH:
+        if language.docstring is not None and kind != "constant":
             summary = language.docstring(inner, self._prefixes)
         else:
             summary, doc_row = self._doc_comment(first)
@@ -386,8 +386,8 @@ class _Walk:
             self._context() + names,
             first.start_byte,
             outer.end_byte,
-            (first.start_point.row, outer.end_point.row),
-            (first.start_point.column, outer.end_point.column),
+            (first.start_point.row, last_row),
+            (first.start_point.column, last_column),
             outer.start_point.row,
             (start, max(start, end)),
             row,
@@ -413,6 +413,13 @@ class _Walk:
                 last = child
 
         return last.end_byte, last.end_point.row
+
+    def _last_point(self, node: ts.Node) -> tuple[int, int]:
+        """Row and column where a node's text ends; in some grammars its line break belongs to it."""
+        row, column = _last_row(node), node.end_point.column
+        if row != node.end_point.row:
+            column = node.end_byte - 1 - (self._source.rfind(b"\n", 0, node.end_byte - 1) + 1)
+        return row, column
 
     def _add_wrapper(self, node: ts.Node, depth: int) -> None:
         """Remember a node that wraps exactly one definition; `const a = …, b = …` wraps two."""

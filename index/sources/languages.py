@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import cleandoc
 
 import tree_sitter as ts
@@ -238,13 +239,6 @@ FLOW = replace(TSX, name=JAVASCRIPT.name, suffixes=(), is_tolerant=True)
 VUE = replace(TYPESCRIPT, name="vue", suffixes=(".vue",), component=True)
 SVELTE = replace(TYPESCRIPT, name="svelte", suffixes=(".svelte",), component=True)
 
-# How a file may be written that the grammar of its suffix cannot read.
-DIALECTS: dict[Language, Language] = {
-    JAVASCRIPT: FLOW,
-    VUE: replace(TSX, name=VUE.name, suffixes=(), component=True),
-}
-
-
 # ---- Go, Java, PHP, Ruby
 
 
@@ -387,8 +381,13 @@ def _cpp_name(node: ts.Node) -> ts.Node | str | None:
 
 
 def _has_body(kind: str) -> Callable[[ts.Node], str | None]:
-    """A kind of definition that counts only with a body; `struct a b;` uses a type."""
-    return lambda node: kind if node.child_by_field_name("body") else None
+    """A kind of definition that needs a body: `struct a b;` uses a type, a typedef names its own."""
+    return lambda node: kind if node.child_by_field_name("body") and not _is_named(node) else None
+
+
+def _is_named(node: ts.Node) -> bool:
+    """Whether a type is described in the typedef that names it."""
+    return node.parent is not None and node.parent.type == "type_definition"
 
 
 def _typedef_kind(node: ts.Node) -> str:
@@ -437,7 +436,10 @@ CPP = Language(
         "concept_definition": "type",
     },
     find_name=_cpp_name,
-    inside=_types(_C_INSIDE + " field_declaration_list field_declaration template_declaration"),
+    inside=_types(
+        _C_INSIDE
+        + " field_declaration_list field_declaration template_declaration struct_specifier union_specifier"
+    ),
     identifiers=_types(_NAMES + " namespace_identifier"),
     wrappers=_types("template_declaration"),
     annotations=_types("template_parameter_list requires_clause"),
@@ -684,8 +686,8 @@ BASH = Language(
     assignments={"variable_assignment": ("name", "value")},
     other_values="constant",
     is_tolerant=True,
-    # It calls C's isdigit with whole code points, and that reads a table of 256 characters.
-    ascii_only=True,
+    # Its scanner calls C's isdigit with whole code points, and that reads a table of 256 characters.
+    rewrite=partial(re.compile(rb"[^\x00-\x7f]").sub, b"_"),
 )
 
 LUA = Language(
@@ -822,6 +824,18 @@ def _last(node: ts.Node | None) -> ts.Node | None:
     return node.named_children[-1] if node is not None and node.named_child_count else None
 
 
+# Of the C preprocessor: to the end of the line, or of the last that a backslash continues.
+_DIRECTIVE = re.compile(
+    rb"^#[ \t]*(?:if|ifdef|ifndef|elif|else|endif|define|undef|include|error|warning)\b(?:[^\n\\]|\\.|\\\n)*",
+    re.MULTILINE,
+)
+
+
+def _without_directives(source: bytes) -> bytes:
+    """The source with spaces for directives: the grammar reads nothing from `#else` to `#endif`."""
+    return _DIRECTIVE.sub(lambda directive: re.sub(rb"[^\r\n]", b" ", directive[0]), source)
+
+
 HASKELL = Language(
     name="haskell",
     suffixes=(".hs",),
@@ -839,10 +853,20 @@ HASKELL = Language(
     body_starts=_types("class_declarations match where"),
     dull=_types("import header pragma"),
     has_clauses=True,
+    rewrite=_without_directives,
 )
 
 LANGUAGES = (
     PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, VUE, SVELTE, GO, JAVA, PHP, RUBY, C, CPP, C_SHARP, KOTLIN, SCALA, SWIFT, RUST,
     ZIG, BASH, LUA, ELIXIR, HASKELL,
 )  # fmt: skip
+# How a file may be written that the language of its suffix cannot read.
+DIALECTS: dict[Language, Language] = {
+    JAVASCRIPT: FLOW,
+    VUE: replace(TSX, name=VUE.name, suffixes=(), component=True),
+    # The grammar wants a line break or semicolon before the brace that ends a body.
+    KOTLIN: replace(
+        KOTLIN, suffixes=(), rewrite=partial(re.compile(rb"(?<=[^\s{]) (?=\})").sub, b";")
+    ),
+}
 BY_SUFFIX = {suffix: language for language in LANGUAGES for suffix in language.suffixes}

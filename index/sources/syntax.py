@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +14,9 @@ import tree_sitter as ts
 PARSE_SECONDS = 5.0
 # The parser reads the source in such pieces; so does `Node.text`, which is slow with long ones.
 _READ_BYTES = 4096
-_NOT_ASCII = re.compile(rb"[^\x00-\x7f]")
 
 KindOf = Callable[[ts.Node], str | None]
+Rewrite = Callable[[bytes], bytes]
 NameOf = Callable[[ts.Node], ts.Node | str | None]
 
 
@@ -50,7 +49,7 @@ class Language:
     `docstring` reads a summary from inside a definition or from its prefixes, and `file_docstring`
     that of the file; other languages have comments. `shells` are the prefixes and suffixes that
     make a program of a bare definition; `{indent}` becomes the indentation of the lines after its
-    first. The scanner of a grammar that is `ascii_only` may crash at any other character. Of a
+    first. What the grammar cannot read, `rewrite` replaces before parsing; every offset stays. Of a
     `component`, only its scripts are in the language.
     """
 
@@ -80,7 +79,7 @@ class Language:
     generics: bool = False
     has_clauses: bool = False
     is_tolerant: bool = False
-    ascii_only: bool = False
+    rewrite: Rewrite | None = None
     component: bool = False
     docstring: Callable[[ts.Node, Sequence[ts.Node]], str] | None = None
     file_docstring: Callable[[ts.Node], str] | None = None
@@ -110,7 +109,7 @@ def keywords(language: Language) -> frozenset[str]:
 def parse(source: bytes, language: Language) -> ts.Tree | None:
     """The syntax tree, or None if parsing takes longer than `PARSE_SECONDS`."""
     deadline = time.monotonic() + PARSE_SECONDS
-    content = _NOT_ASCII.sub(b"_", source) if language.ascii_only else source
+    content = language.rewrite(source) if language.rewrite else source
     try:
         tree = ts.Parser(grammar(language)).parse(
             lambda offset, _point: content[offset : offset + _READ_BYTES],
