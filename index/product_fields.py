@@ -31,13 +31,17 @@ def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
     them).
     """
     others = codes_and_quantities(fields)
+    units = units_of(fields)
+    unit_names = frozenset(units.values())
     for name, value in fields.items():
         is_attribute = name.startswith(("attrs.", "attributes.")) or name in ("colour", "category")
-        if isinstance(value, bool) or not (is_attribute or name in others):
+        if isinstance(value, bool) or name in unit_names or not (is_attribute or name in others):
             continue
         if is_code(name):
             codes = value if isinstance(value, tuple) else (plain(value),)
             yield " ".join(spelling for code in codes for spelling in spellings(code))
+        elif name in units:
+            yield f"{plain(value)} {plain(fields[units[name]])}"
         else:
             yield plain(value)
 

@@ -21,6 +21,7 @@ from purlin.index import builds, self_check
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
+from purlin.index.passages import lexical_query
 from purlin.index.product_fields import is_code, spellings
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
 from purlin.index.search import feedback, query_log, repository, segments
@@ -557,7 +558,8 @@ class Corpus:
 
     def weights(self, query: str) -> Mapping[str, float]:
         """Map each distinct token of the query to its idf."""
-        return self._lexical.weights(query)
+        text = lexical_query(query, self.manifest.kind, self.manifest.texts)
+        return self._lexical.weights(text)
 
     def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with highlights where their texts match the query's words."""
@@ -606,7 +608,7 @@ class Corpus:
             clock.lap("dense")
 
         if mode != "dense":
-            prepared.weights = self._lexical.weights(text)
+            prepared.weights = self.weights(text)
             if prepared.reranked:
                 prepared.defining = self._defining(query)
         clock.lap("lexical")
