@@ -64,7 +64,7 @@ def test_values_are_searched_and_names_are_not() -> None:
         "weight_unit": "kg",
     }
 
-    assert list(searched_values(fields)) == ["Red", "1234567", "A-1 A-2", "12.5", "kg"]
+    assert list(searched_values(fields)) == ["Red", "1234567", "A-1 A-2", "12.5 kg"]
     assert units_of(fields) == {"weight": "weight_unit"}
 
 
