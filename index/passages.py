@@ -16,10 +16,10 @@ from purlin.index.product_fields import plain, searched_values, spellings
 from purlin.index.quantities import in_one_spelling
 from purlin.index.records import Document, Kind, Passage, Span, Splitter
 
-# Raised when `split`, `render`, `lexical_text` or the tokens of BM25 yield anything else: builds
-# then take over no passages of earlier ones.
+# Raised when `split`, `render`, `lexical_text`, the tokens of BM25 or the values that filters compare
+# are anything else: builds then take over no passages of earlier ones.
 TEXTS_VERSION = 3
-# The first version in which quantities of products have one spelling for BM25.
+# The first version in which quantities of products have one spelling, and their filters no case.
 ONE_SPELLING_SINCE = 3
 MAX_PASSAGE_WORDS = 100
 # A longer word counts several times.

@@ -21,7 +21,7 @@ from purlin.index import builds, self_check
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
-from purlin.index.passages import lexical_query
+from purlin.index.passages import ONE_SPELLING_SINCE, lexical_query
 from purlin.index.product_fields import is_code, spellings
 from purlin.index.quantities import quantities
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
@@ -35,7 +35,7 @@ from purlin.index.search.contracts import (
     Rows,
 )
 from purlin.index.search.dense import Dense
-from purlin.index.search.filters import Filter
+from purlin.index.search.filters import ANY_CASE, Filter, folded
 from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
 from purlin.index.search.lexical import Lexical, LexicalScores
 from purlin.index.search.listing import LISTING_FILE, Listing
@@ -645,7 +645,7 @@ class Corpus:
         """Rows with a code that is the query, such as a barcode; a word of letters alone is none."""
         if not _CODE.fullmatch(query):
             return _NO_ROWS
-        codes = [*spellings(query), query.upper(), query.lower()]
+        codes = [*spellings(query), query.upper(), query.casefold()]
         numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
         rows = [
             self._passages.rows_where({name: [*codes, *numbers]}, _FIRST_DEPTH)
@@ -673,13 +673,18 @@ class Corpus:
                 return cached
 
         self.filter_lookups.count(misses=1)
-        allowed = self._passages.allowed(filter)
+        allowed = self._passages.allowed(folded(filter) if self._folds else filter)
         counted = allowed, self._passages.count(allowed)
         with self._filters_lock:
             self._filters[key] = counted
             while len(self._filters) > _CACHED_FILTERS:
                 self._filters.popitem(last=False)
         return counted
+
+    @property
+    def _folds(self) -> bool:
+        """Whether filters ignore case; older builds have their fields as they are written."""
+        return self.manifest.kind in ANY_CASE and self.manifest.texts >= ONE_SPELLING_SINCE
 
     def _rank(
         self, query: _Query, needed: int, clock: _Clock, *, distinct: bool = True
