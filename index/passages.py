@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from purlin.index.product_fields import plain, searched_values, spellings
+from purlin.index.quantities import in_one_spelling
 from purlin.index.records import Document, Kind, Passage, Span, Splitter
 
-# Raised when `split`, `render`, `lexical_text` or the tokens of BM25 yield anything else: builds
-# then take over no passages of earlier ones.
-TEXTS_VERSION = 2
+# Raised when `split`, `render`, `lexical_text`, the tokens of BM25 or the values that filters compare
+# are anything else: builds then take over no passages of earlier ones.
+TEXTS_VERSION = 3
+# The first version in which quantities of products have one spelling, and their filters no case.
+ONE_SPELLING_SINCE = 3
 MAX_PASSAGE_WORDS = 100
 # A longer word counts several times.
 LONG_WORD_CHARS = 40
@@ -84,7 +87,8 @@ def lexical_text(document: Document, passage: Passage) -> str:
     The words of a path say what a file of code is for. Every passage has them, so that a word of
     many paths weighs little.
 
-    A product is also found by its id and other codes, which are often its model number.
+    A product is also found by its id and other codes, which are often its model number. Its
+    quantities have the spelling that `lexical_query` gives those of queries.
     """
     text = document.body[passage.start : passage.end]
     title_twice = (document.title, document.title)
@@ -93,12 +97,19 @@ def lexical_text(document: Document, passage: Passage) -> str:
         brand = plain(document.fields.get("brand", ""))
         prose = _prose_of(document, text)
         codes = spellings(document.id)
-        return _lines(*title_twice, *codes, brand, prose, *searched_values(document.fields))
+        fields = searched_values(document.fields)
+        return in_one_spelling(_lines(*title_twice, *codes, brand, prose, *fields))
     if document.kind == "reference":
         return _lines(*title_twice, *document.context, text)
 
     summary = "" if document.summary in text else document.summary
     return _lines(*title_twice, path_text(document.location.path or ""), summary, text)
+
+
+def lexical_query(query: str, kind: Kind, texts: int) -> str:
+    """The query for BM25 over passages of a build whose version of texts is `texts`."""
+    equated = kind == "product" and texts >= ONE_SPELLING_SINCE
+    return in_one_spelling(query) if equated else query
 
 
 def path_text(path: str) -> str:

@@ -19,6 +19,14 @@ _CODE_NAME = re.compile(
     r"|model"
 )
 _UNIT_NAME = re.compile(r"(.+)[ _.](?:units?|uom|unit_?text)", re.I | re.S)
+# Units that end the name of a column of numbers, as people write them: power_w, "Weight (kg)".
+_UNITS_IN_NAMES = {
+    unit.lower(): unit
+    for unit in (
+        "W kW Wh kWh V mAh Ah VA kVA kg g mg lb lbs oz l ml cl cm mm km inch inches in ft "
+        "GB TB MB Hz kHz MHz GHz K dB rpm dpi ppm Mbps min minutes hours days months years"
+    ).split()
+}
 # Lengths of a GTIN, which is written with as many leading zeros as a form has room for.
 _BARCODE_DIGITS = (12, 13, 14)
 _BARCODE = re.compile(r"0*([1-9][0-9]{9,13})")
@@ -31,13 +39,19 @@ def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
     them).
     """
     others = codes_and_quantities(fields)
+    units = units_of(fields)
+    unit_names = frozenset(units.values())
     for name, value in fields.items():
         is_attribute = name.startswith(("attrs.", "attributes.")) or name in ("colour", "category")
-        if isinstance(value, bool) or not (is_attribute or name in others):
+        if isinstance(value, bool) or name in unit_names or not (is_attribute or name in others):
             continue
         if is_code(name):
             codes = value if isinstance(value, tuple) else (plain(value),)
             yield " ".join(spelling for code in codes for spelling in spellings(code))
+        elif name in units:
+            yield f"{plain(value)} {plain(fields[units[name]])}"
+        elif (named := unit_in_name(name, value)) is not None:
+            yield f"{plain(value)} {named[1]}"
         else:
             yield plain(value)
 
@@ -67,6 +81,15 @@ def units_of(fields: Mapping[str, Value]) -> dict[str, str]:
     """Map each field that is a quantity to the field that has its unit."""
     unit_names = {name: match[1] for name in fields if (match := _UNIT_NAME.fullmatch(name))}
     return {quantity: name for name, quantity in unit_names.items() if quantity in fields}
+
+
+def unit_in_name(name: str, value: Value) -> tuple[str, str] | None:
+    """The name of a number without its unit, and the unit: power_w is power, W."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    base, _, last = name.rstrip(" )]").replace("(", "_").replace("[", "_").rpartition("_")
+    unit = _UNITS_IN_NAMES.get(last.strip().lower())
+    return None if unit is None or not base.strip() else (base.strip(), unit)
 
 
 def plain(value: Value) -> str:

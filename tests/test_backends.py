@@ -293,6 +293,42 @@ def test_any_filter_passes_the_same_documents(opened: Corpus, conditions: Filter
     assert result.total == len(allowed)
 
 
+@pytest.mark.parametrize(
+    ("conditions", "ids"),
+    [
+        ({"brand": "sony"}, ["a", "b"]),
+        ({"brand": ["SONY", "LÖWE"]}, ["a", "b", "c"]),
+        ({"brand": "sonya"}, []),
+        ({"colour": "black"}, ["a"]),
+        ({"brand": {"gte": "m", "lte": "SONY"}}, ["a", "b"]),
+        ({"stock": 3, "brand": "Sony"}, ["b"]),
+    ],
+    ids=repr,
+)
+def test_filters_of_products_ignore_case(shop: Corpus, conditions: Filter, ids: list[str]) -> None:
+    hits = shop.search("radio", mode="dense", filter=conditions).hits
+    assert sorted(hit.id for hit in hits) == ids
+
+
+@pytest.fixture(scope="module")
+def shop(
+    connection: Connection | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Corpus]:
+    fields = {
+        "a": {"brand": "Sony", "colour": ("Black", "Red")},
+        "b": {"brand": "SONY", "stock": 3},
+        "c": {"brand": "Löwe", "stock": 3},
+    }
+    made = [
+        Document(id_, "product", f"Radio {id_}", "Plays.", fields=own)
+        for id_, own in fields.items()
+    ]
+    home, encoder = tmp_path_factory.mktemp("shop"), HashEncoder()
+    build(home, "shop", "product", [source("f", made)], encoder, engine=connection)
+    with closing(open_corpus(builds.current(home, "shop"), encoder)) as corpus:
+        yield corpus
+
+
 def test_pages_fit_together(plain: Backend) -> None:
     with closing(plain.open()) as corpus:
         mode = plain.modes[-1]

@@ -64,7 +64,7 @@ def test_values_are_searched_and_names_are_not() -> None:
         "weight_unit": "kg",
     }
 
-    assert list(searched_values(fields)) == ["Red", "1234567", "A-1 A-2", "12.5", "kg"]
+    assert list(searched_values(fields)) == ["Red", "1234567", "A-1 A-2", "12.5 kg"]
     assert units_of(fields) == {"weight": "weight_unit"}
 
 
@@ -114,3 +114,29 @@ def test_a_code_as_query_scores_one_and_honours_filters(
     assert (hit.id, hit.score, other.id) == (id_, 1.0, "d")
     assert other.score < 1
     assert [each.id for each in corpus.search(query, filter={"stock": 0}).hits] == ["d"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("power_w", 10, "Power: 10 W"),
+        ("Weight (kg)", 1.5, "Weight: 1.5 kg"),
+        ("screen_size_inches", 15.6, "Screen size: 15.6 inches"),
+        ("usb_c", 2, "Usb c: 2"),
+        ("memory_gb", "many", "Memory gb: many"),
+        ("fits_in", True, "Fits in: Yes"),
+        ("_kg", 3, "Kg: 3"),
+    ],
+)
+def test_unit_in_the_name_of_a_number_stands_behind_it(
+    name: str, value: str | float, line: str
+) -> None:
+    document = from_record({"title": "T", "attributes": {name: value}})
+    assert document.body == line
+
+
+def test_unit_in_the_name_is_searched() -> None:
+    assert list(searched_values({"attrs.power_w": 10, "attrs.memory_gb": "many"})) == [
+        "10 W",
+        "many",
+    ]

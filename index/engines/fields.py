@@ -63,12 +63,17 @@ def _path(name: str, position: int) -> str:
     return f"{hashed(name) & (2**64 - 1):016x}{position:02x}"
 
 
-def stored(fields: Mapping[str, Value]) -> tuple[list[int], dict[str, str], dict[str, int]]:
-    """Return a document's `values` and `ranges`, and how many values each of its fields has."""
+def stored(
+    fields: Mapping[str, Value], *, any_case: bool = False
+) -> tuple[list[int], dict[str, str], dict[str, int]]:
+    """Return a document's `values` and `ranges`, and how many values each of its fields has.
+
+    `any_case` as for `filterable`.
+    """
     values: dict[int, None] = {}
     ranges: dict[str, str] = {}
     widths: dict[str, int] = defaultdict(int)
-    for name, value in filterable(fields):
+    for name, value in filterable(fields, any_case=any_case):
         values[_hash_of(name, value)] = None
         if widths[name] < MAX_COMPARED:
             ranges[_path(name, widths[name])] = _key(value)

@@ -27,6 +27,7 @@ from purlin.index.errors import EngineFailed, InvalidInput
 from purlin.index.passages import lexical_text
 from purlin.index.records import Document, Passage
 from purlin.index.search import local
+from purlin.index.search.filters import ANY_CASE
 from purlin.index.search.lexical import K1
 from purlin.index.search.postings import B
 from purlin.index.search.tokens import tokens
@@ -185,7 +186,9 @@ class _Writer:
     def write(self, documents: Uploaded, weights: Iterator[dict[int, float]] | None) -> None:
         """Write documents with their passages; `weights` has those of each passage's tokens."""
         for document, passages, vectors in documents:
-            values, ranges, widths = fields.stored(document.fields)
+            values, ranges, widths = fields.stored(
+                document.fields, any_case=document.kind in ANY_CASE
+            )
             _check(document, passages, values, ranges)
             for name, width in widths.items():
                 self.widths[name] = max(self.widths[name], width)

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,9 @@ from purlin.index import builds, self_check
 from purlin.index.encoder import TextEncoder, Vectors
 from purlin.index.errors import EncoderMismatch, InvalidInput, NotFound
 from purlin.index.lookups import Lookups
+from purlin.index.passages import ONE_SPELLING_SINCE, lexical_query
 from purlin.index.product_fields import is_code, spellings
+from purlin.index.quantities import quantities
 from purlin.index.records import Document, Hit, Mode, Passage, is_text
 from purlin.index.search import feedback, query_log, repository, segments
 from purlin.index.search.contracts import (
@@ -33,7 +35,7 @@ from purlin.index.search.contracts import (
     Rows,
 )
 from purlin.index.search.dense import Dense
-from purlin.index.search.filters import Filter
+from purlin.index.search.filters import ANY_CASE, Filter, folded
 from purlin.index.search.fusion import DENSE, LEXICAL, Fusion
 from purlin.index.search.lexical import Lexical, LexicalScores
 from purlin.index.search.listing import LISTING_FILE, Listing
@@ -180,6 +182,14 @@ def _aligned(rows: Rows, scored: Rows, scores: Vectors) -> Vectors:
     return aligned
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What of a query is highlighted in hits: its tokens, and its quantities in one spelling."""
+
+    tokens: frozenset[str] = frozenset()
+    quantities: frozenset[str] = frozenset()
+
+
 @dataclass(slots=True)
 class _Query:
     """A query with everything that is computed once per search.
@@ -188,7 +198,7 @@ class _Query:
     `allowed` are the passages that pass the filter, or None if all do, and `documents` is how many
     documents they are of. `nearness` is that of documents to earlier queries. `named` are the rows
     whose id, title or code is exactly the query: they score 1. `defining` are those whose last name is
-    the query, `excluded` those that are no hits. `tokens` are those of the text, for highlights.
+    the query, `excluded` those that are no hits. `shown` is what is highlighted in hits.
     `reranked` tells whether a ranking model follows, `has_feedback` whether the first hits tell more.
     """
 
@@ -203,7 +213,7 @@ class _Query:
     named: Rows = field(default_factory=_NO_ROWS.copy)
     defining: Rows = field(default_factory=_NO_ROWS.copy)
     excluded: Rows = field(default_factory=_NO_ROWS.copy)
-    tokens: frozenset[str] = frozenset()
+    shown: _Shown = _Shown()
     reranked: bool = False
     has_feedback: bool = False
 
@@ -557,12 +567,17 @@ class Corpus:
 
     def weights(self, query: str) -> Mapping[str, float]:
         """Map each distinct token of the query to its idf."""
-        return self._lexical.weights(query)
+        text = lexical_query(query, self.manifest.kind, self.manifest.texts)
+        return self._lexical.weights(text)
 
     def highlighted(self, query: str, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with highlights where their texts match the query's words."""
-        query_tokens = frozenset(self.weights(query))
-        return tuple(replace(hit, highlights=_highlights(hit.text, query_tokens)) for hit in hits)
+        shown = self._shown(query)
+        return tuple(replace(hit, highlights=_highlights(hit.text, shown)) for hit in hits)
+
+    def _shown(self, query: str) -> _Shown:
+        spellings = quantities(query) if self.manifest.kind == "product" else ()
+        return _Shown(frozenset(tokens(query)), frozenset(each.spelling for each in spellings))
 
     # ---- retrieval
 
@@ -587,7 +602,7 @@ class Corpus:
 
         named = self._named(query.strip()) if mode != "dense" else _NO_ROWS
         text = query if len(named) else self._corrected(query)
-        prepared = _Query(text, query, mode, allowed, documents, tokens=frozenset(tokens(text)))
+        prepared = _Query(text, query, mode, allowed, documents, shown=self._shown(text))
         prepared.named = named
         prepared.reranked = reranks and self._has_model and mode != "dense"
         clock.lap("lexical")
@@ -606,7 +621,7 @@ class Corpus:
             clock.lap("dense")
 
         if mode != "dense":
-            prepared.weights = self._lexical.weights(text)
+            prepared.weights = self.weights(text)
             if prepared.reranked:
                 prepared.defining = self._defining(query)
         clock.lap("lexical")
@@ -630,7 +645,7 @@ class Corpus:
         """Rows with a code that is the query, such as a barcode; a word of letters alone is none."""
         if not _CODE.fullmatch(query):
             return _NO_ROWS
-        codes = [*spellings(query), query.upper(), query.lower()]
+        codes = [*spellings(query), query.upper(), query.casefold()]
         numbers = [int(code) for code in codes if _NUMBER.fullmatch(code)]
         rows = [
             self._passages.rows_where({name: [*codes, *numbers]}, _FIRST_DEPTH)
@@ -658,13 +673,18 @@ class Corpus:
                 return cached
 
         self.filter_lookups.count(misses=1)
-        allowed = self._passages.allowed(filter)
+        allowed = self._passages.allowed(folded(filter) if self._folds else filter)
         counted = allowed, self._passages.count(allowed)
         with self._filters_lock:
             self._filters[key] = counted
             while len(self._filters) > _CACHED_FILTERS:
                 self._filters.popitem(last=False)
         return counted
+
+    @property
+    def _folds(self) -> bool:
+        """Whether filters ignore case; older builds have their fields as they are written."""
+        return self.manifest.kind in ANY_CASE and self.manifest.texts >= ONE_SPELLING_SINCE
 
     def _rank(
         self, query: _Query, needed: int, clock: _Clock, *, distinct: bool = True
@@ -893,7 +913,7 @@ class Corpus:
             scores=self._retriever_scores(query, ranking, position),
             title=document.title,
             text=text,
-            highlights=_highlights(text, query.tokens) if highlight else (),
+            highlights=_highlights(text, query.shown) if highlight else (),
             location=document.location,
             fields=document.fields,
             context=document.context,
@@ -951,8 +971,25 @@ class Corpus:
         }
 
 
-def _highlights(text: str, query_tokens: frozenset[str]) -> tuple[tuple[int, int], ...]:
-    return tuple(islice(matches(text, query_tokens), MAX_HIGHLIGHTS))
+def _highlights(text: str, shown: _Shown) -> tuple[tuple[int, int], ...]:
+    spans = matches(text, shown.tokens)
+    if shown.quantities:
+        equal = [each for each in quantities(text) if each.spelling in shown.quantities]
+        spans = _united([*spans, *((each.start, each.end) for each in equal)])
+    return tuple(islice(spans, MAX_HIGHLIGHTS))
+
+
+def _united(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the spans in order, those that overlap as one."""
+    ordered = sorted(spans)
+    start, end = ordered[0] if ordered else (0, 0)
+    for next_start, next_end in ordered:
+        if next_start >= end and next_start > start:
+            yield start, end
+            start = next_start
+        end = max(end, next_end)
+    if ordered:
+        yield start, end
 
 
 def _rounded(score: np.float32) -> float:

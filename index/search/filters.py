@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from purlin.index.errors import InvalidInput
-from purlin.index.records import MAX_FILTERABLE_CHARS, Value, is_text
+from purlin.index.records import MAX_FILTERABLE_CHARS, Kind, Value, is_text
 
 Scalar = str | int | float | bool
 Condition = Scalar | Sequence[Scalar] | Mapping[str, int | float | str]
 Filter = Mapping[str, Condition]
+
+# Kinds whose texts are compared in any case. Paths and names of code differ by theirs.
+ANY_CASE: frozenset[Kind] = frozenset({"product"})
 
 MAX_CONDITIONS = 32
 MAX_VALUES = 1000
@@ -24,6 +27,23 @@ _LAST = "\U0010ffff"  # sorts after every character
 def beginning_with(prefix: str) -> Condition:
     """Return the condition that a value begins with `prefix`, one character longer than that."""
     return {"gte": prefix, "lte": prefix + _LAST}
+
+
+def folded(conditions: Filter) -> Filter:
+    """Return the filter with its texts as `filterable` yields those of kinds in `ANY_CASE`."""
+    return {name: _folded_condition(condition) for name, condition in conditions.items()}
+
+
+def _folded_condition(condition: Condition) -> Condition:
+    if isinstance(condition, Mapping):
+        return {operator: _folded(bound) for operator, bound in condition.items()}
+    if isinstance(condition, Scalar):
+        return _folded(condition)
+    return [_folded(value) for value in condition]
+
+
+def _folded(value: Scalar) -> Scalar:
+    return value.casefold() if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +146,19 @@ def _stored(value: Scalar, field: str) -> Scalar:
     return value
 
 
-def filterable(fields: Mapping[str, Value]) -> Iterator[tuple[str, Scalar]]:
-    """Yield (name, value) of all fields that are short enough; a list yields each of its values."""
+def filterable(
+    fields: Mapping[str, Value], *, any_case: bool = False
+) -> Iterator[tuple[str, Scalar]]:
+    """Yield (name, value) of all fields that are short enough; a list yields each of its values.
+
+    With `any_case`, texts are folded, so that they equal those that differ by their case alone.
+    """
     for name, field_value in fields.items():
         values = field_value if isinstance(field_value, tuple) else (field_value,)
         for value in values:
             if isinstance(value, str):
                 if len(value) <= MAX_FILTERABLE_CHARS:
-                    yield name, value
+                    yield name, value.casefold() if any_case else value
             elif isinstance(value, bool):
                 yield name, str(value).lower()
             # Nothing compares with what is not a number.

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from purlin.index.quantities import quantities
 from purlin.index.search.tokens import split
 
 # Words of fewer letters have too many others one edit away.
@@ -49,16 +50,18 @@ def corrected(query: str, vocabulary: Vocabulary) -> str:
     """The query as it should be searched; the same if all its words are in the vocabulary.
 
     A word that no passage has becomes the two words that it consists of, else the nearest one. Two
-    words that are mostly written as one are followed by that.
+    words that are mostly written as one are followed by that. The unit of a quantity stays: passages
+    are searched in another spelling of it.
     """
     lookups = 0
+    unit_ends = {quantity.end for quantity in quantities(query)}
 
     def spelled(match: re.Match[str]) -> str:
         nonlocal lookups
         word = match[0]
         tokens = split(word)
-        is_short = len(word) < _FEWEST_LETTERS
-        if is_short or lookups == _MOST_LOOKED_UP or not tokens or any(map(vocabulary.df, tokens)):
+        stays = len(word) < _FEWEST_LETTERS or match.end() in unit_ends
+        if stays or lookups == _MOST_LOOKED_UP or not tokens or any(map(vocabulary.df, tokens)):
             return word
         lookups += 1
         return _two_words(word, vocabulary) or _nearest_word(word, vocabulary) or word

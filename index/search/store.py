@@ -34,7 +34,7 @@ from purlin.index.errors import Altered, NotFound
 from purlin.index.passages import path_text
 from purlin.index.records import Document, Kind, Location, Passage, Skipped, Span
 from purlin.index.search.columns import Columns, ColumnsWriter
-from purlin.index.search.filters import Clause, Filter, clauses, filterable
+from purlin.index.search.filters import ANY_CASE, Clause, Filter, clauses, filterable
 from purlin.index.search.names import Names, hash_of, write_names
 from purlin.index.search.tokens import distinct_tokens
 from purlin.index.storage import read_array
@@ -138,7 +138,8 @@ class StoreWriter:
         self._document_of.extend([row] * len(listed))
         for _, digest in listed:
             self._digests.write(digest)
-        for name, value in filterable(document.fields):
+        any_case = document.kind in ANY_CASE
+        for name, value in filterable(document.fields, any_case=any_case):
             self._columns.add(name, value, row)
 
     def copy(self, store: Store, file: int, number: int) -> None:

@@ -30,7 +30,7 @@ from purlin.index.sources.product_records import from_record, record_id
 from purlin.index.sources.product_rows import joined, with_typed_cells
 from purlin.index.sources.tables import TABLE_SUFFIXES, Row, read_rows, table_format
 
-VERSION = 5
+VERSION = 6
 
 # Rows that decide whether a table holds products.
 SAMPLE_ROWS = 50
