@@ -103,7 +103,7 @@ class Skipped:
     reason: str
     line: int | None = None
     by_choice: bool = False
-    passing: bool = False
+    passing: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def read_rows(path: Path, name: str) -> Iterator[Row | Skipped]:
         # `row` is the last one that could be read.
         number = row.number if isinstance(row, Row) else (row and row.line) or 0
         yield Skipped(
-            name, f"cannot be read from here on: {error}", number + 1, is_transient(error)
+            name, f"cannot be read from here on: {error}", number + 1, passing=is_transient(error)
         )
 
 
@@ -312,7 +312,7 @@ def _parquet(path: Path, name: str) -> Iterator[Row | Skipped]:
                     name,
                     f"is damaged, as are the rows up to {end}: {error}",
                     number + 1,
-                    is_transient(error),
+                    passing=is_transient(error),
                 )
             number = end
 
