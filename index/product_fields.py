@@ -48,12 +48,9 @@ def searched_values(fields: Mapping[str, Value]) -> Iterator[str]:
         if is_code(name):
             codes = value if isinstance(value, tuple) else (plain(value),)
             yield " ".join(spelling for code in codes for spelling in spellings(code))
-        elif name in units:
-            yield f"{plain(value)} {plain(fields[units[name]])}"
-        elif (named := unit_in_name(name, value)) is not None:
-            yield f"{plain(value)} {named[1]}"
         else:
-            yield plain(value)
+            _, unit = without_unit(name, fields, units)
+            yield plain(value) if unit == "" else f"{plain(value)} {plain(unit)}"
 
 
 def codes_and_quantities(fields: Mapping[str, Value]) -> dict[str, Value]:
@@ -83,8 +80,19 @@ def units_of(fields: Mapping[str, Value]) -> dict[str, str]:
     return {quantity: name for name, quantity in unit_names.items() if quantity in fields}
 
 
-def unit_in_name(name: str, value: Value) -> tuple[str, str] | None:
-    """The name of a number without its unit, and the unit: power_w is power, W."""
+def without_unit(
+    name: str, fields: Mapping[str, Value], units: Mapping[str, str]
+) -> tuple[str, Value]:
+    """The name of a field without the unit of its value, and the unit, or an empty text.
+
+    The unit is that of a field of its own, by `units_of`, or ends the name: power_w is power, W.
+    """
+    if name in units:
+        return name, fields[units[name]]
+    return _unit_in_name(name, fields[name]) or (name, "")
+
+
+def _unit_in_name(name: str, value: Value) -> tuple[str, str] | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     base, _, last = name.rstrip(" )]").replace("(", "_").replace("[", "_").rpartition("_")

@@ -382,10 +382,12 @@ def _cpp_name(node: ts.Node) -> ts.Node | str | None:
 
 def _has_body(kind: str) -> Callable[[ts.Node], str | None]:
     """A kind of definition that needs a body: `struct a b;` uses a type, a typedef names its own."""
-    return lambda node: kind if node.child_by_field_name("body") and not _is_named(node) else None
+    return lambda node: (
+        kind if node.child_by_field_name("body") and not _is_in_typedef(node) else None
+    )
 
 
-def _is_named(node: ts.Node) -> bool:
+def _is_in_typedef(node: ts.Node) -> bool:
     """Whether a type is described in the typedef that names it."""
     return node.parent is not None and node.parent.type == "type_definition"
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from purlin.index.errors import InvalidInput
-from purlin.index.product_fields import codes_and_quantities, unit_in_name, units_of
+from purlin.index.product_fields import codes_and_quantities, units_of, without_unit
 from purlin.index.records import MAX_FILTERABLE_CHARS, Document, Location, Span, Value
 from purlin.index.sources import nouns
 from purlin.index.sources.product_attributes import (
@@ -207,10 +207,9 @@ def _named_lines(values: Mapping[str, Value | None]) -> list[str]:
     for name, value in present.items():
         if name in unit_names:
             continue
-        label, unit = unit_in_name(name, value) or (name, "")
-        if name in units:
-            label, unit = name, displayed(present[units[name]])
-        lines.append(f"{_readable(label)}: {' '.join(f'{displayed(value)} {unit}'.split())}")
+        label, unit = without_unit(name, present, units)
+        quantity = f"{displayed(value)} {displayed(unit)}"
+        lines.append(f"{_readable(label)}: {' '.join(quantity.split())}")
     return lines
 
 

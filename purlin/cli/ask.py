@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 ABOUT = """Answer a question from the documentation in the repository around the working directory,
 or in a directory or file of it: HTML, Markdown, reStructuredText, AsciiDoc and manual pages. Answers
-are its exact words, with file, line and anchor. The index is that of the whole repository. With --corpus, a
-corpus of kind reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
+are its exact words, with file, line and anchor. The index is that of the whole repository. With
+--corpus, a corpus of kind reference answers. Exit status: 0 with an answer, 1 without, 2 for an error."""
 EXAMPLE = 'purlin ask "how long is a session kept?" --path docs'
 # A page that is larger is not searched for the line of an answer.
 _MAX_PAGE_BYTES = 8 << 20
