@@ -461,6 +461,48 @@ def test_dropout_is_the_bases_unless_set(base: Path) -> None:
         )
 
 
+def test_frozen_layers_keep_the_weights_of_the_base(bert: Path) -> None:
+    model = opened(bert, frozen_layers=1)
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.vectors(*texts())[:, 0].sum().backward()
+    optimizer.step()
+
+    changed = {
+        name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])
+    }
+    assert any(name.startswith("transformer.encoder.layer.1.") for name in changed)
+    kept = ("transformer.embeddings.", "transformer.encoder.layer.0.", "decoder.")
+    assert not any(name.startswith(kept) for name in changed)
+
+
+def test_frozen_layers_change_no_gradient_of_the_others(bert: Path) -> None:
+    gradients = []
+    for frozen_layers in (0, 1):
+        model = opened(bert, frozen_layers=frozen_layers)
+        model.vectors(*texts())[:, 0].sum().backward()
+        layer = model.get_submodule("transformer.encoder.layer.1")
+        gradients.append([weight.grad for weight in layer.parameters()])
+
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize(
+    ("name", "frozen_layers", "message"),
+    [
+        ("bert", 3, "frozen_layers must be from 1 to 2, not 3"),
+        ("t5", 1, "no list of layers to choose from: set frozen_layers to 0"),
+    ],
+)
+def test_too_many_frozen_layers_are_refused(
+    request: pytest.FixtureRequest, name: str, frozen_layers: int, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message) as raised:
+        opened(request.getfixturevalue(name), frozen_layers=frozen_layers)
+    assert raised.value.field == "frozen_layers"
+
+
 # -- refused base models -------------------------------------------------------------------------
 
 

@@ -19,7 +19,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from purlin import cli
-from purlin.index.encoder import Encoder, Role, TextEncoder, Vectors
+from purlin.index.encoder import (
+    STATIC_ENCODER,
+    TRANSFORMER_ENCODER,
+    Encoder,
+    Role,
+    TextEncoder,
+    Vectors,
+)
 from purlin.index.errors import Damaged, InvalidInput, NotFound
 from purlin.index.exported import MODEL
 from purlin.index.qa.reader import Packer, Reader, ReadingPassage
@@ -311,6 +318,20 @@ def test_a_resumed_run_encodes_no_passage_again(
     [again], _ = reader._read_questions(recipe, kept, lambda *step: None)
     assert encoded == []
     assert again.wrong.tolist() == first.wrong.tolist()
+
+
+def test_a_static_encoder_finds_wrong_passages_too(base: Path, squad: Path, tmp_path: Path) -> None:
+    by_encoder = []
+    for encoder in (STATIC_ENCODER, TRANSFORMER_ENCODER):
+        reading = reader.ReadingSettings(passages=2, depth=2, max_tokens=40, encoder=str(encoder))
+        recipe = tiny_recipe(base, squad, reading=reading)
+        [questions], _ = reader._read_questions(recipe, tmp_path / encoder.name, lambda *step: None)
+        by_encoder.append(questions.wrong)
+
+    # Those by BM25 are the same; both encoders add as many of their own.
+    static, transformer = by_encoder
+    assert static.shape == transformer.shape == (len(questions.items), 4)
+    assert static[:, ::2].tolist() == transformer[:, ::2].tolist()
 
 
 # -- loss ----------------------------------------------------------------------------------------

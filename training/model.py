@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from safetensors import SafetensorError
@@ -100,7 +100,9 @@ class ModelSettings:
     "cosine" scales vectors to length 1, "dot" does not, as in the paper. `pooling` applies to
     BERT-class encoders: "mean" over the tokens, the "first" token's state, or what the base model's
     "pooler", a linear layer and tanh, makes of that state. With `query_base` queries have an
-    encoder of their own, and `base` is that of passages.
+    encoder of their own, and `base` is that of passages. The word embeddings and the lowest
+    `frozen_layers` layers of BERT-class encoders keep the base's weights, which saves their share of
+    the backward pass; 0 trains all.
     """
 
     base: str = BASE
@@ -114,11 +116,13 @@ class ModelSettings:
     decoder_layers: int = 1
     dropout: float | None = None
     gradient_checkpointing: bool = False
+    frozen_layers: int = 0
 
     def __post_init__(self) -> None:
         for name in ("max_query_tokens", "max_passage_tokens", "max_target_tokens"):
             in_range(name, getattr(self, name), 4, MAX_TOKENS)
         in_range("decoder_layers", self.decoder_layers, 1, 12)
+        in_range("frozen_layers", self.frozen_layers, 0, 48)
         in_range("dropout", self.dropout or 0.0, 0.0, 0.9)
 
 
@@ -617,10 +621,33 @@ def _read_decoder(decoder: nn.Module, path: Path) -> None:
 
 
 def _prepared(model: TextModel, inner: Any) -> TextModel:
+    if model.settings.frozen_layers:
+        freeze(inner, model.settings.frozen_layers)
     if model.settings.gradient_checkpointing:
         # transformers 5 has renamed the method.
         getattr(inner, "activation_checkpointing_enable", inner.gradient_checkpointing_enable)()
     return model
+
+
+def freeze(transformer: nn.Module, count: int) -> None:
+    """Keep the embeddings and the lowest `count` layers of a BERT from being trained.
+
+    Raises InvalidInput if it has fewer layers, or no list of them.
+    """
+    layers = bert_layers(transformer, "frozen_layers")
+    in_range("frozen_layers", count, 1, len(layers))
+    for module in (transformer.embeddings, *layers[:count]):
+        cast(nn.Module, module).requires_grad_(False)
+
+
+def bert_layers(transformer: nn.Module, field: str) -> nn.ModuleList:
+    """Return the list of a BERT's layers; raise InvalidInput, naming `field`, for other models."""
+    layers = getattr(getattr(transformer, "encoder", None), "layer", None)
+    if not isinstance(layers, nn.ModuleList):
+        raise InvalidInput(
+            f"The base model has no list of layers to choose from: set {field} to 0.", field=field
+        )
+    return layers
 
 
 def _set_dropout(config: Any, dropout: float | None, names: Sequence[str]) -> None:

@@ -227,19 +227,15 @@ def load_ranker_model(
 
 def keep_layers(transformer: nn.Module, count: int) -> None:
     """Keep `count` layers of a BERT, evenly spaced, the last one among them."""
-    encoder = getattr(transformer, "encoder", None)
-    layers = getattr(encoder, "layer", None)
-    if not isinstance(layers, nn.ModuleList):
-        raise InvalidInput(
-            "The base model has no list of layers to choose from: set layers to 0.", field="layers"
-        )
+    layers = model.bert_layers(transformer, "layers")
     if count > len(layers):
         raise InvalidInput(
             f"layers is {count}, but the base model has {len(layers)}.", field="layers"
         )
     kept = np.linspace(len(layers), 0, count, endpoint=False).round().astype(int)[::-1] - 1
-    cast(nn.Module, encoder).layer = nn.ModuleList(layers[number] for number in kept)
-    cast(Any, transformer).config.num_hidden_layers = count
+    bert = cast(Any, transformer)
+    bert.encoder.layer = nn.ModuleList(layers[number] for number in kept)
+    bert.config.num_hidden_layers = count
 
 
 # -- training -----------------------------------------------------------------------------------

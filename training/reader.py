@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from purlin.index.encoder import Encoder, Vectors, open_session
+from purlin.index.encoder import Vectors, load_encoder, open_session
 from purlin.index.errors import InvalidInput, NotFound
 from purlin.index.qa import reader as serving
 from purlin.index.qa.spans import best_spans
@@ -366,7 +366,7 @@ def _miner(
     if not reading.encoder:
         return Miner
     source = Path(reading.encoder)
-    encoder = Encoder.load(source)
+    encoder = load_encoder(source)
 
     def passage_vectors(texts: Sequence[str]) -> Vectors:
         return encode_once(
