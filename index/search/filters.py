@@ -75,7 +75,7 @@ def clauses(conditions: Filter, numeric: Mapping[str, bool]) -> list[Clause]:
     checked = []
     for name, condition in conditions.items():
         if name not in numeric:
-            raise InvalidInput(_unknown_field(name, list(numeric)), field=f"filter.{name[:80]}")
+            raise InvalidInput(unknown_field(name, list(numeric)), field=f"filter.{name[:80]}")
         if isinstance(condition, Mapping):
             checked.append(_range(name, condition, numeric[name]))
         else:
@@ -83,7 +83,8 @@ def clauses(conditions: Filter, numeric: Mapping[str, bool]) -> list[Clause]:
     return checked
 
 
-def _unknown_field(name: str, names: list[str]) -> str:
+def unknown_field(name: str, names: list[str]) -> str:
+    """A sentence on a field that a corpus does not have, with those of its `names` that are like it."""
     similar = ", ".join(map(repr, get_close_matches(name[:80], names, 3)))
     more = f" and {len(names) - 30} more" if len(names) > 30 else ""
     some = (", ".join(names[:30]) or "none") + more
