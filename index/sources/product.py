@@ -178,7 +178,7 @@ def _sampled(
     rows = read_rows(path, name)
     sample = list(islice(rows, SAMPLE_ROWS))
     records = [row.record for row in sample if isinstance(row, Row)]
-    return chain(sample, rows), _reason_to_skip(records, columns)
+    return chain(sample, rows), reason_to_skip(records, columns)
 
 
 def _checked_rows(path: Path, name: str, columns: Mapping[str, str]) -> Iterator[Row | Skipped]:
@@ -230,7 +230,7 @@ def _content_digest(document: Document) -> bytes:
     return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 
-def _reason_to_skip(
+def reason_to_skip(
     sample: Sequence[Mapping[str, object]], columns: Mapping[str, str]
 ) -> str | None:
     """Why a table holds no products, judging by its first rows, or None."""

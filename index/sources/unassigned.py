@@ -90,6 +90,15 @@ def remark(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
     )
 
 
+def left_out(paths: Sequence[Path], columns: Mapping[str, str]) -> list[str]:
+    """A line for each table that holds no products as far as its columns are known."""
+    lines = []
+    for table in _tables(paths):
+        if reason := product.reason_to_skip(_first_rows(table), columns):
+            lines.append(f"{table.name} was left out: {reason}")
+    return lines
+
+
 def _tables(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
