@@ -21,6 +21,9 @@ MAX_CONDITIONS = 32
 MAX_VALUES = 1000
 _OPERATORS = ("gte", "lte")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_CATEGORY = "category"
+# Between the levels of a category, as Google and most shops write it.
+_LEVEL = re.compile(">")
 _LAST = "\U0010ffff"  # sorts after every character
 
 
@@ -152,10 +155,13 @@ def filterable(
 ) -> Iterator[tuple[str, Scalar]]:
     """Yield (name, value) of all fields that are short enough; a list yields each of its values.
 
-    With `any_case`, texts are folded, so that they equal those that differ by their case alone.
+    With `any_case`, as products have it, texts are folded, so that they equal those that differ by
+    their case alone, and a category that is a path yields those above it, too.
     """
     for name, field_value in fields.items():
         values = field_value if isinstance(field_value, tuple) else (field_value,)
+        if any_case and name == _CATEGORY:
+            values = tuple(_with_levels(values))
         for value in values:
             if isinstance(value, str):
                 if len(value) <= MAX_FILTERABLE_CHARS:
@@ -165,6 +171,17 @@ def filterable(
             # Nothing compares with what is not a number.
             elif value == value:
                 yield name, _fitting(value)
+
+
+def _with_levels(values: Sequence[Scalar]) -> Iterator[Scalar]:
+    """Yield categories and those above them: "Parts" and "Parts > Chains" of the latter."""
+    levels: dict[Scalar, None] = {}
+    for value in values:
+        if isinstance(value, str) and len(value) <= MAX_FILTERABLE_CHARS:
+            ends = (match.start() for match in _LEVEL.finditer(value))
+            levels |= dict.fromkeys(above for end in ends if (above := value[:end].rstrip()))
+        levels[value] = None
+    yield from levels
 
 
 def _fitting(value: int | float) -> int | float:
