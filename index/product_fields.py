@@ -1,6 +1,7 @@
 """Which fields of products are searched by their words: attributes, options, codes, quantities.
 
-An option is what tells a product's variants apart: size or colour. A code is what stands on the product or in the dealer's books: its number at the maker, its barcode.
+An option is what tells a product's variants apart: size or colour. A code is what stands on the
+product or in the dealer's books: its number at the maker, its barcode.
 The unit of a quantity is a field of its own, so that the quantity stays a number: `weight` and
 `weight_unit`, `attrs.Screen` and `attrs.Screen.unit`.
 """

@@ -106,9 +106,7 @@ def test_a_hit_has_a_bounded_number_of_variants(corpus: Corpus) -> None:
 
 def test_products_of_several_corpora_stay_apart(tmp_path: Path) -> None:
     corpora = [_corpus(tmp_path, name, _shirts(2)) for name in ("summer", "winter")]
-    page = search_grouped(
-        partial(search_corpora, corpora, "linen shirt"), "parent", k=5, offset=0
-    )
+    page = search_grouped(partial(search_corpora, corpora, "linen shirt"), "parent", k=5, offset=0)
 
     assert sorted((hit.corpus, len(hit.variants or ())) for hit in page.hits) == [
         ("summer", 2),
@@ -126,7 +124,7 @@ def test_pages_beyond_the_limits_are_refused(corpus: Corpus) -> None:
 
 def test_an_unknown_field_is_named(corpus: Corpus) -> None:
     check_group_by("parent", [corpus])
-    with pytest.raises(InvalidInput, match="no filterable field 'parant'. Did you mean 'parent'"):
+    with pytest.raises(InvalidInput, match=r"no filterable field 'parant'\. Did you mean 'parent'"):
         check_group_by("parant", [corpus])
 
 

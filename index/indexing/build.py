@@ -323,10 +323,10 @@ class _Builder:
         before, now = active.documents, self._content.documents
         if before < GUARDED_PRODUCTS or now >= before / 2:
             return
+        left_out = self._left_out_message(self._content.skipped)
         raise Worse(
             f"Corpus {self._plan.name!r} would have {now:,} products in place of {before:,}, so the "
-            f"active build stays.{self._left_out_message(self._content.skipped)} If so many are really gone, repeat with "
-            "--force."
+            f"active build stays.{left_out} If so many are really gone, repeat with --force."
         )
 
     def keep_all(self) -> None:
@@ -432,7 +432,8 @@ class _Builder:
                 self._linked[name] = details
 
     def _nothing_message(self, skipped: int) -> str:
-        return f"There is nothing to index for {self._plan.name!r}.{self._left_out_message(skipped)}"
+        left_out = self._left_out_message(skipped)
+        return f"There is nothing to index for {self._plan.name!r}.{left_out}"
 
     def _left_out_message(self, skipped: int) -> str:
         """A sentence on what was left out, after a space; empty if nothing was."""
